@@ -1,4 +1,4 @@
-//! `compare brief`: what there is to know before optimising a stage.
+//! `compare brief`: what to know before optimising a stage.
 
 use crate::answer::Answer;
 use crate::judge::Known;
@@ -11,16 +11,15 @@ use crate::page::markdown::markdown;
 use crate::pages::brief as layout;
 use crate::record::files::write_atomically;
 use crate::record::store::read_all;
-use crate::record::{Of, TuningCache, tuning_cache};
+use crate::record::{Of, StoreError, TuningCache, tuning_cache};
 use crate::registry;
-use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
 /// The end of `compare brief --help`.
 pub const EXAMPLES: &str = "\
-The task, the GPU's limits, the best presets known, what the kernel takes and counts, what follows from that by stated
-rules, negative results, and the targets: from the committed records and tune/. Nothing is run.
+Conclusions by stated rules, targets, negative results, latencies, tuned presets, resources, counters, profile, the limits of
+an SM, and the task: from the committed records and tune/. Nothing is run.
 
 Examples:
   compare brief --stage 5                       stage 5, on standard output
@@ -40,7 +39,7 @@ pub struct BriefArgs {
     /// Where committed records are [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// Write it to a file
+    /// Write to a file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -69,24 +68,12 @@ pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, ""))
 }
 
-fn caches(folder: &Path) -> anyhow::Result<Vec<TuningCache>> {
-    let entries = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok)
-        .map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = entries
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "json")
-        })
-        .collect();
+fn caches(folder: &Path) -> Result<Vec<TuningCache>, StoreError> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<PathBuf> = paths.collect();
+    paths.retain(|path| path.extension().is_some_and(|of| of == "json"));
     paths.sort();
-    let read = |path: &PathBuf| {
-        tuning_cache::read(path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    paths
-        .iter()
-        .filter_map(|path| read(path).transpose())
-        .collect()
+    let caches = paths.iter().map(|path| tuning_cache::read(path));
+    caches.filter_map(Result::transpose).collect()
 }

@@ -162,10 +162,10 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
 }
 
 fn document(lines: &[Line]) -> Document {
-    let rows = lines
-        .iter()
-        .map(|line| row![line.what, line.state.word(), line.here.as_str()]);
-    let table = Table::of(["what", "", "here"], rows);
+    let row = |line: &Line| {
+        row! { "what" => line.what, "" => line.state.word(), "here" => line.here.as_str() }
+    };
+    let table = Table::of(lines.iter().map(row));
     let of = |state: State| lines.iter().filter(move |line| line.state == state);
     let remedies = [State::NoGo, State::Without].into_iter().flat_map(of);
     let remedies = remedies.map(|line| format!("{}: {}", line.what, line.remedy));

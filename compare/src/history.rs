@@ -1,4 +1,4 @@
-//! `compare history`: how the ladder went over the committed records.
+//! `compare history`: the ladder over the committed records.
 
 use crate::answer::{Answer, Format};
 use crate::judge::history::history as follow;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 /// The end of `compare history --help`.
 pub const EXAMPLES: &str = "\
-A stage is followed by its fastest green variant on mission (f16, full mask) of each record; with --stage, each of its
-variants is. Two GPUs are two lines. Registers and bank conflicts are of the same variant.
+A stage is represented by its fastest green variant on mission (f16, full mask) in each record; with --stage each of its variants
+has rows of its own. GPUs are kept apart. Registers and bank conflicts are those of the same variant.
 
 Examples:
   compare history                               the whole ladder
@@ -33,12 +33,12 @@ pub struct HistoryArgs {
     /// Where committed records are [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub results: Option<PathBuf>,
-    /// How it is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Prints the history, and draws it where asked.
+/// Prints the history.
 pub fn history(args: &HistoryArgs) -> anyhow::Result<Answer> {
     let builds = registry::builds()?;
     let stage = args

@@ -1,4 +1,4 @@
-//! `compare list`: what there is to run.
+//! `compare list`: stages, variants, claims, shapes, input families and gates.
 
 use crate::answer::{Answer, json};
 use crate::judge::list::{distinct, grouped, joined};
@@ -12,7 +12,7 @@ use crate::registry::Ladder;
 use clap::Args;
 use common::inputs::Family;
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, named_shapes};
+use common::problem::{Dtype, NamedShape, named_shapes};
 use common::verdict::GateId;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub struct ListArgs {
     /// Leave out what a smaller device could not run: sm_89 [default: $ATTENTION_DEVICE, else the GPU, else no limit]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
-    /// As JSON, stages and rows as in a record
+    /// As JSON, with stages and rows as in a record
     #[arg(long)]
     pub json: bool,
 }
@@ -37,17 +37,13 @@ pub fn list(args: &ListArgs) -> anyhow::Result<Answer> {
     }))
 }
 
-/// The different values of a variant's instances, in words.
+/// The distinct values of a variant's instances.
 fn each<T: ToString>(variant: &VariantBuild, fact: impl Fn(&KernelBuild) -> T) -> String {
-    joined(
-        distinct(
-            variant
-                .kernels
-                .iter()
-                .map(|kernel| fact(kernel).to_string()),
-        ),
-        ", ",
-    )
+    let values = variant
+        .kernels
+        .iter()
+        .map(|kernel| fact(kernel).to_string());
+    joined(distinct(values), ", ")
 }
 
 /// `sm_80: 96-128, sm_90a: 104`
@@ -68,7 +64,7 @@ fn registers(variant: &VariantBuild) -> String {
     }
 }
 
-/// The element types that take a family.
+/// The element types that have a family.
 fn dtypes(family: &Family) -> Vec<&'static str> {
     let takes = Dtype::ALL
         .into_iter()
@@ -88,66 +84,46 @@ fn document(stages: &[StageBuild]) -> Document {
             .refused
             .iter()
             .map(|refusal| format!("unsupported: {refusal}"));
-        let rows = stage.variants.iter().map(|variant| {
-            let default = if variant.name == stage.default_variant {
-                " (default)"
-            } else {
-                ""
+        let row = |variant: &VariantBuild| {
+            let default = match variant.name == stage.default_variant {
+                true => " (default)",
+                false => "",
             };
-            row![
-                format!("{}{default}", variant.name),
-                each(variant, |k| format!(
-                    "{}x{}",
-                    k.facts.block_m, k.facts.block_n
-                )),
-                each(variant, |k| k.facts.threads),
-                each(variant, |k| k.facts.dynamic_shared_bytes),
-                registers(variant),
-                each(variant, |k| k.facts.dtype),
-                each(variant, |k| k.facts.head_dim),
-            ]
-        });
-        let columns = [
-            "variant",
-            "tile",
-            "threads",
-            "dynamic shared bytes",
-            "registers",
-            "dtypes",
-            "head dims",
-        ];
+            let tile = |k: &KernelBuild| format!("{}x{}", k.facts.block_m, k.facts.block_n);
+            row! {
+                "variant" => format!("{}{default}", variant.name),
+                "tile" => each(variant, tile),
+                "threads" => each(variant, |k| k.facts.threads),
+                "dynamic shared bytes" => each(variant, |k| k.facts.dynamic_shared_bytes),
+                "registers" => registers(variant),
+                "dtypes" => each(variant, |k| k.facts.dtype),
+                "head dims" => each(variant, |k| k.facts.head_dim),
+            }
+        };
         blocks.extend([
             Block::section(format!("{}: {}", stage.id, stage.idea)),
             Block::bullets(before.chain(claims).chain(refused)),
-            Block::Table(Table::of(columns, rows)),
+            Block::Table(Table::of(stage.variants.iter().map(row))),
         ]);
     }
-    let shapes = named_shapes().map(|named| {
-        let s = &named.shape;
-        let extents = [
-            s.batch, s.heads_q, s.heads_kv, s.seq_q, s.seq_kv, s.head_dim,
-        ];
-        [named.name.into()]
-            .into_iter()
-            .chain(extents.map(|extent| extent.to_string().into()))
-            .collect()
+    let shapes = named_shapes().map(|NamedShape { name, shape }| {
+        row! {
+            "shape" => *name,
+            "batch" => shape.batch.to_string(),
+            "query heads" => shape.heads_q.to_string(),
+            "key heads" => shape.heads_kv.to_string(),
+            "queries" => shape.seq_q.to_string(),
+            "keys" => shape.seq_kv.to_string(),
+            "head dim" => shape.head_dim.to_string(),
+        }
     });
-    let columns = [
-        "shape",
-        "batch",
-        "query heads",
-        "key heads",
-        "queries",
-        "keys",
-        "head dim",
-    ];
-    let families = Family::ALL
-        .iter()
-        .map(|family| row![family.name(), dtypes(family).join(", ")]);
+    let families = Family::ALL.iter().map(|family| {
+        row! { "family" => family.name(), "dtypes" => dtypes(family).join(", ") }
+    });
     blocks.extend([
-        Block::section("What can be asked for"),
-        Block::Table(Table::of(columns, shapes)),
-        Block::Table(Table::of(["family", "dtypes"], families)),
+        Block::section("Shapes, input families and gates"),
+        Block::Table(Table::of(shapes)),
+        Block::Table(Table::of(families)),
         Block::Table(metrics::gates()),
     ]);
     Document::of(blocks)

@@ -1,4 +1,4 @@
-//! Files that say what a report says: COMPARE.md, a page, and the ladder in the README.
+//! The files of a report: COMPARE.md, report.html, and the ladder in the README.
 
 use crate::answer::Answer;
 use crate::judge::Known;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The flags of `render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
-    /// Write nothing; exit with 1 if COMPARE.md or the README's ladder are not what the records say
+    /// Write nothing; exit with 1 if COMPARE.md or the README's ladder is out of date
     #[arg(long)]
     pub check: bool,
     /// Where committed records are [default: results/ of the workspace]
@@ -32,7 +32,7 @@ pub struct RenderArgs {
     pub report: Option<PathBuf>,
 }
 
-/// Where the ladder table stands in the README.
+/// Markers around the ladder in the README.
 const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
 
 /// A file that rendering produces.
@@ -42,7 +42,7 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// The report at `path`, and in the record's own folder the same as a page beside it.
+/// The report at `path`, and in the record's folder as Markdown and HTML.
 pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
     let document = pages::report::document(report, &[]);
     let beside = Rendered {
@@ -64,7 +64,7 @@ pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> 
     }
 }
 
-/// What is said of a run where it was started, and what of it where nobody wants to hear that.
+/// What a run prints, and what it prints with `--quiet`.
 pub fn told(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
     let shown = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
     let reproach = summary::reproach(report).filter(|_| is_quiet);
@@ -74,7 +74,7 @@ pub fn told(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
     )
 }
 
-/// COMPARE.md and the README's ladder from the committed records alone; with `--check` only whether they say the same.
+/// Renders COMPARE.md and the README's ladder from the committed records; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     let results = match &args.results {
         Some(results) => results.clone(),
@@ -87,8 +87,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     let committed = read_all(&results, Of::Ladder)?;
     if committed.is_empty() {
         bail!(
-            "there is no record in {}, so that everything would be 'not run'; name the folder with --results, or commit a record \
-             with `compare accept`",
+            "there is no record in {}; name the folder with --results, or commit a record with `compare accept`",
             results.display()
         );
     }
@@ -134,7 +133,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         false => Answer::new(
             Exit::Fail,
             format!(
-                "not what the committed records say: {}; run `compare render`",
+                "out of date with the committed records: {}; run `compare render`",
                 stale.join(", ")
             ),
         ),
@@ -205,7 +204,7 @@ mod tests {
         assert!(error.contains("there is no record in"), "{error}");
         timed(US).write(&results.join("1-ladder")).unwrap();
         let with = page().unwrap();
-        assert!(with.contains("The committed record `1-ladder`"), "{with}");
+        assert!(with.contains("Committed record `1-ladder`"), "{with}");
         std::fs::remove_dir_all(results.join("2-candidate")).unwrap();
         let without = page().unwrap();
         let (head, rest) = with.split_once("## Candidates\n").unwrap();

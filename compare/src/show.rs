@@ -1,4 +1,4 @@
-//! `compare show`: what a record says, part by part.
+//! `compare show`: the parts of a record.
 
 use crate::answer::{Answer, Format, NoData};
 use crate::judge::verdict::report;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare show changes                          what differs from the record before
+  compare show changes                          what changed since the previous record
   compare show --stages 5 counters profile      stage 5 in the emulator and under ncu
   compare show gates --record target/compare/20261120T183000Z-nvidia-h200
   compare show --metrics                        the format of rows.jsonl, and every metric
@@ -29,10 +29,10 @@ Exit codes:
 
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// What of it [default: all]
+    /// Parts to show [default: all]
     #[arg(value_name = "PART")]
     pub parts: Vec<Section>,
-    /// A record's folder, or its name in results/ [default: what the committed records say together]
+    /// A record's folder, or its name in results/ [default: the committed records together]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Only these stages, by id or number, in full
@@ -41,7 +41,7 @@ pub struct ShowArgs {
     /// The format of rows.jsonl, every metric and every gate, as in docs/rows.md
     #[arg(long)]
     pub metrics: bool,
-    /// How it is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
@@ -51,10 +51,11 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         return Ok(Answer::pass(crate::pages::metrics::page()));
     }
     let built = registry::builds()?;
-    let named = select::stages(&args.stages, &built)?
-        .into_iter()
-        .filter(|_| !args.stages.is_empty());
-    let ids: Vec<String> = named.map(|stage| stage.id.clone()).collect();
+    let mut ids = Vec::new();
+    if !args.stages.is_empty() {
+        let named = select::stages(&args.stages, &built)?.into_iter();
+        ids.extend(named.map(|stage| stage.id.clone()));
+    }
     let results = machine::results();
     let (named, committed) = match &args.record {
         None => (None, up_to(committed(&results)?, &ids)),
@@ -85,8 +86,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 
-/// The committed records that `record` is judged beside: of a committed one what came later is not known, and a candidate stands
-/// alone.
+/// The committed records that `record` is compared with: those before it, and none for a candidate.
 fn before(name: &str, record: &Record, results: &Path) -> Result<Vec<Named>, StoreError> {
     let mut committed = match record.meta.of() {
         Of::Ladder => read_all(results, Of::Ladder)?,
@@ -96,7 +96,7 @@ fn before(name: &str, record: &Record, results: &Path) -> Result<Vec<Named>, Sto
     Ok(committed)
 }
 
-/// The records up to the newest that includes these stages; all, where none does. A later one of other stages says nothing of them.
+/// The records up to the newest that includes these stages; all if none does.
 fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
     let includes = |record: &Record, id: &String| {
         record
@@ -113,7 +113,7 @@ fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
     committed
 }
 
-/// The records of the ladder in `results`, oldest first; there is one at least.
+/// The records of the ladder in `results`, oldest first; an error if there is none.
 pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
     let committed = read_all(results, Of::Ladder)?;
     if committed.is_empty() {

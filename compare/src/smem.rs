@@ -159,27 +159,28 @@ fn wrapper(id: &str) -> String {
 
 fn table(layout: &Layout) -> Table {
     let bytes = |bytes: u64| Cell::figure(bytes as f64, whole(bytes));
-    let mut table = Table::of(
-        ["buffer", "element", "shape", "offset", "bytes"],
-        layout.buffers.iter().map(|buffer| {
-            let name = match &buffer.instead_of {
-                Some(first) => format!("{} (where {first} was)", buffer.name),
-                None => buffer.name.clone(),
-            };
-            row![
-                name,
-                buffer.element.as_str(),
-                shape(buffer),
-                offset(buffer),
-                bytes(buffer.all_bytes())
-            ]
-        }),
-    );
-    if layout.padding() > 0 {
-        table.push(row!["padding", "", "", "", bytes(layout.padding())]);
-    }
-    table.push(row!["a launch asks for", "", "", "", bytes(layout.bytes)]);
-    table
+    let row = |buffer: String, element: &str, shape: String, offset: String, bytes: Cell| {
+        row! {
+            "buffer" => buffer,
+            "element" => element,
+            "shape" => shape,
+            "offset" => offset,
+            "bytes" => bytes,
+        }
+    };
+    let none = String::new;
+    let sum = |name: &str, of: u64| row(name.into(), "", none(), none(), bytes(of));
+    let buffers = layout.buffers.iter().map(|buffer| {
+        let name = match &buffer.instead_of {
+            Some(first) => format!("{} (where {first} was)", buffer.name),
+            None => buffer.name.clone(),
+        };
+        let size = bytes(buffer.all_bytes());
+        row(name, &buffer.element, shape(buffer), offset(buffer), size)
+    });
+    let padding = (layout.padding() > 0).then(|| sum("padding", layout.padding()));
+    let launch = sum("a launch asks for", layout.bytes);
+    Table::of(buffers.chain(padding).chain([launch]))
 }
 
 /// `2 x 64 x 72`

@@ -15,7 +15,6 @@ const MOST_PAGE_BYTES: usize = 60_000;
 
 /// Measures the page and tells the page around it.
 const PROBE: &str = r#"<script>addEventListener("load", () => {
-  document.querySelectorAll("details").forEach(details => { details.open = true; });
   const all = [...document.querySelectorAll("body *")].filter(e => e.getClientRects().length);
   const styles = all.map(e => getComputedStyle(e));
   const clipped = [...document.querySelectorAll("svg")].filter(svg => {

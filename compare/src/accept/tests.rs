@@ -128,7 +128,7 @@ fn a_record_without_what_it_should_have_is_refused_whatever_it_refutes() {
     let said = refused(&partly, Some("slower here"));
     assert!(
         said.contains("lacks what it should have measured")
-            && said.contains("every gate: no case of it ran"),
+            && said.contains("every gate: none of its cases ran"),
         "{said}"
     );
     let empty = good().without(|_| true);

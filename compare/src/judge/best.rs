@@ -1,13 +1,12 @@
-//! Which variant is best, by which figure, and whose it is.
+//! The best variant, its latency, and where that is from.
 
 use super::list::grouped;
 use super::state::is_green;
 use super::{Known, Origin};
-use crate::record::meta::Gpu;
 use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 
-/// Whether it is a variant's latency on a problem.
+/// Whether the row is the latency of a variant on a problem.
 pub fn is_latency(row: &Row) -> bool {
     row.by == Source::Gpu
         && row.against.is_none()
@@ -15,18 +14,18 @@ pub fn is_latency(row: &Row) -> bool {
         && row.has(Metric::P50)
 }
 
-/// Latencies of a record, shown or not.
+/// All latencies of a record, shown or withheld.
 pub fn timed(record: &Record) -> impl Iterator<Item = &Row> {
     record.rows.iter().filter(|row| is_latency(row))
 }
 
-/// The latency of a variant on a problem, shown or not.
+/// The latency of a variant on a problem, shown or withheld.
 pub fn time<'a>(record: &'a Record, subject: &Subject, place: &Place) -> Option<&'a Row> {
     let row = record.row(subject, &On::Problem(place.clone()), Source::Gpu);
     row.filter(|row| is_latency(row))
 }
 
-/// Why a latency may not be shown.
+/// Why a latency must not be shown, if so.
 pub fn withheld(record: &Record, row: &Row) -> Option<String> {
     if super::state::summary(record, &row.subject).is_none() {
         return Some(format!(
@@ -47,7 +46,7 @@ pub fn withheld(record: &Record, row: &Row) -> Option<String> {
     ))
 }
 
-/// Latencies that may be shown: green in the same record, and green after timing.
+/// Latencies that may be shown: the variant is green in the same record, and its outputs were right after timing.
 pub fn shown(record: &Record) -> impl Iterator<Item = &Row> {
     timed(record).filter(|row| withheld(record, row).is_none())
 }
@@ -56,21 +55,21 @@ pub fn p50(row: &Row) -> f64 {
     row.value(Metric::P50).unwrap_or(f64::INFINITY)
 }
 
-/// The fastest shown variant of a stage on a problem, of those that `takes`.
+/// The fastest shown variant of a stage on a problem, of those that `takes` accepts.
 pub fn best<'a>(
     record: &'a Record,
     stage: &str,
     place: &Place,
     takes: impl Fn(&str) -> bool,
 ) -> Option<&'a Row> {
-    // Whether a row may be shown is asked last: it takes a look at the whole record.
+    // `withheld` looks through the whole record, so it comes last.
     let of_stage =
         timed(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
     let taken = of_stage.filter(|row| takes(row.subject.name()));
     fastest(taken.filter(|row| withheld(record, row).is_none()))
 }
 
-/// Of two with the same median the first by name, in whatever order they were written.
+/// Ties go to the first by name.
 pub fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     rows.min_by(|a, b| {
         p50(a)
@@ -79,7 +78,7 @@ pub fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     })
 }
 
-/// The fastest of a family.
+/// The fastest shown variant of a family.
 pub fn best_of<'a>(
     record: &'a Record,
     stage: &StageMeta,
@@ -91,18 +90,16 @@ pub fn best_of<'a>(
     })
 }
 
-/// The best variant of a stage: the fastest shown one on mission in its first element type, in the first record that timed the kernel
-/// as it is now, else as it was, of those that the device can run; the default where there is none.
+/// The best variant of a stage: the fastest that the device can run on mission, in the stage's first element type. It is taken from
+/// the first record that timed the kernel as it is now, else from an older one; without any it is the default.
 pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
     let dtype = stage.first_dtype();
     let place = Place::claims(dtype);
     let runs = |name: &str| {
-        stage
-            .variant(name)
-            .is_some_and(|variant| variant.takes_claims.contains(&dtype))
+        let variant = stage.variant(name);
+        variant.is_some_and(|variant| variant.takes_claims.contains(&dtype))
     };
-    let records = known.sources().into_iter().map(|(_, record)| record);
-    let (of_now, older): (Vec<_>, Vec<_>) = records.partition(|record| record.is_of(stage));
+    let (of_now, older): (Vec<_>, Vec<_>) = known.records().partition(|record| record.is_of(stage));
     let mut all = of_now.into_iter().chain(older);
     let found = all.find_map(|record| best(record, &stage.id, &place, runs));
     found.map_or(&stage.default_variant, |row| row.subject.name())
@@ -123,10 +120,10 @@ pub enum Latency<'a> {
     },
     /// Measured, and not shown.
     Withheld(String),
-    NoData(String),
+    NoData,
 }
 
-/// This run's, else the newest committed one of the kernel as it is now, else the newest.
+/// From the run, else from the newest committed record of the kernel as it is now, else from the newest.
 pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Latency<'a> {
     let mut stale = None;
     for (name, record) in known.sources() {
@@ -151,20 +148,10 @@ pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Laten
             false => return latency,
         }
     }
-    stale.unwrap_or_else(|| {
-        Latency::NoData(match known.run.map(|(_, run)| &run.meta.machine.gpu) {
-            Some(Gpu::Absent { reason }) => {
-                format!("no GPU here ({reason}), and no committed record has it")
-            }
-            Some(Gpu::Present { .. }) => {
-                "not timed in this run, and no committed record has it".into()
-            }
-            None => "no committed record has it".into(),
-        })
-    })
+    stale.unwrap_or(Latency::NoData)
 }
 
-/// Every record of the kernel as it is now on the GPU of `like` that shows this latency, the newest first.
+/// Every record that shows this latency of the kernel as it is now, on the same GPU as `like`; newest first.
 pub fn alike<'a>(
     known: &Known<'a>,
     like: &Record,
@@ -181,42 +168,33 @@ pub fn alike<'a>(
     known.sources().into_iter().filter_map(shows)
 }
 
-/// `base / new` of the medians of two rows of one record.
-pub fn speedup(base: Option<&Row>, new: &Row) -> Option<(Subject, f64)> {
-    base.map(|base| (base.subject.clone(), p50(base) / p50(new)))
-}
-
-/// Against the best variant of the predecessor, and of the first stage's default family, in the same record.
+/// The base and `base / new` of the medians in one record: over the best variant of the predecessor, and over that of the first
+/// stage's default family.
 pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
-    let On::Problem(place) = &row.on else {
-        return [None, None];
+    let previous = |place: &Place| {
+        let stage = record.stage(row.subject.stage())?;
+        best(record, stage.predecessor.as_deref()?, place, |_| true)
     };
-    let stage = record.stage(row.subject.stage());
-    let previous =
-        stage.and_then(|stage| best(record, stage.predecessor.as_deref()?, place, |_| true));
-    let first = record.meta.stages.first();
-    let first = first.and_then(|first| {
-        best_of(
-            record,
-            first,
-            &first.variant(&first.default_variant)?.family,
-            place,
-        )
-    });
-    [speedup(previous, row), speedup(first, row)]
+    let first = |place: &Place| {
+        let first = record.meta.stages.first()?;
+        let default = first.variant(&first.default_variant)?;
+        best_of(record, first, &default.family, place)
+    };
+    let place = row.on.problem();
+    [place.and_then(previous), place.and_then(first)]
+        .map(|base| base.map(|base| (base.subject.clone(), p50(base) / p50(row))))
 }
 
-/// A problem, and the best row of each stage of the ladder on it.
+/// A problem, and the best row of each stage on it.
 pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
 
-/// The best of each stage on every problem of the first record that timed any, in the order of the rows.
+/// The best of each stage on every problem of the first record with latencies, in the order of its rows.
 pub fn by_problem<'a>(known: &Known<'a>) -> Vec<OnProblem<'a>> {
-    let mut records = known.sources().into_iter().map(|(_, record)| record);
-    let rows = records
-        .find(|record| shown(record).next().is_some())
-        .into_iter()
-        .flat_map(shown)
-        .filter(|row| known.stage(row.subject.stage()).is_some());
+    let record = known
+        .records()
+        .find(|record| shown(record).next().is_some());
+    let rows = record.into_iter().flat_map(shown);
+    let rows = rows.filter(|row| known.stage(row.subject.stage()).is_some());
     let by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let best_of_each = |(place, rows): (&Place, Vec<&'a Row>)| {
         let of = |stage: &StageMeta| {

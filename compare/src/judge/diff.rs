@@ -1,15 +1,15 @@
-//! What differs between two records: the one notion of "changed", for `compare diff` and for COMPARE.md. The registry of
-//! metrics says when a figure differs and what that means; here it is asked.
+//! What differs between two records: the one definition of "changed", for `compare diff` and for COMPARE.md. The registry of
+//! metrics says when a difference counts and what it means.
 //!
-//! What cannot be compared as if it were the same (another GPU, driver, compiler, state of the cache) is missing, with the
-//! reason. Where latency was measured on both sides, it has the last word on what occupancy and counters are worth.
+//! Figures that must not be compared (another GPU, driver, compiler or state of the cache) are missing, with the reason. If latency
+//! was measured on both sides, it decides what occupancy and counters are worth.
 
-use super::claims::{self, Finding, is_of_gpu};
-use super::list::{grouped, joined};
+use super::claims::{self, is_of_gpu};
+use super::list::joined;
 use super::{Known, Named, best, place, state};
-use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope};
+use crate::record::meta::{DeviceCompiler, Gpu, Progress, Scope, by_id};
 use crate::record::store::Samples;
-use crate::record::{Claim, Figure, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{Claim, Figure, On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::{self, Better, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
@@ -20,15 +20,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What became of one figure.
+/// How one figure or verdict changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// A gate fails now, or a figure that is better one way moved the other.
+    /// A gate fails now, or a figure moved the wrong way.
     Worse,
     /// The evidence does not decide.
     Ambiguous,
-    /// There is nothing to compare, or it must not be compared.
+    /// One side has no figure, or the two must not be compared.
     Missing,
     Better,
     /// It differs, which by itself is neither good nor bad.
@@ -47,7 +47,7 @@ impl Change {
         Change::Same,
     ];
 
-    /// `worse`, as in a count of them.
+    /// As in `6 worse, 84 better`.
     pub fn word(self) -> &'static str {
         match self {
             Change::Worse => "worse",
@@ -60,17 +60,11 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_uppercase())
-    }
-}
-
 /// The table that a difference belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
-    /// Gates, claims, and whether a variant is there at all.
+    /// Gates, claims, and whether there is a variant at all.
     Gates,
     Latency,
     Errors,
@@ -78,18 +72,18 @@ pub enum Group {
     Counters,
 }
 
-impl fmt::Display for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+impl Group {
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
 /// One figure or verdict on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// The variant or stage; `the record` for what concerns all of it.
+    /// The variant or stage, or `the record`.
     pub subject: Subject,
-    /// Where: a problem, an instance; absent for what concerns the subject as a whole.
+    /// The problem, case or instance; absent for the subject as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<On>,
     /// `p50`, `gate C7`, `claim swizzle >= 1.05x over …`.
@@ -102,15 +96,15 @@ pub struct Difference {
     pub base: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
-    /// `base / new` with its interval, of a latency.
+    /// `base / new` of a latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
-    /// Of a latency that was judged: whether from raw samples, or from the intervals of both medians.
+    /// Whether a latency was judged by raw samples, or by the intervals of both medians.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resampled: Option<bool>,
-    /// In words, with the threshold.
+    /// The reason, with the threshold.
     pub why: String,
-    /// Missing data that there should be: the exit code is 3.
+    /// Data is missing that the new record should have: the exit code is 3.
     pub required: bool,
 }
 
@@ -139,11 +133,10 @@ impl Difference {
     }
 
     fn values<T: fmt::Display>(self, base: T, new: T) -> Self {
-        self.verdicts(Some(base), Some(new))
+        self.optional_values(Some(base), Some(new))
     }
 
-    /// What a gate or claim says on both sides, where it says something.
-    fn verdicts<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
+    fn optional_values<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
         Self {
             base: base.map(|of| of.to_string()),
             new: new.map(|of| of.to_string()),
@@ -173,7 +166,7 @@ impl Difference {
 const WHOLE: &str = "the record";
 const BASE_ONLY: &str = "judged in the base only";
 
-/// Two records side by side. `threshold` is the latency's (0.02: 2 %).
+/// What differs between two records. `threshold` is that of latencies (0.02: 2 %).
 pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Difference> {
     let sides = Sides::of(base, new, threshold);
     let latencies = sides.latencies();
@@ -188,45 +181,35 @@ pub fn differences(base: &Record, new: &Record, threshold: f64) -> Vec<Differenc
         latencies,
     ]
     .concat();
-    let ids: Vec<&str> = new
-        .meta
-        .stages
-        .iter()
-        .chain(&base.meta.stages)
-        .map(|stage| stage.id.as_str())
-        .collect();
-    found.sort_by_key(|d| {
-        (
-            ids.iter().position(|id| *id == d.subject.stage()),
-            d.group,
-            d.change,
-        )
-    });
+    let stages = new.meta.stages.iter().chain(&base.meta.stages);
+    let ids: Vec<&str> = stages.map(|stage| stage.id.as_str()).collect();
+    let place = |d: &Difference| ids.iter().position(|id| *id == d.subject.stage());
+    found.sort_by_key(|d| (place(d), d.group, d.change));
     found
 }
 
-/// Stages whose kernel is another one now than when `record` was made.
+/// The stages whose kernel has changed since `record` was made.
 pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
-    let is_other = |stage: &&StageMeta| {
-        now.iter()
-            .any(|built| built.id == stage.id && built.identity != stage.identity)
+    let is_outdated = |stage: &&StageMeta| {
+        by_id(now, &stage.id).is_some_and(|built| built.identity != stage.identity)
     };
     let why = "the kernel has changed since the new record was made; run `compare` again";
-    let difference = |stage: &StageMeta| {
-        Difference::new(&*stage.id, "whole run", Group::Gates, Change::Missing, why).required(true)
-    };
-    record
-        .meta
-        .stages
-        .iter()
-        .filter(is_other)
-        .map(difference)
-        .collect()
+    let stages = record.meta.stages.iter().filter(is_outdated);
+    stages.map(|stage| whole_run(&*stage.id, why)).collect()
 }
 
-/// What keeps a whole record from being compared.
+/// A whole record that cannot be compared.
 pub fn whole(why: impl Into<String>) -> Difference {
-    Difference::new(WHOLE, "whole run", Group::Gates, Change::Missing, why).required(true)
+    whole_run(WHOLE, why)
+}
+
+fn whole_run(subject: &str, why: impl Into<String>) -> Difference {
+    Difference::new(subject, "whole run", Group::Gates, Change::Missing, why).required(true)
+}
+
+/// The rows of a record that are not of pairs.
+fn alone(record: &Record) -> impl Iterator<Item = &Row> {
+    record.rows.iter().filter(|row| row.against.is_none())
 }
 
 type Index<'a> = BTreeMap<(&'a Subject, &'a On, Source), &'a Row>;
@@ -242,7 +225,7 @@ struct Sides<'a> {
 impl<'a> Sides<'a> {
     fn of(base: &'a Record, new: &'a Record, threshold: f64) -> Self {
         let index = |record: &'a Record| -> Index<'a> {
-            let rows = record.rows.iter().filter(|row| row.against.is_none());
+            let rows = alone(record);
             rows.map(|row| ((&row.subject, &row.on, row.by), row))
                 .collect()
         };
@@ -264,14 +247,14 @@ impl<'a> Sides<'a> {
         self.new.has_kernel_of(self.base, subject)
     }
 
-    /// Whether both set out to run the same.
+    /// Whether both were asked to run the same.
     fn has_one_scope(&self) -> bool {
         let of = |record: &'a Record| (record.meta.tier, &record.meta.scope);
         of(self.base) == of(self.new)
     }
 
-    /// Whether the new record set out to run all that the base did: the same selection, or a whole tier that is no smaller;
-    /// and both ran on the same backend and a device that refuses the same.
+    /// Whether the new record was asked to run all that the base ran: the same selection, or a whole tier that is not smaller, on the
+    /// same backend and a device that refuses the same variants.
     fn covers(&self) -> bool {
         let (base, new) = (&self.base.meta, &self.new.meta);
         (self.has_one_scope() || new.scope == Scope::Whole && new.tier >= base.tier)
@@ -302,59 +285,53 @@ impl<'a> Sides<'a> {
         for subject in &before {
             let is_checked = |record| state::summary(record, subject).is_some();
             let is_declared = after.contains(subject);
-            let (change, why) = if is_declared && is_checked(self.new) {
-                continue;
-            } else if is_declared && is_checked(self.base) {
-                let why = "it was checked in the base, and not in the new record";
-                (Change::Missing, why)
-            } else if is_declared {
-                continue;
-            } else if refused(self.new).any(|other| other == *subject) {
-                let why = "the new record is of a device that refuses it";
-                (Change::Missing, why)
-            } else {
-                let why = "the new record does not declare it: removed, or renamed";
-                (Change::Differs, why)
+            let (change, why) = match () {
+                () if is_declared && (is_checked(self.new) || !is_checked(self.base)) => continue,
+                () if is_declared => {
+                    let why = "it was checked in the base, but not in the new record";
+                    (Change::Missing, why)
+                }
+                () if refused(self.new).any(|other| other == *subject) => {
+                    let why = "the device of the new record refuses it";
+                    (Change::Missing, why)
+                }
+                () => {
+                    let why = "the new record does not declare it: removed or renamed";
+                    (Change::Differs, why)
+                }
             };
             found.push(row(subject, change, why).required(is_declared));
         }
         let added = after.iter().filter(|subject| !before.contains(subject));
-        found.extend(
-            added.map(|subject| row(subject, Change::Differs, "the base does not have it")),
-        );
+        let why = "the base does not have it";
+        found.extend(added.map(|subject| row(subject, Change::Differs, why)));
         found
     }
 
-    /// What either record measured or claimed by a metric that the registry no longer has. It is said, and nothing is missing.
+    /// Metrics and claims of either record that the registry no longer has. They are reported; nothing is missing.
     fn retired(&self) -> Vec<Difference> {
-        let why = "the registry of metrics does not have it: removed, or renamed";
+        let why = "the registry of metrics does not have it: removed or renamed";
         let row =
             |subject, what| Difference::new(subject, what, Group::Gates, Change::Differs, why);
         let (mut metrics, mut claims) = (BTreeSet::new(), BTreeSet::new());
         for record in [self.base, self.new] {
             metrics.extend(record.rows.iter().flat_map(|row| row.retired.keys()));
-            let of_stage = |stage: &'a StageMeta| {
-                stage
-                    .retired
-                    .iter()
-                    .map(|claim| (stage.id.as_str(), retired_claim(claim)))
-            };
-            claims.extend(record.meta.stages.iter().flat_map(of_stage));
+            for stage in &record.meta.stages {
+                let of_stage = stage.retired.iter().map(retired_claim);
+                claims.extend(of_stage.map(|claim| (stage.id.as_str(), claim)));
+            }
         }
         let metrics = metrics
-            .into_iter()
+            .iter()
             .map(|name| row(WHOLE, format!("metric {name}")));
-        metrics
-            .chain(
-                claims
-                    .into_iter()
-                    .map(|(stage, claim)| row(stage, format!("claim {claim}"))),
-            )
-            .collect()
+        let claims = claims
+            .iter()
+            .map(|(stage, claim)| row(stage, format!("claim {claim}")));
+        metrics.chain(claims).collect()
     }
 
-    /// A gate that fails now and did not fail before is worse whatever the backend; all else needs the same backend, but
-    /// for R1, which is of the compiler.
+    /// A gate that newly fails is worse whatever the backends are. Else the backends must be the same, except for R1, which judges the
+    /// compiler's output.
     fn gates(&self) -> Vec<Difference> {
         let mut found = Vec::new();
         for subject in self.new.variants() {
@@ -365,7 +342,7 @@ impl<'a> Sides<'a> {
             let row = |gate, change, why: &str| {
                 let row =
                     Difference::new(&subject, format!("gate {gate}"), Group::Gates, change, why);
-                row.verdicts(was(gate), is(gate))
+                row.optional_values(was(gate), is(gate))
             };
             for (&gate, judged) in &after {
                 let is_comparable = self.has_one_backend() || gate == GateId::R1;
@@ -375,7 +352,7 @@ impl<'a> Sides<'a> {
                 let is_required = change == Change::Missing && self.covers();
                 found.push(row(gate, change, &judged.reason).required(is_required));
             }
-            // A variant that was not run at all has a row of its own.
+            // `presence` has a row for a variant that was not run at all.
             if !after.is_empty() && self.covers() {
                 let judged_before = before
                     .iter()
@@ -389,7 +366,7 @@ impl<'a> Sides<'a> {
         found
     }
 
-    /// The claims that both sides judged; those of a GPU on one GPU only.
+    /// The claims that both sides judged; those that hold for one GPU only if it is the same.
     fn claims(&self) -> Vec<Difference> {
         let [was, is] = [self.base, self.new].map(|record| record.meta.gpu());
         let is_comparable = |claim: &Claim| was == is || !is_of_gpu(claim);
@@ -401,33 +378,23 @@ impl<'a> Sides<'a> {
             .map(|(stage, claim, finding)| (key(stage, claim), finding.verdict))
             .collect();
         let mut found = Vec::new();
-        for (
-            stage,
-            claim,
-            Finding {
-                verdict, reason, ..
-            },
-        ) in claims::judged(self.new)
-        {
+        for (stage, claim, finding) in claims::judged(self.new) {
             let key = key(stage, claim);
             let was = before.remove(&key);
-            let Some(change) = turned(was, verdict, true).filter(|_| is_comparable(claim)) else {
-                continue;
+            let change = turned(was, finding.verdict, true).filter(|_| is_comparable(claim));
+            let is_refuted = self.new.meta.refuted(key.0, &key.1).is_some();
+            let row = match change {
+                None => continue,
+                Some(Change::Worse) if is_refuted => {
+                    let why = format!("refuted and recorded: {}", finding.reason);
+                    row(&key, Change::Differs, why)
+                }
+                Some(change) => row(&key, change, finding.reason),
             };
-            let is_refuted =
-                change == Change::Worse && self.new.meta.refuted(key.0, &key.1).is_some();
-            let row = match is_refuted {
-                true => row(
-                    &key,
-                    Change::Differs,
-                    format!("refuted and recorded: {reason}"),
-                ),
-                false => row(&key, change, reason),
-            };
-            found.push(row.verdicts(was, Some(verdict)));
+            found.push(row.optional_values(was, Some(finding.verdict)));
         }
-        // A claim that is taken back is said, lest one that fails be settled by deleting it; so is one that the new record
-        // has no figures of.
+        // A claim that was withdrawn is reported: deleting it must not hide that it fails. So is one that the new record has no
+        // figures for.
         for (key, was) in &before {
             let Some(stage) = self.new.stage(key.0) else {
                 continue;
@@ -437,12 +404,12 @@ impl<'a> Sides<'a> {
                 Some(claim) if !is_comparable(claim) => continue,
                 Some(_) => row(key, Change::Missing, BASE_ONLY.into()).required(self.covers()),
             };
-            found.push(row.verdicts(Some(was), None));
+            found.push(row.optional_values(Some(was), None));
         }
         found
     }
 
-    /// Planted faults that survive, and synchronisation that is not as listed; and faults that are planted no more.
+    /// Planted faults and mutants that survive unexpectedly, and faults that are no longer planted.
     fn self_test(&self) -> Vec<Difference> {
         let both = [self.base, self.new];
         let [Some(_), now] = both.map(|record| record.by(Source::SelfTest).next()) else {
@@ -450,7 +417,7 @@ impl<'a> Sides<'a> {
         };
         let row = |change, why| Difference::new(WHOLE, SELF_TEST, Group::Gates, change, why);
         if now.is_none() {
-            let why = "the gates were not tested: the base has a self-test, the new record none";
+            let why = "the base has a self-test, the new record has none";
             return vec![row(Change::Missing, why.to_string()).required(self.covers())];
         }
         let wrong = both.map(|record| -> BTreeSet<String> {
@@ -465,18 +432,14 @@ impl<'a> Sides<'a> {
             (None, Some(_)) => Change::Better,
             (None, None) => Change::Same,
         };
-        // Sites come and go with their kernels; the faults are the harness's own.
+        // Sites change with the kernels; the faults are the harness's own.
         let is_lost = |row: &&Row| {
             row.subject.name().is_empty()
                 && !row.figures.is_empty()
                 && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
         };
-        let lost: Vec<&On> = self
-            .base
-            .by(Source::SelfTest)
-            .filter(is_lost)
-            .map(|row| &row.on)
-            .collect();
+        let faults = self.base.by(Source::SelfTest);
+        let lost: Vec<&On> = faults.filter(is_lost).map(|row| &row.on).collect();
         let lost = (!lost.is_empty()).then(|| {
             let why = format!("planted in the base only: {}", joined(lost, "; "));
             row(Change::Missing, why).required(true)
@@ -485,20 +448,20 @@ impl<'a> Sides<'a> {
         std::iter::once(found).chain(lost).collect()
     }
 
-    /// The latencies of both sides. What one side alone timed is one line a stage.
+    /// The latencies of both sides, and per stage how many only one side timed.
     fn latencies(&self) -> Vec<Difference> {
         let row = |stage: &StageMeta, why| {
             Difference::new(&*stage.id, "p50", Group::Latency, Change::Missing, why)
         };
-        let stages = self.new.meta.stages.iter();
+        let stages = &self.new.meta.stages;
         if let Some(why) = self.other_gpu() {
-            let is_timed = |record, stage| timed_of(record, stage).next().is_some();
-            let of_either =
-                stages.filter(|stage| is_timed(self.base, stage) || is_timed(self.new, stage));
+            let is_timed = |stage: &&StageMeta| {
+                let mut records = [self.base, self.new].into_iter();
+                records.any(|record| timed_of(record, stage).next().is_some())
+            };
             let is_required = super::is_timed(self.base);
-            return of_either
-                .map(|stage| row(stage, why.clone()).required(is_required))
-                .collect();
+            let line = |stage| row(stage, why.clone()).required(is_required);
+            return stages.iter().filter(is_timed).map(line).collect();
         }
         let timed_in = |rows: &Index<'a>, row: &Row| {
             let found = rows.get(&(&row.subject, &row.on, row.by)).copied();
@@ -513,34 +476,28 @@ impl<'a> Sides<'a> {
         };
         let mut found: Vec<Difference> = pairs.par_iter().map(latency).collect();
         for stage in stages {
-            // A run times some variants only where it says so; a removed variant has a row of its own.
-            let says_so = self
-                .new
-                .meta
-                .left_out
-                .iter()
-                .any(|scope| scope.stage == stage.id && scope.left_out > 0);
-            let gone =
-                timed_of(self.base, stage).filter(|row| timed_in(&self.new_rows, row).is_none());
-            let gone = gone
-                .filter(|row| stage.variant(row.subject.name()).is_some())
-                .count();
-            let added = timed_of(self.new, stage)
-                .filter(|row| timed_in(&self.old_rows, row).is_none())
-                .count();
+            // A run may time some variants only, if it records that. A removed variant has a row of its own.
+            let mut left_out = self.new.meta.left_out.iter();
+            let says_so = left_out.any(|scope| scope.stage == stage.id && scope.left_out > 0);
+            let is_declared = |row: &&Row| stage.variant(row.subject.name()).is_some();
+            let is_gone = |row: &&Row| timed_in(&self.new_rows, row).is_none();
+            let is_added = |row: &&Row| timed_in(&self.old_rows, row).is_none();
+            let gone = timed_of(self.base, stage)
+                .filter(is_gone)
+                .filter(is_declared);
+            let added = timed_of(self.new, stage).filter(is_added);
             for (count, side, is_required) in [
-                (gone, "the base", !says_so),
-                (added, "the new record", false),
+                (gone.count(), "the base", !says_so),
+                (added.count(), "the new record", false),
             ] {
-                let line =
-                    || row(stage, format!("{count} timed in {side} only")).required(is_required);
-                found.extend((count > 0).then(line));
+                let why = format!("{count} timed in {side} only");
+                found.extend((count > 0).then(|| row(stage, why).required(is_required)));
             }
         }
         found
     }
 
-    /// Why no latency of the two records may be compared, if so.
+    /// Why the latencies of the two records must not be compared, if so.
     fn other_gpu(&self) -> Option<String> {
         let untimed = |side: &str, record: &Record| match (
             best::timed(record).next(),
@@ -574,7 +531,7 @@ impl<'a> Sides<'a> {
             })
     }
 
-    /// One latency on both sides, by the interval of the medians' ratio.
+    /// One latency on both sides, judged by the interval of the ratio of the medians.
     fn latency(&self, old: &Row, new: &Row, raw: Option<(&Samples, &Samples)>) -> Difference {
         let row = |change, why| {
             Difference::new(&new.subject, "p50", Group::Latency, change, why)
@@ -588,10 +545,8 @@ impl<'a> Sides<'a> {
         if let On::Problem(place) = &new.on
             && self.base.meta.shapes.get(&place.shape) != self.new.meta.shapes.get(&place.shape)
         {
-            return row(
-                Change::Missing,
-                format!("{} is another shape in the base", place.shape),
-            );
+            let why = format!("{} is another shape in the base", place.shape);
+            return row(Change::Missing, why);
         }
         let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
         if let Some(why) = against(was, is) {
@@ -614,80 +569,64 @@ impl<'a> Sides<'a> {
     }
 
     fn judge_latency(&self, ratio: &Ratio, old: &Row, new: &Row) -> (Change, String) {
-        let percent = 100.0 * self.threshold;
+        let margin = format!("{:.1} %", 100.0 * self.threshold);
         let decided = Decided::of(ratio, self.threshold);
-        let holds_one = ratio.interval.low <= 1.0 && ratio.interval.high >= 1.0;
+        let Ratio { value, interval } = ratio;
+        let holds_one = interval.low <= 1.0 && interval.high >= 1.0;
+        let noise = [old, new].map(|row| {
+            let p50 = best::p50(row);
+            row.value(Metric::P90).map_or(0.0, |p90| (p90 - p50) / p50)
+        });
+        let noise = noise[0].max(noise[1]);
+        // In cycles: a change of the clock is not the kernel's.
+        let clocks = old.value(Metric::SmMhz).zip(new.value(Metric::SmMhz));
+        let scale = clocks.map_or(1.0, |(was, is)| was / is);
+        let in_cycles = Ratio {
+            value: value * scale,
+            interval: Interval {
+                low: interval.low * scale,
+                high: interval.high * scale,
+            },
+        };
+        let beyond = |change| (change, format!("beyond {margin}"));
         match decided {
-            Decided::Same => return (Change::Same, format!("within {percent:.1} %")),
+            Decided::Same => (Change::Same, format!("within {margin}")),
             Decided::Ambiguous if holds_one && self.has_one_kernel(&new.subject) => {
                 let why = format!(
-                    "the interval crosses {percent:.1} % and holds 1, and the kernel has not changed"
+                    "the interval crosses {margin} and contains 1, and the kernel has not changed"
                 );
-                return (Change::Same, why);
+                (Change::Same, why)
             }
-            Decided::Ambiguous => {
-                return (
-                    Change::Ambiguous,
-                    format!("the interval crosses {percent:.1} %"),
-                );
+            Decided::Ambiguous => (Change::Ambiguous, format!("the interval crosses {margin}")),
+            _ if Decided::of(ratio, self.threshold.max(noise)) != decided => {
+                let noise = 100.0 * noise;
+                let why =
+                    format!("beyond {margin}, but not beyond the samples' noise of {noise:.1} %");
+                (Change::Ambiguous, why)
             }
-            Decided::Faster | Decided::Slower => {}
-        }
-        let noise = |row: &Row| {
-            row.value(Metric::P90)
-                .map_or(0.0, |p90| (p90 - best::p50(row)) / best::p50(row))
-        };
-        let noise = noise(old).max(noise(new));
-        if Decided::of(ratio, self.threshold.max(noise)) != decided {
-            let why = format!(
-                "beyond {percent:.1} %, but not beyond the samples' noise of {:.1} %",
-                100.0 * noise
-            );
-            return (Change::Ambiguous, why);
-        }
-        // In cycles: a clock that moved moves the time without any doing of the kernel.
-        if let (Some(was), Some(is)) = (old.value(Metric::SmMhz), new.value(Metric::SmMhz)) {
-            let scale = was / is;
-            let interval = Interval {
-                low: ratio.interval.low * scale,
-                high: ratio.interval.high * scale,
-            };
-            if Decided::of(
-                &Ratio {
-                    value: ratio.value * scale,
-                    interval,
-                },
-                self.threshold,
-            ) != decided
-            {
+            _ if Decided::of(&in_cycles, self.threshold) != decided => {
+                let (was, is) = clocks.unwrap_or_default();
                 let why = format!(
-                    "beyond {percent:.1} % in time and not in cycles: {was:.0} MHz against {is:.0} MHz"
+                    "beyond {margin} in time, but not in cycles: {was:.0} MHz against {is:.0} MHz"
                 );
-                return (Change::Ambiguous, why);
+                (Change::Ambiguous, why)
             }
+            Decided::Faster => beyond(Change::Better),
+            Decided::Slower => beyond(Change::Worse),
         }
-        let change = if decided == Decided::Faster {
-            Change::Better
-        } else {
-            Change::Worse
-        };
-        (change, format!("beyond {percent:.1} %"))
     }
 
-    /// The errors of every variant that both sides checked, over the bounds of their gates: of the cases that both have,
-    /// the one that moved furthest; else the largest over all cases.
+    /// Errors as shares of their gates' bounds, of every variant that both sides checked: of the cases that both have, the one that
+    /// moved furthest; else the largest of all cases.
     fn errors(&self) -> Vec<Difference> {
         if !self.has_one_backend() {
             return Vec::new();
         }
         let mut found = Vec::new();
         let cases = |record: &'a Record| -> BTreeMap<(&'a Subject, &'a On), &'a Row> {
-            let all = record
-                .rows
-                .iter()
-                .chain(&record.cases)
-                .filter(|row| matches!(row.on, On::Case(..)));
-            all.map(|row| ((&row.subject, &row.on), row)).collect()
+            let all = record.rows.iter().chain(&record.cases);
+            let cases = all.filter(|row| matches!(row.on, On::Case(..)));
+            cases.map(|row| ((&row.subject, &row.on), row)).collect()
         };
         let (before, after) = (cases(self.base), cases(self.new));
         for subject in self.new.variants() {
@@ -695,7 +634,7 @@ impl<'a> Sides<'a> {
             let [Some(was), Some(is)] = both else {
                 continue;
             };
-            // The largest of other cases is another figure.
+            // The largest error of other cases would be another figure.
             let as_many =
                 self.has_one_scope() && was.value(Metric::Cases) == is.value(Metric::Cases);
             for &metric in Metric::ALL {
@@ -713,16 +652,12 @@ impl<'a> Sides<'a> {
                 let gate = metric
                     .spec()
                     .gate
-                    .map_or(String::new(), |gate| format!(" ({gate})"));
-                let why = format!("of the bound; margin {:.0} % of it", 100.0 * margin);
+                    .into_iter()
+                    .map(|gate| format!(" ({gate})"));
+                let what = format!("{metric}{}", gate.collect::<String>());
+                let why = format!("share of the bound; margin {:.0} % of it", 100.0 * margin);
                 let change = moved(was, is, margin);
-                let row = Difference::new(
-                    &subject,
-                    format!("{metric}{gate}"),
-                    Group::Errors,
-                    change,
-                    why,
-                );
+                let row = Difference::new(&subject, what, Group::Errors, change, why);
                 let row = row.of(metric).values(metric.show(was), metric.show(is));
                 found.push(Difference {
                     on: on.cloned(),
@@ -738,45 +673,34 @@ impl<'a> Sides<'a> {
         let mut found = Vec::new();
         let mut refused = BTreeSet::new();
         let is_compared = |metric: &Metric| metric.spec().threshold != Threshold::NotCompared;
-        for new in self.new.rows.iter().filter(|row| row.against.is_none()) {
-            let Some(old) = self.old_rows.get(&(&new.subject, &new.on, new.by)) else {
-                continue;
-            };
-            let Some(group) = group(new) else {
+        for new in alone(self.new) {
+            let old = self.old_rows.get(&(&new.subject, &new.on, new.by));
+            let Some((old, group)) = old.zip(group(new)) else {
                 continue;
             };
             let stage = new.subject.stage();
             if let Some(why) = self.other_compiler(stage, new.by) {
-                if refused.insert((stage, new.by)) {
-                    found.push(Difference::new(
-                        stage,
-                        group.to_string(),
-                        group,
-                        Change::Missing,
-                        why,
-                    ));
-                }
+                let is_new = refused.insert((stage, new.by));
+                let missing = || Difference::new(stage, group.name(), group, Change::Missing, why);
+                found.extend(is_new.then(missing));
                 continue;
             }
             let row = |what, change, why| {
                 Difference::new(&new.subject, what, group, change, why).on(&new.on)
             };
-            let both = new
-                .figures
-                .iter()
-                .filter_map(|(metric, is)| Some((*metric, old.figures.get(metric)?, is)));
-            let moved =
-                both.filter(|(metric, was, is)| is_compared(metric) && was.value != is.value);
-            let moved = moved.map(|(metric, was, is)| {
-                let (change, why) = judge(metric, *was, *is, self.word(latencies, new));
-                let row = row(metric.to_string(), change, why).of(metric);
-                row.values(metric.show(was.value), metric.show(is.value))
+            let moved = new.figures.iter().filter_map(|(metric, is)| {
+                let was = old.figures.get(metric)?;
+                if !is_compared(metric) || was.value == is.value {
+                    return None;
+                }
+                let (change, why) = judge(*metric, *was, *is, self.word(latencies, new));
+                let row = row(metric.to_string(), change, why).of(*metric);
+                Some(row.values(metric.show(was.value), metric.show(is.value)))
             });
             let moved: Vec<Difference> = moved.collect();
-            let absent = old
-                .figures
-                .keys()
-                .filter(|metric| is_compared(metric) && !new.figures.contains_key(metric));
+            let is_absent =
+                |metric: &&Metric| is_compared(metric) && !new.figures.contains_key(metric);
+            let absent = old.figures.keys().filter(is_absent);
             let (lost, removed): (Vec<&Metric>, Vec<&Metric>) =
                 absent.partition(|metric| is_measured(**metric, new.by));
             let is_equal = moved.is_empty() && removed.is_empty();
@@ -786,40 +710,30 @@ impl<'a> Sides<'a> {
                 found.push(row(joined(removed, ", "), Change::Differs, why));
             }
             if !lost.is_empty() {
-                let why = format!(
-                    "the new record has no {}: {}",
-                    joined(lost, ", "),
-                    new.note.as_deref().unwrap_or("")
-                );
-                found.push(row(group.to_string(), Change::Missing, why).required(true));
+                let note = new.note.as_deref().unwrap_or("");
+                let why = format!("the new record has no {}: {note}", joined(lost, ", "));
+                found.push(row(group.name(), Change::Missing, why).required(true));
             } else if is_equal && new.by != Source::Kernel {
-                found.push(row(group.to_string(), Change::Same, "exact".into()));
+                found.push(row(group.name(), Change::Same, "exact".into()));
             }
         }
         found.extend(self.lost());
         found
     }
 
-    /// What the base counted or built of variants and the new record did not, though it has them and set out to; and cases that
-    /// it did not run of them.
+    /// What the base counted or built of a variant, and cases of it, that the new record lacks although it was asked to have them.
     fn lost(&self) -> Vec<Difference> {
-        // Built for other architectures on purpose there is other code. Without nvcc, or with another, a line says so for the whole
-        // stage.
+        // Built for other architectures, the code differs by intent. Another nvcc, or none, has a line for the whole stage.
         let has_one_build = self.base.meta.toggles == self.new.meta.toggles;
         let is_built_alike =
             |stage: &str| has_one_build && self.other_compiler(stage, Source::Ptxas).is_none();
         let is_gone = |row: &&Row| {
             let is_counted = row.retired.is_empty() || !row.figures.is_empty();
             let stage = self.new.stage(row.subject.stage());
-            let is_declared =
-                stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some());
             is_counted
-                && is_declared
+                && stage.is_some_and(|stage| stage.variant(row.subject.name()).is_some())
                 && !self.new_rows.contains_key(&(&row.subject, &row.on, row.by))
                 && (row.by != Source::Ptxas || is_built_alike(row.subject.stage()))
-        };
-        let missing = |subject: &Subject, what: &str, group: Group, why: &str| {
-            Difference::new(subject, what, group, Change::Missing, why).required(true)
         };
         let row = |row: &Row| {
             let group = group(row)?;
@@ -827,22 +741,22 @@ impl<'a> Sides<'a> {
                 Group::Counters => "counted in the base only",
                 _ => "built in the base only",
             };
-            Some(missing(&row.subject, &group.to_string(), group, why).on(&row.on))
+            let lost = Difference::new(&row.subject, group.name(), group, Change::Missing, why);
+            Some(lost.on(&row.on))
         };
-        let rows = self.base.rows.iter().filter(|row| row.against.is_none());
         let fewer = self.new.variants().filter_map(|subject| {
             let [was, is] = [self.base, self.new].map(|record| state::cases(record, &subject));
             let (was, is) = was.zip(is).filter(|(was, is)| is < was)?;
-            let row = missing(
-                &subject,
-                "cases",
-                Group::Gates,
-                "it ran fewer than in the base",
-            );
+            let why = "it ran fewer than in the base";
+            let row = Difference::new(&subject, "cases", Group::Gates, Change::Missing, why);
             Some(row.values(was, is))
         });
-        let lost = rows.filter(is_gone).filter_map(row).chain(fewer);
-        lost.filter(|_| self.covers()).collect()
+        let lost = alone(self.base)
+            .filter(is_gone)
+            .filter_map(row)
+            .chain(fewer);
+        let lost = lost.filter(|_| self.covers());
+        lost.map(|difference| difference.required(true)).collect()
     }
 
     fn other_compiler(&self, stage: &str, by: Source) -> Option<String> {
@@ -858,43 +772,35 @@ impl<'a> Sides<'a> {
         }
     }
 
-    /// What the latencies of both sides say of what a row is about: better (every one that decides is), worse, or neither.
+    /// What the latencies of both sides say of the row's kernel: better or worse if all that decide agree.
     fn word(&self, latencies: &[Difference], row: &Row) -> Option<Change> {
         let ran = |arch: &str| {
-            [self.base, self.new]
-                .iter()
-                .all(|record| record.meta.machine.gpu.runs(arch))
+            let mut records = [self.base, self.new].into_iter();
+            records.all(|record| record.meta.machine.gpu.runs(arch))
         };
-        let is_of = |difference: &&Difference| {
-            let Some(On::Problem(place)) = &difference.on else {
-                return false;
-            };
-            let head_dim = self
-                .new
-                .meta
-                .shapes
-                .get(&place.shape)
-                .map(|shape| shape.head_dim);
-            difference.subject == row.subject
-                && match &row.on {
-                    On::Problem(counted) => place == counted,
-                    On::Instance {
-                        dtype,
-                        head_dim: d,
-                        arch: Some(arch),
-                    } => place.dtype == *dtype && head_dim == Some(*d) && ran(arch),
-                    _ => false,
-                }
+        let is_of = |place: &Place| match &row.on {
+            On::Problem(counted) => place == counted,
+            On::Instance {
+                dtype,
+                head_dim,
+                arch: Some(arch),
+            } => {
+                let shape = self.new.meta.shapes.get(&place.shape);
+                place.dtype == *dtype
+                    && shape.is_some_and(|shape| shape.head_dim == *head_dim)
+                    && ran(arch)
+            }
+            _ => false,
         };
-        let changes: Vec<Change> = latencies
-            .iter()
-            .filter(is_of)
-            .map(|difference| difference.change)
-            .collect();
-        match (
-            changes.contains(&Change::Better),
-            changes.contains(&Change::Worse),
-        ) {
+        let says = |change: Change| {
+            latencies.iter().any(|difference| {
+                let place = difference.on.as_ref().and_then(On::problem);
+                difference.change == change
+                    && difference.subject == row.subject
+                    && place.is_some_and(is_of)
+            })
+        };
+        match (says(Change::Better), says(Change::Worse)) {
             (true, false) => Some(Change::Better),
             (false, true) => Some(Change::Worse),
             _ => None,
@@ -907,7 +813,7 @@ fn timed_of<'a>(record: &'a Record, stage: &StageMeta) -> impl Iterator<Item = &
     best::timed(record).filter(|row| row.subject.stage() == stage.id)
 }
 
-/// The table of what is compiled or counted.
+/// The group of what is compiled or counted.
 fn group(row: &Row) -> Option<Group> {
     match row.by {
         Source::Ptxas | Source::Kernel => Some(Group::Resources),
@@ -916,7 +822,7 @@ fn group(row: &Row) -> Option<Group> {
     }
 }
 
-/// Whether the sources still have `by` measure `metric`.
+/// Whether `by` still measures `metric`.
 fn is_measured(metric: Metric, by: Source) -> bool {
     match by {
         Source::Emulator => Metric::all_counted().any(|counted| counted == metric),
@@ -925,30 +831,30 @@ fn is_measured(metric: Metric, by: Source) -> bool {
     }
 }
 
-/// `wmma-qk: votes`, of a claim as it was written.
+/// `wmma-qk: votes`
 fn retired_claim(claim: &serde_json::Value) -> String {
     let word = |key: &str| claim[key].as_str().unwrap_or("?").to_string();
     format!("{}: {}", word("family"), word("metric"))
 }
 
-/// What cannot be compared as if it were the same.
+/// The reason not to compare two things that are not the same.
 fn against<T: fmt::Display + PartialEq>(was: T, is: T) -> Option<String> {
     (was != is).then(|| format!("{was} against {is}"))
 }
 
 pub const SELF_TEST: &str = "self-test (S1)";
 
+/// The variants that the record's device refuses.
 fn refused(record: &Record) -> impl Iterator<Item = Subject> {
-    let stages = record.meta.stages.iter();
-    stages.flat_map(|stage| {
-        stage
-            .refused
-            .iter()
-            .map(|refusal| stage.subject(&refusal.variant))
-    })
+    let of_stage = |stage: &StageMeta| {
+        let refused = stage.refused.iter();
+        let subjects = refused.map(|refusal| stage.subject(&refusal.variant));
+        subjects.collect::<Vec<_>>()
+    };
+    record.meta.stages.iter().flat_map(of_stage)
 }
 
-/// What a verdict turned into; `None` where there is nothing to say.
+/// How a verdict changed; `None` if that says nothing.
 fn turned(was: Option<Verdict>, is: Verdict, is_comparable: bool) -> Option<Change> {
     match (was, is) {
         (Some(Verdict::Fail), Verdict::Fail) => Some(Change::Same),
@@ -962,7 +868,7 @@ fn turned(was: Option<Verdict>, is: Verdict, is_comparable: bool) -> Option<Chan
     }
 }
 
-/// Of the medians' intervals.
+/// The ratio of two medians, by their intervals.
 fn ratio(old: &Row, new: &Row) -> Ratio {
     let [old, new] = [old, new].map(|row| row.estimate(Metric::P50));
     let ((from_low, from_high), (to_low, to_high)) = (old.ends(), new.ends());
@@ -975,12 +881,12 @@ fn ratio(old: &Row, new: &Row) -> Ratio {
     }
 }
 
-/// An error before and now, and its case.
+/// An error before and now, and the case.
 type Moved<'a> = ((f64, f64), Option<&'a On>);
 
-/// Of cases with an error before and now, the one that moved furthest up; down where none moved up.
+/// The case whose error grew most; if none grew, the one whose error shrank most.
 fn furthest(cases: Vec<Moved<'_>>, margin: f64) -> Option<Moved<'_>> {
-    // No number is the worst, and any number is better than none.
+    // NaN is worse than any number.
     let moved = |((was, is), _): &Moved<'_>| match is - was {
         moved if !moved.is_nan() => moved,
         _ if was.is_nan() && !is.is_nan() => f64::NEG_INFINITY,
@@ -989,14 +895,11 @@ fn furthest(cases: Vec<Moved<'_>>, margin: f64) -> Option<Moved<'_>> {
     let by_moved = |a: &Moved<'_>, b: &Moved<'_>| moved(a).total_cmp(&moved(b));
     let up = cases.iter().copied().max_by(by_moved)?;
     let down = cases.iter().copied().min_by(by_moved)?;
-    Some(if moved(&up) <= margin && moved(&down) < -margin {
-        down
-    } else {
-        up
-    })
+    let has_shrunk = moved(&up) <= margin && moved(&down) < -margin;
+    Some(if has_shrunk { down } else { up })
 }
 
-/// An error as a share of its bound, before and now.
+/// How an error changed, given as a share of its bound.
 fn moved(was: f64, is: f64, margin: f64) -> Change {
     let crosses = was <= 1.0 && is > 1.0;
     if is.is_nan() || crosses || is - was > margin {
@@ -1008,7 +911,7 @@ fn moved(was: f64, is: f64, margin: f64) -> Change {
     }
 }
 
-/// A figure that differs, by the policy of its metric.
+/// What a figure that differs means, by its metric.
 fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (Change, String) {
     let spec = metric.spec();
     let change = match spec.better {
@@ -1030,66 +933,8 @@ fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (C
     }
 }
 
-/// One line for several differences of a subject that say the same of resources or counters.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    pub first: Difference,
-    /// `registers (f16 d64 sm_89); registers (f16 d64 sm_90a)`.
-    pub what: String,
-    pub base: String,
-    pub new: String,
-}
-
-/// Differences as lines of a table.
-pub fn lines<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Vec<Line> {
-    let key = |(at, difference): (usize, &'a Difference)| {
-        let Difference {
-            subject,
-            group,
-            change,
-            why,
-            ..
-        } = difference;
-        let alone = (!matches!(group, Group::Resources | Group::Counters)).then_some(at);
-        ((alone, subject, group, change, why), difference)
-    };
-    let line = |(_, all): (_, Vec<&Difference>)| {
-        let what = all.iter().map(
-            |Difference {
-                 what, on, group, ..
-             }| match (on, group) {
-                (Some(on), Group::Latency) => format!("{what} on {on}"),
-                (Some(on), _) => format!("{what} ({on})"),
-                (None, _) => what.clone(),
-            },
-        );
-        let values = |of: fn(&Difference) -> &Option<String>| {
-            joined(
-                all.iter()
-                    .map(|difference| of(difference).as_deref().unwrap_or("–")),
-                "; ",
-            )
-        };
-        let (base, new) = (
-            values(|difference| &difference.base),
-            values(|difference| &difference.new),
-        );
-        Line {
-            first: all[0].clone(),
-            what: joined(what, "; "),
-            base,
-            new,
-        }
-    };
-    grouped(differences.into_iter().enumerate().map(key))
-        .into_iter()
-        .map(line)
-        .collect()
-}
-
-/// The newest committed record that the subject of a report can be compared with, and what differs: of the same GPU where
-/// it was timed, else of the same backend; one of some stages with what those before it say of the others. A committed record
-/// that stands in for a run is compared with those before it.
+/// The newest older record that the subject of a report can be compared with (same backend, same GPU if there is one), and what
+/// differs. A record of some stages is completed by the records before it.
 pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, Cow<'a, Record>, Vec<Difference>)> {
     let (name, record) = known.subject()?;
     if record.meta.device.is_some() {
@@ -1100,10 +945,8 @@ pub fn since<'a>(known: &Known<'a>) -> Option<(&'a str, Cow<'a, Record>, Vec<Dif
             && other.meta.gpu() == record.meta.gpu()
             && other.rows.iter().any(|row| row.on == On::All)
     };
-    let earlier = known
-        .committed
-        .iter()
-        .take_while(|(other, _)| other.as_str() != name);
+    let committed = known.committed.iter();
+    let earlier = committed.take_while(|(other, _)| other.as_str() != name);
     let together = |before: Option<(&'a str, Cow<'a, Record>)>, (name, next): &'a Named| {
         let next = match &before {
             Some((_, older)) if next.is_of_stages() => Cow::Owned(next.clone().on_top_of(older)),

@@ -1,4 +1,4 @@
-//! Lists: as text, without repetitions, by key.
+//! Lists: joined, without duplicates, grouped by key, counted.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ pub fn joined(items: impl IntoIterator<Item = impl Display>, separator: &str) ->
     items.join(separator)
 }
 
-/// Each item once, where it first stands.
+/// Each item once, in the order of first occurrence.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for item in items {
@@ -19,7 +19,7 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     distinct
 }
 
-/// What belongs to each key, in the order in which the keys first stand.
+/// The values of each key, in the order of first occurrence.
 pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {
@@ -31,7 +31,7 @@ pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<
     groups
 }
 
-/// `6 worse, 84 better`: how many there are of each of `words`, in their order and without those that do not occur.
+/// `6 worse, 84 better`: how often each of `words` occurs, in their order and without those that do not.
 pub fn tallied(items: impl IntoIterator<Item = &'static str>, words: &[&str]) -> String {
     let items: Vec<&str> = items.into_iter().collect();
     let counted = words.iter().filter_map(|word| {

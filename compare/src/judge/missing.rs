@@ -1,7 +1,7 @@
-//! Data that a report does not have: what the record should have measured, and what its machine cannot.
+//! Missing data: what the record should have, and what its machine cannot measure.
 
 use super::Known;
-use super::claims::{Claimed, Status};
+use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, is_sanitized, measurable};
 use crate::record::meta::{Came, DeviceCompiler, Measurable, Progress, Scope};
@@ -13,13 +13,12 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Data that there is not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Missing {
     pub what: String,
-    /// Why, and what it would take.
+    /// The reason and, if there is one, the remedy.
     pub why: String,
-    /// Whether the record should have it: then the exit code is 3.
+    /// Whether the record should have it. If so, the exit code is 3.
     pub required: bool,
 }
 
@@ -37,20 +36,18 @@ fn required(what: impl Into<String>, why: impl Into<String>) -> Missing {
     }
 }
 
-fn elsewhere(what: impl Into<String>, why: impl Into<String>) -> Missing {
+fn optional(what: impl Into<String>, why: impl Into<String>) -> Missing {
     Missing {
         required: false,
         ..required(what, why)
     }
 }
 
-/// All that is missing, and why.
+/// Everything that is missing.
 pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
-    let Some((_, record)) = known.subject() else {
-        return vec![required(
-            "every row",
-            "there is no run and no committed record",
-        )];
+    let Some(record) = known.record() else {
+        let why = "there is no run and no committed record";
+        return vec![required("every row", why)];
     };
     let meta = &record.meta;
     let mut missing = Vec::new();
@@ -58,17 +55,14 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         let State::NoData(gates) = state else {
             continue;
         };
-        let names = if gates.is_empty() {
-            "every gate".to_string()
-        } else {
-            joined(gates, ", ")
+        let names = match gates.is_empty() {
+            true => "every gate".to_string(),
+            false => joined(gates, ", "),
         };
-        let checked = cases(record, subject).unwrap_or(0.0);
-
         let why = match &gates[..] {
-            _ if checked == 0.0 => "no case of it ran",
+            _ if cases(record, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
             [GateId::C7] => "`compare sanitize` on its GPU completes the record",
-            _ => "no case of it had this evidence",
+            _ => "none of its cases had this evidence",
         };
         missing.push(required(format!("{subject}: {names}"), why));
     }
@@ -80,30 +74,28 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     }
     if let Some(Came { to, planned }) = meta.peers {
         let remedy = match meta.of() {
-            Of::Ladder => "`compare peers` goes on",
-            Of::Candidate => "`compare candidate` times all of them again",
+            Of::Ladder => "`compare peers` resumes it",
+            Of::Candidate => "`compare candidate` times all problems again",
         };
-        missing.push(elsewhere(
-            format!(
-                "{} of {planned} problems beside peers",
-                planned - to.min(planned)
-            ),
-            format!("their timing was interrupted; {remedy}"),
-        ));
+        let left = planned - to.min(planned);
+        let what = format!("{left} of {planned} problems beside peers");
+        missing.push(optional(what, format!("timing was interrupted; {remedy}")));
     }
     missing.extend(uncovered(record));
-    let mut ran = record
+    let summaries = record
         .by(meta.backend.into())
-        .filter(|row| row.on == On::All)
-        .peekable();
-    let took = |row: &Row| {
-        row.value(Metric::Cases).unwrap_or(0.0) + row.value(Metric::CasesFailed).unwrap_or(0.0)
-            > 0.0
+        .filter(|row| row.on == On::All);
+    let ran = |row: &Row| {
+        let metrics = [Metric::Cases, Metric::CasesFailed];
+        metrics
+            .into_iter()
+            .any(|metric| row.value(metric) > Some(0.0))
     };
-    if ran.peek().is_some() && !ran.any(took) {
+    let ran: Vec<bool> = summaries.map(ran).collect();
+    if !ran.is_empty() && !ran.contains(&true) {
         missing.push(required(
             "every case",
-            "no variant of this run takes a problem of it",
+            "no variant of this run supports any of its problems",
         ));
     }
     missing.extend(of_claims(record, claims));
@@ -116,37 +108,33 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         why: judged.reason.clone(),
         required: measurable(record, GateId::S1),
     }));
-    // What a later command added is not missing.
+    // `compare sanitize` may have added it.
     let is_added = |gate: GateId| gate == GateId::C7 && is_sanitized(record);
     for scope in meta.gates.iter().filter(|scope| !is_added(scope.gate)) {
         if let Measurable::No { reason } = &scope.measurable {
-            missing.push(elsewhere(format!("gate {}", scope.gate), reason));
+            missing.push(optional(format!("gate {}", scope.gate), reason));
         }
     }
     if !meta.source_lines {
-        let why = "the program has no debug information: build it unstripped, or `compare accept` refuses the record";
-        missing.push(elsewhere("source lines", why));
+        let why = "the program has no debug information, so that `compare accept` refuses the record: build it unstripped";
+        missing.push(optional("source lines", why));
     }
-    let absent: BTreeSet<&str> = (meta.stages.iter())
+    let absent = meta
+        .stages
+        .iter()
         .filter_map(|stage| match &stage.device_compiler {
             DeviceCompiler::Absent { reason } => Some(reason.as_str()),
             DeviceCompiler::Built { .. } => None,
-        })
-        .collect();
-    missing.extend(
-        absent
-            .into_iter()
-            .map(|why| elsewhere("registers, spills, occupancy and GPU code", why)),
-    );
-    if meta.backend == BackendKind::Cpu {
-        missing.push(elsewhere("latency", "a candidate is timed on a GPU"));
-    }
-    if meta.backend == BackendKind::Emulated {
-        missing.push(elsewhere(
-            "latency",
-            "the emulator is functional and never a timer; run on a GPU",
-        ));
-    }
+        });
+    let absent: BTreeSet<&str> = absent.collect();
+    let absent = absent.into_iter();
+    missing.extend(absent.map(|why| optional("registers, spills, occupancy and GPU code", why)));
+    let untimed = match meta.backend {
+        BackendKind::Cpu => Some("a candidate is timed on a GPU"),
+        BackendKind::Emulated => Some("the emulator is functional, not a timer; run on a GPU"),
+        BackendKind::Cuda => None,
+    };
+    missing.extend(untimed.map(|why| optional("latency", why)));
     missing
 }
 
@@ -154,9 +142,9 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
     let is_whole = record.meta.scope == Scope::Whole;
     let mut missing = Vec::new();
     for claimed in claims {
-        let Status::NoData { reason } = &claimed.status else {
+        if claimed.verdict() != Some(Verdict::NoData) {
             continue;
-        };
+        }
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
             if measurable(record, GateId::L1) && is_whole && !is_peer {
@@ -164,7 +152,7 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
             }
             continue;
         }
-        // What the gate's own line says is not said again for each of its claims.
+        // A gate that cannot be measured has a line of its own.
         let is_measured = match claimed.claim.metric.source() {
             metric::Source::Counters | metric::Source::Declared
                 if !measurable(record, GateId::E1) =>
@@ -176,15 +164,15 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
         };
         missing.push(Missing {
             what: claimed.title(),
-            why: reason.clone(),
+            why: claimed.finding.reason.clone(),
             required: is_measured && is_whole,
         });
     }
     missing
 }
 
-/// Problems that no variant of a stage takes: every stage must take every problem. Where passing cases were left out, or
-/// flags chose variants, absence says nothing.
+/// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if passing cases were not
+/// recorded, or if flags selected variants.
 fn uncovered(record: &Record) -> Vec<Missing> {
     let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
     if record.cases.is_empty()
@@ -195,28 +183,18 @@ fn uncovered(record: &Record) -> Vec<Missing> {
     let mut missing = Vec::new();
     for stage in &record.meta.stages {
         let (mut refused, mut taken): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
-        for row in record
-            .cases
-            .iter()
-            .chain(&record.rows)
-            .filter(|row| row.subject.stage() == stage.id)
-        {
-            let On::Case(place, _) = &row.on else {
-                continue;
-            };
-            let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
-            if is_refused {
-                refused.insert(place)
-            } else {
-                taken.insert(place)
-            };
+        for row in record.cases.iter().chain(&record.rows) {
+            if let On::Case(place, _) = &row.on
+                && row.subject.stage() == stage.id
+            {
+                let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
+                let side = if is_refused { &mut refused } else { &mut taken };
+                side.insert(place);
+            }
         }
-        let lacking = refused.difference(&taken);
-        missing.extend(lacking.map(|place| {
-            required(
-                format!("{}: {place}", stage.id),
-                "no variant takes it; every stage must",
-            )
+        missing.extend(refused.difference(&taken).map(|place| {
+            let what = format!("{}: {place}", stage.id);
+            required(what, "no variant supports it; every stage must")
         }));
     }
     missing

@@ -1,9 +1,9 @@
-//! Questions about rows, each asked once: which variant is best, is a row STALE, is a claim kept, what differs, what is
-//! missing, and the verdict over all. Pure functions; nothing here reads a clock, a file or a device.
+//! The questions asked of rows, each answered once: the best variant, STALE, claims, differences, missing data, and the overall
+//! verdict. Pure functions: nothing here reads a clock, a file or a device.
 //!
-//! Words: a *run* is the record of this invocation. A *committed* record is one in `results/`. A figure is *STALE* when the
-//! kernel that it was measured on has another identity than the one built now, or another GPU measured this time; it is
-//! shown with its origin and never enters a ratio with a figure of another record.
+//! A *run* is the record of this invocation, a *committed* record one in `results/`. A figure is *STALE* if its kernel has changed
+//! since, or if it was measured on another GPU than this run's. It is shown with its origin, and never enters a ratio with a figure
+//! of another record.
 
 pub mod best;
 pub mod claims;
@@ -20,22 +20,22 @@ use crate::record::{Record, StageMeta};
 use common::device::BackendKind;
 use serde::Serialize;
 
-/// A committed record: the name of its folder, and what is in it.
+/// A record, and the name of its folder.
 pub type Named = (String, Record);
 
-/// What the questions are asked of.
+/// What is known: the questions are asked of this.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     /// The ladder as it is built now.
     pub stages: &'a [StageMeta],
-    /// This invocation's record.
+    /// The record of this invocation.
     pub run: Option<(&'a str, &'a Record)>,
-    /// Of the ladder, oldest first.
+    /// Committed records of the ladder, oldest first.
     pub committed: &'a [Named],
 }
 
 impl<'a> Known<'a> {
-    /// A record by itself.
+    /// One record and nothing else.
     pub fn alone(name: &'a str, record: &'a Record) -> Self {
         Self {
             stages: &record.meta.stages,
@@ -44,74 +44,63 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The record that a report is of: the run's; else the newest committed one that timed something, else the newest.
+    /// The record that a report is about: the run; else the newest committed one that timed something, else the newest.
     pub fn subject(&self) -> Option<(&'a str, &'a Record)> {
-        let timed = self
-            .committed
-            .iter()
-            .rev()
-            .find(|(_, record)| is_timed(record));
-        self.run.or_else(|| {
-            timed
-                .or(self.committed.last())
-                .map(|(name, record)| (name.as_str(), record))
-        })
+        let mut newest_first = self.committed.iter().rev();
+        let timed = newest_first.find(|(_, record)| is_timed(record));
+        let committed = timed.or(self.committed.last());
+        self.run
+            .or(committed.map(|(name, record)| (name.as_str(), record)))
     }
 
-    /// The same without its name.
     pub fn record(&self) -> Option<&'a Record> {
         self.subject().map(|(_, record)| record)
     }
 
-    /// Where to look for a figure, best first: the run, then the committed records, newest first. What is limited to a
-    /// smaller device is not shown beside devices that were there.
+    /// Where to look for a figure: first the run, then the committed records, newest first. A run limited to a smaller device is
+    /// not mixed with records of real ones.
     pub fn sources(&self) -> Vec<(Option<&'a str>, &'a Record)> {
+        let is_limited = |record: &Record| record.meta.device.is_some();
+        let committed = match self.record().is_some_and(is_limited) {
+            true => &[],
+            false => self.committed,
+        };
+        let committed = committed.iter().rev();
+        let committed = committed.map(|(name, record)| (Some(name.as_str()), record));
         let run = self.run.map(|(_, record)| (None, record));
-        let is_limited = self
-            .subject()
-            .is_some_and(|(_, record)| record.meta.device.is_some());
-        let committed = if is_limited { &[] } else { self.committed };
-        run.into_iter()
-            .chain(
-                committed
-                    .iter()
-                    .rev()
-                    .map(|(name, record)| (Some(name.as_str()), record)),
-            )
-            .collect()
+        run.into_iter().chain(committed).collect()
+    }
+
+    /// The same without their names.
+    pub fn records(&self) -> impl Iterator<Item = &'a Record> + use<'a> {
+        self.sources().into_iter().map(|(_, record)| record)
     }
 
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
         by_id(self.stages, id)
     }
 
-    /// Whose figures those of `stage` in a record are. Figures of a GPU are of that GPU alone.
+    /// Where figures of `stage` are from, and whether they still hold. Those measured on a GPU hold for that GPU only.
     pub fn origin(&self, name: Option<&str>, record: &Record, stage: &str, of_gpu: bool) -> Origin {
         let Some(name) = name else { return Origin::Run };
-        let (record_name, gpu) = (name.to_string(), place(record));
+        let gpu = place(record);
+        let is_other = |here: &&str| of_gpu && **here != *gpu;
         let here = self.run.and_then(|(_, run)| run.meta.gpu());
-        if record.identity(stage) != self.stage(stage).map(|now| now.identity.as_str()) {
-            Origin::Stale {
-                record: record_name,
-                gpu,
-                why: "the kernel has changed since".into(),
-            }
-        } else if let Some(here) = here.filter(|here| of_gpu && **here != *gpu) {
-            Origin::Stale {
-                record: record_name,
-                why: format!("measured on another GPU than this run's {here}"),
-                gpu,
-            }
-        } else {
-            Origin::Committed {
-                record: record_name,
-                gpu,
-            }
+        let now = self.stage(stage).map(|now| now.identity.as_str());
+        let stale = match here.filter(is_other) {
+            _ if record.identity(stage) != now => Some("the kernel has changed since".to_string()),
+            Some(here) => Some(format!("measured on another GPU than this run's {here}")),
+            None => None,
+        };
+        Origin::Committed {
+            record: name.to_string(),
+            gpu,
+            stale,
         }
     }
 }
 
-/// The GPU of a record, or that it has none.
+/// The GPU of a record, or what it ran on instead.
 pub fn place(record: &Record) -> String {
     match (record.meta.backend, &record.meta.machine.gpu) {
         (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
@@ -121,40 +110,47 @@ pub fn place(record: &Record) -> String {
     }
 }
 
-/// Whether the record has a latency.
+/// Whether the record has any latency.
 pub fn is_timed(record: &Record) -> bool {
     best::timed(record).next().is_some()
 }
 
-/// Whose figure it is.
+/// Where a figure is from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "of", rename_all = "snake_case")]
 pub enum Origin {
     Run,
-    /// A committed record's, of the kernel as it is now.
     Committed {
         record: String,
         gpu: String,
-    },
-    /// A committed record's that no longer holds.
-    Stale {
-        record: String,
-        gpu: String,
-        why: String,
+        /// Why it no longer holds, if so.
+        stale: Option<String>,
     },
 }
 
 impl Origin {
     pub fn is_stale(&self) -> bool {
-        matches!(self, Origin::Stale { .. })
+        matches!(self, Origin::Committed { stale: Some(_), .. })
     }
 
-    /// The record that it is from, where that is not the run's.
+    /// The committed record.
     pub fn record(&self) -> Option<&str> {
         match self {
             Origin::Run => None,
-            Origin::Committed { record, .. } | Origin::Stale { record, .. } => Some(record),
+            Origin::Committed { record, .. } => Some(record),
         }
+    }
+
+    /// ``record `20261124T021435Z-nvidia-h200` (NVIDIA H200; STALE: the kernel has changed since)``, of a committed one.
+    pub fn cited(&self) -> Option<String> {
+        let Origin::Committed { record, gpu, stale } = self else {
+            return None;
+        };
+        let stale = stale.iter().map(|why| format!("; STALE: {why}"));
+        Some(format!(
+            "record `{record}` ({gpu}{})",
+            stale.collect::<String>()
+        ))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The ladder beside its peers: whose figures are shown, what is won and lost, and fast_p.
+//! Ours against peers: which figures are shown, what is won and lost, and fast_p.
 
 use super::best::p50;
 use super::list::grouped;
@@ -12,34 +12,33 @@ use serde::Serialize;
 /// The speedups of fast_p.
 const P: [f64; 3] = [1.0, 1.5, 2.0];
 
-/// The peer that fast_p is about: what a user gets who chooses nothing.
+/// The peer of fast_p: what PyTorch chooses by itself.
 pub const DEFAULT: &str = "torch-default";
 
-/// KernelBench runs a program on this many random inputs before it calls it correct.
+/// KernelBench calls a program correct after this many random inputs.
 const INPUTS: f64 = 5.0;
 
-/// One problem: our fastest candidate, and the fastest right peer.
+/// One problem: the fastest of ours, and the fastest peer whose output is right.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
     pub place: Place,
-    /// Whose session these figures are of.
+    /// The session that timed it.
     pub record: &'a Record,
     pub origin: Origin,
     pub ours: &'a Row,
-    /// The fastest peer, and our speedup over it with its interval; absent where none was right.
+    /// The fastest peer and our speedup over it, unless none was right.
     pub fastest: Option<(&'a Row, &'a Row)>,
 }
 
-/// How ours stands against a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Won,
     Lost,
-    /// The interval of the ratio has 1 in it.
+    /// The interval of the ratio contains 1.
     Undecided,
 }
 
-/// By the interval of the ratio, peer's time / ours.
+/// By the interval of peer's time / ours.
 pub fn outcome(ratio: Figure) -> Outcome {
     let (low, high) = ratio.ends();
     match () {
@@ -49,13 +48,12 @@ pub fn outcome(ratio: Figure) -> Outcome {
     }
 }
 
-/// The newest figures of peers.
+/// Ours beside peers.
 pub struct Beside<'a> {
     /// The newest session.
     pub record: &'a Record,
     pub origin: Origin,
-    /// Those of the newest session, and of older ones what it did not come to: what is lost does not go unsaid because a session
-    /// ended before it.
+    /// Of the newest session, and of older ones what it did not time: a session that ended early hides no loss.
     pub problems: Vec<Problem<'a>>,
     /// Of the newest session.
     pub fast: Option<FastP>,
@@ -79,7 +77,7 @@ pub struct FastP {
     pub faster: Vec<(f64, usize)>,
 }
 
-/// Candidates of the session, ours and theirs, in the order of the record.
+/// The arms of a session, ours and theirs, in the order of the record.
 pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
     record
@@ -88,32 +86,29 @@ pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
         .filter(|row| !row.has(Metric::PeakShare))
 }
 
-/// The growth of our device time with the sequence length.
+/// Our device time by sequence length.
 pub struct Growth<'a> {
     pub origin: Origin,
     /// By head_dim and sequence length; at least one.
     pub rows: Vec<(Shape, &'a Row)>,
 }
 
-/// Ours alone by sequence length, of the run, else of the newest record that has it.
+/// From the run, else from the newest record that has it.
 pub fn growth<'a>(known: &Known<'a>) -> Option<Growth<'a>> {
     known.sources().into_iter().find_map(|(name, record)| {
         let of_shape = |row: &'a Row| Some((record.meta.shape(&row.on.problem()?.shape)?, row));
-        let mut rows: Vec<(Shape, &Row)> = record
+        let alone = record
             .by(Source::Peers)
-            .filter(|row| row.has(Metric::PeakShare))
-            .filter_map(of_shape)
-            .collect();
+            .filter(|row| row.has(Metric::PeakShare));
+        let mut rows: Vec<(Shape, &Row)> = alone.filter_map(of_shape).collect();
         rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
-        let origins = rows
-            .iter()
-            .map(|(_, row)| known.origin(name, record, row.subject.stage(), true));
-        let origin = worst(origins)?;
+        let stages = rows.iter().map(|(_, row)| row.subject.stage());
+        let origin = worst(stages.map(|stage| known.origin(name, record, stage, true)))?;
         Some(Growth { origin, rows })
     })
 }
 
-/// Stale where any of them is.
+/// The first that is stale, else the first.
 fn worst(origins: impl Iterator<Item = Origin>) -> Option<Origin> {
     origins.reduce(|worst, origin| if worst.is_stale() { worst } else { origin })
 }
@@ -127,7 +122,7 @@ pub fn over<'a>(record: &'a Record, ours: &Row, peer: &Subject) -> Option<&'a Ro
     record.pair(&ours.subject, peer, &ours.on, Source::Peers)
 }
 
-/// The fastest peer whose output is right, of those that `is_rival`, and our speedup over it.
+/// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it.
 pub fn fastest<'a>(
     record: &'a Record,
     ours: &Row,
@@ -135,33 +130,31 @@ pub fn fastest<'a>(
 ) -> Option<(&'a Row, &'a Row)> {
     let theirs = arms(record)
         .filter(|row| row.on == ours.on && is_rival(&row.subject) && !is_ours(record, row));
-    // There is no speedup over one that is wrong.
+    // A wrong peer has no speedup.
     let right = theirs.filter_map(|peer| Some((peer, over(record, ours, &peer.subject)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }
 
-/// Peers of the run, else of the newest record that has them; each problem of the newest session on that GPU that came to it, whatever it
-/// found: where ours was wrong, an older figure would hide it.
+/// From the run, else from the newest record with peers. Each problem is taken from the newest session on that GPU that timed it,
+/// whatever it found: an older figure must not hide that ours was wrong.
 pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     let mut newest: Option<&'a Record> = None;
     let mut problems: Vec<Problem<'a>> = Vec::new();
-    let mut came_to: Vec<&Place> = Vec::new();
+    let mut done: Vec<&Place> = Vec::new();
     for (name, record) in known.sources() {
         if newest.is_some_and(|newest| newest.meta.gpu() != record.meta.gpu()) {
             continue;
         }
-        problems.extend(problems_of(known, name, record, &came_to));
-        came_to.extend(arms(record).filter_map(|row| row.on.problem()));
-        if !came_to.is_empty() {
+        problems.extend(problems_of(known, name, record, &done));
+        done.extend(arms(record).filter_map(|row| row.on.problem()));
+        if !done.is_empty() {
             newest.get_or_insert(record);
         }
     }
     let record = newest?;
     let size = |problem: &Problem<'_>| {
         let shape = problem.record.meta.shape(&problem.place.shape);
-        shape.map_or(0, |shape| {
-            shape.batch * shape.heads_q * shape.seq_q * shape.seq_kv * shape.head_dim
-        })
+        shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
     };
     problems.sort_by_key(|problem| (problem.place.dtype, size(problem), problem.place.mask));
     let of_newest = problems
@@ -177,67 +170,55 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// Peers that the session has not timed on problems of its own where they were the fastest when they were last timed on the same
-/// GPU, in `others` (newest first), with the number of these problems: what is won without them says less.
-fn left_out<'a>(
-    record: &Record,
-    others: impl IntoIterator<Item = &'a Record>,
-) -> Vec<(&'a Subject, usize)> {
-    let same_gpu = others
-        .into_iter()
-        .filter(|other| !std::ptr::eq(*other, record) && other.meta.gpu() == record.meta.gpu());
-    let mut seen: Vec<(&Subject, &On)> = Vec::new();
-    let mut missing: Vec<(&Subject, &On)> = Vec::new();
-    for other in same_gpu {
-        let timed = arms(other).filter(|row| row.has(Metric::P50));
-        let (ours, theirs): (Vec<&Row>, Vec<&Row>) = timed.partition(|row| is_ours(other, row));
-        for peer in theirs {
-            let found = (&peer.subject, &peer.on);
-            if seen.contains(&found) {
-                continue; // a newer session says more
-            }
-            seen.push(found);
-            let here: Vec<&Row> = arms(record).filter(|row| row.on == peer.on).collect();
-            let came_to = here.iter().any(|row| is_ours(record, row));
-            let mut again = here.iter().filter(|row| row.subject == peer.subject);
-            if !came_to || again.any(|row| row.has(Metric::P50)) {
-                continue;
-            }
-            let mut beside = ours.iter().filter(|ours| ours.on == peer.on);
-            let is_fastest = beside.any(|ours| {
-                fastest(other, ours, |_| true).is_some_and(|(row, _)| row.subject == peer.subject)
-            });
-            if is_fastest {
-                missing.push(found);
-            }
-        }
-    }
-    let by_peer = grouped(missing).into_iter();
-    by_peer.map(|(peer, on)| (peer, on.len())).collect()
-}
-
-/// The same in words.
+/// Peers that this session did not time on some of its problems, although they were the fastest there when last timed on the same
+/// GPU: without such a peer a win says less. `others` are newest first.
 pub fn without<'a>(
     record: &Record,
     others: impl IntoIterator<Item = &'a Record>,
 ) -> impl Iterator<Item = String> {
-    left_out(record, others)
-        .into_iter()
-        .map(|(peer, problems)| {
-            format!("without {peer}, the fastest on {problems} of its problems in older records")
-        })
+    let is_other =
+        |other: &&Record| !std::ptr::eq(*other, record) && other.meta.gpu() == record.meta.gpu();
+    let timed = |record| arms(record).filter(|row| row.has(Metric::P50));
+    let mut seen: Vec<(&Subject, &On)> = Vec::new();
+    let mut missing: Vec<(&Subject, &On)> = Vec::new();
+    for other in others.into_iter().filter(is_other) {
+        let (ours, theirs): (Vec<&Row>, Vec<&Row>) =
+            timed(other).partition(|row| is_ours(other, row));
+        for peer in theirs {
+            let found = (&peer.subject, &peer.on);
+            if seen.contains(&found) {
+                continue; // a newer session decides
+            }
+            seen.push(found);
+            let is_done = arms(record).any(|row| row.on == peer.on && is_ours(record, row));
+            let is_again = timed(record).any(|row| (&row.subject, &row.on) == found);
+            let mut beside = ours.iter().filter(|ours| ours.on == peer.on);
+            let is_fastest = |ours: &&Row| {
+                fastest(other, ours, |_| true).is_some_and(|(row, _)| row.subject == peer.subject)
+            };
+            if is_done && !is_again && beside.any(is_fastest) {
+                missing.push((&peer.subject, &peer.on));
+            }
+        }
+    }
+    let words = |(peer, problems): (&Subject, Vec<&On>)| {
+        let n = problems.len();
+        format!("without {peer}, the fastest on {n} of its problems in older records")
+    };
+    let said: Vec<String> = grouped(missing).into_iter().map(words).collect();
+    said.into_iter()
 }
 
-/// The problems of one session but those that newer ones came to.
+/// The problems of one session that no newer one has `done`.
 fn problems_of<'a>(
     known: &Known<'a>,
     name: Option<&'a str>,
     record: &'a Record,
-    came_to: &[&Place],
+    done: &[&Place],
 ) -> Vec<Problem<'a>> {
     let mut problems: Vec<Problem<'a>> = Vec::new();
     for ours in arms(record).filter(|row| is_ours(record, row) && row.failure().is_none()) {
-        let Some(place) = ours.on.problem().filter(|place| !came_to.contains(place)) else {
+        let Some(place) = ours.on.problem().filter(|place| !done.contains(place)) else {
             continue;
         };
         match problems.iter_mut().find(|known| known.place == *place) {
@@ -260,28 +241,24 @@ fn problems_of<'a>(
 }
 
 fn fast(record: &Record, problems: &[Problem<'_>]) -> Option<FastP> {
-    let mut speedups = Vec::new();
-    let is_f16 = |problem: &&Problem<'_>| problem.place.dtype == Dtype::F16;
-    for Problem { ours, .. } in problems.iter().filter(is_f16) {
-        let default = Subject::from(DEFAULT);
-        let is_timed = arms(record)
-            .any(|row| row.subject == default && row.on == ours.on && row.has(Metric::P50));
-        if !is_timed {
-            continue; // nor is any that an older session stands in for
-        }
+    let default = Subject::from(DEFAULT);
+    // A problem that only an older session timed is not of this one.
+    let is_timed = |problem: &&Problem<'_>| {
+        let row = record.row(&default, &problem.ours.on, Source::Peers);
+        problem.place.dtype == Dtype::F16 && row.is_some_and(|row| row.has(Metric::P50))
+    };
+    let speedup = |Problem { ours, .. }: &Problem<'_>| {
         let is_right =
             is_green(record, &ours.subject) && cases(record, &ours.subject) >= Some(INPUTS);
-        // Ours has no ratio where the timed buffers are wrong.
-        let speedup = over(record, ours, &default)
-            .filter(|_| is_right)
-            .and_then(|row| row.value(Metric::SpeedupP50));
-        speedups.push(speedup.unwrap_or(0.0));
-    }
-    let faster = P
-        .map(|p| (p, speedups.iter().filter(|&&speedup| speedup > p).count()))
-        .to_vec();
-    (!speedups.is_empty()).then_some(FastP {
+        // If the timed output was wrong there is no ratio.
+        let over = over(record, ours, &default).filter(|_| is_right);
+        over.and_then(|row| row.value(Metric::SpeedupP50))
+            .unwrap_or(0.0)
+    };
+    let speedups: Vec<f64> = problems.iter().filter(is_timed).map(speedup).collect();
+    let faster = |p| (p, speedups.iter().filter(|&&speedup| speedup > p).count());
+    (!speedups.is_empty()).then(|| FastP {
         of: speedups.len(),
-        faster,
+        faster: P.map(faster).into(),
     })
 }

@@ -1,8 +1,8 @@
-//! What the gates say of a variant.
+//! The state of a variant, from its gates.
 
 use super::list::distinct;
 use super::{Known, place};
-use crate::record::meta::{Measurable, Scope, Tier};
+use crate::record::meta::{GateScope, Measurable, Scope, Tier};
 use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -11,17 +11,17 @@ use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The verdict on a variant.
+/// The state of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "status", content = "detail", rename_all = "snake_case")]
 pub enum State {
-    /// No gate fails, and all that can be measured is.
+    /// No gate fails, and everything that can be measured was.
     Green,
     Failed(Vec<GateId>),
     Ambiguous(Vec<GateId>),
-    /// Data is missing for these gates that the record should have.
+    /// The record should have data for these gates and does not.
     NoData(Vec<GateId>),
-    /// The record does not include it, and why: the tier or the flags.
+    /// The record does not include it, because of its tier or flags.
     NotRun(String),
     /// Measured on another version of the kernel.
     Stale,
@@ -34,33 +34,30 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Whether a variant is judged by it: correctness, hazards, resources. Claims are judged by L1 and E1, the gates
-/// themselves by S1.
+/// Whether the gate judges variants: L1 and E1 judge claims, S1 the gates themselves.
 fn is_of_variants(gate: GateId) -> bool {
     !matches!(gate, GateId::L1 | GateId::E1 | GateId::S1)
 }
 
-/// Where a verdict stands among those that a gate says of one subject: the first stands for all.
+/// The rank of a verdict among those of one gate on one subject: the lowest stands for all.
 pub fn rank(verdict: Verdict) -> usize {
     let of = |other: &Verdict| *other == verdict;
     Verdict::WORST_FIRST.iter().position(of).unwrap_or_default()
 }
 
-/// What each gate says of a variant over all rows of a record: any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA.
-/// Single cases are summed up in the row of all.
+/// What each gate says of a variant over all rows of a record: FAIL if any does, else AMBIGUOUS, else PASS, else NO DATA. The row over
+/// all cases covers single cases.
 pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
-    let rows = record
-        .rows
-        .iter()
-        .filter(|row| row.subject == *subject && row.against.is_none());
-    // A candidate is timed by nobody else: what is wrong there is all that is known of it.
+    let rows = record.rows.iter();
+    let rows = rows.filter(|row| row.subject == *subject && row.against.is_none());
+    // A candidate is timed beside peers only, so its failures there count.
     let counts = |by: Source| match by {
         Source::Peers => record.meta.of() == Of::Candidate,
         by => by != Source::SelfTest,
     };
     for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
-        // Timed buffers count where they are wrong: passing there is no evidence on all cases.
+        // Timed buffers count only if they are wrong: a PASS there says nothing about the other cases.
         let is_timed = row.by == Source::Gpu && row.on != On::All;
         let counts = |(gate, judged): &(&GateId, &Judged)| match is_timed {
             true => judged.verdict == Verdict::Fail,
@@ -83,7 +80,7 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     gates
 }
 
-/// Those that say so.
+/// The gates with this verdict.
 pub fn with(
     gates: &BTreeMap<GateId, Judged>,
     verdict: Verdict,
@@ -97,42 +94,40 @@ pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
     record.row(subject, &On::All, record.meta.backend.into())
 }
 
-/// Cases of a variant that were judged; none where it was not run.
+/// The number of cases that were judged; `None` if the variant was not run.
 pub fn cases(record: &Record, subject: &Subject) -> Option<f64> {
     summary(record, subject)?.value(Metric::Cases)
 }
 
-/// Whether a variant's figures may be believed, so that its time may be shown: no correctness gate fails or wavers, and
-/// all have evidence but C4, which has nothing to say about some problems, C8, which judges kernels that write log-sum-exps, and
-/// B1, which judges those of a tier.
+/// Whether a variant's latency may be shown: all correctness gates pass. C4, C8 and B1 may have no data: C4 does not apply to some
+/// problems, C8 only to kernels that write log-sum-exps, B1 only to problems of some tiers.
 pub fn is_green(record: &Record, subject: &Subject) -> bool {
     let Some(row) = summary(record, subject) else {
         return false;
     };
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
+    let optional = [GateId::C4, GateId::C8, GateId::B1];
+    let passes = |gate: &GateId| row.says(*gate) == Some(Verdict::Pass);
+    let may_pass = |gate: &GateId| {
+        matches!(
+            row.says(*gate),
+            None | Some(Verdict::Pass | Verdict::NoData)
+        )
+    };
+    let hazards = gates(record, subject).remove(&GateId::H1);
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
-        && gates(record, subject)
-            .get(&GateId::H1)
-            .is_none_or(|judged| judged.verdict != Verdict::Fail)
-        && needed
-            .into_iter()
-            .all(|gate| row.says(gate) == Some(Verdict::Pass))
-        && [GateId::C4, GateId::C8, GateId::B1]
-            .into_iter()
-            .all(|gate| matches!(row.says(gate), None | Some(Verdict::Pass | Verdict::NoData)))
+        && hazards.is_none_or(|judged| judged.verdict != Verdict::Fail)
+        && needed.iter().all(passes)
+        && optional.iter().all(may_pass)
 }
 
 /// Whether the machine, backend and tier of a record can measure `gate`.
 pub fn measurable(record: &Record, gate: GateId) -> bool {
-    record
-        .meta
-        .gates
-        .iter()
-        .any(|scope| scope.gate == gate && scope.measurable == Measurable::Yes)
+    let is_so = |scope: &GateScope| scope.gate == gate && scope.measurable == Measurable::Yes;
+    record.meta.gates.iter().any(is_so)
 }
 
-/// Whether gate C7 is part of the record: of the full tier on a GPU, which `compare sanitize` completes. A selection of
-/// stages needs it as well: once committed it stands for them.
+/// Whether the record needs gate C7: in the full tier on a GPU, also for a selection of stages. `compare sanitize` adds it.
 pub fn needs_sanitizer(record: &Record) -> bool {
     let of = (record.meta.of(), record.meta.tier, record.meta.backend);
     of == (Of::Ladder, Tier::T2, BackendKind::Cuda)
@@ -143,22 +138,18 @@ pub fn is_sanitized(record: &Record) -> bool {
     record.by(Source::ComputeSanitizer).next().is_some()
 }
 
-/// The variants that ran and whose C7 the record needs and does not have. What a device refuses has not run.
+/// The variants that ran and lack the C7 that the record needs.
 pub fn unsanitized(record: &Record) -> Vec<Subject> {
-    let lacks = |subject: &Subject| {
-        record
-            .row(subject, &On::All, Source::ComputeSanitizer)
-            .is_none()
-    };
+    let by = Source::ComputeSanitizer;
+    let lacks = |subject: &Subject| record.row(subject, &On::All, by).is_none();
     let ran = |subject: &Subject| cases(record, subject) > Some(0.0);
-    record
-        .variants()
-        .filter(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject))
-        .collect()
+    let mut variants: Vec<Subject> = record.variants().collect();
+    variants.retain(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject));
+    variants
 }
 
-/// The record that says what a variant is, and its row there: the run's; of committed ones the newest on that machine that
-/// includes it, so that a new stage costs its own record and no other's.
+/// The record that decides a variant's state, and its row there: the run's, or that of the newest committed record of the same machine
+/// that includes it. So a new stage needs a record of itself only.
 fn judged<'a>(
     known: &Known<'a>,
     newest: &'a Record,
@@ -167,20 +158,15 @@ fn judged<'a>(
     let is_alike = |record: &&Record| {
         (place(record), record.meta.device) == (place(newest), newest.meta.device)
     };
-    let older = known
-        .committed
-        .iter()
-        .rev()
-        .map(|(_, record)| record)
-        .filter(|_| known.run.is_none())
-        .filter(is_alike);
+    let older = known.committed.iter().rev().map(|(_, record)| record);
+    let older = older.filter(|_| known.run.is_none()).filter(is_alike);
     let mut records = [newest].into_iter().chain(older);
     records.find_map(|record| Some((record, summary(record, subject)?)))
 }
 
-/// The verdict on a variant of the ladder as built now.
+/// The state of a variant of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let Some((_, newest)) = known.subject() else {
+    let Some(newest) = known.record() else {
         return State::NotRun("nothing was run".into());
     };
     let Some((record, row)) = judged(known, newest, subject) else {
@@ -188,7 +174,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         return match &newest.meta.scope {
             Scope::Selected { .. } => State::NotRun("not selected".into()),
             Scope::Whole if !newest.variants().any(|other| other == *subject) => {
-                State::NotRun("not in the record, nor declared then".into())
+                State::NotRun("the record does not declare it".into())
             }
             // Every other tier has every variant.
             Scope::Whole if tier == Tier::T0 => State::NotRun(format!("not in tier {tier}")),
@@ -202,36 +188,34 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
             .map(|metric| row.value(metric).unwrap_or(0.0) as usize);
     if checked == 0 && failed == 0 && unsupported > 0 {
-        return State::NotRun("it takes none of these problems".into());
+        return State::NotRun("it supports none of these problems".into());
     }
     let gates = gates(record, subject);
-    let that =
-        |verdict: Verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
+    let that = |verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
     match (that(Verdict::Fail), that(Verdict::Ambiguous)) {
         (failed, _) if !failed.is_empty() => return State::Failed(failed),
         (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
         _ => {}
     }
-    // A selection may leave a gate without a case, C7 excepted; a whole tier may not, but for C4, which has nothing to say
-    // about most problems, where the device cannot run the variant on the others or where the quick tier has none of them because the
-    // stage is of E4M3 alone, and C8, which kernels without log-sum-exps have not.
+    // A selection may leave a gate without a case, except C7. In a whole tier, C8 may lack one because the kernel writes no
+    // log-sum-exps, and C4, which applies to few problems, because the device cannot run the variant on them, or because the quick tier
+    // has none of them for a stage of E4M3 alone.
     let has_no_c4 =
         unsupported > 0 || record.meta.tier == Tier::T0 && stage.first_dtype() == Dtype::E4m3;
     let waived =
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
-    let has_data = |gate: GateId| {
-        gates
-            .get(&gate)
-            .is_some_and(|judged| judged.verdict == Verdict::Pass)
+    let passed = that(Verdict::Pass);
+    let is_lacking = |gate: &GateId| {
+        record.meta.scope == Scope::Whole
+            && is_of_variants(*gate)
+            && !waived(*gate)
+            && measurable(record, *gate)
+            && !passed.contains(gate)
     };
-    let due = GateId::ALL
-        .into_iter()
-        .filter(|&gate| is_of_variants(gate) && !waived(gate) && measurable(record, gate));
-    let is_whole = record.meta.scope == Scope::Whole;
-    let mut lacking: Vec<GateId> = due.filter(|&gate| is_whole && !has_data(gate)).collect();
-    // A run ends before `compare sanitize` can begin.
+    let mut lacking: Vec<GateId> = GateId::ALL.into_iter().filter(is_lacking).collect();
+    // `compare sanitize` comes after the run.
     let is_due = is_sanitized(record) || known.run.is_none();
-    if is_due && needs_sanitizer(record) && !has_data(GateId::C7) {
+    if is_due && needs_sanitizer(record) && !passed.contains(&GateId::C7) {
         lacking.push(GateId::C7);
     }
     if checked == 0 || !lacking.is_empty() {
@@ -240,12 +224,10 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     State::Green
 }
 
-/// Every gate that fails in a record, of variants, of stages and of real tensors' outputs; each once a subject.
+/// Every gate that fails in a record, once for each subject: a variant, a stage, or outputs for real tensors.
 pub fn failures(record: &Record) -> Vec<Failure> {
-    let failing = record
-        .rows
-        .iter()
-        .filter(|row| row.against.is_none() && row.failure().is_some());
+    let is_failing = |row: &&Row| row.against.is_none() && row.failure().is_some();
+    let failing = record.rows.iter().filter(is_failing);
     let of = |subject: &Subject| {
         let gates = gates(record, subject);
         let failure = |(gate, judged): (_, &Judged)| Failure {
@@ -261,27 +243,26 @@ pub fn failures(record: &Record) -> Vec<Failure> {
         .collect()
 }
 
-/// What the self-test found wrong (gate S1): faults that survive, and synchronisation that is not as listed.
+/// What the self-test found wrong (gate S1): surviving faults and mutants, and sites wrongly listed as redundant.
 pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
-    record
-        .by(Source::SelfTest)
-        .filter(|row| row.failure().is_some())
+    let rows = record.by(Source::SelfTest);
+    rows.filter(|row| row.failure().is_some())
 }
 
-/// What the self-test killed, by its figures and verdicts.
+/// What the self-test killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
     pub faults: usize,
-    /// By a gate, with every element type to which they apply.
+    /// With every element type that they apply to.
     pub faults_killed: usize,
-    /// Kernels without one of their synchronisation sites.
+    /// Mutants: kernels without one of their synchronisation sites.
     pub sites: usize,
     pub sites_killed: usize,
-    /// That survive and are listed with their reason.
+    /// Mutants that survive and are listed with a reason.
     pub redundant: usize,
 }
 
-/// Counts the rows of a self-test. What could not be tried has no figures, and the correct model is no fault.
+/// Counts the rows of a self-test. A fault that could not be tried has no figures; the correct model is not a fault.
 pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     let mut tally = Tally::default();
     for row in rows {

@@ -1,7 +1,7 @@
 //! Reports over several records, and what the committed ones say.
 
 use super::best::{Latency, best_of, by_problem, latency, speedups, variant};
-use super::claims::Status;
+use super::claims::Claimed;
 use super::diff::{Change, differences};
 use super::history::history;
 use super::state::State;
@@ -188,7 +188,14 @@ fn a_report_and_a_comparison_agree_on_what_changed() {
             });
             changes.map_or(vec![], |changes| {
                 changes
-                    .map(|d| format!("{} {} {}", d.change, d.subject, d.what))
+                    .map(|d| {
+                        format!(
+                            "{} {} {}",
+                            format!("{:?}", d.change).to_uppercase(),
+                            d.subject,
+                            d.what
+                        )
+                    })
                     .collect()
             })
         })
@@ -360,7 +367,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         (emulated(), None),
         (
             without(GateId::C5),
-            Some(format!("{WMMA}: C5: no case of it had this evidence")),
+            Some(format!("{WMMA}: C5: none of its cases had this evidence")),
         ),
         (
             emulated().changed(|meta| {
@@ -394,7 +401,9 @@ fn data_that_a_whole_tier_should_have_is_required() {
         (unsupported(&[SCALAR], true), None),
         (
             unsupported(&[CPASYNC], true),
-            Some("stage1-cpasync: mission f16 full: no variant takes it; every stage must".into()),
+            Some(
+                "stage1-cpasync: mission f16 full: no variant supports it; every stage must".into(),
+            ),
         ),
         (
             unsupported(&[CPASYNC], true).changed(|meta| {
@@ -410,7 +419,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
                     flags: vec!["--variants x".into()],
                 }
             }),
-            Some("every case: no variant of this run takes a problem of it".into()),
+            Some("every case: no variant of this run supports any of its problems".into()),
         ),
     ];
     for (at, (record, expected)) in table.into_iter().enumerate() {
@@ -569,7 +578,8 @@ fn a_latency_is_the_runs_or_a_committed_one_that_is_marked() {
                     origin.record().unwrap_or("run")
                 )
             }
-            Latency::Withheld(why) | Latency::NoData(why) => why,
+            Latency::Withheld(why) => why,
+            Latency::NoData => "none".into(),
         }
     };
     let mut changed = ladder();
@@ -619,13 +629,13 @@ fn a_latency_is_the_runs_or_a_committed_one_that_is_marked() {
             ladder(),
             emulated(),
             &[named("c", timed(US).failing(WMMA, GateId::B1))],
-            "no GPU here (no NVIDIA driver), and no committed record has it".into(),
+            "none".into(),
         ),
         (
             ladder(),
             emulated().changed(|meta| meta.device = "sm_89".parse().ok()),
             &committed,
-            "no GPU here (no NVIDIA driver), and no committed record has it".into(),
+            "none".into(),
         ),
     ] {
         assert_eq!(of(&stages, &run, committed), expected);
@@ -707,7 +717,7 @@ fn without_a_run_the_newest_committed_record_that_timed_something_is_the_subject
         (
             Exit::Pass,
             "STALE",
-            "3 variants were measured on other versions of the kernels"
+            "3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64"
         )
     );
 }
@@ -788,7 +798,8 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         origin(&timed(US)),
         Origin::Committed {
             record: "a".into(),
-            gpu: GPU.into()
+            gpu: GPU.into(),
+            stale: None,
         }
     );
     assert!(origin(&timed(US).changed(|meta| meta.stages[1].identity = "new".into())).is_stale());
@@ -840,10 +851,10 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
     );
     assert!(!is_stale);
     assert!(
-        score.contains("on 1 of 2 problems and behind on 1"),
+        score.contains("on 1 of 2 problems and slower on 1"),
         "{score}"
     );
-    let lacks = "The newest session lacks big f16 full: these are from older";
+    let lacks = "Not in the newest session: big f16 full from record older (NVIDIA H200).";
     assert!(score.contains(lacks), "{score}");
     // Of another GPU, and where the newest found ours wrong, there is nothing to show.
     let wrong = |mut record: Record| {
@@ -870,7 +881,7 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
     changed[1].identity = "changed".into();
     let (_, is_stale, score) = said(&changed);
     assert!(is_stale);
-    let lacks = "The newest session lacks big f16 full: these are STALE, from older";
+    let lacks = "Not in the newest session: big f16 full from record older (NVIDIA H200; STALE: ";
     assert!(
         score.starts_with("STALE") && score.contains(lacks),
         "{score}"
@@ -1044,11 +1055,12 @@ fn the_committed_records_say_what_was_measured() {
         report
             .claims
             .iter()
-            .filter(|claimed| matches!(claimed.status, Status::Negative { .. }))
+            .filter(|of| of.refuted.is_some() && of.finding.verdict != Verdict::Pass)
             .count(),
         8
     );
-    let open: Vec<_> = report.claims.iter().filter(|claimed| matches!(&claimed.status, Status::Judged { origin: Origin::Committed { .. }, finding } if finding.verdict == Verdict::Ambiguous)).collect();
+    let is_open = |of: &&Claimed| of.verdict() == Some(Verdict::Ambiguous) && !of.origin.is_stale();
+    let open: Vec<_> = report.claims.iter().filter(is_open).collect();
     assert_eq!(open.len(), 2, "{open:?}");
     let beside = peers::beside(&known).unwrap();
     let over = |mask: Mask| {

@@ -1,28 +1,28 @@
-//! The verdict over all, what to do about it, and the exit code: of a report, and of a comparison of two sets of records.
+//! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of two sets of records.
 
-use super::claims::{self, Claimed, Status};
+use super::claims::{self, Claimed};
 use super::diff::{Change, Difference, Group, SELF_TEST};
-use super::list::tallied;
+use super::list::{joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
-use crate::record::{Of, On, Record, Subject};
+use crate::record::{Of, On, Record, Row, Subject};
 use common::verdict::GateId;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What the process exits with.
+/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Every gate passes; refuted claims have a negative record.
+    /// Every gate passes, and each refuted claim has a negative record.
     Pass,
-    /// A correctness, hazard or resource gate failed, or a claim did without a negative record.
+    /// A gate failed, or a claim without a negative record.
     Fail,
-    /// Wrong usage, unreadable input, or an environment that cannot do what was asked.
+    /// Wrong usage, unreadable input, or a machine that cannot do what was asked.
     Usage,
-    /// AMBIGUOUS, or NO DATA where data was required.
+    /// AMBIGUOUS, or required data is missing.
     Undecided,
-    /// Ctrl-C, with everything that was finished written.
+    /// Ctrl-C; what had finished is written.
     Interrupted,
 }
 
@@ -46,11 +46,11 @@ impl Exit {
     }
 }
 
-/// What to think and to do.
+/// The verdict, and what to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
-    /// One word: PASS, FAIL, AMBIGUOUS, INCOMPLETE or STALE; of a comparison SAME, IMPROVED, REGRESSION, MIXED and the like.
+    /// PASS, FAIL, AMBIGUOUS, INCOMPLETE or STALE; of a comparison SAME, IMPROVED, REGRESSION, MIXED and the like.
     pub word: &'static str,
     pub line: String,
     /// Most urgent first.
@@ -82,7 +82,7 @@ pub fn count(n: usize, singular: &str, plural: &str) -> String {
     format!("{n} {}", if n == 1 { singular } else { plural })
 }
 
-/// All that is judged of a run or a committed record, ready to be laid out.
+/// Everything that is judged of a run or a committed record.
 pub struct Report<'a> {
     pub known: Known<'a>,
     pub overall: Overall,
@@ -91,21 +91,21 @@ pub struct Report<'a> {
     pub claims: Vec<Claimed>,
     pub failures: Vec<Failure>,
     pub missing: Vec<Missing>,
-    /// What differs from the newest record that can be compared: its name, the differences, their verdict.
+    /// What changed since the newest record that can be compared.
     pub since: Option<Since<'a>>,
 }
 
-/// The subject of a report beside an earlier record.
+/// The comparison of a report's record with an earlier one.
 pub struct Since<'a> {
     pub name: &'a str,
     pub record: Cow<'a, Record>,
     pub differences: Vec<Difference>,
-    /// The same that `compare diff` says of the two.
+    /// As `compare diff` judges the two.
     pub overall: Overall,
 }
 
 impl Report<'_> {
-    /// What the record should have.
+    /// Missing data that the record should have.
     pub fn required(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.required)
     }
@@ -121,21 +121,21 @@ impl Since<'_> {
 
 /// Judges everything.
 pub fn report(known: Known<'_>) -> Report<'_> {
-    let states: Vec<(Subject, State)> = (known.stages.iter())
-        .flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)))
-        .map(|(stage, subject)| (subject.clone(), state::state(&known, stage, &subject)))
-        .collect();
+    let stages = known.stages.iter();
+    let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
+    let judged = |(stage, subject)| {
+        let state = state::state(&known, stage, &subject);
+        (subject, state)
+    };
+    let states: Vec<(Subject, State)> = variants.map(judged).collect();
     let claims = claims::claims(&known);
     let failures = known.record().map(state::failures).unwrap_or_default();
     let missing = missing::missing(&known, &states, &claims);
-    let since = diff::since(&known).map(|(name, record, differences)| {
-        let overall = of_differences(&differences);
-        Since {
-            name,
-            record,
-            differences,
-            overall,
-        }
+    let since = diff::since(&known).map(|(name, record, differences)| Since {
+        name,
+        record,
+        overall: of_differences(&differences),
+        differences,
     });
     let mut report = Report {
         known,
@@ -150,201 +150,207 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     report
 }
 
+/// What keeps a report from PASS: some things of one kind.
+struct Concern {
+    exit: Exit,
+    word: &'static str,
+    /// What is said of one and of several.
+    says: [&'static str; 2],
+    of: Vec<String>,
+    action: String,
+}
+
+impl Concern {
+    fn line(&self) -> String {
+        let [one, many] = self.says;
+        format!("{}, first {}", count(self.of.len(), one, many), self.of[0])
+    }
+}
+
 fn of_report(report: &Report<'_>) -> Overall {
-    let mut actions = Vec::new();
-    let broken = broken(report, &mut actions);
-    let undecided = open(report, &mut actions);
-    let subject = report.known.record();
-    if let Some(since) = report
-        .since
-        .as_ref()
-        .filter(|since| since.overall.exit == Exit::Fail)
-    {
-        let worse = count(since.worse().count(), "regression", "regressions");
-        actions.push(format!("Look at {worse} since {}.", since.name));
-    }
-    for claimed in &report.claims {
-        if let Status::UnexpectedPass { record, .. } = &claimed.status {
-            let title = claimed.title();
-            actions.push(format!(
-                "{title} passes now although {record} refutes it: accept this run and promote."
-            ));
-        }
-    }
-    let is_run = report.known.run.is_some();
-    if is_run
-        && broken.is_empty()
-        && subject.is_some_and(|record| !is_sanitized(record) && needs_sanitizer(record))
-    {
-        actions.push(
-            "Complete this record with gate C7 before it is accepted: `compare sanitize`."
-                .to_string(),
-        );
-    }
-    let stale = report
+    let concerns = concerns(report);
+    let has_failed = concerns.iter().any(|concern| concern.exit == Exit::Fail);
+    let actions = concerns.iter().map(|concern| concern.action.clone());
+    let actions = actions.chain(advice(report, has_failed)).collect();
+    let green = report
         .states
         .iter()
-        .filter(|(_, state)| *state == State::Stale)
-        .count();
-    if stale > 0 {
-        actions.push(
-            "Kernels have changed since the committed record: run `compare` again.".to_string(),
-        );
-    }
-    let (exit, word, mut line) = if !broken.is_empty() {
-        (Exit::Fail, "FAIL", broken.join("; "))
-    } else if let Some((word, line)) = undecided {
-        (Exit::Undecided, word, line)
-    } else if stale > 0 {
-        let rows = count(stale, "variant was", "variants were");
-        (
+        .filter(|(_, state)| *state == State::Green);
+    let (exit, word, mut line) = match (concerns.first(), green.count()) {
+        (Some(Concern { exit, word, .. }), _) => {
+            let alike = concerns.iter().filter(|concern| concern.word == *word);
+            (*exit, *word, joined(alike.map(Concern::line), "; "))
+        }
+        (None, 0) => (Exit::Undecided, "NO DATA", "no variant has evidence".into()),
+        (None, n) => (
             Exit::Pass,
-            "STALE",
-            format!("{rows} measured on other versions of the kernels"),
-        )
-    } else {
-        passed(report)
+            "PASS",
+            count(n, "variant is green", "variants are green"),
+        ),
     };
-    if let Some(device) = subject.and_then(|record| record.meta.device) {
+    if let Some(device) = report.known.record().and_then(|record| record.meta.device) {
         line += &format!(" (limited to what {device} offers)");
     }
     Overall::new(exit, word, line, actions)
 }
 
-fn broken(report: &Report<'_>, actions: &mut Vec<String>) -> Vec<String> {
-    let mut broken = Vec::new();
-    if let Some(first) = report.failures.first() {
-        let n = count(report.failures.len(), "gate fails", "gates fail");
-        let hazard = if first.gate == GateId::H1 {
-            format!(": {}", first.reason)
-        } else {
-            String::new()
-        };
-        broken.push(format!(
-            "{n}, first {} of {}{hazard}",
-            first.gate, first.subject
-        ));
-        actions.push("Fix the gates that fail; do not merge.".to_string());
-        actions.extend(
-            report
-                .known
-                .subject()
-                .filter(|(_, record)| record.meta.of() == Of::Ladder)
-                .and_then(|(_, record)| explanation(record, first)),
-        );
-    }
-    let subject = report.known.record().into_iter();
-    let wrong: Vec<_> = subject.flat_map(state::self_test).collect();
-    if let Some(first) = wrong.first() {
-        let reason = first.failure().unwrap_or_default();
-        let n = count(wrong.len(), "self-test fails", "self-tests fail");
-        broken.push(format!(
-            "{n} (S1), first {}{}: {reason}",
-            first.subject, first.on
-        ));
-        actions.push(
-            "Trust no PASS until the gates kill every planted fault; remove the synchronisation that no gate misses, or list \
-             it with its reason."
-                .to_string(),
-        );
-    }
-    let unmet: Vec<&Claimed> = report
-        .claims
-        .iter()
-        .filter(|claimed| claimed.is_broken())
-        .collect();
-    if let Some(first) = unmet.first() {
-        let n = count(unmet.len(), "claim fails", "claims fail");
-        broken.push(format!(
-            "{n} without a negative record, first {}",
-            first.title()
-        ));
-        actions.push(
-            "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.".to_string(),
-        );
-    }
-    broken
-}
-
-/// The command that explains the case in which a gate fails: numbers and hazards, which the emulator has, too.
-fn explanation(record: &Record, failure: &Failure) -> Option<String> {
-    let row = record.rows.iter().find(|row| {
-        row.subject == failure.subject
-            && matches!(row.on, On::Case(..))
-            && row.failed().any(|(gate, _)| gate == failure.gate)
-    })?;
-    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
-    let case = match &row.on {
-        On::Case(place, input) if input.contains(':') => format!("--problem '{place} {input}'"),
-        On::Case(place, file) => format!("--input {file} --mask {}", place.mask),
-        _ => return None,
+/// Most urgent first.
+fn concerns(report: &Report<'_>) -> Vec<Concern> {
+    let concern = |exit, word, says, of: Vec<String>, action: &str| Concern {
+        exit,
+        word,
+        says,
+        of,
+        action: action.to_string(),
     };
-    Some(format!(
-        "See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
-    ))
-}
-
-fn open(report: &Report<'_>, actions: &mut Vec<String>) -> Option<(&'static str, String)> {
-    let mut ambiguous: Vec<String> = Vec::new();
-    for (subject, state) in &report.states {
-        if let State::Ambiguous(gates) = state {
-            ambiguous.extend(gates.iter().map(|gate| format!("{gate} of {subject}")));
-        }
-    }
-    ambiguous.extend(
+    let failures = report.failures.iter().map(|failure| {
+        let hazard = match failure.gate {
+            GateId::H1 => format!(": {}", failure.reason),
+            _ => String::new(),
+        };
+        format!("{} of {}{hazard}", failure.gate, failure.subject)
+    });
+    let record = report.known.record().into_iter();
+    let wrong = record.flat_map(state::self_test).map(|row| {
+        let reason = row.failure().unwrap_or_default();
+        format!("{}{}: {reason}", row.subject, row.on)
+    });
+    let titles = |is: fn(&Claimed) -> bool| {
         report
             .claims
             .iter()
-            .filter(|claimed| claimed.is_ambiguous())
-            .map(Claimed::title),
-    );
-    let missing: Vec<&Missing> = report.required().collect();
-    if !ambiguous.is_empty() {
-        actions.push("Run again on a quiet machine, or with more samples (`--iters`).".to_string());
-    }
-    if !missing.is_empty() {
-        actions.push("Find out why required data is missing.".to_string());
-    }
-    match (ambiguous.first(), missing.first()) {
-        (Some(first), _) => Some((
-            "AMBIGUOUS",
-            format!(
-                "{} undecided, first {first}",
-                count(ambiguous.len(), "is", "are")
-            ),
-        )),
-        (None, Some(first)) => {
-            let n = count(missing.len(), "row is", "rows are");
-            Some((
-                "INCOMPLETE",
-                format!(
-                    "{n} missing that this record should have, first {}",
-                    first.what
-                ),
-            ))
-        }
-        (None, None) => None,
-    }
-}
-
-fn passed(report: &Report<'_>) -> (Exit, &'static str, String) {
-    let green = report
+            .filter(move |of| is(of))
+            .map(Claimed::title)
+    };
+    let undecided = report
         .states
         .iter()
-        .filter(|(_, state)| *state == State::Green)
-        .count();
-    match green {
-        0 => (
+        .flat_map(|(subject, state)| match state {
+            State::Ambiguous(gates) => gates
+                .iter()
+                .map(|gate| format!("{gate} of {subject}"))
+                .collect(),
+            _ => vec![],
+        });
+    let stale = report
+        .states
+        .iter()
+        .filter(|(_, state)| *state == State::Stale);
+    let explanation = explanation(report).unwrap_or_default();
+    let all = [
+        concern(
+            Exit::Fail,
+            "FAIL",
+            ["gate fails", "gates fail"],
+            failures.collect(),
+            &format!("Fix the gates that fail; do not merge.{explanation}"),
+        ),
+        concern(
+            Exit::Fail,
+            "FAIL",
+            ["self-test fails (S1)", "self-tests fail (S1)"],
+            wrong.collect(),
+            "Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in \
+             `redundant` with its reason.",
+        ),
+        concern(
+            Exit::Fail,
+            "FAIL",
+            [
+                "claim fails without a negative record",
+                "claims fail without a negative record",
+            ],
+            titles(Claimed::is_broken).collect(),
+            "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.",
+        ),
+        concern(
             Exit::Undecided,
-            "NO DATA",
-            "no variant has evidence".to_string(),
+            "AMBIGUOUS",
+            ["is undecided", "are undecided"],
+            undecided.chain(titles(Claimed::is_ambiguous)).collect(),
+            "Run again on a quiet machine, or with more samples (`--iters`).",
         ),
-        _ => (
+        concern(
+            Exit::Undecided,
+            "INCOMPLETE",
+            ["required row is missing", "required rows are missing"],
+            report
+                .required()
+                .map(|missing| missing.what.clone())
+                .collect(),
+            "Find out why required data is missing.",
+        ),
+        concern(
             Exit::Pass,
-            "PASS",
-            count(green, "variant is green", "variants are green"),
+            "STALE",
+            [
+                "variant was measured on another version of its kernel",
+                "variants were measured on other versions of their kernels",
+            ],
+            stale.map(|(subject, _)| subject.to_string()).collect(),
+            "Kernels have changed since the committed record: run `compare` again.",
         ),
-    }
+    ];
+    all.into_iter()
+        .filter(|concern| !concern.of.is_empty())
+        .collect()
+}
+
+/// What else to do.
+fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
+    let regressed = report
+        .since
+        .as_ref()
+        .filter(|since| since.overall.exit == Exit::Fail);
+    let regressed = regressed.map(|since| {
+        let worse = count(since.worse().count(), "regression", "regressions");
+        format!("Look at the {worse} since {}.", since.name)
+    });
+    let unexpected = report.claims.iter().filter_map(|claimed| {
+        let (title, record) = (claimed.title(), &claimed.is_unexpected()?.record);
+        Some(format!(
+            "{title} passes now although {record} refutes it: accept this run and promote the stage."
+        ))
+    });
+    let run = report
+        .known
+        .run
+        .map(|(_, run)| run)
+        .filter(|run| !has_failed && needs_sanitizer(run) && !is_sanitized(run));
+    let sanitize = run.map(|_| {
+        "Complete this record with gate C7 before it is accepted: `compare sanitize`.".to_string()
+    });
+    regressed
+        .into_iter()
+        .chain(unexpected)
+        .chain(sanitize)
+        .collect()
+}
+
+/// The command that explains the first failure, if its case is a row: numerics and hazards can be reproduced in the emulator.
+fn explanation(report: &Report<'_>) -> Option<String> {
+    let failure = report.failures.first()?;
+    let record = report.known.record()?;
+    let is_failing = |row: &&Row| {
+        let mut failed = row.failed();
+        row.subject == failure.subject && failed.any(|(gate, _)| gate == failure.gate)
+    };
+    let mut cases = record
+        .rows
+        .iter()
+        .filter(is_failing)
+        .filter_map(|row| match &row.on {
+            On::Case(place, input) if input.contains(':') => {
+                Some(format!("--problem '{place} {input}'"))
+            }
+            On::Case(place, file) => Some(format!("--input {file} --mask {}", place.mask)),
+            _ => None,
+        });
+    let case = cases.next().filter(|_| record.meta.of() == Of::Ladder)?;
+    let (stage, variant) = (failure.subject.stage(), failure.subject.name());
+    Some(format!(
+        " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
+    ))
 }
 
 /// `6 worse, 84 better`, in the order of [`Change`].
@@ -356,12 +362,12 @@ pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Stri
     )
 }
 
-/// The verdict on a comparison. A regression fails; without one, what is undecided or missing leaves it undecided.
+/// The verdict on a comparison: a regression fails; without one, missing or undecided data leaves it undecided.
 pub fn of_differences(differences: &[Difference]) -> Overall {
     let count = |change: Change| differences.iter().filter(|d| d.change == change).count();
     let required = differences.iter().filter(|d| d.required).count();
     let (worse, better) = (count(Change::Worse), count(Change::Better));
-    // The self-test says nothing of the kernels.
+    // The self-test says nothing about the kernels.
     let compared = differences
         .iter()
         .filter(|d| d.change != Change::Missing && d.what != SELF_TEST)
@@ -388,15 +394,15 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
         (is_worse(true), "Fix what newly fails; do not merge."),
         (
             required > 0,
-            "Find out why data is missing that the base had, or say that it is meant to be.",
+            "Find out why data of the base is missing, or state that it is intended.",
         ),
         (
             is_worse(false),
-            "Look at the regressions; take them back, or say in the change what they buy.",
+            "Look at the regressions: undo them, or state in the change what they buy.",
         ),
         (
             count(Change::Ambiguous) > 0,
-            "Time the undecided latencies again on a quiet GPU, both sides in one session (A B B A).",
+            "Time the undecided latencies again on a quiet GPU, both sides interleaved in one session (A B B A).",
         ),
         (
             compared == 0,

@@ -1,15 +1,15 @@
-//! What a report consists of.
+//! What a page consists of.
 
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
 
-/// Written as JSON, each block and cell is an object with its kind as the one name.
+/// In JSON each block and cell is an object whose only key is its kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Document {
-    /// A comment that readers do not see, by which a program finds its own Markdown again.
+    /// A hidden comment by which a program recognises the Markdown that it wrote.
     #[serde(skip)]
     pub marker: Option<&'static str>,
-    /// Markdown and terminals show none where it is empty.
+    /// May be empty: then Markdown and terminals show no title.
     pub title: String,
     pub verdict: Option<Verdict>,
     pub blocks: Vec<Block>,
@@ -33,12 +33,6 @@ pub struct Verdict {
     pub why: String,
 }
 
-/// The cells of a row, each of anything that a cell can be.
-macro_rules! row {
-    ($($cell:expr),* $(,)?) => { vec![$($crate::page::Cell::from($cell)),*] };
-}
-pub(crate) use row;
-
 impl Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.word, self.why)
@@ -50,7 +44,7 @@ impl Display for Verdict {
 pub enum Tone {
     Good,
     Bad,
-    /// Somebody has to decide or to measure.
+    /// Someone still has to measure or decide.
     Open,
     Neutral,
 }
@@ -65,7 +59,7 @@ impl Tone {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// Level 2 is a section, which a page lists; the document's title is level 1.
+    /// Level 1 is the document's title. Level 2 is a section; HTML lists these in a table of contents.
     Heading {
         level: u8,
         text: Text,
@@ -73,13 +67,8 @@ pub enum Block {
     Paragraph(Text),
     Bullets(Vec<Text>),
     Table(Table),
-    /// Lines over the same points, where the format draws; a table has the figures.
-    Chart(Chart),
-    /// Details behind one line. A terminal shows the line alone.
-    Folded {
-        summary: Text,
-        blocks: Vec<Block>,
-    },
+    /// A Mermaid diagram. Only Markdown draws it, so put the figures into a table as well.
+    Diagram(String),
 }
 
 impl Block {
@@ -97,25 +86,6 @@ impl Block {
     pub fn bullets<T: Into<Text>>(items: impl IntoIterator<Item = T>) -> Self {
         Block::Bullets(items.into_iter().map(T::into).collect())
     }
-
-    pub fn folded(summary: impl Into<Text>, blocks: Vec<Block>) -> Self {
-        Block::Folded {
-            summary: summary.into(),
-            blocks,
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Chart {
-    pub title: String,
-    pub x_axis: String,
-    pub y_axis: String,
-    /// From 0 to this.
-    pub y_end: f64,
-    /// Of the points, from left to right.
-    pub points: Vec<String>,
-    pub lines: Vec<Vec<f64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -124,31 +94,31 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
-    pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = T>) -> Self {
-        Self {
-            columns: columns.into_iter().map(T::into).collect(),
-            rows: Vec::new(),
-        }
-    }
+/// A row of a table: the title of each column, and the cell in it.
+pub type TableRow = Vec<(String, Cell)>;
 
-    /// A table of these rows, each with a cell for each column.
-    pub fn of<T: Into<String>>(
-        columns: impl IntoIterator<Item = T>,
-        rows: impl IntoIterator<Item = Vec<Cell>>,
-    ) -> Self {
-        let mut table = Self::new(columns);
-        rows.into_iter().for_each(|cells| table.push(cells));
+/// A [`TableRow`], of any text for titles and anything that a cell can be.
+macro_rules! row {
+    ($($title:expr => $cell:expr),* $(,)?) => {
+        vec![$((String::from($title), $crate::page::Cell::from($cell))),*]
+    };
+}
+pub(crate) use row;
+
+impl Table {
+    /// Every row must have the columns of the first.
+    pub fn of(rows: impl IntoIterator<Item = TableRow>) -> Self {
+        let mut table = Self::default();
+        for row in rows {
+            let (columns, cells): (Vec<_>, Vec<_>) = row.into_iter().unzip();
+            debug_assert!(table.rows.is_empty() || table.columns == columns);
+            table.columns = columns;
+            table.rows.push(cells);
+        }
         table
     }
 
-    /// Adds a row with a cell for each column.
-    pub fn push(&mut self, cells: Vec<Cell>) {
-        debug_assert_eq!(cells.len(), self.columns.len(), "{cells:?}");
-        self.rows.push(cells);
-    }
-
-    /// Whether what there is in the column is figures, which are aligned on the right.
+    /// Whether the column holds figures and nothing else: these are aligned right.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut kinds = self
             .rows
@@ -163,7 +133,7 @@ impl Table {
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
     Text(Text),
-    /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`: a number, its interval where it has one, and how they are written.
+    /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`: a number, its interval if it has one, and both as text.
     Figure {
         value: f64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,17 +142,12 @@ pub enum Cell {
     },
     /// `GREEN`, `FAIL C2`
     Verdict(Tone, String),
-    /// `9.537 µs → 9.312 µs`; once where both look the same.
-    Change {
-        from: Box<Cell>,
-        to: Box<Cell>,
-    },
     /// `9.537 µs (wmma-pv-32x128)`
     Noted {
         cell: Box<Cell>,
         note: Text,
     },
-    /// A dash; the reason is for those who ask.
+    /// Shown as a dash; HTML and JSON have the reason.
     Missing(String),
 }
 
@@ -195,13 +160,6 @@ impl Cell {
         }
     }
 
-    pub fn change(from: impl Into<Cell>, to: impl Into<Cell>) -> Self {
-        Cell::Change {
-            from: Box::new(from.into()),
-            to: Box::new(to.into()),
-        }
-    }
-
     pub fn noted(self, note: impl Into<Text>) -> Self {
         Cell::Noted {
             cell: Box::new(self),
@@ -209,35 +167,29 @@ impl Cell {
         }
     }
 
-    /// What readers see, the same in all formats.
+    /// The text, the same in all formats.
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
             Cell::Figure { text, .. } | Cell::Verdict(_, text) => text.into(),
-            Cell::Change { from, to } => match (from.shown(), to.shown()) {
-                (from, to) if from == to => to,
-                (from, to) => from.plain(" → ").text(to),
-            },
             Cell::Noted { cell, note } => cell.shown().plain(" (").text(note.clone()).plain(")"),
             Cell::Missing(_) => "–".into(),
         }
     }
 
-    /// The tone of a verdict; of a change, that of what it is now.
     pub fn tone(&self) -> Option<Tone> {
         match self {
             Cell::Verdict(tone, _) => Some(*tone),
-            Cell::Change { to: cell, .. } | Cell::Noted { cell, .. } => cell.tone(),
+            Cell::Noted { cell, .. } => cell.tone(),
             _ => None,
         }
     }
 
-    /// `None` for what is missing.
+    /// `None` if it is missing.
     fn is_figure(&self) -> Option<bool> {
         match self {
             Cell::Figure { .. } => Some(true),
             Cell::Text(_) | Cell::Verdict(..) | Cell::Noted { .. } => Some(false),
-            Cell::Change { from, to } => to.is_figure().or(from.is_figure()),
             Cell::Missing(_) => None,
         }
     }
@@ -249,7 +201,8 @@ impl<T: Into<Text>> From<T> for Cell {
     }
 }
 
-/// A line of text: `Text::from("run ").code("compare diff").plain(" again")`.
+/// A line of text. `Text::from("run `compare diff` again")` takes what is between backticks as code; [`Text::plain`] takes
+/// text as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Text(pub Vec<Span>);
 
@@ -258,7 +211,8 @@ pub enum Span {
     Plain(String),
     Strong(String),
     Code(String),
-    Link { text: String, href: String },
+    /// To a file of this repository. Nothing that was read becomes a link.
+    Link(&'static str),
 }
 
 impl Text {
@@ -272,11 +226,8 @@ impl Text {
         self
     }
 
-    pub fn link(mut self, text: impl Into<String>, href: impl Into<String>) -> Self {
-        self.0.push(Span::Link {
-            text: text.into(),
-            href: href.into(),
-        });
+    pub fn link(mut self, file: &'static str) -> Self {
+        self.0.push(Span::Link(file));
         self
     }
 
@@ -303,8 +254,21 @@ impl Text {
 
 impl<T: Into<String>> From<T> for Text {
     fn from(text: T) -> Self {
-        Text::default().plain(text)
+        let (text, mut all) = (text.into(), Text::default());
+        let mut rest = text.as_str();
+        while let Some((plain, code, after)) = before_code(rest) {
+            all = all.plain(plain).code(code);
+            rest = after;
+        }
+        all.plain(rest)
     }
+}
+
+/// Splits "a `b` c" into a, b and c.
+fn before_code(text: &str) -> Option<(&str, &str, &str)> {
+    let (plain, rest) = text.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((plain, code, after))
 }
 
 impl Serialize for Text {
@@ -313,27 +277,14 @@ impl Serialize for Text {
     }
 }
 
-/// Without markup.
+/// As plain text.
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|span| match span {
             Span::Plain(text) | Span::Strong(text) | Span::Code(text) => f.write_str(text),
-            Span::Link { text, href } => match target(href) {
-                Some(href) if !href.starts_with('#') => write!(f, "{text} ({href})"),
-                _ => f.write_str(text),
-            },
+            Span::Link(file) => f.write_str(file),
         })
     }
-}
-
-/// Where a link may lead: a web page, a file beside the document, or a place in it. Any other link is shown as its text.
-pub fn target(href: &str) -> Option<&str> {
-    let is_web = ["https://", "http://"]
-        .iter()
-        .any(|scheme| href.starts_with(scheme));
-    let is_local = !href.starts_with('/') && !href.split(['/', '?', '#']).next()?.contains(':');
-    let is_plain = !href.contains(|c: char| c.is_control() || c.is_whitespace() || c == '\\');
-    ((is_web || is_local) && is_plain).then_some(href)
 }
 
 #[cfg(test)]
@@ -341,35 +292,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_that_does_not_show_is_one_figure() {
-        let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
-        for (cell, expected) in [
-            (Cell::change(us(1.0), us(1.00001)), "1.000 µs"),
-            (Cell::change(us(1.0), us(1.1)), "1.000 µs → 1.100 µs"),
-            (
-                Cell::change(Cell::Missing("new".into()), us(1.0)),
-                "– → 1.000 µs",
-            ),
-        ] {
-            assert_eq!(cell.shown().to_string(), expected, "{cell:?}");
-        }
-    }
-
-    #[test]
     fn columns_of_figures_are_known_by_their_cells() {
-        let mut table = Table::new(["words", "figures", "mixed", "missing"]);
         let missing = || Cell::Missing("not timed".into());
-        table.push(vec![
-            "a".into(),
-            missing(),
-            Cell::figure(1.0, "1"),
-            missing(),
-        ]);
-        table.push(vec![
-            "b".into(),
-            Cell::change(missing(), Cell::figure(1.0, "1x")),
-            "none".into(),
-            missing(),
+        let table = Table::of([
+            row! {
+                "words" => "a",
+                "figures" => missing(),
+                "mixed" => Cell::figure(1.0, "1"),
+                "missing" => missing(),
+            },
+            row! {
+                "words" => "b",
+                "figures" => Cell::figure(1.0, "1x"),
+                "mixed" => "none",
+                "missing" => missing(),
+            },
         ]);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|column| table.is_numeric(column)),
@@ -378,28 +315,19 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_the_web_or_to_what_lies_beside() {
-        for href in [
-            "https://a.b/c:d",
-            "http://a",
-            "results/x.json",
-            "../a#b:c",
-            "#claims",
-            "a?b=c:d",
+    fn what_stands_between_backticks_is_code() {
+        let code = |text: &str| Span::Code(text.into());
+        let plain = |text: &str| Span::Plain(text.into());
+        for (text, expected) in [
+            (
+                "run `a b` now",
+                vec![plain("run "), code("a b"), plain(" now")],
+            ),
+            ("`a``b`", vec![code("a"), code("b")]),
+            ("it`s", vec![plain("it`s")]),
+            ("", vec![]),
         ] {
-            assert_eq!(target(href), Some(href));
-        }
-        for href in [
-            "javascript:x",
-            " javascript:x",
-            "java\tscript:x",
-            "data:text/html,x",
-            "//a.b",
-            "/etc",
-            "\\\\a",
-            "a b",
-        ] {
-            assert_eq!(target(href), None, "{href}");
+            assert_eq!(Text::from(text).0, expected);
         }
     }
 }

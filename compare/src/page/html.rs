@@ -1,9 +1,7 @@
-//! One page that needs nothing but itself: no script, nothing that a browser would load.
+//! A self-contained page: no scripts, nothing for a browser to load.
 
-use super::document::target;
 use super::{Block, Cell, Document, Span, Table, Text, Tone};
 
-/// Colours on a light ground, and on a dark one.
 const LIGHT: &str = "--ground:#fff;--text:#1c2128;--faint:#57606a;--line:#d8dee4";
 const DARK: &str = "--ground:#12161b;--text:#e6edf3;--faint:#9aa4af;--line:#353c44";
 
@@ -16,7 +14,7 @@ fn escape(text: &str) -> String {
 
 const STYLE: &str = include_str!("style.css");
 
-/// A cell of more characters may take several lines.
+/// A cell with more characters may wrap.
 const PHRASE: usize = 48;
 
 pub fn page(document: &Document) -> String {
@@ -53,7 +51,7 @@ pub fn page(document: &Document) -> String {
     )
 }
 
-/// `claims-against-peers`, and a dash more for a second section of that title.
+/// `claims-against-peers`; a second section with the same title gets another dash.
 fn new_id(ids: &[String], title: &Text) -> String {
     let title = title.to_string().to_lowercase();
     let words = title
@@ -81,40 +79,25 @@ fn block(of: &Block) -> String {
             format!("<ul>{items}</ul>\n")
         }
         Block::Table(of) => table(of),
-        // A page without scripts draws nothing.
-        Block::Chart(_) => String::new(),
-        Block::Folded { summary, blocks } => {
-            let body: String = blocks.iter().map(block).collect();
-            format!(
-                "<details><summary>{}</summary>\n{body}</details>\n",
-                inline(summary)
-            )
-        }
+        // Drawing it would take a script.
+        Block::Diagram(_) => String::new(),
     }
 }
 
-/// In a box of its own, which scrolls sideways and can be reached by keyboard.
+/// In a box that scrolls sideways and takes the keyboard focus.
 fn table(table: &Table) -> String {
-    let is_numeric: Vec<bool> = (0..table.columns.len())
-        .map(|column| table.is_numeric(column))
-        .collect();
-    let class = |column: usize| {
-        if is_numeric.get(column) == Some(&true) {
-            "number"
-        } else {
-            ""
-        }
+    let class = |column: usize| match table.is_numeric(column) {
+        true => "number",
+        false => "",
     };
-    let head = table.columns.iter().enumerate().map(|(column, title)| {
-        let attributes = attribute("class", class(column));
+    let classes: Vec<&str> = (0..table.columns.len()).map(class).collect();
+    let head = table.columns.iter().zip(&classes).map(|(title, class)| {
+        let attributes = attribute("class", class);
         format!("<th scope=\"col\"{attributes}>{}</th>", escape(title))
     });
     let mut rows = format!("<tr>{}</tr>\n", head.collect::<String>());
     for row in &table.rows {
-        let cells = row
-            .iter()
-            .enumerate()
-            .map(|(column, of)| cell(of, class(column)));
+        let cells = row.iter().zip(&classes).map(|(of, class)| cell(of, class));
         rows += &format!("<tr>{}</tr>\n", cells.collect::<String>());
     }
     format!("<div class=\"scroll\" tabindex=\"0\"><table>\n{rows}</table></div>\n")
@@ -122,20 +105,18 @@ fn table(table: &Table) -> String {
 
 fn cell(cell: &Cell, class: &str) -> String {
     let shown = cell.shown();
-    let phrase = if shown.to_string().chars().count() > PHRASE {
-        "phrase"
-    } else {
-        ""
-    };
-    let classes = format!(
-        "{class} {phrase} {}",
-        cell.tone().map(Tone::name).unwrap_or_default()
-    );
-    let classes = classes.split_whitespace().collect::<Vec<_>>().join(" ");
-    let reason = if let Cell::Missing(reason) = cell {
-        reason
-    } else {
-        ""
+    let phrase = (shown.to_string().chars().count() > PHRASE).then_some("phrase");
+    let tone = cell.tone().map(Tone::name);
+    let classes = [Some(class), phrase, tone.as_deref()];
+    let classes: Vec<&str> = classes
+        .into_iter()
+        .flatten()
+        .filter(|class| !class.is_empty())
+        .collect();
+    let classes = classes.join(" ");
+    let reason = match cell {
+        Cell::Missing(reason) => reason,
+        _ => "",
     };
     format!(
         "<td{}{}>{}</td>",
@@ -145,7 +126,7 @@ fn cell(cell: &Cell, class: &str) -> String {
     )
 }
 
-/// None where it would be empty.
+/// Nothing if the value is empty.
 fn attribute(name: &str, value: &str) -> String {
     if value.is_empty() {
         String::new()
@@ -154,15 +135,12 @@ fn attribute(name: &str, value: &str) -> String {
     }
 }
 
-pub fn inline(text: &Text) -> String {
+fn inline(text: &Text) -> String {
     let span = |span: &Span| match span {
         Span::Plain(text) => escape(text),
         Span::Strong(text) => format!("<strong>{}</strong>", escape(text)),
         Span::Code(text) => format!("<code>{}</code>", escape(text)),
-        Span::Link { text, href } => match target(href) {
-            Some(href) => format!("<a href=\"{}\">{}</a>", escape(href), escape(text)),
-            None => escape(text),
-        },
+        Span::Link(file) => format!("<a href=\"{file}\">{file}</a>"),
     };
     text.0.iter().map(span).collect()
 }
@@ -170,27 +148,20 @@ pub fn inline(text: &Text) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Tone, Verdict, markdown};
+    use crate::page::{Tone, Verdict, markdown, row};
     use pulldown_cmark::{Event, Options, Parser};
 
     /// The same text at every place that takes any.
     fn everywhere(text: &str) -> Document {
         let string = || text.to_string();
-        let all = || {
-            Text::from(text)
-                .strong(text)
-                .code(text)
-                .link(text, format!("results/{text}"))
-        };
+        let all = || Text::default().plain(text).strong(text).code(text);
         let verdict = || Cell::Verdict(Tone::Bad, string());
-        let mut table = Table::new([text; 5]);
-        table.push(vec![
-            all().into(),
-            verdict(),
-            Cell::change(verdict(), Cell::Missing(string())),
-            verdict().noted(all()),
-            Cell::Missing(string()),
-        ]);
+        let table = Table::of([row! {
+            text => all(),
+            text => verdict(),
+            text => verdict().noted(all()),
+            text => Cell::Missing(string()),
+        }]);
         let blocks = vec![
             Block::section(all()),
             Block::Heading {
@@ -209,7 +180,7 @@ mod tests {
                 word: string(),
                 why: string(),
             }),
-            blocks: [blocks.clone(), vec![Block::folded(all(), blocks)]].concat(),
+            blocks,
         }
     }
 
@@ -236,17 +207,6 @@ mod tests {
                 "{text}"
             );
         }
-    }
-
-    #[test]
-    fn a_link_that_runs_something_is_text() {
-        let text = Text::from("a ")
-            .link("b", "javascript:c()")
-            .link("d", "https://e?\"f=g&h");
-        assert_eq!(
-            inline(&text),
-            "a b<a href=\"https://e?&quot;f=g&amp;h\">d</a>"
-        );
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! As GitHub reads it: CommonMark, and tables, strikethrough and `<details>`.
+//! GitHub's Markdown: CommonMark with tables and Mermaid diagrams.
 
-use super::document::target;
-use super::{Block, Chart, Document, Span, Table, Text, html};
+use super::{Block, Document, Span, Table, Text};
 
 pub fn markdown(document: &Document) -> String {
     let mut parts = Vec::new();
@@ -19,7 +18,7 @@ pub fn markdown(document: &Document) -> String {
     parts.join("\n\n").trim_end().to_string() + "\n"
 }
 
-/// Blocks without the document around them, such as a table that stands in another file.
+/// Blocks alone, such as a table within another file.
 pub fn blocks(blocks: &[Block]) -> String {
     blocks.iter().map(block).collect::<Vec<_>>().join("\n\n")
 }
@@ -40,40 +39,8 @@ fn block(block: &Block) -> String {
             .collect::<Vec<_>>()
             .join("\n"),
         Block::Table(of) => table(of),
-        Block::Chart(of) => chart(of),
-        // The summary is markup already, in which GitHub reads no Markdown.
-        Block::Folded {
-            summary,
-            blocks: inner,
-        } => {
-            format!(
-                "<details><summary>{}</summary>\n\n{}\n\n</details>",
-                one_line(&html::inline(summary)),
-                blocks(inner)
-            )
-        }
+        Block::Diagram(text) => format!("```mermaid\n{text}\n```"),
     }
-}
-
-/// As GitHub draws it: a Mermaid diagram.
-fn chart(chart: &Chart) -> String {
-    let quoted = |text: &str| format!("\"{}\"", one_line(text).replace(['"', '`'], "'"));
-    let list = |items: Vec<String>| format!("[{}]", items.join(", "));
-    let lines = chart.lines.iter().map(|line| {
-        format!(
-            "\n  line {}",
-            list(line.iter().map(|value| format!("{value:.1}")).collect())
-        )
-    });
-    format!(
-        "```mermaid\nxychart-beta\n  title {}\n  x-axis {} {}\n  y-axis {} 0 --> {}{}\n```",
-        quoted(&chart.title),
-        quoted(&chart.x_axis),
-        list(chart.points.iter().map(|point| quoted(point)).collect()),
-        quoted(&chart.y_axis),
-        chart.y_end,
-        lines.collect::<String>()
-    )
 }
 
 fn table(table: &Table) -> String {
@@ -83,15 +50,11 @@ fn table(table: &Table) -> String {
         .iter()
         .map(|title| escape(title, Place::Cell))
         .collect();
-    let rule: String = (0..table.columns.len())
-        .map(|column| {
-            if table.is_numeric(column) {
-                "---:|"
-            } else {
-                "---|"
-            }
-        })
-        .collect();
+    let rule = |column: usize| match table.is_numeric(column) {
+        true => "---:|",
+        false => "---|",
+    };
+    let rule: String = (0..table.columns.len()).map(rule).collect();
     let rows = table.rows.iter().map(|row| {
         line(
             row.iter()
@@ -106,12 +69,11 @@ fn table(table: &Table) -> String {
         .join("\n")
 }
 
-/// Where text stands decides what would be markup there.
+/// What is markup depends on where the text stands.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Line,
     Cell,
-    Link,
 }
 
 fn inline(text: &Text, place: Place) -> String {
@@ -121,15 +83,12 @@ fn inline(text: &Text, place: Place) -> String {
         Span::Strong(text) if text.trim().is_empty() => String::new(),
         Span::Strong(text) => format!("**{}**", within(text.trim(), place)),
         Span::Code(text) => code(text, place),
-        Span::Link { text, href } => match target(href) {
-            Some(href) => format!("[{}]({})", escape(text, Place::Link), url(href)),
-            None => within(text, place),
-        },
+        Span::Link(file) => format!("[{file}]({file})"),
     };
     text.0.iter().enumerate().map(span).collect()
 }
 
-/// Text that begins a line must not begin a heading, a quotation or a list either.
+/// At the start of a line, text must not begin a heading, a quotation or a list either.
 fn escape(text: &str, place: Place) -> String {
     let escaped = within(text, place);
     let rest = escaped.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -151,7 +110,7 @@ fn escape(text: &str, place: Place) -> String {
     }
 }
 
-/// A backslash before each character that would be markup among its neighbours.
+/// Escapes each character that would be markup between its neighbours.
 fn within(text: &str, place: Place) -> String {
     let text = one_line(text);
     let mut out = String::with_capacity(text.len());
@@ -168,8 +127,7 @@ fn within(text: &str, place: Place) -> String {
             '_' => !both(char::is_whitespace) && !both(char::is_alphanumeric),
             // A link may follow.
             '!' => after.is_none_or(|c| c == '['),
-            ']' => place == Place::Link || after.is_some_and(|c| c == '('),
-            '[' => place == Place::Link,
+            ']' => after.is_some_and(|c| c == '('),
             '|' => place == Place::Cell,
             _ => false,
         };
@@ -182,7 +140,7 @@ fn within(text: &str, place: Place) -> String {
     out
 }
 
-/// Between more backticks than it holds.
+/// Fenced by more backticks than it contains.
 fn code(text: &str, place: Place) -> String {
     let text = one_line(text);
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -197,16 +155,6 @@ fn code(text: &str, place: Place) -> String {
     } else {
         format!("{fence}{space}{text}{space}{fence}")
     }
-}
-
-/// What would end a link's target, or a table's cell, is encoded.
-fn url(href: &str) -> String {
-    let encode = |c: char| match c {
-        '(' | ')' | '<' | '>' | '|' | '\\' | '*' | '`' | '"' => format!("%{:02X}", u32::from(c)),
-        c if c.is_whitespace() => "%20".to_string(),
-        c => c.to_string(),
-    };
-    href.chars().map(encode).collect()
 }
 
 fn one_line(text: &str) -> String {
@@ -247,7 +195,6 @@ mod tests {
             assert_eq!(escape(text, Place::Line), escaped);
         }
         assert_eq!(escape("- | [", Place::Cell), "- \\| [");
-        assert_eq!(escape("a]|[", Place::Link), "a\\]|\\[");
         assert_eq!(
             [code("a|b", Place::Cell), code("a|`b", Place::Line)],
             ["`a\\|b`", "`` a|`b ``"]
@@ -256,6 +203,7 @@ mod tests {
 
     #[test]
     fn a_parser_reads_the_text_that_was_written() {
+        use crate::page::row;
         use pulldown_cmark::{Event, Options, Parser};
         let pieces = [
             "*", "_", "`", "<b>", "a", " ", "[", "](x)", "\\", "|", "&amp;", "~", "#", "-", "1.",
@@ -278,12 +226,10 @@ mod tests {
                 .map(|place| pieces[index / pieces.len().pow(place) % pieces.len()])
                 .collect();
             let text = text.trim();
-            let line = block(&Block::paragraph(text));
+            let plain = Text::default().plain(text);
+            let line = block(&Block::Paragraph(plain.clone()));
             assert_eq!(read(&line), text, "{line}");
-            let cell = block(&Block::Table(Table {
-                columns: vec!["".into()],
-                rows: vec![vec![text.into()]],
-            }));
+            let cell = block(&Block::Table(Table::of([row! { "" => plain }])));
             assert_eq!(read(&cell), text, "{cell}");
         }
     }

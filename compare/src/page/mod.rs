@@ -1,5 +1,5 @@
-//! A report as one document of typed cells: composed once, then written as Markdown, HTML, JSON or for a terminal. Only
-//! [`Cell::shown`] turns figures into text; no format is made from another.
+//! A page is a document of typed cells, composed once and then written as Markdown, HTML, JSON or terminal text. Only
+//! [`Cell::shown`] turns figures into text, and no format is derived from another.
 
 mod document;
 pub mod html;
@@ -7,11 +7,11 @@ pub mod markdown;
 pub mod terminal;
 
 pub(crate) use document::row;
-pub use document::{Block, Cell, Chart, Document, Span, Table, Text, Tone, Verdict};
+pub use document::{Block, Cell, Document, Span, Table, TableRow, Text, Tone, Verdict};
 
 use std::io::{self, Write};
 
-/// Writes to standard output. A reader that has seen enough (`| head`) is no error.
+/// Writes to standard output. A closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,11 +1,11 @@
-//! For a terminal or a log: no colours, and no line wider than asked.
+//! Text for a terminal or a log: no colours, no line wider than asked.
 
 use super::{Block, Document, Table};
 use comfy_table::{CellAlignment, ContentArrangement, presets};
 
-/// Columns of a terminal that says nothing else.
+/// Width of a terminal that does not report its own.
 pub const WIDTH: u16 = 100;
-/// A table whose columns would become narrower than this is written as a list.
+/// A table that would need narrower columns is written as a list.
 const NARROWEST_COLUMN: usize = 12;
 
 pub fn terminal(document: &Document, width: u16) -> String {
@@ -29,15 +29,14 @@ pub fn terminal(document: &Document, width: u16) -> String {
                 .collect::<Vec<_>>()
                 .join("\n"),
             Block::Table(of) => table(of, width),
-            Block::Chart(_) => return None,
-            Block::Folded { summary, .. } => wrapped(&format!("{summary} (in COMPARE.md)"), width),
+            Block::Diagram(_) => return None,
         })
     });
     parts.extend(drawn);
     parts.join("\n\n") + "\n"
 }
 
-/// Rows that are too wide for their columns to stand side by side are lists: the first cell, then the others by name.
+/// If the columns do not fit side by side, each row is a list: its first cell, then the others with their titles.
 fn table(table: &Table, width: u16) -> String {
     let shown: Vec<Vec<String>> = table
         .rows
@@ -50,16 +49,9 @@ fn table(table: &Table, width: u16) -> String {
         .collect();
     let columns: Vec<String> = table.columns.iter().map(|title| printable(title)).collect();
     let widths = columns.iter().enumerate().map(|(column, title)| {
-        let cells = shown
-            .iter()
-            .filter_map(|row| row.get(column))
-            .chain([title]);
-        cells
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(NARROWEST_COLUMN)
-            + " | ".len()
+        let cells = shown.iter().map(|row| &row[column]).chain([title]);
+        let widest = cells.map(|cell| cell.chars().count()).max();
+        widest.unwrap_or(0).min(NARROWEST_COLUMN) + " | ".len()
     });
     if widths.sum::<usize>() + "|".len() > usize::from(width) {
         let named = |row: &Vec<String>| {
@@ -68,8 +60,9 @@ fn table(table: &Table, width: u16) -> String {
                 .zip(&columns)
                 .skip(1)
                 .map(|(cell, title)| format!("{title}: {cell}"));
-            let first = wrapped(row.first().map_or("", String::as_str), width);
-            first + "\n" + &hanging("  ", &cells.collect::<Vec<_>>().join("; "), width)
+            wrapped(&row[0], width)
+                + "\n"
+                + &hanging("  ", &cells.collect::<Vec<_>>().join("; "), width)
         };
         return shown.iter().map(named).collect::<Vec<_>>().join("\n");
     }
@@ -88,7 +81,7 @@ fn table(table: &Table, width: u16) -> String {
     drawn.to_string()
 }
 
-/// A mark, and the text beside it.
+/// Text with a mark before it and its further lines indented.
 fn hanging(mark: &str, text: &str, width: u16) -> String {
     let lines = wrapped(text, width.saturating_sub(mark.len() as u16));
     let lines = lines
@@ -98,7 +91,7 @@ fn hanging(mark: &str, text: &str, width: u16) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Words on lines, as a table of a single cell has them.
+/// Wraps text as a table wraps the text of a cell.
 fn wrapped(text: &str, width: u16) -> String {
     let mut cell = comfy_table::Table::new();
     cell.load_style(presets::NOTHING)
@@ -111,7 +104,7 @@ fn wrapped(text: &str, width: u16) -> String {
     cell.trim_fmt()
 }
 
-/// Text of tools may hold sequences that move the cursor or set colours.
+/// Output of tools may contain escape sequences.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
@@ -119,7 +112,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Cell;
+    use crate::page::{Cell, row};
 
     fn of(block: Block, width: u16) -> String {
         terminal(
@@ -137,13 +130,12 @@ mod tests {
         for columns in [1, 2, 3, 5, 7, 8, 10, 14, 20, 40] {
             for length in [1, 3, 11, 12, 13, 30, 80, 88] {
                 let cell: String = phrase.chars().cycle().skip(columns).take(length).collect();
-                let mut table = Table::new((0..columns).map(|column| format!("column {column}")));
-                table.push(vec![cell.as_str().into(); columns]);
-                table.push(
-                    (0..columns)
-                        .map(|column| Cell::figure(0.0, 10_u64.pow(column as u32 % 20).to_string()))
-                        .collect(),
-                );
+                let title = |column: usize| format!("column {column}");
+                let words = (0..columns).map(|column| (title(column), cell.as_str().into()));
+                let figure = |column: usize| 10_u64.pow(column as u32 % 20).to_string();
+                let figures =
+                    (0..columns).map(|column| (title(column), Cell::figure(0.0, figure(column))));
+                let table = Table::of([words.collect(), figures.collect()]);
                 for (width, block) in [
                     (100, Block::Table(table)),
                     (40, Block::bullets([cell.repeat(4)])),
@@ -161,12 +153,11 @@ mod tests {
 
     #[test]
     fn a_table_that_is_too_wide_is_a_list() {
-        let mut table = Table::new(["variant", "verdict", "why"]);
-        table.push(vec![
-            "swizzle-32x256".into(),
-            "AMBIGUOUS L1".into(),
-            "its interval holds 1".into(),
-        ]);
+        let table = Table::of([row! {
+            "variant" => "swizzle-32x256",
+            "verdict" => "AMBIGUOUS L1",
+            "why" => "its interval holds 1",
+        }]);
         let expected = "swizzle-32x256\n  verdict: AMBIGUOUS L1; why: its\n  interval holds 1\n";
         assert_eq!(of(Block::Table(table), 36), expected);
     }

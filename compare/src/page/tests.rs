@@ -3,39 +3,29 @@ use super::*;
 /// Each kind of block, text and cell.
 fn sample() -> Document {
     let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
-    let mut figures = Table::new([
-        "stage",
-        "verdict",
-        "cases",
-        "p50",
-        "was",
-        "over | torch",
-        "vs previous",
-    ]);
-    figures.push(vec![
-        Text::default().strong("swizzle").into(),
-        Cell::Verdict(Tone::Good, "GREEN".into()),
-        Cell::figure(34_077.0, "34,077"),
-        us(5.274).noted("k4"),
-        Cell::change(us(5.3), us(5.274)),
-        Cell::Figure {
-            value: 1.747,
-            interval: Some((1.736, 1.755)),
-            text: "1.747x [1.736, 1.755]".into(),
+    let figures = Table::of([
+        row! {
+            "stage" => Text::default().strong("swizzle"),
+            "verdict" => Cell::Verdict(Tone::Good, "GREEN".into()),
+            "cases" => Cell::figure(34_077.0, "34,077"),
+            "p50" => us(5.274).noted("k4"),
+            "was" => us(5.3),
+            "over | torch" => Cell::Figure {
+                value: 1.747,
+                interval: Some((1.736, 1.755)),
+                text: "1.747x [1.736, 1.755]".into(),
+            },
+            "vs previous" => Cell::figure(1.54, "1.54x (−35 %)"),
         },
-        Cell::figure(1.54, "1.54x (−35 %)"),
-    ]);
-    figures.push(vec![
-        "scalar".into(),
-        Cell::change(
-            Cell::Verdict(Tone::Good, "GREEN".into()),
-            Cell::Verdict(Tone::Bad, "FAIL C2".into()),
-        ),
-        Cell::figure(7.0, "7"),
-        Cell::Missing("not timed".into()),
-        us(f64::NAN),
-        Cell::Missing("no <peer>".into()),
-        Cell::Missing("the first".into()),
+        row! {
+            "stage" => "scalar",
+            "verdict" => Cell::Verdict(Tone::Bad, "FAIL C2".into()),
+            "cases" => Cell::figure(7.0, "7"),
+            "p50" => Cell::Missing("not timed".into()),
+            "was" => us(f64::NAN),
+            "over | torch" => Cell::Missing("no <peer>".into()),
+            "vs previous" => Cell::Missing("the first".into()),
+        },
     ]);
     Document {
         marker: Some("compare"),
@@ -48,25 +38,14 @@ fn sample() -> Document {
         blocks: vec![
             Block::bullets(["Fix a_b", "look_"]),
             Block::section("Times & ratios"),
-            Block::paragraph(
-                Text::from("See ")
-                    .code("a|b")
-                    .plain(" in ")
-                    .link("the record", "results/a.json")
-                    .plain("."),
-            ),
+            Block::paragraph(Text::from("See `a|b` in ").link("docs/rows.md").plain(".")),
             Block::Table(figures),
             Block::section("Details"),
-            Block::folded(
-                "2 <more>",
-                vec![
-                    Block::Heading {
-                        level: 3,
-                        text: "Here".into(),
-                    },
-                    Block::paragraph("folded"),
-                ],
-            ),
+            Block::Heading {
+                level: 3,
+                text: "Here <more>".into(),
+            },
+            Block::Diagram("xychart-beta".into()),
         ],
     }
 }
@@ -85,22 +64,20 @@ fn markdown_of_each_block_and_cell() {
 
 ## Times & ratios
 
-See `a|b` in [the record](results/a.json).
+See `a|b` in [docs/rows.md](docs/rows.md).
 
 | stage | verdict | cases | p50 | was | over \| torch | vs previous |
 |---|---|---:|---|---:|---:|---:|
-| **swizzle** | GREEN | 34,077 | 5.274 µs (k4) | 5.300 µs → 5.274 µs | 1.747x [1.736, 1.755] | 1.54x (−35 %) |
-| scalar | GREEN → FAIL C2 | 7 | – | NaN µs | – | – |
+| **swizzle** | GREEN | 34,077 | 5.274 µs (k4) | 5.300 µs | 1.747x [1.736, 1.755] | 1.54x (−35 %) |
+| scalar | FAIL C2 | 7 | – | NaN µs | – | – |
 
 ## Details
 
-<details><summary>2 &lt;more&gt;</summary>
+### Here \<more>
 
-### Here
-
-folded
-
-</details>
+```mermaid
+xychart-beta
+```
 "##);
 }
 
@@ -116,17 +93,16 @@ AMBIGUOUS: 1 claim < 1
 
 == Times & ratios ==
 
-See a|b in the record (results/a.json).
+See a|b in docs/rows.md.
 
-| stage   | verdict         |  cases | p50           |        was |   over | torch |   vs previous |
-|---------|-----------------|--------|---------------|------------|----------------|---------------|
-| swizzle | GREEN           | 34,077 | 5.274 µs (k4) | 5.300 µs → | 1.747x [1.736, | 1.54x (−35 %) |
-|         |                 |        |               |   5.274 µs |         1.755] |               |
-| scalar  | GREEN → FAIL C2 |      7 | –             |     NaN µs |              – |             – |
+| stage   | verdict |  cases | p50           |      was |          over | torch |   vs previous |
+|---------|---------|--------|---------------|----------|-----------------------|---------------|
+| swizzle | GREEN   | 34,077 | 5.274 µs (k4) | 5.300 µs | 1.747x [1.736, 1.755] | 1.54x (−35 %) |
+| scalar  | FAIL C2 |      7 | –             |   NaN µs |                     – |             – |
 
 == Details ==
 
-2 <more> (in COMPARE.md)
+== Here <more> ==
 "##);
 }
 
@@ -148,17 +124,14 @@ fn html_of_each_block_and_cell() {
 <p class="verdict open"><strong>AMBIGUOUS</strong>: 1 claim &lt; 1</p>
 <ul><li>Fix a_b</li><li>look_</li></ul>
 <h2 id="times-ratios">Times &amp; ratios</h2>
-<p>See <code>a|b</code> in <a href="results/a.json">the record</a>.</p>
+<p>See <code>a|b</code> in <a href="docs/rows.md">docs/rows.md</a>.</p>
 <div class="scroll" tabindex="0"><table>
 <tr><th scope="col">stage</th><th scope="col">verdict</th><th scope="col" class="number">cases</th><th scope="col">p50</th><th scope="col" class="number">was</th><th scope="col" class="number">over | torch</th><th scope="col" class="number">vs previous</th></tr>
-<tr><td><strong>swizzle</strong></td><td class="good">GREEN</td><td class="number">34,077</td><td>5.274 µs (k4)</td><td class="number">5.300 µs → 5.274 µs</td><td class="number">1.747x [1.736, 1.755]</td><td class="number">1.54x (−35 %)</td></tr>
-<tr><td>scalar</td><td class="bad">GREEN → FAIL C2</td><td class="number">7</td><td title="not timed">–</td><td class="number">NaN µs</td><td class="number" title="no &lt;peer&gt;">–</td><td class="number" title="the first">–</td></tr>
+<tr><td><strong>swizzle</strong></td><td class="good">GREEN</td><td class="number">34,077</td><td>5.274 µs (k4)</td><td class="number">5.300 µs</td><td class="number">1.747x [1.736, 1.755]</td><td class="number">1.54x (−35 %)</td></tr>
+<tr><td>scalar</td><td class="bad">FAIL C2</td><td class="number">7</td><td title="not timed">–</td><td class="number">NaN µs</td><td class="number" title="no &lt;peer&gt;">–</td><td class="number" title="the first">–</td></tr>
 </table></div>
 <h2 id="details">Details</h2>
-<details><summary>2 &lt;more&gt;</summary>
-<h3>Here</h3>
-<p>folded</p>
-</details>
+<h3>Here &lt;more&gt;</h3>
 </main>
 </body>
 </html>
@@ -174,53 +147,23 @@ fn json_of_each_block_and_cell() {
     insta::assert_snapshot!(text, @r##"
 {"title":"The ladder","verdict":{"tone":"open","word":"AMBIGUOUS","why":"1 claim < 1"},"blocks":[{"bullets":["Fix a_b","look_"]},
 {"heading":{"level":2,"text":"Times & ratios"}},
-{"paragraph":"See a|b in the record (results/a.json)."},
+{"paragraph":"See a|b in docs/rows.md."},
 {"table":{"columns":["stage","verdict","cases","p50","was","over | torch","vs previous"],"rows":[[{"text":"swizzle"},
 {"verdict":["good","GREEN"]},
 {"figure":{"value":34077.0,"text":"34,077"}},
 {"noted":{"cell":{"figure":{"value":5.274,"text":"5.274 µs"}},"note":"k4"}},
-{"change":{"from":{"figure":{"value":5.3,"text":"5.300 µs"}},"to":{"figure":{"value":5.274,"text":"5.274 µs"}}}},
+{"figure":{"value":5.3,"text":"5.300 µs"}},
 {"figure":{"value":1.747,"interval":[1.736,1.755],"text":"1.747x [1.736, 1.755]"}},
 {"figure":{"value":1.54,"text":"1.54x (−35 %)"}}],
 [{"text":"scalar"},
-{"change":{"from":{"verdict":["good","GREEN"]},"to":{"verdict":["bad","FAIL C2"]}}},
+{"verdict":["bad","FAIL C2"]},
 {"figure":{"value":7.0,"text":"7"}},
 {"missing":"not timed"},
 {"figure":{"value":null,"text":"NaN µs"}},
 {"missing":"no <peer>"},
 {"missing":"the first"}]]}},
 {"heading":{"level":2,"text":"Details"}},
-{"folded":{"summary":"2 <more>","blocks":[{"heading":{"level":3,"text":"Here"}},
-{"paragraph":"folded"}]}}]}
+{"heading":{"level":3,"text":"Here <more>"}},
+{"diagram":"xychart-beta"}]}
 "##);
-}
-
-#[test]
-fn a_chart_is_drawn_where_markdown_is_read_and_nowhere_else() {
-    let chart = Chart {
-        title: "share of \"peak\"".into(),
-        x_axis: "sequence length".into(),
-        y_axis: "%".into(),
-        y_end: 100.0,
-        points: vec!["512".into(), "1024".into()],
-        lines: vec![vec![31.25, 50.0], vec![60.0, 75.0]],
-    };
-    let document = Document {
-        blocks: vec![Block::Chart(chart)],
-        ..Document::default()
-    };
-    insta::assert_snapshot!(markdown::markdown(&document), @r#"
-    ```mermaid
-    xychart-beta
-      title "share of 'peak'"
-      x-axis "sequence length" ["512", "1024"]
-      y-axis "%" 0 --> 100
-      line [31.2, 50.0]
-      line [60.0, 75.0]
-    ```
-    "#);
-    assert_eq!(terminal::terminal(&document, terminal::WIDTH).trim(), "");
-    assert!(!html::page(&document).contains("xychart"));
-    let json = serde_json::to_value(&document).unwrap();
-    assert_eq!(json["blocks"][0]["chart"]["lines"][1][1], 75.0);
 }

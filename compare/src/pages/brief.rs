@@ -1,59 +1,55 @@
-//! `compare brief`: one stage for whoever tunes it. What follows from the figures first, then the figures.
+//! `compare brief`: a stage for someone who tunes it. First what follows from the figures, then the figures.
 
 use super::insights::insights;
 use super::show::Show;
 use super::{
-    claimed, clip, each, gpu, ladder, limit, list, noted, of, or_line, some, state, text, us,
-    whole, words,
+    clip, each, gpu, ladder, limit, list, noted, of, or_line, sections, some, standing, state,
+    text, us, whole,
 };
 use crate::judge::best;
+use crate::judge::claims::Claimed;
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
-use crate::page::{Block, Cell, Document, Table, Text, row};
+use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::Gpu;
 use crate::record::tuning_cache::Entry;
 use crate::record::{On, Record, Row, Source, StageMeta, Subject, TuningCache};
 use common::metric::Metric;
 use common::problem::{Dtype, NAMED_SHAPES};
 use common::resources::multiprocessor;
+use common::verdict::Verdict;
 use std::collections::BTreeSet;
 
-/// `None` where there is no such stage. `tuned` are the files of tune/.
+/// `None` if there is no such stage. `tuned` are the files of tune/.
 pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<Document> {
     let stage = report.known.stage(id)?;
     let best = best::subject(&report.known, stage);
     let found = report.known.subject();
-    let mut blocks = vec![Block::paragraph(match found {
-        Some((name, record)) => words(&format!(
-            "Figures of `{name}` ({}), unless said otherwise.",
-            gpu(&record.meta.machine.gpu)
-        )),
-        None => "NO DATA: there is no record.".into(),
-    })];
+    let source = match found {
+        Some((name, record)) => {
+            let gpu = gpu(&record.meta.machine.gpu);
+            format!("Figures are of `{name}` ({gpu}) unless stated otherwise.")
+        }
+        None => "NO DATA: there is no record.".to_string(),
+    };
     let is_stale = found.is_some_and(|(_, record)| !record.is_of(stage));
-    if is_stale {
-        blocks.push(Block::paragraph(words(
-            "STALE: the kernel has changed since; run `compare` again.",
-        )));
-    }
-    blocks.push(Block::section(format!("What follows, for {}", best.name())));
-    blocks.push(Block::bullets(
-        found
-            .map(|(_, record)| insights(record, &best))
-            .unwrap_or_default(),
-    ));
-    blocks.extend(targets(report, id));
-    blocks.extend(negatives(report, id));
-    blocks.extend([
-        Block::section("Figures"),
-        Block::Table(figures(report, stage, &best)),
-    ]);
-    let mut sections = vec![(
-        "Tuned configurations (tune/)".to_string(),
+    let stale = "STALE: the kernel has changed since; run `compare` again.";
+    let head = [Some(&*source), is_stale.then_some(stale)];
+    let insights = found.map_or(vec![], |(_, record)| insights(record, &best));
+    let mut all = vec![
+        (format!("Conclusions for {}", best.name()), list(insights)),
+        ("Targets".into(), targets(report, id)),
+        ("Negative results".into(), negatives(report, id)),
+        ("Figures".into(), some(figures(report, stage, &best))),
+    ];
+    let mut section =
+        |title: String, found, otherwise| all.push((title, or_line(found, otherwise)));
+    section(
+        "Tuned configurations (tune/)".into(),
         some(best_presets(stage, tuned)),
-        "NO DATA: it was not tuned; `compare tune` on a GPU.",
-    )];
+        "NO DATA: it was not tuned; run `compare tune` on a GPU.",
+    );
     if let Some((_, record)) = found {
         let (ids, best_name) = ([stage.id.clone()], best.name());
         let show = Show {
@@ -62,177 +58,151 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
             stages: &ids,
             only: Some(&best),
         };
-        sections.extend([
-            (
-                format!("Compiled: {best_name}"),
-                show.resources(),
-                "NO DATA: no record of this kernel was built by nvcc.",
-            ),
-            (format!("Counted: {best_name}"), show.counters(), "NO DATA: the record does not count it."),
-            (
-                format!("Profiled (ncu): {best_name}"),
-                show.profile(),
-                "NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.",
-            ),
-            ("Presets (f16, head_dim 64)".into(), some(presets(record, stage)), "NO DATA: the record does not say."),
-            (
-                "Limits of an SM".into(),
-                some(limits(record, id)),
-                "NO DATA: no record is of a GPU, and nvcc built none of this kernel.",
-            ),
-        ]);
+        section(
+            format!("Resources of {best_name}"),
+            show.resources(),
+            "NO DATA: no record of this kernel was built by nvcc.",
+        );
+        section(
+            format!("Counters of {best_name}"),
+            show.counters(),
+            "NO DATA: the record has no counters of it.",
+        );
+        section(
+            format!("Profile of {best_name} (ncu)"),
+            show.profile(),
+            "NO DATA: the record has no profile of it; `compare profile` on its GPU adds it.",
+        );
+        section(
+            "Presets (f16, head_dim 64)".into(),
+            some(presets(record, stage)),
+            "NO DATA: the record has none.",
+        );
+        section(
+            "Limits of an SM".into(),
+            some(limits(record, id)),
+            "NO DATA: the record is not of a GPU, and nvcc built none of this kernel.",
+        );
     }
-    for (title, found, otherwise) in sections {
-        blocks.push(Block::section(title));
-        blocks.extend(or_line(found, otherwise));
-    }
-    blocks.extend(task(stage, found.map(|(_, record)| record)));
+    all.push(("Task".into(), task(stage, found.map(|(_, record)| record))));
+    let head = head.into_iter().flatten().map(Block::paragraph);
     Some(Document {
         title: format!("Brief of {id}: {}", stage.idea),
-        blocks,
+        blocks: head.chain(sections(all)).collect(),
         ..Document::default()
     })
 }
 
-/// What the stage claims, with what was measured; what is kept of counters as a count.
+/// The claims of the stage with their figures; claims of counters that are kept as a count.
 fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
-    let mut table = Table::new(["target", "verdict", "measured"]);
-    let mut kept = 0;
-    for claim in report.claims.iter().filter(|claim| claim.stage == id) {
-        let (verdict, measured, _) = claimed(claim);
-        if !claim.claim.is_of_speed() && verdict.shown().to_string() == "PASS" {
-            kept += 1;
-            continue;
+    let claims = report.claims.iter().filter(|of| of.stage == id);
+    let is_kept = |of: &&Claimed| {
+        let is_current = !of.origin.is_stale();
+        !of.claim.is_of_speed() && is_current && of.verdict() == Some(Verdict::Pass)
+    };
+    let (kept, others): (Vec<&Claimed>, Vec<&Claimed>) = claims.partition(is_kept);
+    let row = |of: &Claimed| {
+        row! {
+            "target" => text(&of.claim),
+            "verdict" => standing(of).0,
+            "measured" => clip(&of.finding.reason, 240),
         }
-        table.push(row![text(&claim.claim), verdict, clip(&measured, 240)]);
-    }
-    let kept = (kept > 0).then(|| Block::paragraph(format!("{kept} claims of counters are kept.")));
-    let mut blocks = vec![Block::section("Targets")];
-    blocks.extend(or_line(some(table), "It claims nothing else."));
-    blocks.extend(kept);
-    blocks
+    };
+    let table = some(Table::of(others.into_iter().map(row)));
+    let kept = match kept.len() {
+        0 => None,
+        n => Some(Block::paragraph(format!(
+            "{n} claims of counters are kept."
+        ))),
+    };
+    let table = or_line(table, "It makes no other claims.");
+    table.into_iter().chain(kept).collect()
 }
 
 fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
-    let mut lines: Vec<Text> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for (name, record) in report.known.committed {
         let Some(negative) = &record.meta.negative else {
             continue;
         };
-        let of_stage: Vec<_> = negative
-            .claims
-            .iter()
-            .filter(|claim| claim.stage == id)
-            .collect();
-        lines.extend(
-            of_stage
-                .iter()
-                .map(|claim| words(&format!("{name}: {}: {}", claim.claim, claim.evidence))),
-        );
-        lines.extend(
-            (!of_stage.is_empty()).then(|| words(&format!("{name}, why: {}", negative.reason))),
-        );
+        let of_stage = negative.claims.iter().filter(|claim| claim.stage == id);
+        let before = lines.len();
+        lines.extend(of_stage.map(|of| format!("{name}: {}: {}", of.claim, of.evidence)));
+        if lines.len() > before {
+            lines.push(format!("{name}, why: {}", negative.reason));
+        }
     }
-    let otherwise = "No committed record refutes a claim of it.";
-    let title = vec![Block::section("Negative results")];
-    [title, or_line(list(lines), otherwise)].concat()
+    or_line(list(lines), "No committed record refutes a claim of it.")
 }
 
 fn figures(report: &Report<'_>, stage: &StageMeta, best: &Subject) -> Table {
     let record = report.known.record();
     let row = |(subject, of_variant): &(Subject, State)| {
-        let note = (subject == best).then_some("best");
         let [time, previous, first] = ladder::times(&report.known, subject);
         let row = record.and_then(|record| summary(record, subject));
-        row![
-            noted(subject.name(), note),
-            state(of_variant),
-            time,
-            previous,
-            first,
-            of(row, Metric::MaxError)
-        ]
+        row! {
+            "variant" => noted(subject.name(), (subject == best).then_some("best")),
+            "verdict" => state(of_variant),
+            "p50 µs" => time,
+            "vs previous" => previous,
+            "vs first" => first,
+            "max error" => of(row, Metric::MaxError),
+        }
     };
-    let columns = [
-        "variant",
-        "verdict",
-        "p50 µs",
-        "vs previous",
-        "vs first",
-        "max error",
-    ];
+    let states = report.states.iter();
     Table::of(
-        columns,
-        report
-            .states
-            .iter()
+        states
             .filter(|(subject, _)| subject.stage() == stage.id)
             .map(row),
     )
 }
 
 fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
-    let entries = tuned
-        .iter()
-        .flat_map(|file| file.entries.iter().map(move |entry| (&file.gpu, entry)));
-    let row = |(gpu, entry): (&String, &Entry)| {
-        let best = entry
-            .best
-            .iter()
-            .map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
+    let row = |gpu: &String, entry: &Entry| {
+        let best = entry.best.iter();
+        let best = best.map(|ranked| format!("{} {}", ranked.variant, us(ranked.p50_us).shown()));
         let is_now = entry.identity == stage.identity;
-        row![
-            gpu,
-            format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask),
-            joined(best, ", "),
-            if is_now {
-                "this kernel"
-            } else {
-                "STALE: the kernel has changed"
-            },
-        ]
+        row! {
+            "GPU" => gpu,
+            "problem" => format!("{} {} {}", entry.shape_name, entry.dtype, entry.mask),
+            "best, p50 µs" => joined(best, ", "),
+            "of" => if is_now { "this kernel" } else { "STALE: the kernel has changed" },
+        }
     };
-    let of_stage = entries.filter(|(_, entry)| entry.stage == stage.id);
-    Table::of(["GPU", "problem", "best, p50 µs", "of"], of_stage.map(row))
+    Table::of(tuned.iter().flat_map(|file| {
+        let of_stage = file.entries.iter().filter(|entry| entry.stage == stage.id);
+        of_stage.map(|entry| row(&file.gpu, entry))
+    }))
 }
 
 fn presets(record: &Record, stage: &StageMeta) -> Table {
-    let columns = [
-        "variant",
-        "query rows",
-        "keys a tile",
-        "threads",
-        "blocks promised",
-        "registers at most",
-        "dynamic shared B",
-    ];
     let on = On::Instance {
         dtype: Dtype::F16,
         head_dim: 64,
         arch: None,
     };
-    let rows = record
-        .by(Source::Kernel)
-        .filter(|row| row.subject.stage() == stage.id && row.on == on);
+    let is_of = |row: &&Row| row.subject.stage() == stage.id && row.on == on;
     let row = |row: &Row| {
-        let note = (row.subject.name() == stage.default_variant).then_some("default");
-        let sizes = [
+        let name = row.subject.name();
+        let note = (name == stage.default_variant).then_some("default");
+        let metrics = [
             Metric::TileM,
             Metric::TileN,
             Metric::Threads,
             Metric::MinBlocks,
+            Metric::DynamicSharedBytes,
         ];
         [
-            row![noted(row.subject.name(), note)],
-            each(Some(row), sizes),
-            row![limit(Some(row)), of(Some(row), Metric::DynamicSharedBytes)],
+            row! { "variant" => noted(name, note) },
+            each(Some(row), metrics),
+            row! { "registers at most" => limit(Some(row)) },
         ]
         .concat()
     };
-    Table::of(columns, rows.map(row))
+    Table::of(record.by(Source::Kernel).filter(is_of).map(row))
 }
 
-/// The limits of every architecture that the stage is built for; of the record's GPU where it is built for none.
+/// The limits of every architecture that the stage is built for; if it is built for none, of the record's GPU.
 fn limits(record: &Record, id: &str) -> Table {
     let built = record
         .by(Source::Ptxas)
@@ -248,32 +218,19 @@ fn limits(record: &Record, id: &str) -> Table {
     }
     let row = |arch: &str| {
         let sm = multiprocessor(arch)?;
-        let figures = [
-            sm.registers as usize,
-            sm.threads as usize,
-            sm.blocks as usize,
-            sm.shared_bytes,
-            sm.shared_opt_in_bytes,
-        ];
-        Some(
-            [Cell::from(arch)]
-                .into_iter()
-                .chain(figures.map(|figure| whole(figure as f64)))
-                .collect(),
-        )
+        Some(row! {
+            "architecture" => arch,
+            "registers" => whole(sm.registers.into()),
+            "threads" => whole(sm.threads.into()),
+            "blocks" => whole(sm.blocks.into()),
+            "shared B" => whole(sm.shared_bytes as f64),
+            "shared B per block" => whole(sm.shared_opt_in_bytes as f64),
+        })
     };
-    let columns = [
-        "architecture",
-        "registers",
-        "threads",
-        "blocks",
-        "shared B",
-        "shared B of one block",
-    ];
-    Table::of(columns, archs.into_iter().filter_map(row))
+    Table::of(archs.into_iter().filter_map(row))
 }
 
-/// The element types that the stage's presets are built for; none where no record says.
+/// The element types that the record has instances of the stage for.
 fn dtypes(stage: &StageMeta, record: &Record) -> Vec<&'static str> {
     let has = |dtype: &Dtype| {
         record.by(Source::Kernel).any(|row| {
@@ -281,28 +238,24 @@ fn dtypes(stage: &StageMeta, record: &Record) -> Vec<&'static str> {
                 && matches!(row.on, On::Instance { dtype: of, .. } if of == *dtype)
         })
     };
-    Dtype::ALL
-        .into_iter()
-        .filter(has)
-        .map(Dtype::name)
-        .collect()
+    let all = Dtype::ALL.into_iter().filter(has);
+    all.map(Dtype::name).collect()
 }
 
-fn task(stage: &StageMeta, record: Option<&Record>) -> [Block; 3] {
+fn task(stage: &StageMeta, record: Option<&Record>) -> Vec<Block> {
     let id = &stage.id;
     let types = match record.map(|record| dtypes(stage, record)) {
         Some(types) if !types.is_empty() => joined(types, ", "),
         _ => "element types that no record names".to_string(),
     };
+    let shapes = NAMED_SHAPES.iter();
     let shapes = joined(
-        NAMED_SHAPES
-            .iter()
-            .map(|named| format!("{} {}", named.name, named.shape)),
+        shapes.map(|named| format!("{} {}", named.name, named.shape)),
         ", ",
     );
     let before = match &stage.predecessor {
-        Some(before) => format!("It is a diff of {before}: one idea, everything else as it is."),
-        None => "It is the control: every other stage is a diff of the one before.".to_string(),
+        Some(before) => format!("It is a diff of {before}: one idea, everything else unchanged."),
+        None => "It is the baseline: every other stage is a diff of its predecessor.".to_string(),
     };
     let lines = [
         format!(
@@ -312,18 +265,12 @@ fn task(stage: &StageMeta, record: Option<&Record>) -> [Block; 3] {
         format!("Shapes, batch x heads x length x head_dim: {shapes}."),
         before,
         format!(
-            "Check a change: `cargo run -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \
+            "Check a change with `cargo run -p compare -- --stages {id} --quick`, then without `--quick`; rank its presets \
              with `compare tune --stages {id}` on a GPU."
         ),
     ];
-    let gates = Text::from("What each gate demands: ")
-        .link("docs/rows.md", "docs/rows.md")
-        .plain(".");
-    [
-        Block::section("Task"),
-        Block::bullets(lines.iter().map(|line| words(line))),
-        Block::Paragraph(gates),
-    ]
+    let gates = Text::from("What each gate demands: ").link("docs/rows.md");
+    vec![Block::bullets(lines), Block::Paragraph(gates.plain("."))]
 }
 
 #[cfg(test)]
@@ -344,12 +291,12 @@ mod tests {
         insta::assert_snapshot!(markdown::markdown(&document(&report, "stage1-mma", &[]).unwrap()), @r##"
 # Brief of stage1-mma: one idea
 
-Figures of `1` (NVIDIA H200 (sm_90, 132 SMs, driver 580)), unless said otherwise.
+Figures are of `1` (NVIDIA H200 (sm_90, 132 SMs, driver 580)) unless stated otherwise.
 
-## What follows, for mma-32x64
+## Conclusions for mma-32x64
 
-- Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle what is read.
-- 128 blocks for 132 SMs (rule: fewer than one each): the rest idles; smaller tiles, or split keys.
+- Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle the tile.
+- 128 blocks for 132 SMs (rule: fewer than one each): the others idle; use smaller tiles or split-KV.
 
 ## Targets
 
@@ -370,15 +317,15 @@ No committed record refutes a claim of it.
 
 ## Tuned configurations (tune/)
 
-NO DATA: it was not tuned; `compare tune` on a GPU.
+NO DATA: it was not tuned; run `compare tune` on a GPU.
 
-## Compiled: mma-32x64
+## Resources of mma-32x64
 
 | variant | instance | registers | limit | cap | spilled B | stack B | shared B | shared cap | occupancy | R1 |
 |---|---|---:|---|---|---:|---|---|---|---:|---|
 | stage1/mma-32x64 | f16 d64 sm_90a | 128 | – | – | 0 | – | – | – | 25.0 % | PASS |
 
-## Counted: mma-32x64
+## Counters of mma-32x64
 
 | variant | problem | figure | value | same-preset baseline | value / baseline |
 |---|---|---|---:|---:|---:|
@@ -386,17 +333,17 @@ NO DATA: it was not tuned; `compare tune` on a GPU.
 | mma-32x64 | mission f16 full | shared-load bank conflicts | 12,288 | 12,288 | 1.000x |
 | mma-32x64 | mission f16 full | blocks of the launch | 128 | 128 | 1.000x |
 
-## Profiled (ncu): mma-32x64
+## Profile of mma-32x64 (ncu)
 
-NO DATA: the record has no profile of it; `compare profile` on its GPU completes it.
+NO DATA: the record has no profile of it; `compare profile` on its GPU adds it.
 
 ## Presets (f16, head_dim 64)
 
-NO DATA: the record does not say.
+NO DATA: the record has none.
 
 ## Limits of an SM
 
-| architecture | registers | threads | blocks | shared B | shared B of one block |
+| architecture | registers | threads | blocks | shared B | shared B per block |
 |---|---:|---:|---:|---:|---:|
 | sm_90a | 65,536 | 2,048 | 32 | 233,472 | 232,448 |
 
@@ -404,8 +351,8 @@ NO DATA: the record does not say.
 
 - Fused attention forward in `stage1-mma/kernel.cu`: element types that no record names, head_dim 64 and 128, full and causal masks, any length. Claims are stated on mission, full mask.
 - Shapes, batch x heads x length x head_dim: small 1x1x32x64, mission 1x8x512x64, mission_b2 2x8x512x64, stretch 4x16x512x64, long 1x8x2048x64, wide 1x8x512x128.
-- It is a diff of stage0-scalar: one idea, everything else as it is.
-- Check a change: `cargo run -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
+- It is a diff of stage0-scalar: one idea, everything else unchanged.
+- Check a change with `cargo run -p compare -- --stages stage1-mma --quick`, then without `--quick`; rank its presets with `compare tune --stages stage1-mma` on a GPU.
 
 What each gate demands: [docs/rows.md](docs/rows.md).
 "##);

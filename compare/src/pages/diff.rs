@@ -1,8 +1,8 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_lines, first_of, gpu, is_candidate, ladder, line, list,
-    or_missing, short, state, titled, tone, whole, words,
+    by_weight, changes, clip, counts, first_lines, first_of, gpu, is_used, ladder, line, list,
+    or_missing, sections, short, state, tone, whole,
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
@@ -14,25 +14,27 @@ use crate::record::{Record, Subject};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// By this comment a program finds what it wrote on a pull request before.
+/// Marks the comment, so that a later one replaces it.
 pub const MARKER: &str = "attention-ladder: compare diff";
 
-/// Lines of all tables of a kind.
+/// The most lines of each kind in all tables together.
 const MOST_WORSE: usize = 15;
 const MOST_BETTER: usize = 8;
 const MOST_NEW: usize = 8;
 const MOST_MISSING: usize = 5;
+
+const HOW: &str = "compare diff --format json";
 
 /// Two sets of records side by side.
 pub struct Comparison<'a> {
     pub base: String,
     pub new: String,
     pub pairs: Vec<Pair<'a>>,
-    /// Of no pair: records of the base that cannot be compared at all.
+    /// Records of the base that cannot be compared at all.
     pub missing: Vec<Difference>,
-    /// Records that have no counterpart, and why.
+    /// Records without a counterpart, and why.
     pub unpaired: Vec<String>,
-    /// What is known of the harness on both sides.
+    /// Whether the harness changed.
     pub notes: Vec<String>,
     pub overall: Overall,
 }
@@ -49,15 +51,14 @@ impl<'a> Pair<'a> {
     }
 
     fn of(&self, change: Change) -> Vec<&Difference> {
-        self.differences
-            .iter()
-            .filter(|difference| difference.change == change)
+        let all = self.differences.iter();
+        all.filter(|difference| difference.change == change)
             .collect()
     }
 
     fn worse(&self) -> Vec<&Difference> {
         let mut worse = self.of(Change::Worse);
-        by_weight(&mut worse, is_candidate(&self.known()));
+        by_weight(&mut worse, is_used(&self.known()));
         worse
     }
 }
@@ -69,63 +70,61 @@ pub fn document(comparison: &Comparison<'_>) -> Document {
         word: overall.word.into(),
         why: why(comparison),
     };
-    let mut lines = worst(comparison);
-    lines.extend(overall.actions.iter().map(|action| words(action)));
-    let mut blocks = vec![Block::Bullets(lines), Block::paragraph(sides(comparison))];
+    let actions = overall.actions.iter().map(Text::from);
+    let mut blocks = vec![
+        Block::bullets(worst(comparison).into_iter().chain(actions)),
+        Block::paragraph(sides(comparison)),
+    ];
     let share = |most: usize| (most / comparison.pairs.len().max(1)).max(2);
-    blocks.extend(required(&comparison.missing, MOST_MISSING));
+    let missing = "Missing data";
+    blocks.extend(sections([(
+        missing,
+        required(&comparison.missing, MOST_MISSING),
+    )]));
     for pair in &comparison.pairs {
         if comparison.pairs.len() > 1 {
-            blocks.push(Block::section(format!(
-                "{} against {}",
-                pair.new.0, pair.base.0
-            )));
+            let (new, base) = (pair.new.0, pair.base.0);
+            blocks.push(Block::section(format!("{new} against {base}")));
         }
-        blocks.extend(required(&pair.differences, share(MOST_MISSING)));
-        blocks.extend(added(pair, share(MOST_NEW)));
-        blocks.extend(table("Worse", &pair.worse(), share(MOST_WORSE)));
-        let caveats = super::caveats(&pair.worse(), pair.base.1, pair.new.1);
-        blocks.extend(caveats.map(|caveats| Block::Paragraph(words(&caveats))));
+        let worse = pair.worse();
+        let caveats = super::caveats(&worse, pair.base.1, pair.new.1).map(Block::paragraph);
+        let worse = table(&worse, share(MOST_WORSE)).into_iter().chain(caveats);
         let mut better = pair.of(Change::Better);
         let found = better.len();
-        let is_candidate = is_candidate(&pair.known());
-        better.retain(|difference| is_candidate(difference));
+        let is_used = is_used(&pair.known());
+        better.retain(|difference| is_used(difference));
         by_weight(&mut better, |_| true);
-        blocks.extend(table(
-            "Better, of best and default variants",
-            &better,
-            share(MOST_BETTER),
-        ));
         let others = found - better.len();
-        blocks.push(Block::paragraph(words(&rest(pair, others))));
+        blocks.extend(sections([
+            (missing, required(&pair.differences, share(MOST_MISSING))),
+            ("New", added(pair, share(MOST_NEW))),
+            ("Worse", worse.collect()),
+            (
+                "Better: best and default variants",
+                table(&better, share(MOST_BETTER)),
+            ),
+        ]));
+        blocks.push(Block::paragraph(rest(pair, others)));
     }
-    let lines = |lines: &[String]| list(lines.iter().map(|line| words(line)));
-    blocks.extend(titled(
-        "Records without a counterpart",
-        lines(&comparison.unpaired),
-    ));
-    blocks.extend(lines(&comparison.notes));
+    let unpaired = list(&comparison.unpaired);
+    blocks.extend(sections([("Records without a counterpart", unpaired)]));
+    blocks.extend(list(&comparison.notes));
     Document {
         marker: Some(MARKER),
-        title: String::new(),
         verdict: Some(verdict),
-        blocks,
+        ..Document::of(blocks)
     }
 }
 
 fn why(comparison: &Comparison<'_>) -> String {
-    let all = comparison
-        .pairs
-        .iter()
-        .flat_map(|pair| &pair.differences)
-        .chain(&comparison.missing);
-    match counts(all) {
+    let pairs = comparison.pairs.iter().flat_map(|pair| &pair.differences);
+    match counts(pairs.chain(&comparison.missing)) {
         none if none.is_empty() || comparison.pairs.is_empty() => comparison.overall.line.clone(),
         counts => counts,
     }
 }
 
-/// The first of what is worse, a sentence for each kind of figure.
+/// What is worse: a sentence for each kind of figure, with the most important one.
 fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
     let groups = [
         (Group::Gates, "gate or claim", "gates or claims"),
@@ -136,184 +135,121 @@ fn worst(comparison: &Comparison<'_>) -> Vec<Text> {
     ];
     let mut all: Vec<(bool, &Difference)> = Vec::new();
     for pair in &comparison.pairs {
-        let is_candidate = is_candidate(&pair.known());
+        let is_used = is_used(&pair.known());
         let worse = pair.worse().into_iter();
-        all.extend(worse.map(|difference| (is_candidate(difference), difference)));
+        all.extend(worse.map(|difference| (is_used(difference), difference)));
     }
-    all.sort_by_key(|(is_candidate, _)| !is_candidate);
+    all.sort_by_key(|(is_used, _)| !is_used);
     let sentence = |(group, one, many): (Group, &str, &str)| {
-        let of: Vec<&Difference> = all
-            .iter()
-            .map(|(_, d)| *d)
-            .filter(|difference| difference.group == group)
-            .collect();
-        let first = of.first()?;
-        let on = first
-            .on
-            .as_ref()
-            .map(|on| format!(" on {on}"))
-            .unwrap_or_default();
+        let of: Vec<_> = all.iter().filter(|(_, of)| of.group == group).collect();
+        let (_, first) = of.first()?;
+        let on: String = first.on.iter().map(|on| format!(" on {on}")).collect();
         let values = match (&first.base, &first.new) {
             (Some(base), Some(new)) => format!(", {base} → {new}"),
             (None, Some(new)) => format!(", {new}"),
             _ => String::new(),
         };
-        let reason = if group == Group::Gates {
-            format!(": {}", clip(&first.why, 110))
-        } else {
-            String::new()
+        let reason = match group {
+            Group::Gates => format!(": {}", clip(&first.why, 110)),
+            _ => String::new(),
         };
         let ordinal = if of.len() == 1 { "" } else { "first " };
         let text = Text::default().strong(format!("{} worse", count(of.len(), one, many)));
-        Some(text.plain(format!(
-            ": {ordinal}{}: {}{on}{values}{reason}",
-            first.subject, first.what
-        )))
+        let Difference { subject, what, .. } = first;
+        Some(text.plain(format!(": {ordinal}{subject}: {what}{on}{values}{reason}")))
     };
     groups.into_iter().filter_map(sentence).collect()
 }
 
-fn sides(comparison: &Comparison<'_>) -> Text {
+fn sides(comparison: &Comparison<'_>) -> String {
     let side = |(name, record): (&str, &Record)| {
+        let (gpu, tier) = (gpu(&record.meta.machine.gpu), record.meta.tier);
         format!(
-            "`{name}` ({}, tier {}, {})",
-            gpu(&record.meta.machine.gpu),
-            record.meta.tier,
+            "`{name}` ({gpu}, tier {tier}, {})",
             super::commit(&record.meta.git)
         )
     };
-    match &comparison.pairs[..] {
-        [pair] => words(&format!(
-            "{} against {} (base).",
-            side(pair.new),
-            side(pair.base)
-        )),
-        _ => words(&format!(
-            "{} against {} (base).",
-            comparison.new, comparison.base
-        )),
-    }
+    let (new, base) = match &comparison.pairs[..] {
+        [pair] => (side(pair.new), side(pair.base)),
+        _ => (comparison.new.clone(), comparison.base.clone()),
+    };
+    format!("{new} against {base} (base).")
 }
 
 fn required(differences: &[Difference], most: usize) -> Vec<Block> {
-    let lines = (differences.iter())
-        .filter(|difference| difference.required)
-        .map(|d| line(format!("{}: {}: {}", d.subject, d.what, d.why), 160));
-    titled(
-        "Data that is missing",
-        first_lines(lines, most, "compare diff --format json"),
-    )
+    let required = differences.iter().filter(|difference| difference.required);
+    let lines = required.map(|d| line(format!("{}: {}: {}", d.subject, d.what, d.why), 160));
+    first_lines(lines, most, HOW)
 }
 
-/// New stages by their best variant, and new variants of others.
+/// The best variants of new stages, and new variants of others.
 fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
     let (known, record) = (pair.known(), pair.new.1);
-    let mut subjects: Vec<(Subject, String)> = Vec::new();
+    let mut added: Vec<(Subject, String)> = Vec::new();
     for stage in &record.meta.stages {
-        match pair.base.1.stage(&stage.id) {
-            None => {
-                let best = best::subject(&known, stage);
-                subjects.push((
-                    best,
-                    format!("new stage, {}", super::variants(stage.variants.len())),
-                ));
-            }
-            Some(before) => {
-                let new = stage
-                    .variants
-                    .iter()
-                    .filter(|variant| before.variant(&variant.name).is_none());
-                subjects.extend(
-                    new.map(|variant| (stage.subject(&variant.name), "new variant".into())),
-                );
-            }
-        }
+        let Some(before) = pair.base.1.stage(&stage.id) else {
+            let what = format!("new stage, {}", super::variants(stage.variants.len()));
+            added.push((best::subject(&known, stage), what));
+            continue;
+        };
+        let is_new = |subject: &Subject| before.variant(subject.name()).is_none();
+        let new = stage.subjects().filter(is_new);
+        added.extend(new.map(|subject| (subject, "new variant".into())));
     }
     let row = |(subject, what): &(Subject, String)| {
         let stage = known.stage(subject.stage());
         let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
         let [time, previous, _] = ladder::times(&known, subject);
         let registers = history::registers(record, subject).map(whole);
-        row![
-            short(subject),
-            what,
-            or_missing(gates, "not declared"),
-            time,
-            previous,
-            or_missing(registers, "not built by nvcc"),
-        ]
+        row! {
+            "variant" => short(subject),
+            "what" => what,
+            "gates" => or_missing(gates, "not declared"),
+            "p50 µs" => time,
+            "vs previous" => previous,
+            "registers" => or_missing(registers, "not built by nvcc"),
+        }
     };
-    let table = |subjects: &[(Subject, String)]| {
-        let columns = [
-            "variant",
-            "what",
-            "gates",
-            "p50 µs",
-            "vs previous",
-            "registers",
-        ];
-        Block::Table(Table::of(columns, subjects.iter().map(row)))
-    };
-    titled(
-        "New",
-        first_of(&subjects, most, table, "compare show gates latencies"),
-    )
+    let table = |added: &[(Subject, String)]| Block::Table(Table::of(added.iter().map(row)));
+    first_of(&added, most, table, "compare show gates latencies")
 }
 
-fn table(title: &str, of: &[&Difference], most: usize) -> Vec<Block> {
-    titled(
-        title,
-        first_of(
-            of,
-            most,
-            |of| Block::Table(changes(of)),
-            "compare diff --format json",
-        ),
-    )
+fn table(of: &[&Difference], most: usize) -> Vec<Block> {
+    first_of(of, most, |of| Block::Table(changes(of)), HOW)
 }
 
-/// Counts, and what the latencies were judged from.
+/// Counts of everything else, and what latencies were judged by.
 fn rest(pair: &Pair<'_>, better: usize) -> String {
-    let others = pair
-        .differences
-        .iter()
-        .filter(|d| !matches!(d.change, Change::Worse | Change::Better));
-    let others = counts(others);
-    let better = (better > 0).then(|| format!("{better} better of other variants"));
-    let besides = joined(
-        better
-            .into_iter()
-            .chain(Some(others).filter(|others| !others.is_empty())),
-        ", ",
-    );
-    let mut text = if besides.is_empty() {
-        String::new()
-    } else {
-        format!("Besides: {besides}.")
+    let others = pair.differences.iter();
+    let others = others.filter(|d| !matches!(d.change, Change::Worse | Change::Better));
+    let better = match better {
+        0 => String::new(),
+        n => format!("{n} better of other variants"),
     };
-    let unpaired: BTreeSet<&str> = (pair.of(Change::Missing).into_iter())
-        .filter(|difference| !difference.required && difference.group == Group::Latency)
-        .map(|difference| difference.why.as_str())
-        .collect();
-    if !unpaired.is_empty() {
-        text += &format!(
-            " Latencies not compared: {}.",
+    let also = [better, counts(others)];
+    let also = joined(also.iter().filter(|words| !words.is_empty()), ", ");
+    let also = (!also.is_empty()).then(|| format!("Also: {also}."));
+    let unpaired = pair.of(Change::Missing).into_iter();
+    let unpaired = unpaired.filter(|of| !of.required && of.group == Group::Latency);
+    let unpaired: BTreeSet<&str> = unpaired.map(|of| of.why.as_str()).collect();
+    let unpaired = (!unpaired.is_empty()).then(|| {
+        format!(
+            "Latencies not compared: {}.",
             clip(&joined(unpaired, "; "), 240)
-        );
-    }
+        )
+    });
     let judged = |from: bool| {
-        pair.differences
-            .iter()
-            .filter(|d| d.resampled == Some(from))
-            .count()
+        let all = pair.differences.iter();
+        all.filter(|d| d.resampled == Some(from)).count()
     };
-    if let (raw, by_interval @ 1..) | (raw @ 1.., by_interval) = (judged(true), judged(false)) {
+    let (raw, by_interval) = (judged(true), judged(false));
+    let judged = (raw + by_interval > 0).then(|| {
         let all = count(raw + by_interval, "latency was", "latencies were");
-        text += &format!(
-            " {all} judged, {raw} from raw samples and {by_interval} from the 95 % intervals of both medians."
-        );
-    }
-    text.trim().to_string()
+        format!(
+            "{all} judged, {raw} by raw samples and {by_interval} by the 95 % intervals of both medians."
+        )
+    });
+    joined([also, unpaired, judged].into_iter().flatten(), " ")
 }
 
 /// Everything, for programs.
@@ -408,7 +344,7 @@ mod tests {
 **REGRESSION: 1 worse, 34 the same**
 
 - **1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs
-- Look at the regressions; take them back, or say in the change what they buy.
+- Look at the regressions: undo them, or state in the change what they buy.
 
 `2` (NVIDIA H200 (sm_90, 132 SMs, driver 580), tier T1, commit 25f6c2b1d61c) against `1` (NVIDIA H200 (sm_90, 132 SMs, driver 580), tier T1, commit 25f6c2b1d61c) (base).
 
@@ -420,7 +356,7 @@ mod tests {
 
 1 latency is of a kernel that has not changed: look at the machine and the harness.
 
-Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the 95 % intervals of both medians.
+Also: 34 the same. 3 latencies were judged, 0 by raw samples and 3 by the 95 % intervals of both medians.
 
 - The harness is the same on both sides.
 "##);
@@ -440,7 +376,8 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
             }
             markdown::markdown(&document(&compare(("1", &base), ("2", &new))))
         };
-        let near = "1 latency is worse by less than 3 %: between two sessions 1 in 27";
+        let near =
+            "1 latency is worse by less than 3 %, which may be noise: between sessions 1 in 27";
         let same = "1 latency is of a kernel that has not changed";
         for (p50, is_changed, expected) in [
             (5.14, true, [true, false]),
@@ -452,6 +389,28 @@ Besides: 34 the same. 3 latencies were judged, 0 from raw samples and 3 from the
             let found = [near, same].map(|words| page.contains(words));
             assert_eq!(found, expected, "{page}");
         }
+    }
+
+    #[test]
+    fn counters_of_a_variant_that_say_the_same_share_a_row() {
+        let counted = |wavefronts: u32, macs: u32| {
+            let mut record = record();
+            let row = row(&mut record, BEST, &mission(), Source::Emulator);
+            row.figures
+                .insert(Metric::SharedReadWavefronts, wavefronts.into());
+            row.figures.insert(Metric::TensorMacs, macs.into());
+            record
+        };
+        let (base, new) = (counted(8, 64), counted(16, 32));
+        let found = differences(&base, &new, 0.02);
+        let of_best = found.iter().filter(|of| of.subject.as_str() == BEST);
+        let moved: Vec<_> = of_best.filter(|of| of.change != Change::Same).collect();
+        let table = changes(&moved);
+        let shown = |column: usize| table.rows[0][column].shown().to_string();
+        assert_eq!((moved.len(), table.rows.len()), (2, 1));
+        let what =
+            "shared-load wavefronts (mission f16 full); tensor multiply-adds (mission f16 full)";
+        assert_eq!([shown(1), shown(2)], [what, "8; 64 → 16; 32"]);
     }
 
     /// The comment on a change that leaves the emulator's record as it is and commits `new` after `base`.

@@ -1,4 +1,4 @@
-//! What `compare explain` says of a row.
+//! The page of `compare explain`: where a row first goes wrong.
 
 use crate::judge::verdict::count;
 use crate::page::{Block, Document, Table, Text, row};
@@ -13,15 +13,15 @@ use emulator::{Place, TraceReport};
 
 use super::{list, text};
 
-/// Numbers and hazards that are shown.
+/// The most numbers, and hazards, that are shown.
 const MOST: usize = 8;
 const MOST_HAZARDS: usize = 3;
 
-/// What there is to say.
+/// What is known of a row.
 pub struct Finding<'a> {
     pub subject: String,
     pub case: String,
-    /// The row by the user, and not for being furthest off.
+    /// Whether the user chose the row; else it is the one with the largest error.
     pub is_given: bool,
     pub probability: Probability,
     pub found: &'a Investigated,
@@ -31,14 +31,14 @@ pub struct Finding<'a> {
 /// The same launch on a GPU.
 pub struct Gpu {
     pub name: String,
-    /// B1; none for real tensors, for which no bound was measured.
+    /// Gate B1; `None` for real tensors, for which no bound was measured.
     pub verdict: Option<GateResult>,
     /// The row's largest difference.
     pub row: f64,
 }
 
 impl Gpu {
-    /// What a GPU and the emulator have of the same launch, beside each other.
+    /// Compares the outputs of a GPU and the emulator.
     pub fn beside(
         name: &str,
         (problem, family): (&Problem, Option<Family>),
@@ -90,7 +90,7 @@ pub fn document(finding: &Finding<'_>) -> Document {
         found
             .fault
             .as_ref()
-            .map(|fault| format!("The launch is stopped: {fault}")),
+            .map(|fault| format!("The launch stopped: {fault}")),
     ));
     blocks.extend(hazards(&found.traced));
     match &found.explained.deviation {
@@ -114,7 +114,7 @@ fn hazards(traced: &TraceReport) -> Vec<Block> {
     }
     let title = (!lines.is_empty()).then(|| {
         Block::Paragraph(
-            Text::default().strong("Hazards: fix these first, they may be the cause of all else."),
+            Text::default().strong("Hazards: fix these first, they may cause everything else."),
         )
     });
     title.into_iter().chain(list(lines)).collect()
@@ -136,9 +136,9 @@ fn silence(finding: &Finding<'_>) -> String {
     let silent =
         format!("Nothing leaves what {p} allows: S, maximum, sum, P and O are right in {of}");
     match (found.is_stopped(), found.is_red()) {
-        (true, _) => format!("{silent}, as far as the kernel came."),
+        (true, _) => format!("{silent}, as far as the kernel ran."),
         (false, true) => format!(
-            "{silent}, and so is what was stored of this row. A gate fails all the same: try another --row, or a GPU."
+            "{silent}, and so is the stored row. A gate fails nevertheless: try another --row, or a GPU."
         ),
         (false, false) => format!("{silent}, and so is what was stored."),
     }
@@ -181,16 +181,16 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         ),
     };
     let strong = format!("{quantity} leaves what its precision allows{place}.");
-    let rows = wrong.iter().take(MOST).map(|one| {
-        row![
-            text(one.at),
-            text(number(one.kernel)),
-            text(number(one.model)),
-            text(number((one.kernel - one.model).abs())),
-            text(number(one.bound))
-        ]
-    });
-    let what = if what.is_empty() { "row" } else { what };
+    let row = |one: &Wrong| {
+        row! {
+            if what.is_empty() { "row" } else { what } => text(one.at),
+            "kernel" => text(number(one.kernel)),
+            "model" => text(number(one.model)),
+            "apart" => text(number((one.kernel - one.model).abs())),
+            "allowed" => text(number(one.bound)),
+        }
+    };
+    let table = Table::of(wrong.iter().take(MOST).map(row));
     let look = deviation.look.iter().enumerate().map(|(at, passed)| {
         let word = if at == 0 { "Look at" } else { "or at" };
         format!("{word} {}", line(passed))
@@ -205,16 +205,13 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
                 .strong(strong)
                 .plain(whose + as_shown(*quantity)),
         ),
-        Block::Table(Table::of(
-            [what, "kernel", "model", "apart", "allowed"],
-            rows,
-        )),
+        Block::Table(table),
         Block::bullets(look),
         Block::paragraph(format!("{resembles} docs/symptoms.md says what to try.")),
     ]
 }
 
-/// What the kernel shows of a quantity, where that could be taken for something else.
+/// How the kernel shows a quantity, if that could be misread.
 fn as_shown(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Score => {
@@ -226,7 +223,7 @@ fn as_shown(quantity: Quantity) -> &'static str {
     }
 }
 
-/// What the numbers of a quantity are counted by.
+/// What the numbers of a quantity are indexed by.
 fn unit(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Score | Quantity::Probability | Quantity::Keys => "key",
@@ -244,7 +241,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// `0-7, 16-23`; neighbours together, and so many at most.
+/// `0-7, 16-23`, at most [`MOST`] ranges.
 fn ranges(wrong: &[Wrong]) -> String {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     for one in wrong {
@@ -287,7 +284,7 @@ fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
     verdict(gpu, &apart, is_right_here)
 }
 
-/// Whether what is wrong is the source or what nvcc makes of it.
+/// Whether the source is wrong, or what nvcc makes of it.
 fn verdict(gpu: &Gpu, apart: &str, is_right_here: bool) -> String {
     match &gpu.verdict {
         Some(gate) if gpu.is_wrong() && is_right_here => format!(
@@ -295,8 +292,8 @@ fn verdict(gpu: &Gpu, apart: &str, is_right_here: bool) -> String {
             gate.reason
         ),
         Some(gate) if gpu.is_wrong() => format!("{apart}, and B1 fails: {}.", gate.reason),
-        Some(_) => format!("{apart}, within B1: both compute what the source says."),
-        None => format!("{apart}; of real tensors no bound of B1 was measured."),
+        Some(_) => format!("{apart}, within B1: both compute the same."),
+        None => format!("{apart}; B1 has no measured bound for real tensors."),
     }
 }
 
@@ -319,7 +316,7 @@ mod tests {
         let same = beside(normal, 2, &|_, x| x);
         assert!(!same.is_wrong() && same.row == 0.0);
         let says = verdict(&same, "apart", true);
-        assert_eq!(says, "apart, within B1: both compute what the source says.");
+        assert_eq!(says, "apart, within B1: both compute the same.");
 
         let other_row = |at, x| if at / 64 == 3 { 2.0 * x } else { x };
         let wrong = beside(normal, 2, &other_row);
@@ -338,7 +335,7 @@ mod tests {
         assert!(gpu.is_wrong() && gpu.row.is_nan(), "{}", gpu.row);
         let real = beside(None, 2, &nan);
         assert!(!real.is_wrong() && real.row.is_nan());
-        assert!(verdict(&real, "apart", true).contains("no bound"));
+        assert!(verdict(&real, "apart", true).contains("no measured bound"));
     }
 
     #[test]

@@ -1,62 +1,51 @@
-//! `compare history`: per GPU a row per record of each stage or variant.
+//! `compare history`: for each GPU a row per record and stage or variant.
 
-use super::{figure, or_missing, speedup, us};
+use super::{figure, or_missing, sections, speedup, us};
 use crate::judge::history::{Point, Series};
-use crate::page::{Block, Cell, Document, Table, row};
+use crate::judge::list::grouped;
+use crate::page::{Block, Cell, Document, Table, TableRow, row};
 use common::metric::Metric;
 
 pub fn document(series: &[Series]) -> Document {
-    let mut gpus: Vec<&str> = series.iter().map(|series| series.gpu.as_str()).collect();
-    gpus.dedup();
-    let mut blocks = Vec::new();
-    for gpu in gpus {
-        let mut table = Table::new([
-            "stage",
-            "record",
-            "commit",
-            "variant",
-            "p50 on mission f16 full, µs",
-            "vs before",
-            "registers",
-            "bank conflicts",
-        ]);
-        for series in series.iter().filter(|series| series.gpu == gpu) {
+    let by_gpu = grouped(series.iter().map(|series| (series.gpu.as_str(), series)));
+    let table = |series: Vec<&Series>| {
+        let mut rows: Vec<TableRow> = Vec::new();
+        for series in series {
             let mut before = None;
             for point in &series.points {
-                table.push(row(series, point, before));
+                rows.push(row(series, point, before));
                 before = point.p50_us.or(before);
             }
         }
-        blocks.extend([Block::section(gpu), Block::Table(table)]);
-    }
+        Block::Table(Table::of(rows))
+    };
+    let section = |(gpu, series)| (gpu, vec![table(series)]);
     Document {
         title: "History".into(),
-        blocks,
+        blocks: sections(by_gpu.into_iter().map(section)),
         ..Document::default()
     }
 }
 
-fn row(series: &Series, point: &Point, before: Option<f64>) -> Vec<Cell> {
+fn row(series: &Series, point: &Point, before: Option<f64>) -> TableRow {
     let known =
         |found: Option<Cell>, what: &str| or_missing(found, &format!("the record has no {what}"));
     let count = |value: Option<f64>, metric: Metric| {
         known(value.map(|value| figure(metric, value)), metric.label())
     };
     let variant = series.variant.as_ref().or(point.variant.as_ref());
-    let ratio = point
-        .p50_us
-        .zip(before)
-        .map(|(now, before)| speedup(before / now));
-    row![
-        &series.stage,
-        &point.record,
-        &point.commit,
-        known(variant.map(Cell::from), "variant of it"),
-        known(point.p50_us.map(us), "latency of it"),
-        known(ratio, "earlier latency"),
-        count(point.registers, Metric::Registers),
-        count(point.conflicts, Metric::SharedReadConflicts),
-    ]
+    let both = point.p50_us.zip(before);
+    let ratio = both.map(|(now, before)| speedup(before / now));
+    row! {
+        "stage" => &series.stage,
+        "record" => &point.record,
+        "commit" => &point.commit,
+        "variant" => known(variant.map(Cell::from), "variant of it"),
+        "p50 on mission f16 full, µs" => known(point.p50_us.map(us), "latency of it"),
+        "vs before" => known(ratio, "earlier latency"),
+        "registers" => count(point.registers, Metric::Registers),
+        "bank conflicts" => count(point.conflicts, Metric::SharedReadConflicts),
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What counters, ncu's and ptxas's figures suggest, by rules that stand in the sentences.
+//! What the figures of the emulator, ncu and ptxas suggest. Each sentence states its rule.
 
 use crate::record::meta::{Gpu, first_place};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
 
-/// A larger share of conflicts among wavefronts costs time: the bound that the ladder's last stage sets itself (E1).
+/// A larger share of bank conflicts among wavefronts costs time: the bound of stage 5's claim.
 const CONFLICT_SHARE: f64 = 0.05;
 
-/// This close to what launch bounds leave, a kernel has no registers for another idea.
+/// With fewer registers left within its launch bounds, a kernel has no room for another live value.
 const REGISTERS_LEFT: f64 = 8.0;
 
-/// Sectors per 32 bytes asked for; 1 is perfect.
+/// Sectors for each 32 bytes requested; 1 is ideal.
 const SECTOR_EXCESS: f64 = 1.1;
 
-/// From this share of a warp's time on, a reason to stall is worth an idea of its own.
+/// A stall reason is worth attention from this share of a warp's time.
 const STALL_SHARE: f64 = 0.2;
 
-/// What shortens a wait.
+/// What reduces a stall.
 const STALLS: [(Metric, &str); 3] = [
     (
         Metric::BarrierStallShare,
@@ -24,34 +24,27 @@ const STALLS: [(Metric, &str); 3] = [
     ),
     (
         Metric::LongScoreboardShare,
-        "copy earlier and deeper, so that global memory is not waited for",
+        "copy earlier or with more stages in flight, to hide the latency of global memory",
     ),
     (
         Metric::ShortScoreboardShare,
-        "fewer or wider accesses to shared memory, fewer exponentials in a row",
+        "fewer or wider accesses to shared memory, fewer back-to-back exponentials",
     ),
 ];
 
-/// One sentence per rule that holds on mission under the full mask, in the stage's first element type; one that says so where none
-/// does.
+/// A sentence for each rule that applies on mission, full mask, in the stage's first element type; one that says so if none does.
 pub fn insights(record: &Record, subject: &Subject) -> Vec<String> {
     let place = first_place(record.stage(subject.stage()));
     let on = On::Problem(place.clone());
     let counted = record.row(subject, &on, Source::Emulator);
-    let mut found: Vec<String> = counted
-        .into_iter()
-        .flat_map(|row| of_counters(record, &place, row))
-        .collect();
-    found.extend(counted.and_then(|row| of_grid(record, row)));
-    found.extend(
-        record
-            .row(subject, &on, Source::Ncu)
-            .into_iter()
-            .flat_map(of_stalls),
-    );
+    let counters = counted.map(|row| of_counters(record, &place, row));
+    let grid = counted.and_then(|row| of_grid(record, row));
+    let stalls = record.row(subject, &on, Source::Ncu).map(of_stalls);
+    let mut found = counters.unwrap_or_default();
+    found.extend(grid.into_iter().chain(stalls.unwrap_or_default()));
     found.extend(of_compiler(record, subject));
     if found.is_empty() {
-        found.push("No rule holds on what is known here.".to_string());
+        found.push("No rule applies to the figures of this record.".to_string());
     }
     found
 }
@@ -67,25 +60,20 @@ fn of_grid(record: &Record, counted: &Row) -> Option<String> {
     let blocks = counted.value(Metric::LaunchBlocks)?;
     (blocks < f64::from(*sms)).then(|| {
         format!(
-            "{blocks} blocks for {sms} SMs (rule: fewer than one each): the rest idles; smaller tiles, or split keys."
+            "{blocks} blocks for {sms} SMs (rule: fewer than one each): the others idle; use smaller tiles or split-KV."
         )
     })
 }
 
 fn of_stalls(row: &Row) -> Vec<String> {
-    let found = STALLS
-        .iter()
-        .filter_map(|(metric, remedy)| Some((metric, remedy, row.value(*metric)?)));
-    let holds = found.filter(|(_, _, share)| *share >= STALL_SHARE);
-    holds
-        .map(|(metric, remedy, share)| {
-            format!(
-                "{metric} {:.0} % (rule: from {:.0} %): {remedy}.",
-                100.0 * share,
-                100.0 * STALL_SHARE
-            )
-        })
-        .collect()
+    let sentence = |(metric, remedy): (Metric, &str)| {
+        let share = row.value(metric).filter(|share| *share >= STALL_SHARE)?;
+        let (share, from) = (100.0 * share, 100.0 * STALL_SHARE);
+        Some(format!(
+            "{metric} {share:.0} % (rule: from {from:.0} %): {remedy}."
+        ))
+    };
+    STALLS.into_iter().filter_map(sentence).collect()
 }
 
 fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
@@ -113,7 +101,7 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
             let (share, bound) = (100.0 * share, 100.0 * CONFLICT_SHARE);
             found.push(format!(
                 "Bank conflicts are {share:.0} % of the wavefronts of shared-memory {what} (rule: above {bound:.0} %): pad or \
-                 swizzle what is read."
+                 swizzle the tile."
             ));
         }
     }
@@ -128,14 +116,14 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
         let excess = 32.0 * value(sectors) / value(bytes).max(1.0);
         if excess > SECTOR_EXCESS {
             found.push(format!(
-                "Global memory is {what} in {excess:.2} times the sectors that its bytes fill (rule: above {SECTOR_EXCESS}): \
-                 neighbouring lanes should touch neighbouring 16 bytes."
+                "Global memory is {what} in {excess:.2} times the sectors that the bytes need (rule: above {SECTOR_EXCESS}): \
+                 neighbouring lanes should access neighbouring 16 bytes."
             ));
         }
     }
     if row.has(Metric::AsyncCopyBytes) && value(Metric::AsyncCopyShare) < 0.5 {
         found.push(format!(
-            "{:.0} % of the global bytes come by cp.async (rule: below half): the rest waits in registers.",
+            "{:.0} % of the global bytes are copied by cp.async (rule: below half): the rest goes through registers.",
             100.0 * value(Metric::AsyncCopyShare)
         ));
     }
@@ -169,27 +157,17 @@ fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
         {
             full.push(format!("{} ({used} of {limit})", row.on));
         }
-        if row
-            .value(Metric::SpillBytes)
-            .is_some_and(|bytes| bytes > 0.0)
-        {
+        if row.value(Metric::SpillBytes) > Some(0.0) {
             spilled.push(row.on.to_string());
         }
     }
-    let said = [
-        (
-            spilled,
-            "Spills (rule: none): fewer live values, or fewer blocks per SM".to_string(),
-        ),
-        (
-            full,
-            format!(
-                "Registers at the limit of the launch bounds (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"
-            ),
-        ),
-    ];
-    let holds = said.into_iter().filter(|(places, _)| !places.is_empty());
-    holds
+    let spills = "Spills (rule: none): fewer live values, or fewer blocks per SM".to_string();
+    let pressure = format!(
+        "Registers at the limit of the launch bounds (rule: fewer than {REGISTERS_LEFT} left): another live value may spill"
+    );
+    let said = [(spilled, spills), (full, pressure)].into_iter();
+    let applies = said.filter(|(places, _)| !places.is_empty());
+    applies
         .map(|(places, what)| format!("{what}: {}.", places.join(", ")))
         .collect()
 }
@@ -229,18 +207,18 @@ mod tests {
                 .figure(Metric::MinBlocks, 4_u32),
         );
         insta::assert_snapshot!(insights(&record, &BEST.into()).join("\n"), @r##"
-Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle what is read.
-Global memory is read in 2.00 times the sectors that its bytes fill (rule: above 1.1): neighbouring lanes should touch neighbouring 16 bytes.
-25 % of the global bytes come by cp.async (rule: below half): the rest waits in registers.
+Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle the tile.
+Global memory is read in 2.00 times the sectors that the bytes need (rule: above 1.1): neighbouring lanes should access neighbouring 16 bytes.
+25 % of the global bytes are copied by cp.async (rule: below half): the rest goes through registers.
 50 % of the multiply-adds run on tensor cores (rule: all of Q·Kᵀ and P·V).
-128 blocks for 132 SMs (rule: fewer than one each): the rest idles; smaller tiles, or split keys.
+128 blocks for 132 SMs (rule: fewer than one each): the others idle; use smaller tiles or split-KV.
 barrier stalls' share 30 % (rule: from 20 %): fewer block barriers, or more work between them.
 Spills (rule: none): fewer live values, or fewer blocks per SM: f16 d64 sm_90a.
 Registers at the limit of the launch bounds (rule: fewer than 8 left): another live value may spill: f16 d64 sm_90a (128 of 128).
 "##);
         assert_eq!(
             insights(&record, &"stage1-mma/none".into()),
-            ["No rule holds on what is known here."]
+            ["No rule applies to the figures of this record."]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What programs read of a run: judgements, and the rows that they are drawn from.
+//! `--json` of a run: the judgements, and the rows behind them.
 
 use crate::judge::verdict::{Overall, Report};
 use serde_json::{Value, json};
@@ -53,9 +53,9 @@ mod tests {
         assert_eq!(
             [
                 &value["verdict"]["word"],
-                &value["claims"][0]["status"]["status"]
+                &value["claims"][0]["finding"]["verdict"]
             ],
-            ["PASS", "judged"]
+            ["PASS", "pass"]
         );
     }
 }

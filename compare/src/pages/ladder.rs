@@ -1,13 +1,13 @@
-//! The ladder, a row per stage: of COMPARE.md and of the README.
+//! The ladder, one row per stage: for COMPARE.md and for the README.
 
 use super::{Sides, missing, or_missing, sides, stale, state, us};
+use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::history::of_instance;
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::judge::{Known, Origin};
 use crate::page::{Block, Cell, Table, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{Row, StageMeta, Subject};
@@ -19,9 +19,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
     let first = known
         .stages
         .first()
-        .map_or("vs first".to_string(), |stage| {
-            format!("vs {}", short(&stage.id))
-        });
+        .map_or("first", |stage| short(&stage.id));
     let row = |stage: &StageMeta| {
         let subject = best::subject(known, stage);
         let best = match stage.first_dtype() {
@@ -29,32 +27,19 @@ pub fn ladder(report: &Report<'_>) -> Table {
             other => format!("{} ({other})", subject.name()),
         };
         let gates = report.states.iter().find(|(other, _)| *other == subject);
-        let gates = or_missing(gates.map(|(_, of)| state(of)), "not declared");
-        let [time, previous, first] = times(known, &subject);
-        let over_fastest = over_fastest(known, stage);
-        let resources = resources(known, stage, &subject);
-        row![
-            &stage.id,
-            best,
-            gates,
-            time,
-            previous,
-            first,
-            over_fastest,
-            resources
-        ]
+        let [time, over_previous, over_first] = times(known, &subject);
+        row! {
+            "stage" => &stage.id,
+            "best variant" => best,
+            "gates" => or_missing(gates.map(|(_, of)| state(of)), "not declared"),
+            "p50 µs" => time,
+            "vs previous" => over_previous,
+            format!("vs {first}") => over_first,
+            "vs fastest peer" => over_fastest(known, stage),
+            "registers, occupancy" => resources(known, stage, &subject),
+        }
     };
-    let columns = [
-        "stage",
-        "best variant",
-        "gates",
-        "p50 µs",
-        "vs previous",
-        &first,
-        "vs fastest peer",
-        "registers, occupancy",
-    ];
-    Table::of(columns, known.stages.iter().map(row))
+    Table::of(known.stages.iter().map(row))
 }
 
 /// `stage0` of `stage0-scalar`.
@@ -62,8 +47,8 @@ pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
 }
 
-/// The time of a variant on the claims' problem in its stage's first element type, beside the best of the stage before and of the
-/// first.
+/// The latency of a variant on the claims' problem in its stage's first element type, and the speedups over the best variant of the
+/// previous stage and of the first.
 pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     let place = first_place(known.stage(subject.stage()));
     let (row, record, origin) = match best::latency(known, subject, &place) {
@@ -72,10 +57,11 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
             record,
             origin,
         } => (row, record, origin),
-        Latency::Withheld(why) | Latency::NoData(why) => return [(); 3].map(|()| missing(&*why)),
+        Latency::Withheld(why) => return [(); 3].map(|()| missing(&*why)),
+        Latency::NoData => return [(); 3].map(|()| missing("no record has its latency")),
     };
     let [previous, first] = [0, 1].map(|of| {
-        // The newest record of this kernel that has both: a later one may have been of some stages alone.
+        // The newest record of this kernel that has both: later ones may be of some stages only.
         let older = best::alike(known, record, subject, &place);
         let records = [(record, row)].into_iter().chain(older);
         let mut found = records.filter_map(|(record, row)| best::speedups(record, row)[of].take());
@@ -88,14 +74,13 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     [stale(us(best::p50(row)), &origin), previous, first]
 }
 
-/// Against the fastest peer on the claims' problem, in the newest session with peers that the stage was in.
+/// Against the fastest peer on the claims' problem, in the newest session that included the stage, whatever that found.
 fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     let place = first_place(Some(stage));
     let found = known.sources().into_iter().find_map(|(name, record)| {
         let is_ours =
             |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
         let ours = peers::arms(record).find(is_ours)?;
-        // The newest session that came to it, whatever it found.
         if ours.failure().is_some() {
             return Some(missing("its output beside peers was wrong"));
         }
@@ -108,74 +93,59 @@ fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
     or_missing(found, "not timed beside peers")
 }
 
-/// Of the newest record that has them for the kernel as it is now, so that a run without nvcc does not lose them.
+/// From the newest record that has them for the kernel as it is now: a run without nvcc has none.
 fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
-    let mut sources = known
-        .sources()
-        .into_iter()
-        .map(|(_, record)| record)
-        .filter(|record| record.is_of(stage));
-    let found = sources.find_map(|record| {
+    let mut records = known.records().filter(|record| record.is_of(stage));
+    let found = records.find_map(|record| {
         let registers = of_instance(record, subject, Metric::Registers)?;
-        Some((registers, of_instance(record, subject, Metric::Occupancy)))
+        let occupancy = match of_instance(record, subject, Metric::Occupancy) {
+            Some(0.0) => ", 0 blocks/SM".to_string(),
+            Some(share) => format!(", {:.0} %", 100.0 * share),
+            None => String::new(),
+        };
+        Some(format!("{registers}{occupancy}"))
     });
-    match found {
-        None => missing("no record of this kernel was built by nvcc"),
-        Some((registers, Some(0.0))) => format!("{registers}, 0 blocks/SM").into(),
-        Some((registers, Some(share))) => format!("{registers}, {:.0} %", 100.0 * share).into(),
-        Some((registers, None)) => format!("{registers}").into(),
-    }
+    or_missing(found, "no record of this kernel was built by nvcc")
 }
 
-/// What the table is of, and whose figures they are.
-pub fn about(report: &Report<'_>) -> Text {
+/// What the table shows, and the records that its latencies are from.
+pub fn about(report: &Report<'_>) -> String {
     let known = &report.known;
     let shape = known
         .record()
         .and_then(|record| record.meta.shapes.get("mission"));
-    let shape = shape.map(|shape| format!(" ({shape})")).unwrap_or_default();
-    let mut about = Text::from(format!(
-        "Device time of one launch in a CUDA graph: mission{shape}, f16 or the type named, full mask, warm L2. Ratios are base / new \
-         of medians in one record, the newest that has both; registers and occupancy are of that type's instance of head_dim 64."
-    ));
-    let (mut committed, mut others) = (Vec::new(), Vec::new());
+    let shape = shape.map_or(String::new(), |shape| format!(" ({shape})"));
+    let about = format!(
+        "Device time of one launch in a CUDA graph on mission{shape}, full mask, warm L2, in f16 or the type named. Speedups are base / \
+         new of medians in the newest record that has both. Registers and occupancy are those of the instance for that type and head_dim 64."
+    );
+    let (mut cited, mut withheld) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = best::subject(known, stage);
         match best::latency(known, &subject, &first_place(Some(stage))) {
-            Latency::Measured {
-                origin: Origin::Committed { record, gpu },
-                ..
-            } => {
-                committed.push((format!("the committed record {record} ({gpu})"), &stage.id));
+            Latency::Measured { origin, .. } => {
+                cited.extend(origin.cited().map(|record| (record, &stage.id)));
             }
-            Latency::Measured {
-                origin: Origin::Stale { record, gpu, why },
-                ..
-            } => {
-                others.push(format!(
-                    " STALE: {} is from {record} ({gpu}): {why}.",
-                    stage.id
-                ));
-            }
-            Latency::Withheld(why) => others.push(format!(" No latency of {}: {why}.", stage.id)),
-            _ => {}
+            Latency::Withheld(why) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
+            Latency::NoData => {}
         }
     }
-    let mut by_record = grouped(committed);
-    by_record.sort_by_key(|(_, stages)| std::cmp::Reverse(stages.len()));
-    for (at, (of, stages)) in by_record.into_iter().enumerate() {
-        about = about.plain(match at {
-            0 => format!(" Latencies are from {of}."),
-            _ => format!(" Those of {} are from {of}.", joined(stages, ", ")),
+    let mut cited = grouped(cited);
+    cited.sort_by_key(|(_, stages)| std::cmp::Reverse(stages.len()));
+    let cited = cited
+        .into_iter()
+        .enumerate()
+        .map(|(at, (record, stages))| match at {
+            0 => format!("Latencies are from {record}."),
+            _ => format!("Those of {} are from {record}.", joined(stages, ", ")),
         });
-    }
-    others.into_iter().fold(about, Text::plain)
+    joined([about].into_iter().chain(cited).chain(withheld), " ")
 }
 
-/// So many problems of an older session are named.
+/// The most problems of an older session that are named.
 const LISTED: usize = 4;
 
-/// `Our fastest stage is ahead of the fastest peer on 6 of 12 problems, behind on 5 and undecided on 1, …`
+/// `Our fastest stage is faster than the fastest peer on 6 of 12 problems, slower on 5 and undecided on 1: …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let beside = peers::beside(known)?;
     let mut ratios: Vec<(f64, String)> = Vec::new();
@@ -191,72 +161,53 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
     let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
+    let (won, of, lost) = (on(Outcome::Won), ratios.len(), on(Outcome::Lost));
+    let rest = match on(Outcome::Undecided) {
+        0 => format!(" and slower on {lost}"),
+        open => format!(", slower on {lost} and undecided on {open}"),
+    };
+    let Sides { who, other, .. } = sides(beside.record);
     let stale = if beside.origin.is_stale() {
         "STALE: "
     } else {
         ""
     };
-    let (won, of, lost) = (on(Outcome::Won), ratios.len(), on(Outcome::Lost));
-    let rest = match on(Outcome::Undecided) {
-        0 => format!(" and behind on {lost}"),
-        open => format!(", behind on {lost} and undecided on {open}"),
-    };
-    let Sides { who, rival, .. } = sides(beside.record);
     let score = Text::from(stale)
         .strong(format!(
-            "{who} is ahead of the {rival} on {won} of {of} problems{rest}"
+            "{who} is faster than the {other} on {won} of {of} problems{rest}"
         ))
         .plain(format!(
             ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
         ));
+    let without = peers::without(beside.record, known.records());
+    let without = without.map(|without| format!(" The newest session was timed {without}."));
     let older = beside
         .older()
-        .map(|problem| (problem.origin.clone(), &problem.place));
-    let others = known.sources().into_iter().map(|(_, record)| record);
-    let score = peers::without(beside.record, others).fold(score, |score, without| {
-        score.plain(format!(" The newest session was timed {without}."))
-    });
-    let lacking = grouped(older).into_iter().filter_map(|(origin, places)| {
+        .map(|problem| (problem.origin.cited(), &problem.place));
+    let older = grouped(older).into_iter().filter_map(|(record, places)| {
         let places = match places.len() {
             0..=LISTED => joined(places, ", "),
-            many => format!("{many} of them"),
+            many => format!("{many} problems"),
         };
-        match origin {
-            Origin::Run => None,
-            Origin::Committed { record, gpu } => {
-                Some(format!("{places}: these are from {record} ({gpu})"))
-            }
-            Origin::Stale { record, gpu, why } => Some(format!(
-                "{places}: these are STALE, from {record} ({gpu}): {why}"
-            )),
-        }
+        Some(format!("{places} from {}", record?))
     });
-    let lacking: Vec<String> = lacking.collect();
-    Some(match lacking.is_empty() {
-        true => score,
-        false => score.plain(format!(
-            " The newest session lacks {}.",
-            lacking.join("; it lacks ")
-        )),
-    })
+    let older = Some(joined(older, "; ")).filter(|older| !older.is_empty());
+    let older = older.map(|older| format!(" Not in the newest session: {older}."));
+    Some(score.text(joined(without.chain(older), "").into()))
 }
 
-/// What stands between the README's markers.
+/// The README's section.
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
-    let mut blocks = vec![
-        Block::Table(ladder(report)),
-        Block::Paragraph(about(report)),
-    ];
-    blocks.extend(score(&report.known).map(Block::Paragraph));
-    blocks
+    let table = Block::Table(ladder(report));
+    let score = score(&report.known).map(Block::Paragraph);
+    let about = [table, Block::paragraph(about(report))];
+    about.into_iter().chain(score).collect()
 }
 
-/// How many variants of a stage are green, and of how many that the record includes.
+/// How many variants of a stage are green, and how many the record includes.
 pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
-    let of_stage = report
-        .states
-        .iter()
-        .filter(|(subject, _)| subject.stage() == stage);
+    let states = report.states.iter();
+    let of_stage = states.filter(|(subject, _)| subject.stage() == stage);
     let ran = of_stage.filter(|(_, state)| !matches!(state, State::NotRun(_)));
     ran.fold((0, 0), |(green, all), (_, state)| {
         (green + usize::from(*state == State::Green), all + 1)
@@ -338,7 +289,7 @@ mod tests {
         let said = score(&known).unwrap().to_string();
         assert!(
             said.contains(
-                "The newest session lacks 5 of them: these are from older (NVIDIA H200); it lacks mission_b2 f16 full: these are from oldest"
+                "Not in the newest session: 5 problems from record older (NVIDIA H200); mission_b2 f16 full from record oldest (NVIDIA H200)."
             ),
             "{said}"
         );
@@ -360,11 +311,11 @@ mod tests {
             score(&report(known).known).unwrap().to_string()
         };
         let found = score_of(&[("mission", 20.0), ("long", 10.0), ("wide", 5.0)]);
-        let expected = "is ahead of the fastest peer on 1 of 3 problems, behind on 1 and undecided on 1: from 0.50x";
+        let expected = "is faster than the fastest peer on 1 of 3 problems, slower on 1 and undecided on 1: from 0.50x";
         assert!(found.contains(expected), "{found}");
         let found = score_of(&[("mission", 20.0), ("wide", 5.0)]);
         assert!(
-            found.contains("on 1 of 2 problems and behind on 1: from"),
+            found.contains("on 1 of 2 problems and slower on 1: from"),
             "{found}"
         );
     }

@@ -1,6 +1,6 @@
 //! docs/rows.md, from the registry: what a row is, every metric, every gate.
 
-use super::{or_missing, text, words};
+use super::{or_missing, sections, text};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::judge::list::grouped;
 use crate::page::{Block, Document, Table, Text, markdown, row};
@@ -12,25 +12,25 @@ use common::timing::claim::NOISE_LIMIT;
 use common::verdict::{GateId, GateResult};
 
 pub fn page() -> String {
-    let blocks = vec![
-        Block::paragraph(words(
-            "A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one \
-             source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.",
-        )),
-        Block::paragraph(words(
-            "This page is written from the registry of metrics (`common/src/metric.rs`).",
-        )),
-        Block::section("A row"),
-        Block::Table(fields()),
-        Block::Paragraph(Text::from("Example: ").code(example())),
-        Block::section("Metrics"),
-        Block::Table(metrics()),
-        Block::section("Gates"),
-        Block::Table(gates()),
+    let about = [
+        "A record is a folder of `meta.json`, which holds for all rows, and `rows.jsonl`, one row a line. A row is everything that one \
+         source measured of one subject in one place. A figure that was not measured is absent; 0 is a measured 0.",
+        "This page is generated from the registry of metrics (`common/src/metric.rs`).",
     ];
+    let example = Text::from("Example: ").code(example());
+    let fields = vec![Block::Table(fields()), Block::Paragraph(example)];
+    let sections = sections([
+        ("A row", fields),
+        ("Metrics", vec![Block::Table(metrics())]),
+        ("Gates", vec![Block::Table(gates())]),
+    ]);
     markdown::markdown(&Document {
         title: "Rows, metrics and gates".into(),
-        blocks,
+        blocks: about
+            .map(Block::paragraph)
+            .into_iter()
+            .chain(sections)
+            .collect(),
         ..Document::default()
     })
 }
@@ -43,39 +43,36 @@ fn fields() -> Table {
         ),
         (
             "on",
-            "all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture)",
+            "all cases, a problem (shape dtype mask), a case (problem and inputs), or an instance (dtype, head_dim, architecture)",
         ),
         (
             "by",
-            "who says so: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input",
+            "the source: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input",
         ),
         (
             "against",
-            "the other side of a pair that was interleaved (A B B A)",
+            "the other arm of a pair that was interleaved (A B B A)",
         ),
         (
             "under",
-            "what must be equal before two rows are compared: warm L2",
+            "what must be the same for two rows to be compared: warm L2",
         ),
         ("sass", "hash of the machine code"),
         (
             "figures",
-            "metric: value, or [value, low, high] with its 95 % interval",
+            "by metric: a value, or [value, low, high] with its 95 % interval",
         ),
         (
             "retired",
-            "the same of metrics that the registry no longer has, in records that were read and written again",
+            "figures of metrics that the registry no longer has, kept when an old record is rewritten",
         ),
         (
             "verdicts",
-            "gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass",
+            "by gate: pass, fail, ambiguous or no_data, with the number of cases and, unless it is pass, the reason",
         ),
         ("note", "where the worst figure is, or why there is none"),
     ];
-    Table::of(
-        ["field", "is"],
-        fields.map(|(field, is)| row![Text::default().code(field), is]),
-    )
+    Table::of(fields.map(|(field, is)| row! { "field" => format!("`{field}`"), "is" => is }))
 }
 
 fn example() -> String {
@@ -92,7 +89,7 @@ fn example() -> String {
         false,
         "max error 3.1e-1 > 4.9e-4",
     ));
-    serde_json::to_string(&row).expect("a row is plain data")
+    serde_json::to_string(&row).expect("a row can be written as JSON")
 }
 
 /// Every figure of the registry.
@@ -109,29 +106,17 @@ fn metrics() -> Table {
             Unit::Error => "error",
             Unit::Rate => "per second",
         };
-        let better = format!("{:?}", spec.better).to_lowercase();
-        let name = Text::default().code(metric.name());
-        let gate = or_missing(spec.gate.map(text), "no gate judges it");
-        row![
-            name,
-            spec.label,
-            unit,
-            better,
-            threshold(spec.threshold),
-            spec.because,
-            gate
-        ]
+        row! {
+            "name" => format!("`{}`", metric.name()),
+            "printed as" => spec.label,
+            "unit" => unit,
+            "better" => format!("{:?}", spec.better).to_lowercase(),
+            "a difference counts" => threshold(spec.threshold),
+            "because" => spec.because,
+            "gate" => or_missing(spec.gate.map(text), "no gate judges it"),
+        }
     };
-    let columns = [
-        "name",
-        "printed as",
-        "unit",
-        "better",
-        "a difference counts",
-        "because",
-        "gate",
-    ];
-    Table::of(columns, Metric::ALL.iter().map(row))
+    Table::of(Metric::ALL.iter().map(row))
 }
 
 fn threshold(threshold: Threshold) -> String {
@@ -145,16 +130,13 @@ fn threshold(threshold: Threshold) -> String {
 }
 
 pub fn gates() -> Table {
-    Table::of(
-        ["gate", "demands"],
-        GateId::ALL.map(|gate| row![text(gate), rule(gate)]),
-    )
+    Table::of(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
 }
 
 /// What a gate demands, in one line.
 pub fn rule(gate: GateId) -> String {
     match gate {
-        GateId::C1 => "no element of the output is left unwritten, none is infinite or NaN".into(),
+        GateId::C1 => "every element of the output is written, and none is infinite or NaN".into(),
         GateId::C2 => format!(
             "max error ≤ {} × that of the same-precision baseline + {} ulps of the output at the largest reference value; root mean square \
              of row errors ≤ ({} + {}/n) × its own over n effective rows",
@@ -179,10 +161,10 @@ pub fn rule(gate: GateId) -> String {
             gate::C4_E4M3_BAD
         ),
         GateId::C5 => "all launches are bitwise equal, log-sum-exps included".into(),
-        GateId::C6 => "guard bands, gaps and inputs are intact after the launch".into(),
+        GateId::C6 => "guard bands, gaps between rows, and inputs are unchanged after the launch".into(),
         GateId::C7 => "compute-sanitizer reports no error and no warning".into(),
         GateId::C8 => format!(
-            "log-sum-exps, of kernels that write them, within {:.0e} of FP64's, relative or absolute, or {} × 2^-24 of the \
+            "log-sum-exps, of kernels that write them, are within {:.0e} of FP64's, relative or absolute, or within {} × 2^-24 of the \
              largest score; -inf for a row without keys",
             gate::C8_LSE,
             gate::C8_SCORES
@@ -191,50 +173,49 @@ pub fn rule(gate: GateId) -> String {
             "per row ‖gpu − emulated‖ / ‖emulated‖ ≤ {} × what correct variants measure, per dtype and family",
             gate::B1_FACTOR
         ),
-        GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read, no access out of bounds, and sees all of the output stored".into(),
+        GateId::H1 => "the emulator finds no race, no missing wait, no uninitialised read and no access out of bounds, and sees the whole output stored".into(),
         GateId::R1 => {
-            "no spill, no stack, registers and shared memory within the preset's caps, no two variants with one machine code".into()
+            "no spills, no stack, registers and shared memory within the preset's caps, no two variants with the same machine code".into()
         }
         GateId::L1 => format!(
-            "the 95 % interval of base / new reaches the claim on p50, p90 and mean; where noise (p90 − p50) / p50 is above {:.0} %, widened to either side by it, or by how far the ratio of a fifth of the session lies from that of all, where that is less",
+            "the 95 % interval of base / new reaches the claim on p50, p90 and mean; if noise (p90 − p50) / p50 is above {:.0} %, the interval is widened to either side by it, or by how far the ratio of a fifth of the session is from that of the whole, if that is less",
             100.0 * NOISE_LIMIT
         ),
         GateId::E1 => format!(
-            "the stage's own predictions of counters, which are exact; by ncu, exact ratios within {:.0} %",
+            "the stage's predictions of counters hold exactly in the emulator; exact ratios hold within {:.0} % under ncu",
             100.0 * NCU_TOLERANCE
         ),
         GateId::S1 => {
-            "every planted fault, and every kernel without one of its synchronisation sites, is killed by a gate, or the site is \
+            "a gate kills every planted fault, and every mutant without one of its kernel's synchronisation sites unless the site is \
              listed as redundant with its reason"
                 .into()
         }
     }
 }
 
-/// What each gate demands, and when a figure has changed.
+/// What each gate demands, and when a difference counts.
 pub fn thresholds() -> Vec<Block> {
     let latency = format!(
-        "A latency is better or worse where the 95 % interval of base / new lies wholly beyond {:.0} % and beyond the samples' \
-         noise, in time and in cycles. Of other metrics the registry says when a difference counts:",
+        "A latency is better or worse if the 95 % interval of base / new lies wholly beyond {:.0} % and beyond the samples' \
+         noise, in time and in cycles. For other metrics the registry says when a difference counts:",
         100.0 * LATENCY_CHANGE
     );
     let kind = |metric: &Metric| {
         let spec = metric.spec();
-        let side = if spec.better == Better::Informational {
-            " (informational)"
-        } else {
-            ""
+        let side = match spec.better {
+            Better::Informational => " (informational)",
+            Better::Lower | Better::Higher => "",
         };
         (threshold(spec.threshold) + side, spec.label)
     };
-    let rows = grouped(Metric::ALL.iter().map(kind))
-        .into_iter()
-        .map(|(kind, labels)| row![kind, labels.join(", ")]);
-    let table = Table::of(["a difference counts", "metrics"], rows);
+    let row = |(kind, labels): (String, Vec<&str>)| {
+        row! { "a difference counts" => kind, "metrics" => labels.join(", ") }
+    };
+    let kinds = grouped(Metric::ALL.iter().map(kind)).into_iter();
     vec![
         Block::Table(gates()),
         Block::paragraph(latency),
-        Block::Table(table),
+        Block::Table(Table::of(kinds.map(row))),
     ]
 }
 
@@ -272,23 +253,23 @@ mod tests {
         insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"
 # Rows, metrics and gates
 
-A record is a folder of `meta.json`, said once of all rows, and `rows.jsonl`, one row a line. A row is all that one source knows of one subject at one place. A figure that was not measured is not there; 0 is a measured 0.
+A record is a folder of `meta.json`, which holds for all rows, and `rows.jsonl`, one row a line. A row is everything that one source measured of one subject in one place. A figure that was not measured is absent; 0 is a measured 0.
 
-This page is written from the registry of metrics (`common/src/metric.rs`).
+This page is generated from the registry of metrics (`common/src/metric.rs`).
 
 ## A row
 
 | field | is |
 |---|---|
 | `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
-| `on` | all cases; a problem (shape dtype mask); a case (problem and inputs); an instance (dtype, head_dim, architecture) |
-| `by` | who says so: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input |
-| `against` | the other side of a pair that was interleaved (A B B A) |
-| `under` | what must be equal before two rows are compared: warm L2 |
+| `on` | all cases, a problem (shape dtype mask), a case (problem and inputs), or an instance (dtype, head_dim, architecture) |
+| `by` | the source: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input |
+| `against` | the other arm of a pair that was interleaved (A B B A) |
+| `under` | what must be the same for two rows to be compared: warm L2 |
 | `sass` | hash of the machine code |
-| `figures` | metric: value, or [value, low, high] with its 95 % interval |
-| `retired` | the same of metrics that the registry no longer has, in records that were read and written again |
-| `verdicts` | gate: pass, fail, ambiguous or no_data, with cases and a reason where it is not pass |
+| `figures` | by metric: a value, or [value, low, high] with its 95 % interval |
+| `retired` | figures of metrics that the registry no longer has, kept when an old record is rewritten |
+| `verdicts` | by gate: pass, fail, ambiguous or no_data, with the number of cases and, unless it is pass, the reason |
 | `note` | where the worst figure is, or why there is none |
 
 Example: `{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C2":{"is":"fail","reason":"max error 3.1e-1 > 4.9e-4"}}}`

@@ -16,13 +16,13 @@ pub mod show;
 pub mod summary;
 
 use self::insights::register_limit;
-use crate::judge::claims::{Claimed, Status};
-use crate::judge::diff::{Difference, Group, Line};
-use crate::judge::list::{joined, tallied};
+use crate::judge::claims::Claimed;
+use crate::judge::diff::{Difference, Group};
+use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
-use crate::page::{Block, Cell, Table, Text, Tone, row};
+use crate::page::{Block, Cell, Table, TableRow, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Of, Record, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
@@ -38,16 +38,6 @@ pub fn tone(exit: Exit) -> Tone {
     }
 }
 
-/// Plain words, in which what stands between backticks is code.
-fn words(text: &str) -> Text {
-    text.split('`')
-        .enumerate()
-        .fold(Text::default(), |all, (at, part)| match at % 2 {
-            0 => all.plain(part),
-            _ => all.code(part),
-        })
-}
-
 fn text(of: impl Display) -> Cell {
     of.to_string().into()
 }
@@ -56,7 +46,7 @@ fn missing(why: impl Into<String>) -> Cell {
     Cell::Missing(why.into())
 }
 
-/// A dash where there is nothing.
+/// A dash if there is nothing.
 fn or_missing(found: Option<impl Into<Cell>>, why: &str) -> Cell {
     found.map_or_else(|| missing(why), Into::into)
 }
@@ -68,7 +58,7 @@ fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
     }
 }
 
-/// A figure that no longer holds says so.
+/// A figure, marked if it is STALE.
 fn stale(figure: Cell, origin: &Origin) -> Cell {
     noted(figure, origin.is_stale().then_some("STALE"))
 }
@@ -83,7 +73,7 @@ fn whole(value: f64) -> Cell {
     Cell::figure(value, Unit::Count.show(value))
 }
 
-/// The same of a row, a dash where it has none.
+/// The figure of a row; a dash if it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
     let found = row.and_then(|row| row.value(metric));
     or_missing(
@@ -92,22 +82,24 @@ fn of(row: Option<&Row>, metric: Metric) -> Cell {
     )
 }
 
-/// The same of several metrics.
-fn each<const N: usize>(row: Option<&Row>, metrics: [Metric; N]) -> Vec<Cell> {
-    metrics.map(|metric| of(row, metric)).to_vec()
+/// The figures of several metrics, under their labels.
+fn each<const N: usize>(row: Option<&Row>, metrics: [Metric; N]) -> TableRow {
+    metrics
+        .map(|metric| (metric.to_string(), of(row, metric)))
+        .into()
 }
 
-/// What launch bounds leave to a thread of an instance.
+/// The registers that launch bounds leave to each thread of an instance.
 fn limit(declared: Option<&Row>) -> Cell {
     or_missing(declared.and_then(register_limit).map(whole), "not declared")
 }
 
-/// Microseconds in a column that says so.
+/// Microseconds, for a column whose title has the unit.
 pub fn us(value: f64) -> Cell {
     Cell::figure(value, significant(value))
 }
 
-/// A ratio with its interval, where it has one.
+/// A ratio with its interval, if it has one.
 fn times(of: impl Into<Figure>) -> Cell {
     let Figure { value, interval } = of.into();
     let text = match interval {
@@ -136,23 +128,18 @@ pub fn share(ratio: f64) -> Cell {
     Cell::figure(ratio, format!("{ratio:.3}x"))
 }
 
-fn gates(gates: &[GateId]) -> String {
-    joined(gates, " ")
-}
-
 fn state(state: &State) -> Cell {
-    let (tone, word) = match state {
-        State::Green => (Tone::Good, "GREEN".to_string()),
-        State::Failed(failed) => (Tone::Bad, format!("FAIL {}", gates(failed))),
-        State::Ambiguous(open) => (Tone::Open, format!("AMBIGUOUS {}", gates(open))),
-        State::NoData(lacking) => (
-            Tone::Open,
-            format!("NO DATA {}", gates(lacking)).trim_end().to_string(),
-        ),
-        State::NotRun(_) => (Tone::Neutral, "not run".to_string()),
-        State::Stale => (Tone::Open, "STALE".to_string()),
+    let (tone, word, gates): (_, _, &[GateId]) = match state {
+        State::Green => (Tone::Good, "GREEN", &[]),
+        State::Failed(gates) => (Tone::Bad, "FAIL", gates),
+        State::Ambiguous(gates) => (Tone::Open, "AMBIGUOUS", gates),
+        State::NoData(gates) => (Tone::Open, "NO DATA", gates),
+        State::NotRun(_) => (Tone::Neutral, "not run", &[]),
+        State::Stale => (Tone::Open, "STALE", &[]),
     };
-    Cell::Verdict(tone, word)
+    let words = [word.to_string()].into_iter();
+    let gates = gates.iter().map(GateId::to_string);
+    Cell::Verdict(tone, joined(words.chain(gates), " "))
 }
 
 fn verdict(verdict: Verdict) -> Cell {
@@ -165,50 +152,30 @@ fn verdict(verdict: Verdict) -> Cell {
     Cell::Verdict(tone, verdict.to_string())
 }
 
-/// The verdict on a claim, what was measured or why nothing was, and the committed record that it is from.
-fn claimed(claimed: &Claimed) -> (Cell, String, Option<&str>) {
-    let open = |word: &str| Cell::Verdict(Tone::Open, word.to_string());
-    match &claimed.status {
-        Status::Judged { origin, finding } if origin.is_stale() => (
-            open(&format!("STALE {}", finding.verdict)),
-            finding.reason.clone(),
-            origin.record(),
-        ),
-        Status::Judged { origin, finding } => (
-            verdict(finding.verdict),
-            finding.reason.clone(),
-            origin.record(),
-        ),
-        Status::Negative {
-            record, evidence, ..
-        } => (
-            Cell::Verdict(Tone::Neutral, "NEGATIVE".into()),
-            evidence.clone(),
-            Some(record),
-        ),
-        Status::UnexpectedPass { record, finding } => (
-            open("PASS (unexpected)"),
-            finding.reason.clone(),
-            Some(record),
-        ),
-        Status::NoData { reason } => (verdict(Verdict::NoData), reason.clone(), None),
+/// The standing of a claim, in a table and in a count.
+fn standing(of: &Claimed) -> (Cell, &'static str) {
+    let open = |word: String| Cell::Verdict(Tone::Open, word);
+    match of.verdict() {
+        None if of.is_unexpected().is_some() => (open("PASS (unexpected)".into()), "kept"),
+        None => {
+            let cell = Cell::Verdict(Tone::Neutral, "NEGATIVE".into());
+            (cell, "refuted and recorded")
+        }
+        Some(found) if of.origin.is_stale() => (open(format!("STALE {found}")), "stale"),
+        Some(found) => {
+            let word = match found {
+                Verdict::Fail => "failing",
+                Verdict::Pass => "kept",
+                Verdict::Ambiguous => "undecided",
+                Verdict::NoData => "not measured",
+            };
+            (verdict(found), word)
+        }
     }
 }
 
 /// `12 kept, 8 refuted and recorded, 2 undecided`
 fn tally(claims: &[Claimed]) -> String {
-    let word = |claimed: &Claimed| match &claimed.status {
-        Status::Judged { origin, .. } if origin.is_stale() => "stale",
-        Status::Judged { finding, .. } => match finding.verdict {
-            Verdict::Fail => "failing",
-            Verdict::Pass => "kept",
-            Verdict::Ambiguous => "undecided",
-            Verdict::NoData => "not measured",
-        },
-        Status::UnexpectedPass { .. } => "kept",
-        Status::Negative { .. } => "refuted and recorded",
-        Status::NoData { .. } => "not measured",
-    };
     let words = [
         "failing",
         "kept",
@@ -217,42 +184,42 @@ fn tally(claims: &[Claimed]) -> String {
         "stale",
         "not measured",
     ];
-    tallied(claims.iter().map(word), &words)
+    tallied(claims.iter().map(|of| standing(of).1), &words)
 }
 
-/// The two sides of a session with peers, in words.
+/// What the two sides of a session with peers are called.
 struct Sides {
     /// `The candidate`
     who: &'static str,
     ours: &'static str,
-    /// The same as a column.
+    /// Titles of columns, as is `ratio`.
     column: &'static str,
-    rival: &'static str,
+    other: &'static str,
     ratio: &'static str,
 }
 
-/// Ours beside peers, or a candidate beside both.
+/// Ours beside peers, or a candidate beside ours and peers.
 fn sides(record: &Record) -> Sides {
     match record.meta.of() {
         Of::Ladder => Sides {
             who: "Our fastest stage",
             ours: "ours",
             column: "our fastest",
-            rival: "fastest peer",
-            ratio: "its / ours",
+            other: "fastest peer",
+            ratio: "peer / ours",
         },
         Of::Candidate => Sides {
             who: "The candidate",
             ours: "the candidate",
             column: "candidate",
-            rival: "fastest rival",
-            ratio: "its / candidate's",
+            other: "fastest of ours and the peers",
+            ratio: "other / candidate",
         },
     }
 }
 
-/// Whether what differs concerns what people use: the best or default variant of a stage, or all of it.
-fn is_candidate<'a>(known: &Known<'a>) -> impl Fn(&Difference) -> bool + use<'a> {
+/// Whether a difference concerns the best or default variant of a stage, or all of it: these are what people use.
+fn is_used<'a>(known: &Known<'a>) -> impl Fn(&Difference) -> bool + use<'a> {
     let used = |stage: &'a StageMeta| {
         let used = [stage.default_variant.as_str(), best::variant(known, stage)];
         (stage.id.as_str(), used)
@@ -264,31 +231,29 @@ fn is_candidate<'a>(known: &Known<'a>) -> impl Fn(&Difference) -> bool + use<'a>
     }
 }
 
-/// Gates before figures, candidates before others, far before near.
-fn by_weight(differences: &mut [&Difference], is_candidate: impl Fn(&Difference) -> bool) {
+/// Gates before figures, then what is used before the rest, then large changes before small ones.
+fn by_weight(differences: &mut [&Difference], is_used: impl Fn(&Difference) -> bool) {
     let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
     differences.sort_by(|a, b| {
-        let key = |d: &Difference| (d.group != Group::Gates, !is_candidate(d), d.group);
+        let key = |d: &Difference| (d.group != Group::Gates, !is_used(d), d.group);
         key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
     });
 }
 
-/// How far, as a share, a latency moves between two sessions without its kernel: 1 of 100 moves further. Measured on 1,668 latencies
-/// of kernels that pairs of committed records of H200s have unchanged, of which 3.7 % moved by more than 2 % and 0.5 % by more than 4 %.
+/// 1 in 100 latencies of unchanged kernels moves further than this between two sessions. Measured on 1,668 latencies in pairs of
+/// committed records of H200s: 3.7 % moved by more than 2 %, and 0.5 % by more than 4 %.
 const BETWEEN_SESSIONS: f64 = 0.03;
 
-/// What to bear in mind of latencies that are worse. One that moved without its kernel says something of the machine or of the harness,
-/// and so may one that moved no further than such do.
+/// Reasons to doubt latencies that are worse: the kernel has not changed, so that the machine or the harness has; or the change is as
+/// small as that of unchanged kernels.
 fn caveats(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
     let latencies = worse.iter().filter_map(|difference| {
         let ratio = difference.ratio?;
         Some((new.has_kernel_of(base, &difference.subject), ratio.value))
     });
     let (same, changed): (Vec<_>, Vec<_>) = latencies.partition(|(is_same, _)| *is_same);
-    let near = changed
-        .iter()
-        .filter(|(_, ratio)| (ratio - 1.0).abs() < BETWEEN_SESSIONS)
-        .count();
+    let is_near = |(_, ratio): &&(bool, f64)| (ratio - 1.0).abs() < BETWEEN_SESSIONS;
+    let near = changed.iter().filter(is_near).count();
     let unchanged = (!same.is_empty()).then(|| {
         let of = count(
             same.len(),
@@ -300,49 +265,66 @@ fn caveats(worse: &[&Difference], base: &Record, new: &Record) -> Option<String>
     let little = (near > 0).then(|| {
         let moved = count(near, "latency is", "latencies are");
         format!(
-            "{moved} worse by less than {:.0} %: between two sessions 1 in 27 kernels that have not changed moves by more than 2 %, 1 in \
-             100 by more than 3 %. `scripts/review --latency` times both kernels in turns.",
+            "{moved} worse by less than {:.0} %, which may be noise: between sessions 1 in 27 unchanged kernels moves by more than 2 %, \
+             1 in 100 by more than 3 %. `scripts/review BASE --latency` times both kernels interleaved.",
             100.0 * BETWEEN_SESSIONS
         )
     });
-    let caveats: Vec<String> = unchanged.into_iter().chain(little).collect();
-    (!caveats.is_empty()).then(|| caveats.join(" "))
+    let caveats = unchanged.into_iter().chain(little);
+    Some(joined(caveats, " ")).filter(|caveats| !caveats.is_empty())
 }
 
-/// Differences as a table: where, what, and how far; the reason where there are no values.
+/// Differences as a table. Those of a variant's resources or counters that say the same share a row.
 fn changes(differences: &[&Difference]) -> Table {
-    let row = |of: Line| {
-        let Difference {
-            subject,
-            base,
-            new,
-            why,
-            group,
-            ratio: moved,
-            ..
-        } = &of.first;
-        let values = Cell::change(&of.base, &of.new);
-        let why = || line(why, 110);
-        let values = match (base, new) {
-            (Some(_), Some(_)) if *group != Group::Gates => values,
-            (_, Some(_)) => values.noted(why()),
-            _ => why().into(),
-        };
-        row![
-            short(subject),
-            clip(&of.what, 160),
-            values,
-            or_missing(moved.map(times), "no latency")
-        ]
+    let keyed = |(at, of): (usize, &&'_ Difference)| {
+        let is_alone = !matches!(of.group, Group::Resources | Group::Counters);
+        let key = (of.subject.clone(), of.group, of.change, of.why.clone());
+        ((is_alone.then_some(at), key), at)
     };
-    let lines = crate::judge::diff::lines(differences.iter().copied());
-    Table::of(
-        ["where", "what", "was → is", "base / new"],
-        lines.into_iter().map(row),
-    )
+    let alike = grouped(differences.iter().enumerate().map(keyed)).into_iter();
+    let alike = alike.map(|(_, all)| all.into_iter().map(|at| differences[at]).collect());
+    Table::of(alike.map(|alike: Vec<&Difference>| change(&alike)))
 }
 
-/// `stage5/swizzle-32x64`: a stage's number says which it is.
+/// Where, what, and how far; the reason if there are no values.
+fn change(alike: &[&Difference]) -> TableRow {
+    let Difference {
+        subject,
+        base,
+        new,
+        why,
+        group,
+        ratio,
+        ..
+    } = alike[0];
+    let what = alike.iter().map(|of| match &of.on {
+        Some(on) if *group == Group::Latency => format!("{} on {on}", of.what),
+        Some(on) => format!("{} ({on})", of.what),
+        None => of.what.clone(),
+    });
+    let side = |of: fn(&Difference) -> &Option<String>| {
+        let values = alike.iter().map(|one| of(one).as_deref().unwrap_or("–"));
+        joined(values, "; ")
+    };
+    let values = match (side(|of| &of.base), side(|of| &of.new)) {
+        (was, is) if was == is => is,
+        (was, is) => format!("{was} → {is}"),
+    };
+    let why = line(why, 110);
+    let values = match (base, new) {
+        (Some(_), Some(_)) if *group != Group::Gates => values.into(),
+        (_, Some(_)) => Cell::from(values).noted(why),
+        _ => why.into(),
+    };
+    row! {
+        "where" => short(subject),
+        "what" => clip(&joined(what, "; "), 160),
+        "was → is" => values,
+        "base / new" => or_missing(ratio.map(times), "no latency"),
+    }
+}
+
+/// `stage5/swizzle-32x64`: the number identifies the stage.
 fn short(subject: &Subject) -> String {
     match (subject.stage().split_once('-'), subject.name()) {
         (Some((stage, _)), name) if !name.is_empty() => format!("{stage}/{name}"),
@@ -350,53 +332,46 @@ fn short(subject: &Subject) -> String {
     }
 }
 
-/// At most `most` characters, cut at a word.
+/// At most `most` characters, cut between words.
 fn clip(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_string(),
-        Some((end, _)) => {
-            let head = &text[..end];
-            format!(
-                "{} …",
-                head.rsplit_once(' ')
-                    .map_or(head, |(head, _)| head)
-                    .trim_end_matches([',', ';'])
-            )
-        }
-    }
+    let Some((end, _)) = text.char_indices().nth(most) else {
+        return text.to_string();
+    };
+    let head = &text[..end];
+    let head = head.rsplit_once(' ').map_or(head, |(head, _)| head);
+    format!("{} …", head.trim_end_matches([',', ';']))
 }
 
-/// A section where there is anything in it.
-fn titled(title: &str, blocks: Vec<Block>) -> Vec<Block> {
-    let title = (!blocks.is_empty()).then(|| Block::section(title));
-    title.into_iter().chain(blocks).collect()
-}
-
-/// Plain words of a line, cut at the end.
+/// A line of at most `most` characters.
 fn line(of: impl Display, most: usize) -> Text {
-    words(&clip(&of.to_string(), most))
+    clip(&of.to_string(), most).into()
+}
+
+/// Sections by title, without those that are empty.
+pub fn sections<T: Into<Text>>(of: impl IntoIterator<Item = (T, Vec<Block>)>) -> Vec<Block> {
+    let titled = |(title, blocks): (T, Vec<Block>)| {
+        let title = (!blocks.is_empty()).then(|| Block::section(title));
+        title.into_iter().chain(blocks)
+    };
+    of.into_iter().flat_map(titled).collect()
 }
 
 /// What was found, or a line that says why there is nothing.
 fn or_line(found: Vec<Block>, otherwise: &str) -> Vec<Block> {
     if found.is_empty() {
-        vec![Block::paragraph(words(otherwise))]
+        vec![Block::paragraph(otherwise)]
     } else {
         found
     }
 }
 
-/// Lines as blocks; none where there are none.
+/// Lines as a list; nothing if there are none.
 pub fn list<T: Into<Text>>(lines: impl IntoIterator<Item = T>) -> Vec<Block> {
     let lines: Vec<Text> = lines.into_iter().map(T::into).collect();
-    if lines.is_empty() {
-        vec![]
-    } else {
-        vec![Block::Bullets(lines)]
-    }
+    first_lines(lines, usize::MAX, "")
 }
 
-/// A table as blocks; none where it has no rows.
+/// A table; nothing if it has no rows.
 pub fn some(table: Table) -> Vec<Block> {
     if table.rows.is_empty() {
         vec![]
@@ -405,56 +380,40 @@ pub fn some(table: Table) -> Vec<Block> {
     }
 }
 
-/// The same of lines.
+/// The first `most` lines, and a command that shows the others.
 fn first_lines(lines: impl IntoIterator<Item = Text>, most: usize, how: &str) -> Vec<Block> {
     let lines: Vec<Text> = lines.into_iter().collect();
     first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), how)
 }
 
-/// The first `most` items as a table or list, and a line on how to see the others.
+/// The first `most` items as a table or list, and a command that shows the others.
 fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &str) -> Vec<Block> {
-    if items.is_empty() {
-        return Vec::new();
-    }
-    let hidden = items.len().saturating_sub(most);
-    let more = (hidden > 0).then(|| Block::paragraph(words(&format!("{hidden} more: `{how}`."))));
-    [lay_out(&items[..items.len() - hidden])]
-        .into_iter()
-        .chain(more)
-        .collect()
+    let shown = &items[..items.len().min(most)];
+    let hidden = items.len() - shown.len();
+    let more = (hidden > 0).then(|| Block::paragraph(format!("{hidden} more: `{how}`.")));
+    let shown = (!shown.is_empty()).then(|| lay_out(shown));
+    shown.into_iter().chain(more).collect()
 }
 
-/// `stage0-scalar 2, stage1-cpasync 3`, of stages in the order of the ladder; none where there are none.
-fn per_stage<'a>(
-    known: &Known<'_>,
-    stages: impl Iterator<Item = &'a str> + Clone,
-) -> Option<String> {
-    let counts = known.stages.iter().map(|stage| {
-        (
-            &stage.id,
-            stages.clone().filter(|id| *id == stage.id).count(),
-        )
+/// `stage0-scalar 2, stage1-cpasync 3`: how often each stage occurs; `None` if none does.
+fn per_stage<'a>(known: &Known<'_>, stages: impl Iterator<Item = &'a str>) -> Option<String> {
+    let stages: Vec<&str> = stages.collect();
+    let counted = known.stages.iter().filter_map(|stage| {
+        let n = stages.iter().filter(|id| **id == stage.id).count();
+        (n > 0).then(|| format!("{} {n}", stage.id))
     });
-    let words = joined(
-        counts
-            .filter(|(_, n)| *n > 0)
-            .map(|(id, n)| format!("{id} {n}")),
-        ", ",
-    );
-    (!words.is_empty()).then_some(words)
+    Some(joined(counted, ", ")).filter(|words| !words.is_empty())
 }
 
 fn commit(git: &Git) -> String {
     match git {
         Git::Commit { sha, dirty, .. } => {
-            format!(
-                "commit {sha:.12}{}",
-                if *dirty {
-                    " with uncommitted changes"
-                } else {
-                    ""
-                }
-            )
+            let changes = if *dirty {
+                " with uncommitted changes"
+            } else {
+                ""
+            };
+            format!("commit {sha:.12}{changes}")
         }
         Git::Unknown { reason } => format!("source unknown: {reason}"),
     }
@@ -468,9 +427,7 @@ fn gpu(gpu: &Gpu) -> String {
             driver,
             multiprocessors,
             ..
-        } => {
-            format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})")
-        }
+        } => format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})"),
         Gpu::Absent { reason } => format!("no GPU ({reason})"),
     }
 }

@@ -1,109 +1,103 @@
-//! COMPARE.md, which is also the page and the end of a run: what decides, in at most 20 KB.
+//! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, candidates, caveats, changes, claimed, clip, commit, counts, first_lines, first_of,
-    gpu, is_candidate, ladder, line, missing, of, or_missing, per_stage, self_test, sides, stale,
-    tally, text, times, titled, tone, us, words,
+    by_weight, candidates, caveats, changes, clip, commit, counts, first_lines, first_of, gpu,
+    is_used, ladder, line, of, or_missing, per_stage, sections, self_test, sides, stale, standing,
+    tally, text, times, tone, us,
 };
-use crate::judge::claims::{Claimed, Status};
+use crate::judge::claims::Claimed;
 use crate::judge::diff::{Change, Difference};
 use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
-use crate::judge::verdict::{Exit, Report, count};
+use crate::judge::verdict::{Exit, Report, Since, count};
 use crate::judge::{Named, Origin, best};
-use crate::page::{Block, Cell, Chart, Document, Table, Text, Tone, Verdict, row};
+use crate::page::{Block, Cell, Document, Table, TableRow, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
 use crate::record::{Figure, Record, Row, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::verdict::Verdict as Judgement;
 
-/// Lines of each kind. The rest is behind a command.
+/// The most lines of each kind; a command shows the rest.
 const MOST_CHANGES: usize = 12;
 const MOST_FAILURES: usize = 10;
 const MOST_CLAIMS: usize = 13;
 const MOST_MISSING: usize = 10;
 
-/// Of a report, and of what committed candidates reached beside the ladder.
+/// A report, with what committed candidates reached beside the ladder.
 pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
-    let mut blocks = vec![Block::Bullets(apart(report))];
-    blocks.push(Block::section("What to do first"));
-    blocks.push(Block::bullets(
-        report.overall.actions.iter().map(|action| words(action)),
-    ));
-    blocks.extend(
-        report
-            .known
-            .subject()
-            .map(|(name, record)| Block::Paragraph(origin(report, name, record))),
-    );
-    blocks.extend(failures(report));
-    blocks.extend(required(report));
-    blocks.push(Block::section("The ladder"));
-    blocks.push(Block::Table(ladder::ladder(report)));
-    blocks.push(Block::Paragraph(ladder::about(report)));
-    blocks.extend(beside(report));
-    blocks.extend(growth(report));
-    // Where gates fail they have the room.
-    if report.failures.is_empty() {
-        blocks.extend(titled("Candidates", candidates::blocks(candidates)));
-    }
-    blocks.extend(since(report));
-    blocks.extend(claims(report));
-    blocks.extend(elsewhere(report));
-    blocks.extend(refused(report));
-    let self_test = report
-        .known
-        .record()
-        .and_then(|record| self_test::summary(record.by(Source::SelfTest).collect::<Vec<_>>()));
-    blocks.extend(titled("Self-test", self_test.into_iter().collect()));
-    blocks.push(Block::section("The rest"));
-    blocks.extend(rest(report));
+    let subject = report.known.subject();
+    let origin = subject.map(|(name, record)| Block::paragraph(origin(report, name, record)));
+    let first = [Block::bullets(report.overall.actions.clone())];
+    let ladder = vec![
+        Block::Table(ladder::ladder(report)),
+        Block::paragraph(ladder::about(report)),
+    ];
+    // Failures leave no room for candidates.
+    let candidates = match report.failures.is_empty() {
+        true => candidates::blocks(candidates),
+        false => vec![],
+    };
+    let since = report.since.as_ref();
+    let changed = since.map_or(String::new(), |since| {
+        format!("Changes since {}", since.name)
+    });
+    let tested = report.known.record().and_then(|record| {
+        let rows: Vec<&Row> = record.by(Source::SelfTest).collect();
+        self_test::summary(rows)
+    });
+    let sections = sections([
+        (
+            "What to do first",
+            first.into_iter().chain(origin).collect(),
+        ),
+        ("Gates that fail", failures(report)),
+        ("Missing, but required", missing(report, true)),
+        ("The ladder", ladder),
+        ("Against peers", beside(report)),
+        ("Device time by sequence length", growth(report)),
+        ("Candidates", candidates),
+        (
+            &changed,
+            since.map_or(vec![], |since| changes_of(report, since)),
+        ),
+        ("Claims", claims(report)),
+        ("Missing, not required", missing(report, false)),
+        ("Unsupported on this device", refused(report)),
+        ("Self-test", tested.into_iter().collect()),
+        ("More", more(report)),
+    ]);
     Document {
-        marker: None,
         title: "COMPARE".into(),
         verdict: Some(verdict(report)),
-        blocks,
+        blocks: [vec![Block::Bullets(summary(report))], sections].concat(),
+        ..Document::default()
     }
 }
 
-/// A PASS that hides no regression.
+/// A PASS that does not hide a regression.
 pub fn verdict(report: &Report<'_>) -> Verdict {
     let overall = &report.overall;
-    let regressed = report
-        .since
-        .as_ref()
-        .filter(|since| since.overall.exit == Exit::Fail);
-    let (tone, why) = match regressed {
-        Some(since) => {
-            let tone = if overall.exit == Exit::Pass {
-                Tone::Open
-            } else {
-                tone(overall.exit)
-            };
-            (
-                tone,
-                format!(
-                    "{}; {} worse since {}",
-                    overall.line,
-                    since.worse().count(),
-                    since.name
-                ),
-            )
-        }
-        None if overall.word == "STALE" => (Tone::Open, overall.line.clone()),
-        None => (tone(overall.exit), overall.line.clone()),
+    let since = report.since.as_ref();
+    let regressed = since.filter(|since| since.overall.exit == Exit::Fail);
+    let tone = match tone(overall.exit) {
+        Tone::Good if regressed.is_some() || overall.word == "STALE" => Tone::Open,
+        tone => tone,
     };
+    let worse = regressed.map(|since| {
+        let n = since.worse().count();
+        format!("; {n} worse since {}", since.name)
+    });
     Verdict {
         tone,
         word: overall.word.into(),
-        why,
+        why: format!("{}{}", overall.line, worse.unwrap_or_default()),
     }
 }
 
-/// Gates, claims and regressions, counted apart.
-pub fn apart(report: &Report<'_>) -> Vec<Text> {
+/// Counts of gates, claims and changes, apart from each other.
+pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let word = |(_, state): &(_, State)| match state {
         State::Green => "green",
         State::Failed(_) => "fail",
@@ -112,8 +106,8 @@ pub fn apart(report: &Report<'_>) -> Vec<Text> {
         State::Stale => "stale",
         State::NotRun(_) => "not in this record",
     };
-    let words_of = report.states.iter().map(word);
-    let green = words_of.clone().filter(|word| *word == "green").count();
+    let words: Vec<&str> = report.states.iter().map(word).collect();
+    let green = words.iter().filter(|word| **word == "green").count();
     let kinds = [
         "fail",
         "undecided",
@@ -121,32 +115,23 @@ pub fn apart(report: &Report<'_>) -> Vec<Text> {
         "stale",
         "not in this record",
     ];
-    let of = format!("{green} of {} green", super::variants(report.states.len()));
-    let others = Some(tallied(words_of, &kinds)).filter(|others| !others.is_empty());
-    let mut lines = vec![format!(
-        "gates: {}",
-        joined([of].into_iter().chain(others), ", ")
-    )];
-    if !report.claims.is_empty() {
-        lines.push(format!("claims: {}", tally(&report.claims)));
-    }
-    if let Some(since) = &report.since {
-        lines.push(format!(
-            "since `{}`: {}, {}",
-            since.name,
-            since.overall.word,
-            counts(&since.differences)
-        ));
-    }
-    lines.iter().map(|line| words(line)).collect()
+    let green = format!("{green} of {} green", super::variants(words.len()));
+    let others = Some(tallied(words, &kinds)).filter(|others| !others.is_empty());
+    let gates = joined([green].into_iter().chain(others), ", ");
+    let claims = (!report.claims.is_empty()).then(|| format!("claims: {}", tally(&report.claims)));
+    let since = report.since.as_ref().map(|since| {
+        let (name, word) = (since.name, since.overall.word);
+        format!("since `{name}`: {word}, {}", counts(&since.differences))
+    });
+    let lines = [Some(format!("gates: {gates}")), claims, since];
+    lines.into_iter().flatten().map(Text::from).collect()
 }
 
-fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
+fn origin(report: &Report<'_>, name: &str, record: &Record) -> String {
     let meta = &record.meta;
-    let kind = if report.known.run.is_some() {
-        "This run, "
-    } else {
-        "The committed record "
+    let kind = match report.known.run {
+        Some(_) => "This run,",
+        None => "Committed record",
     };
     let scope = match &meta.scope {
         Scope::Whole => String::new(),
@@ -159,78 +144,48 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> Text {
     let backend = match meta.backend {
         BackendKind::Cuda => "on the GPU",
         BackendKind::Cpu => "on the processor",
-        BackendKind::Emulated => "in the emulator, which is functional and never a timer",
+        BackendKind::Emulated => "in the emulator, which is functional and not a timer",
     };
     let device = meta.device.map_or(String::new(), |device| {
         format!(", limited to what {device} offers")
     });
-    Text::from(kind).code(name).plain(format!(
-        ": tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
+    format!(
+        "{kind} `{name}`: tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
         meta.tier,
         gpu(&meta.machine.gpu),
         meta.machine.platform,
         commit(&meta.git)
-    ))
+    )
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {
-    let row = |Failure {
-                   subject,
-                   gate,
-                   reason,
-               }: &Failure| {
-        row![
-            text(subject),
-            Cell::Verdict(Tone::Bad, gate.to_string()),
-            line(reason, 160)
-        ]
+    let row = |failure: &Failure| {
+        row! {
+            "where" => text(&failure.subject),
+            "gate" => Cell::Verdict(Tone::Bad, failure.gate.to_string()),
+            "why" => line(&failure.reason, 160),
+        }
     };
-    let table = |failures: &[Failure]| {
-        Block::Table(Table::of(
-            ["where", "gate", "why"],
-            failures.iter().map(row),
-        ))
-    };
-    titled(
-        "Gates that fail",
-        first_of(&report.failures, MOST_FAILURES, table, "compare show gates"),
-    )
+    let table = |failures: &[Failure]| Block::Table(Table::of(failures.iter().map(row)));
+    first_of(&report.failures, MOST_FAILURES, table, "compare show gates")
 }
 
-fn required(report: &Report<'_>) -> Vec<Block> {
-    let required = report.required().map(|of| line(of, 200));
-    titled(
-        "Missing that this record should have",
-        first_lines(required, MOST_MISSING, "compare show missing"),
-    )
-}
-
-fn elsewhere(report: &Report<'_>) -> Option<Block> {
-    let lines: Vec<Text> = report
+fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
+    let of_kind = report
         .missing
         .iter()
-        .filter(|missing| !missing.required)
-        .map(|of| line(of, 200))
-        .collect();
-    let summary = format!("{} that a record may lack", lines.len());
-    let shown = lines.iter().take(MOST_MISSING).cloned().collect();
-    (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::Bullets(shown)]))
+        .filter(|missing| missing.required == required);
+    let lines = of_kind.map(|missing| line(missing, 200));
+    first_lines(lines, MOST_MISSING, "compare show missing")
 }
 
-fn refused(report: &Report<'_>) -> Option<Block> {
-    let refused = report
-        .known
-        .stages
-        .iter()
-        .flat_map(|stage| stage.refused.iter().map(move |of| (stage, of)));
-    let lines: Vec<String> = refused
-        .map(|(stage, refusal)| format!("{}/{refusal}", stage.id))
-        .collect();
-    let summary = format!(
-        "{} that the device cannot run",
-        super::variants(lines.len())
-    );
-    (!lines.is_empty()).then(|| Block::folded(summary, vec![Block::bullets(lines)]))
+fn refused(report: &Report<'_>) -> Vec<Block> {
+    let mut lines: Vec<Text> = Vec::new();
+    for stage in report.known.stages {
+        let refused = stage.refused.iter();
+        lines.extend(refused.map(|refusal| line(format!("{}/{refusal}", stage.id), 200)));
+    }
+    first_lines(lines, MOST_MISSING, "compare list")
 }
 
 /// What is won and lost against peers, in the order of the record.
@@ -238,63 +193,55 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     let Some(beside) = peers::beside(&report.known) else {
         return Vec::new();
     };
-    let row = |problem: &Problem<'_>| {
-        let mut cells = row![
-            text(&problem.place),
-            text(&problem.ours.subject),
-            us(best::p50(problem.ours))
-        ];
-        cells.extend(match &problem.fastest {
-            Some((peer, over)) => {
-                let figure = over.estimate(Metric::SpeedupP50);
-                row![
-                    text(&peer.subject),
-                    us(best::p50(peer)),
-                    stale(times(figure), &problem.origin),
-                    match coarser(problem.ours, peer) {
-                        Some(errors) => outcome(figure).noted(errors),
-                        None => outcome(figure),
-                    }
-                ]
-            }
-            None => vec![missing("no peer was right"); 4],
-        });
-        cells
-    };
     let sides = sides(beside.record);
-    let columns = [
-        "problem",
-        sides.column,
-        "its µs",
-        sides.rival,
-        "its µs",
-        sides.ratio,
-        "outcome (max errors, if far apart)",
-    ];
-    let table = Table::of(columns, beside.problems.iter().map(row));
-    let mut blocks = vec![Block::section("Against peers")];
-    let whose = whose("Interleaved (A B B A) in", &beside.origin);
-    let fast = beside.fast.as_ref().map(|fast| fast_p(fast, sides.ours));
-    let fast = fast.unwrap_or_default();
-    if let Some(score) = ladder::score(&report.known) {
-        blocks.push(Block::Paragraph(score.plain(whose).plain(fast)));
-    }
-    blocks.push(Block::Table(table));
-    blocks
-}
-
-/// ` How the committed record (NVIDIA H200).`, ` STALE: …`; nothing of the run's own.
-fn whose(how: &str, origin: &Origin) -> String {
-    match origin {
-        Origin::Run => String::new(),
-        Origin::Committed { record, gpu } => {
-            format!(" {how} the committed record {record} ({gpu}).")
+    let row = |problem: &Problem<'_>| {
+        let found = problem.fastest.map(|(peer, over)| {
+            let figure = over.estimate(Metric::SpeedupP50);
+            let outcome = match coarser(problem.ours, peer) {
+                Some(errors) => outcome(figure).noted(errors),
+                None => outcome(figure),
+            };
+            let ratio = stale(times(figure), &problem.origin);
+            [text(&peer.subject), us(best::p50(peer)), ratio, outcome]
+        });
+        let [peer, time, ratio, outcome] =
+            found.unwrap_or_else(|| [(); 4].map(|()| super::missing("no peer was right")));
+        row! {
+            "problem" => text(&problem.place),
+            sides.column => text(&problem.ours.subject),
+            "µs" => us(best::p50(problem.ours)),
+            sides.other => peer,
+            "µs" => time,
+            sides.ratio => ratio,
+            "outcome (max errors)" => outcome,
         }
-        Origin::Stale { record, gpu, why } => format!(" STALE: from {record} ({gpu}): {why}."),
-    }
+    };
+    let about = ladder::score(&report.known).map(|score| {
+        let whose = whose("Interleaved (A B B A)", &beside.origin);
+        let fast = beside.fast.as_ref().map(|fast| fast_p(fast, sides.ours));
+        let fast = fast.unwrap_or_default();
+        let rows = beside.problems.iter();
+        let is_coarser = |problem: &Problem<'_>| {
+            let (peer, _) = problem.fastest?;
+            coarser(problem.ours, peer)
+        };
+        let errors = match rows.filter_map(is_coarser).next() {
+            Some(_) => " Max errors against FP64 (ours / theirs) are shown if theirs is at least 10 times ours.",
+            None => "",
+        };
+        Block::Paragraph(score.text((whose + &fast + errors).into()))
+    });
+    let table = Block::Table(Table::of(beside.problems.iter().map(row)));
+    about.into_iter().chain([table]).collect()
 }
 
-/// Device time of ours against the sequence length, and how much of the rate of a matrix product that is.
+/// ` How in record … (NVIDIA H200).`, unless it is the run's own.
+fn whose(how: &str, origin: &Origin) -> String {
+    let cited = origin.cited();
+    cited.map_or(String::new(), |record| format!(" {how} in {record}."))
+}
+
+/// Our device time by sequence length, and its share of the rate of a matrix product.
 pub fn growth(report: &Report<'_>) -> Vec<Block> {
     let Some(peers::Growth { origin, rows }) = peers::growth(&report.known) else {
         return Vec::new();
@@ -303,53 +250,42 @@ pub fn growth(report: &Report<'_>) -> Vec<Block> {
     let lengths = distinct(rows.iter().map(|(shape, _)| shape.seq_kv));
     let dims = distinct(rows.iter().map(|(shape, _)| shape.head_dim));
     let at = |dim, length| {
-        rows.iter()
-            .find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length))
-            .map(|(_, row)| *row)
+        let mut rows = rows.iter();
+        let found = rows.find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length));
+        found.map(|(_, row)| *row)
     };
     let share = |row: &Row| 100.0 * row.value(Metric::PeakShare).unwrap_or(f64::NAN);
-    let line = |dim: &usize| {
+    let row = |dim: &usize| -> TableRow {
         let cell = |length: &usize| {
-            or_missing(
-                at(*dim, *length)
-                    .map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row)))),
-                "not timed",
-            )
+            let time = at(*dim, *length)
+                .map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row))));
+            (length.to_string(), or_missing(time, "not timed"))
         };
-        let mut cells = row![format!("head_dim {dim}")];
-        cells.extend(lengths.iter().map(cell));
-        cells
+        let title = row! { "µs (share of the product's rate)" => format!("head_dim {dim}") };
+        title.into_iter().chain(lengths.iter().map(cell)).collect()
     };
-    let points: Vec<String> = lengths.iter().map(|length| length.to_string()).collect();
-    let columns = ["µs (of the product)".to_string()]
-        .into_iter()
-        .chain(points.clone());
     let shares = |dim: &usize| {
-        lengths
-            .iter()
-            .filter_map(|length| at(*dim, *length).map(share))
-            .collect()
+        let of_dim = lengths.iter().filter_map(|length| at(*dim, *length));
+        let shares = of_dim.map(|row| format!("{:.1}", share(row)));
+        format!("\n  line [{}]", joined(shares, ", "))
     };
-    let dims_in_words = joined(dims.iter().map(|dim| format!("head_dim {dim}")), ", ");
-    let chart = Chart {
-        title: format!("{dims_in_words}: % of the matrix product's rate"),
-        x_axis: "sequence length".into(),
-        y_axis: "%".into(),
-        y_end: 100.0,
-        points,
-        lines: dims.iter().map(shares).collect(),
-    };
+    let names = joined(dims.iter().map(|dim| format!("head_dim {dim}")), ", ");
+    let diagram = format!(
+        "xychart-beta\n  title \"{names}: % of the matrix product's rate\"\n  x-axis \"sequence length\" [{}]\n  y-axis \"%\" 0 --> 100{}",
+        joined(lengths.iter().map(|length| format!("\"{length}\"")), ", "),
+        dims.iter().map(shares).collect::<String>()
+    );
     let about = format!(
-        "Our fastest variant alone, {} query rows in {} heads, f16, full mask: device time by sequence length, and its rate as a \
-         share of what a product of 8192 × 8192 halves reached in the same session.",
+        "Our fastest variant, not interleaved with peers: {} query rows in {} heads, f16, full mask. In parentheses is its rate as a \
+         share of that of an 8192 × 8192 × 8192 f16 matrix product in the same session.{}",
         shape.batch * shape.seq_q,
-        shape.heads_q
+        shape.heads_q,
+        whose("Measured", &origin)
     );
     vec![
-        Block::section("Growth with the sequence length"),
-        Block::paragraph(about + &whose("Of", &origin)),
-        Block::Table(Table::of(columns, dims.iter().map(line))),
-        Block::Chart(chart),
+        Block::paragraph(about),
+        Block::Table(Table::of(dims.iter().map(row))),
+        Block::Diagram(diagram),
     ]
 }
 
@@ -361,7 +297,7 @@ fn outcome(ratio: Figure) -> Cell {
     }
 }
 
-/// The largest errors against FP64 of ours and theirs, where theirs is ten times ours: in the same precision they differ by up to 4.
+/// Our and their largest error against FP64, if theirs is ten times ours: in the same precision they differ by up to 4 times.
 fn coarser(ours: &Row, theirs: &Row) -> Option<Text> {
     let error = |row: &Row| row.value(Metric::MaxError).unwrap_or(f64::NAN);
     let shown = |row: &Row| of(Some(row), Metric::MaxError).shown();
@@ -375,158 +311,122 @@ fn fast_p(fast: &FastP, ours: &str) -> String {
         1.0 => format!("faster on {n}"),
         p => format!("more than {p} times as fast on {n}"),
     });
-    let words = joined(words, ", ");
     format!(
-        " Against PyTorch's default, over the {} f16 problems of the session, {ours} is right and {words} (fast_p of KernelBench).",
-        fast.of
+        " Of the {} f16 problems of that session, {ours} is right and, against PyTorch's default, {} (fast_p of KernelBench).",
+        fast.of,
+        joined(words, ", ")
     )
 }
 
-fn since(report: &Report<'_>) -> Vec<Block> {
-    let Some(since) = &report.since else {
-        return Vec::new();
-    };
+fn changes_of(report: &Report<'_>, since: &Since<'_>) -> Vec<Block> {
     let mut worse: Vec<&Difference> = since.worse().collect();
-    by_weight(&mut worse, is_candidate(&report.known));
+    by_weight(&mut worse, is_used(&report.known));
     let shown = &worse[..worse.len().min(MOST_CHANGES)];
-    let hidden = worse.len() - shown.len();
-    let rest = counts(
-        since
-            .differences
-            .iter()
-            .filter(|d| d.change != Change::Worse),
+    let hidden = match worse.len() - shown.len() {
+        0 => None,
+        hidden => Some(format!("{hidden} more worse")),
+    };
+    let others = since
+        .differences
+        .iter()
+        .filter(|of| of.change != Change::Worse);
+    let others = joined(hidden.into_iter().chain([counts(others)]), ", ");
+    let rest = format!(
+        "Also: {others}. `compare show changes` lists all; `compare diff BASE NEW` compares any two records."
     );
-    let more = if hidden > 0 {
-        format!("{hidden} more worse, ")
-    } else {
-        String::new()
-    };
-    let (lines, order) = if shown.is_empty() {
-        (Block::paragraph("Nothing is worse."), String::new())
-    } else {
-        let caveats = report
-            .known
-            .record()
-            .and_then(|record| caveats(&worse, &since.record, record))
-            .map(|caveats| format!("{caveats} "))
-            .unwrap_or_default();
-        (
-            Block::Table(changes(shown)),
-            format!("Best and default variants stand first. {caveats}"),
-        )
-    };
-    let rest = words(&format!(
-        "{order}Besides: {more}{rest}. `compare show changes` lists them; `compare diff BASE NEW` judges any two records."
-    ));
+    if shown.is_empty() {
+        return ["Nothing is worse.", &rest].map(Block::paragraph).into();
+    }
+    let record = report.known.record();
+    let caveats = record.and_then(|record| caveats(&worse, &since.record, record));
+    let order = "Worse, best and default variants first.".to_string();
+    let about = [Some(order), caveats, Some(rest)];
     vec![
-        Block::section(format!("What changed since {}", since.name)),
-        lines,
-        Block::Paragraph(rest),
+        Block::Table(changes(shown)),
+        Block::paragraph(joined(about.into_iter().flatten(), " ")),
     ]
 }
 
-/// What is not kept in full; what is as counts.
-pub fn claims(report: &Report<'_>) -> Vec<Block> {
-    if report.claims.is_empty() {
-        return Vec::new();
-    }
-    // Whether a claim is kept, and by another version of the kernel.
-    let kept_by = |of: &&Claimed| match &of.status {
-        Status::Judged { origin, finding } if finding.verdict == Judgement::Pass => {
-            Some(origin.is_stale())
+/// Claims that are not simply kept; those that are as counts.
+fn claims(report: &Report<'_>) -> Vec<Block> {
+    let is_kept = |of: &&Claimed| of.verdict() == Some(Judgement::Pass);
+    let (kept, mut others): (Vec<&Claimed>, Vec<&Claimed>) =
+        report.claims.iter().partition(is_kept);
+    // Failures, then the newest stages: reviewers know the others.
+    others.reverse();
+    others.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
+    let is_unmeasured = |of: &&Claimed| of.verdict() == Some(Judgement::NoData);
+    let (unmeasured, open): (Vec<&Claimed>, Vec<&Claimed>) =
+        others.into_iter().partition(is_unmeasured);
+    let row = |of: &&Claimed| {
+        row! {
+            "claim" => of.title(),
+            "verdict" => standing(of).0,
+            "measured" => clip(&of.finding.reason, 180),
         }
-        _ => None,
     };
-    let all = || report.claims.iter();
-    // Those that fail first, then those of the newest stages: a reviewer knows the others.
-    let mut others: Vec<&Claimed> = all().rev().filter(|of| kept_by(of).is_none()).collect();
-    let fails = |of: &Claimed| matches!(&of.status, Status::Judged { finding, .. } if finding.verdict == Judgement::Fail);
-    others.sort_by_key(|of| !fails(of));
-    let (mut rows, mut unmeasured, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-    for of in others {
-        match &of.status {
-            Status::NoData { reason } => {
-                unmeasured.push((reason, of));
-                continue;
-            }
-            Status::Negative { record, reason, .. } => reasons.push((record, reason)),
-            _ => {}
-        }
-        let (verdict, measured, _) = claimed(of);
-        rows.push(row![of.title(), verdict, clip(&measured, 180)]);
-    }
-    let table = |rows: &[Vec<Cell>]| {
-        Block::Table(Table::of(["claim", "verdict", "measured"], rows.to_vec()))
-    };
-    let mut blocks = vec![Block::section("Claims")];
-    blocks.extend(first_of(&rows, MOST_CLAIMS, table, "compare show claims"));
-    let negative = distinct(reasons).into_iter().map(|(record, reason)| {
-        let why = format!("NEGATIVE (refuted, and recorded so) by {record}: {reason}");
+    let table = |claims: &[&Claimed]| Block::Table(Table::of(claims.iter().map(row)));
+    let is_negative = |of: &&&Claimed| of.is_unexpected().is_none();
+    let negative = open
+        .iter()
+        .filter(is_negative)
+        .filter_map(|of| of.refuted.as_ref());
+    let negative = distinct(negative).into_iter().map(|by| {
+        let why = format!("NEGATIVE in record `{}`: {}", by.record, by.reason);
         line(why, 600)
     });
-    let unmeasured = grouped(unmeasured).into_iter().map(|(why, claims)| {
+    let by_reason = grouped(unmeasured.into_iter().map(|of| (&of.finding.reason, of)));
+    let unmeasured = by_reason.into_iter().map(|(why, claims)| {
         let claims = count(claims.len(), "claim", "claims");
         line(format!("NO DATA for {claims}: {why}"), 300)
     });
-    let kept = [
-        (false, "Kept"),
-        (true, "STALE, and kept by another version"),
-    ]
-    .map(|(stale, title)| {
-        let claims = all().filter(|of| kept_by(of) == Some(stale));
-        let stages = per_stage(&report.known, claims.map(|of| &*of.stage))?;
-        Some(words(&format!(
-            "{title}: {stages} (`compare show claims`)."
-        )))
+    let (stale, kept): (Vec<&Claimed>, Vec<&Claimed>) =
+        kept.into_iter().partition(|of| of.origin.is_stale());
+    let kept = [("Kept", kept), ("STALE: kept by another version", stale)];
+    let kept = kept.into_iter().filter_map(|(title, claims)| {
+        let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
+        Some(format!("{title}: {stages} (`compare show claims`).").into())
     });
-    blocks.push(Block::Bullets(
-        negative
-            .chain(unmeasured)
-            .chain(kept.into_iter().flatten())
-            .collect(),
-    ));
-    blocks
+    let lines = super::list(negative.chain(unmeasured).chain(kept));
+    [
+        first_of(&open, MOST_CLAIMS, table, "compare show claims"),
+        lines,
+    ]
+    .concat()
 }
 
-fn rest(report: &Report<'_>) -> [Block; 2] {
-    let stage = report
-        .known
-        .stages
-        .last()
-        .map_or("STAGE", |stage| &stage.id);
+fn more(report: &Report<'_>) -> Vec<Block> {
+    let stage = report.known.stages.last();
+    let stage = stage.map_or("STAGE", |stage| &stage.id);
     let of_stage = format!("--stage {stage}");
     let commands = [
         (&*of_stage, "all of one stage"),
         ("gates", "every variant, its gates and largest errors"),
         (
             "latencies peers",
-            "device times by problem, and every peer beside them",
+            "device times by problem, and those of every peer",
         ),
         (
             "resources counters profile",
-            "what ptxas, the emulator and ncu say of each variant",
+            "registers, occupancy, counters and ncu's metrics of each variant",
         ),
-        ("claims changes", "with the figures that they are judged by"),
+        ("claims changes", "every claim and change with its figures"),
         (
             "self-test sanitizer",
-            "what the gates kill, and what compute-sanitizer saw",
+            "faults and mutants, and the findings of compute-sanitizer",
         ),
         (
             "built thresholds",
-            "compilers and flags, and what each gate demands",
+            "compilers, flags, and what each gate demands",
         ),
     ];
-    let line = |(flags, what)| {
-        Text::default()
-            .code(format!("compare show {flags}"))
-            .plain(format!(": {what}"))
-    };
-    let text = Text::from("Words are explained in ").link("docs/glossary.md", "docs/glossary.md");
+    let line = |(flags, what)| format!("`compare show {flags}`: {what}");
+    let text = Text::from("Terms are in ").link("docs/glossary.md");
     let text = text
         .plain(", rows, metrics and gates in ")
-        .link("docs/rows.md", "docs/rows.md")
+        .link("docs/rows.md")
         .plain(".");
-    [Block::bullets(commands.map(line)), Block::Paragraph(text)]
+    vec![Block::bullets(commands.map(line)), Block::Paragraph(text)]
 }
 
 #[cfg(test)]
@@ -568,9 +468,9 @@ mod tests {
 
 ## What to do first
 
-- Look at 2 regressions since 1.
+- Look at the 2 regressions since 1.
 
-The committed record `2`: tier T1, 120 cases on the GPU; NVIDIA H200 (sm_90, 132 SMs, driver 580); linux x86_64; commit 25f6c2b1d61c.
+Committed record `2`: tier T1, 120 cases on the GPU; NVIDIA H200 (sm_90, 132 SMs, driver 580); linux x86_64; commit 25f6c2b1d61c.
 
 ## The ladder
 
@@ -579,51 +479,49 @@ The committed record `2`: tier T1, 120 cases on the GPU; NVIDIA H200 (sm_90, 132
 | stage0-scalar | scalar-32x64 | GREEN | 10.00 | – | – | – | 128, 25 % |
 | stage1-mma | mma-32x64 | GREEN | 5.500 | 1.82x (−45 %) | 1.82x (−45 %) | 1.50x | 128, 25 % |
 
-Device time of one launch in a CUDA graph: mission (1x8x512x64), f16 or the type named, full mask, warm L2. Ratios are base / new of medians in one record, the newest that has both; registers and occupancy are of that type's instance of head_dim 64. Latencies are from the committed record 2 (NVIDIA H200).
+Device time of one launch in a CUDA graph on mission (1x8x512x64), full mask, warm L2, in f16 or the type named. Speedups are base / new of medians in the newest record that has both. Registers and occupancy are those of the instance for that type and head_dim 64. Latencies are from record `2` (NVIDIA H200).
 
 ## Against peers
 
-**Our fastest stage is ahead of the fastest peer on 1 of 2 problems and behind on 1**: from 0.80x (long f16 full) to 1.50x (mission f16 full). Interleaved (A B B A) in the committed record 2 (NVIDIA H200). Against PyTorch's default, over the 2 f16 problems of the session, ours is right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench).
+**Our fastest stage is faster than the fastest peer on 1 of 2 problems and slower on 1**: from 0.80x (long f16 full) to 1.50x (mission f16 full). Interleaved (A B B A) in record `2` (NVIDIA H200). Of the 2 f16 problems of that session, ours is right and, against PyTorch's default, faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours / theirs) are shown if theirs is at least 10 times ours.
 
-| problem | our fastest | its µs | fastest peer | its µs | its / ours | outcome (max errors, if far apart) |
+| problem | our fastest | µs | fastest peer | µs | peer / ours | outcome (max errors) |
 |---|---|---:|---|---:|---:|---|
 | mission f16 full | stage1-mma/mma-32x64 | 5.000 | torch-default | 7.500 | 1.50x [1.49, 1.51] | won (1.0e-4 / 2.0e-2) |
 | long f16 full | stage1-mma/mma-32x64 | 30.00 | torch-default | 24.00 | 0.80x [0.79, 0.81] | lost |
 
-## What changed since 1
+## Changes since 1
 
 | where | what | was → is | base / new |
 |---|---|---|---:|
 | stage1/mma-32x64 | p50 on mission f16 full | 5.000 µs → 5.500 µs | 0.91x [0.91, 0.91] |
 | stage1/mma-64x64 | p50 on mission f16 full | 6.000 µs → 7.000 µs | 0.86x [0.86, 0.86] |
 
-Best and default variants stand first. 2 latencies are of kernels that have not changed: look at the machine and the harness. Besides: 33 the same. `compare show changes` lists them; `compare diff BASE NEW` judges any two records.
+Worse, best and default variants first. 2 latencies are of kernels that have not changed: look at the machine and the harness. Also: 33 the same. `compare show changes` lists all; `compare diff BASE NEW` compares any two records.
 
 ## Claims
 
 - Kept: stage1-mma 1 (`compare show claims`).
 
-<details><summary>1 that a record may lack</summary>
+## Missing, not required
 
 - registers, spills, occupancy and GPU code: nvcc was not found
 
-</details>
-
 ## Self-test
 
-Fault injection and mutation testing (S1): 1 of 1 planted faults are killed by a gate.
+Fault injection and mutation testing (S1): 1 of 1 planted faults killed.
 
-## The rest
+## More
 
 - `compare show --stage stage1-mma`: all of one stage
 - `compare show gates`: every variant, its gates and largest errors
-- `compare show latencies peers`: device times by problem, and every peer beside them
-- `compare show resources counters profile`: what ptxas, the emulator and ncu say of each variant
-- `compare show claims changes`: with the figures that they are judged by
-- `compare show self-test sanitizer`: what the gates kill, and what compute-sanitizer saw
-- `compare show built thresholds`: compilers and flags, and what each gate demands
+- `compare show latencies peers`: device times by problem, and those of every peer
+- `compare show resources counters profile`: registers, occupancy, counters and ncu's metrics of each variant
+- `compare show claims changes`: every claim and change with its figures
+- `compare show self-test sanitizer`: faults and mutants, and the findings of compute-sanitizer
+- `compare show built thresholds`: compilers, flags, and what each gate demands
 
-Words are explained in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [docs/rows.md](docs/rows.md).
+Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [docs/rows.md](docs/rows.md).
 "##);
     }
 

@@ -1,13 +1,13 @@
 //! What the self-test kills (gate S1), of a record and of `compare selftest`.
 
-use super::{of, short, some, verdict, words};
+use super::{of, or_missing, short, some, verdict};
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
 use crate::page::{Block, Table, row};
 use crate::record::Row;
 use common::metric::Metric;
 
-/// Faults and mutants killed, what is listed as redundant, and what is wrong; nothing where nothing was tried.
+/// How many faults and mutants are killed or listed as redundant, and what is wrong; `None` if nothing was tried.
 pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Block> {
     let Tally {
         faults,
@@ -16,55 +16,40 @@ pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Bl
         sites_killed,
         redundant,
     } = tally(rows.clone());
-    let mut parts = Vec::new();
-    if faults > 0 {
-        parts.push(format!(
-            "{faults_killed} of {faults} planted faults are killed by a gate"
-        ));
-    }
-    if sites > 0 {
-        parts.push(format!(
-            "of {sites} kernels without one of their synchronisation sites {sites_killed} are killed, {redundant} survive and are \
-             listed as redundant, {} survive",
-            sites - sites_killed - redundant
-        ));
-    }
-    let wrong = rows
-        .into_iter()
-        .filter(|row| row.failure().is_some())
-        .take(8);
-    let wrong: String = wrong
-        .map(|row| format!(" WRONG: {}{}.", row.subject, row.on))
-        .collect();
-    let said = format!(
-        "Fault injection and mutation testing (S1): {}.{wrong}",
-        parts.join("; ")
-    );
+    let faults = (faults > 0).then(|| format!("{faults_killed} of {faults} planted faults killed"));
+    let sites = (sites > 0).then(|| {
+        let survive = sites - sites_killed - redundant;
+        format!(
+            "{sites_killed} of {sites} mutants (kernels without one synchronisation site) killed, {redundant} listed as redundant, \
+             {survive} surviving"
+        )
+    });
+    let parts = joined(faults.into_iter().chain(sites), "; ");
+    let wrong = rows.into_iter().filter(|row| row.failure().is_some());
+    let wrong = wrong
+        .take(8)
+        .map(|row| format!(" WRONG: {}{}.", row.subject, row.on));
+    let wrong: String = wrong.collect();
+    let said = format!("Fault injection and mutation testing (S1): {parts}.{wrong}");
     (!parts.is_empty()).then(|| Block::paragraph(said))
 }
 
 /// The same, and every fault, mutant and check.
 pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Vec<Block> {
     let line = |row: &Row| {
-        let note = row.note.as_deref().into_iter();
-        let reasons = row
-            .verdicts
-            .values()
-            .map(|judged| judged.reason.as_str())
-            .filter(|reason| !reason.is_empty());
-        row![
-            short(&row.subject),
-            row.on.to_string().trim_start_matches(": "),
-            of(Some(row), Metric::Cases),
-            of(Some(row), Metric::CasesFailed),
-            row.verdicts
-                .values()
-                .next()
-                .map_or("".into(), |judged| verdict(judged.verdict)),
-            words(&joined(note.chain(reasons), ". ")),
-        ]
+        let reasons = row.verdicts.values().map(|judged| judged.reason.as_str());
+        let reasons = row.note.as_deref().into_iter().chain(reasons);
+        let judged = row.verdicts.values().next();
+        let judged = judged.map(|judged| verdict(judged.verdict));
+        row! {
+            "where" => short(&row.subject),
+            "what" => row.on.to_string().trim_start_matches(": "),
+            "cases" => of(Some(row), Metric::Cases),
+            "failed" => of(Some(row), Metric::CasesFailed),
+            "S1" => or_missing(judged, "not judged"),
+            "outcome" => joined(reasons.filter(|reason| !reason.is_empty()), ". "),
+        }
     };
-    let columns = ["where", "what", "cases", "failed", "S1", "outcome"];
-    let table = Table::of(columns, rows.clone().into_iter().map(line));
+    let table = Table::of(rows.clone().into_iter().map(line));
     summary(rows).into_iter().chain(some(table)).collect()
 }

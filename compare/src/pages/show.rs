@@ -1,19 +1,19 @@
-//! `compare show`: everything that COMPARE.md leaves out, on demand.
+//! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    by_weight, changes, claimed, each, figure, is_candidate, ladder, limit, list, missing, of,
-    or_line, or_missing, per_stage, report, share, short, sides, some, state, text, times, us,
-    verdict, whole, words,
+    by_weight, changes, each, figure, is_used, ladder, limit, list, missing, of, or_line,
+    or_missing, per_stage, report, sections, share, short, sides, some, standing, state, text,
+    times, us, verdict, whole,
 };
 use crate::judge::best::{self, OnProblem};
-use crate::judge::claims::{Claimed, Status};
+use crate::judge::claims::Claimed;
 use crate::judge::diff::{Change, Difference};
 use crate::judge::list::joined;
 use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
-use crate::page::{Block, Document, Table, Text, row};
+use crate::page::{Block, Document, Table, TableRow, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
 use crate::record::{On, Record, Row, Source, StageMeta, Subject, VariantMeta};
@@ -21,30 +21,30 @@ use clap::ValueEnum;
 use common::metric::Metric;
 use common::verdict::Verdict;
 
-/// What can be asked for.
+/// A part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
     /// Every variant, its gates and largest errors
     Gates,
     /// Device times by problem
     Latencies,
-    /// What ptxas says of every instance; shared memory line by line: `compare smem`
+    /// Registers, spills, shared memory and occupancy of every instance; for its layout: `compare smem`
     Resources,
-    /// What the emulator counts, beside the same-preset baseline
+    /// Counters of the emulator, beside the same-preset baseline
     Counters,
-    /// What ncu reads, beside the emulator
+    /// Metrics of ncu, beside the counters of the emulator
     Profile,
-    /// What compute-sanitizer saw
+    /// Findings of compute-sanitizer
     Sanitizer,
-    /// Every candidate of the session with peers
+    /// Every arm of the session with peers
     Peers,
-    /// Every claim, with the figures that it is judged by
+    /// Every claim, with its figures
     Claims,
-    /// What differs from the newest record that can be compared
+    /// What changed since the newest record that can be compared
     Changes,
     /// Fault injection and mutation testing
     SelfTest,
-    /// What there is no data of, and why
+    /// Missing data, and why
     Missing,
     /// Compilers, flags and tools
     Built,
@@ -60,15 +60,14 @@ impl Section {
     }
 }
 
-/// `self-test` as it begins a line.
 fn capital(words: &str) -> String {
     words[..1].to_uppercase() + &words[1..]
 }
 
-/// The sections asked for, or all; of the stages named, or all. What names a stage or a section has it in full.
+/// The parts asked for, or all, of the stages named, or of all. A part or stage that is named is shown in full.
 pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
+    let verdict = Some(report::verdict(report));
     let Some((name, record)) = report.known.subject() else {
-        let verdict = Some(report::verdict(report));
         return Document {
             title: "Nothing to show".into(),
             verdict,
@@ -81,21 +80,19 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         stages,
         only: None,
     };
-    let mut blocks = vec![Block::Bullets(report::apart(report))];
-    for section in Section::value_variants()
-        .iter()
-        .filter(|section| what.is_empty() || what.contains(section))
-    {
-        let in_full = what.contains(section) || !stages.is_empty();
-        blocks.push(Block::section(section.title()));
-        let found = show.section(*section, in_full);
-        blocks.extend(or_line(found, "NO DATA in this record."));
-    }
+    let all = Section::value_variants().iter().copied();
+    let asked = all.filter(|section| what.is_empty() || what.contains(section));
+    let section = |section: Section| {
+        let in_full = what.contains(&section) || !stages.is_empty();
+        let found = show.section(section, in_full);
+        (section.title(), or_line(found, "NO DATA in this record."))
+    };
+    let summary = vec![Block::Bullets(report::summary(report))];
     Document {
-        marker: None,
         title: name.to_string(),
-        verdict: Some(report::verdict(report)),
-        blocks,
+        verdict,
+        blocks: [summary, sections(asked.map(section))].concat(),
+        ..Document::default()
     }
 }
 
@@ -103,7 +100,7 @@ pub struct Show<'a> {
     pub report: &'a Report<'a>,
     pub record: &'a Record,
     pub stages: &'a [String],
-    /// This variant alone.
+    /// This variant only.
     pub only: Option<&'a Subject>,
 }
 
@@ -132,59 +129,53 @@ impl<'a> Show<'a> {
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
         let record: &'a Record = self.record;
-        let is_asked = |row: &&Row| {
-            self.only
-                .map_or(self.takes(row.subject.stage()), |only| row.subject == *only)
+        let is_asked = |row: &&Row| match self.only {
+            Some(only) => row.subject == *only,
+            None => self.takes(row.subject.stage()),
         };
-        record
-            .by(by)
-            .filter(|row| row.against.is_none())
-            .filter(is_asked)
+        let rows = record.by(by).filter(|row| row.against.is_none());
+        rows.filter(is_asked)
     }
 
-    /// Variants of the stages asked for; where none is named, the best of each.
+    /// Variants of the stages named; if none is named, the best of each.
     fn is_shown(&self, subject: &Subject) -> bool {
-        let stage = self.report.known.stage(subject.stage());
-        !self.stages.is_empty()
-            || stage.is_some_and(|stage| best::variant(&self.report.known, stage) == subject.name())
+        let known = &self.report.known;
+        let is_best = |stage| best::variant(known, stage) == subject.name();
+        !self.stages.is_empty() || known.stage(subject.stage()).is_some_and(is_best)
     }
 
-    /// Said of tables that have the best variants only.
+    /// A note below tables of best variants.
     fn only_best(&self) -> Vec<Block> {
-        let said = "Best variants; `--stage STAGE` has every variant of a stage.";
-        let said = self
-            .stages
-            .is_empty()
-            .then(|| Block::paragraph(words(said)));
-        said.into_iter().collect()
+        let said = "Best variants only; `--stage STAGE` shows every variant of a stage.";
+        match self.stages.is_empty() {
+            true => vec![Block::paragraph(said)],
+            false => vec![],
+        }
     }
 
     fn gates(&self, in_full: bool) -> Vec<Block> {
-        let mut states: Vec<&(Subject, State)> = self
-            .report
-            .states
-            .iter()
-            .filter(|(subject, _)| self.takes(subject.stage()))
-            .collect();
-        let is_green = |of: &State| matches!(of, State::Green | State::NotRun(_));
-        if !in_full {
-            let (green, others): (Vec<_>, Vec<_>) =
-                states.into_iter().partition(|(_, of)| is_green(of));
-            let green = green
-                .iter()
-                .filter(|(_, of)| *of == State::Green)
-                .map(|(subject, _)| subject.stage());
-            let line = per_stage(&self.report.known, green)
-                .map(|line| Block::paragraph(format!("Green: {line}.")));
-            return self.variants(&others).into_iter().chain(line).collect();
-        }
-        states.sort_by_key(|(_, of)| match of {
+        let states = self.report.states.iter();
+        let states = states.filter(|(subject, _)| self.takes(subject.stage()));
+        let rank = |of: &State| match of {
             State::Failed(_) => 0,
             State::Green => 2,
             State::NotRun(_) => 3,
             _ => 1,
-        });
-        self.variants(&states)
+        };
+        let mut shown: Vec<&(Subject, State)> = states.collect();
+        shown.sort_by_key(|(_, of)| rank(of));
+        if in_full {
+            return self.variants(&shown);
+        }
+        let is_green = |(_, of): &&&(Subject, State)| *of == State::Green;
+        let green = shown
+            .iter()
+            .filter(is_green)
+            .map(|(subject, _)| subject.stage());
+        let line = per_stage(&self.report.known, green);
+        let line = line.map(|line| Block::paragraph(format!("Green: {line}.")));
+        shown.retain(|(_, of)| rank(of) < rank(&State::Green));
+        self.variants(&shown).into_iter().chain(line).collect()
     }
 
     fn variants(&self, states: &[&(Subject, State)]) -> Vec<Block> {
@@ -192,198 +183,144 @@ impl<'a> Show<'a> {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
             let with = |verdict: Verdict| judged::with(&gates, verdict);
+            let shown = [
+                Verdict::Fail,
+                Verdict::Ambiguous,
+                Verdict::NoData,
+                Verdict::Pass,
+            ];
+            let said = shown.into_iter().filter_map(|verdict| {
+                let gates = joined(with(verdict).map(|(gate, _)| gate), " ");
+                (!gates.is_empty()).then(|| format!("{verdict} {gates}"))
+            });
             let said = match of_variant {
                 State::NotRun(why) => why.clone(),
-                _ => {
-                    let verdicts = [
-                        Verdict::Fail,
-                        Verdict::Ambiguous,
-                        Verdict::NoData,
-                        Verdict::Pass,
-                    ]
-                    .into_iter();
-                    let verdicts = verdicts.filter(|verdict| with(*verdict).next().is_some());
-                    let said = |verdict| {
-                        format!(
-                            "{verdict} {}",
-                            joined(with(verdict).map(|(gate, _)| gate), " ")
-                        )
-                    };
-                    joined(verdicts.map(said), "; ")
-                }
+                _ => joined(said, "; "),
             };
-            let why = joined(
-                with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason)),
-                "; ",
-            );
-            let at = row.and_then(|row| row.note.clone()).unwrap_or_default();
-            row![
-                short(subject),
-                state(of_variant),
-                of(row, Metric::Cases),
-                said,
-                of(row, Metric::MaxError),
-                of(row, Metric::ErrorOfBound),
-                of(row, Metric::RowErrorOfBound),
-                if why.is_empty() { at } else { why },
-            ]
+            let why =
+                with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+            let why = Some(joined(why, "; ")).filter(|why| !why.is_empty());
+            let place = row.and_then(|row| row.note.clone());
+            row! {
+                "variant" => short(subject),
+                "verdict" => state(of_variant),
+                "cases" => of(row, Metric::Cases),
+                "gates" => said,
+                "max error" => of(row, Metric::MaxError),
+                "error / bound" => of(row, Metric::ErrorOfBound),
+                "row error / bound" => of(row, Metric::RowErrorOfBound),
+                "where" => why.or(place).unwrap_or_default(),
+            }
         };
-        let columns = [
-            "variant",
-            "verdict",
-            "cases",
-            "gates",
-            "max error",
-            "error / bound",
-            "row error / bound",
-            "where",
-        ];
-        some(Table::of(columns, states.iter().map(row)))
+        some(Table::of(states.iter().map(row)))
     }
 
-    /// The best of each stage by problem; of a stage that is named every variant.
+    /// The best variant of each stage by problem; for a stage that is named, every variant.
     fn latencies(&self) -> Vec<Block> {
         let known = &self.report.known;
         if self.stages.is_empty() {
-            let ids = known.stages.iter().map(|stage| ladder::short(&stage.id));
-            let timed =
-                |row: Option<&Row>| or_missing(row.map(|row| us(best::p50(row))), "not timed");
-            let row = |(place, rows): OnProblem<'_>| {
-                let times = rows.into_iter().map(timed);
-                [text(place)].into_iter().chain(times).collect()
+            let row = |(place, rows): OnProblem<'_>| -> TableRow {
+                let cell = |(stage, row): (&StageMeta, Option<&Row>)| {
+                    let time = row.map(|row| us(best::p50(row)));
+                    let title = ladder::short(&stage.id).to_string();
+                    (title, or_missing(time, "not timed"))
+                };
+                let title = row! { "µs of the best variant" => text(place) };
+                let cells = known.stages.iter().zip(rows).map(cell);
+                title.into_iter().chain(cells).collect()
             };
-            let columns = ["µs of the best variant"].into_iter().chain(ids);
-            let table = Table::of(columns, best::by_problem(known).into_iter().map(row));
-            return match some(table) {
-                none if none.is_empty() => none,
-                found => [found, self.only_best()].concat(),
+            let table = some(Table::of(best::by_problem(known).into_iter().map(row)));
+            return match table.is_empty() {
+                true => table,
+                false => [table, self.only_best()].concat(),
             };
         }
         let row = |row: &Row| {
-            let time = best::withheld(self.record, row).map_or_else(|| us(best::p50(row)), missing);
+            let withheld = best::withheld(self.record, row);
+            let time = withheld.map_or_else(|| us(best::p50(row)), missing);
+            let variant = row! {
+                "variant" => row.subject.name(),
+                "problem" => text(&row.on),
+                "p50 µs" => time,
+            };
             let metrics = [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz];
-            let variant = row![row.subject.name(), text(&row.on), time];
             [variant, each(Some(row), metrics)].concat()
         };
-        let rows = best::timed(self.record)
-            .filter(|row| self.takes(row.subject.stage()))
-            .map(row);
-        let table = Table::of(
-            [
-                "variant",
-                "problem",
-                "p50 µs",
-                "p90",
-                "std",
-                "one launch p50",
-                "clock",
-            ],
-            rows,
-        );
-        let left_out = self
-            .record
-            .meta
-            .left_out
-            .iter()
-            .filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
+        let timed = best::timed(self.record).filter(|row| self.takes(row.subject.stage()));
+        let left_out = self.record.meta.left_out.iter();
+        let left_out = left_out.filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
         let left_out = left_out.map(|scope| {
-            words(&format!(
-                "{}: {} of {} not timed: {}",
-                scope.stage, scope.left_out, scope.of, scope.why
-            ))
+            let (stage, n, all, why) = (&scope.stage, scope.left_out, scope.of, &scope.why);
+            format!("{stage}: {n} of {all} not timed: {why}")
         });
-        [some(table), self.method(Source::Gpu), list(left_out)].concat()
+        let table = some(Table::of(timed.map(row)));
+        [table, self.method(Source::Gpu), list(left_out)].concat()
     }
 
+    /// The tools that measured, and how.
     fn method(&self, of: Source) -> Vec<Block> {
-        let tools = self
-            .record
-            .meta
-            .tools
-            .get(&of)
-            .map(|tools| tools.join(", "));
-        let said = joined(tools.iter().chain(self.record.meta.methods.get(&of)), ": ");
-        let said = (!said.is_empty()).then(|| Block::paragraph(words(&said)));
-        said.into_iter().collect()
+        let meta = &self.record.meta;
+        let tools = meta.tools.get(&of).map(|tools| tools.join(", "));
+        let said = joined(tools.iter().chain(meta.methods.get(&of)), ": ");
+        match said.is_empty() {
+            true => vec![],
+            false => vec![Block::paragraph(said)],
+        }
     }
 
     pub fn resources(&self) -> Vec<Block> {
         let row = |row: &Row| {
             let declared = self.record.declared(row);
-            let shared = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
-            let shared =
-                shared.map(|bytes| bytes + row.value(Metric::StaticSharedBytes).unwrap_or(0.0));
-            row![
-                short(&row.subject),
-                text(&row.on),
-                of(Some(row), Metric::Registers),
-                limit(declared),
-                of(declared, Metric::RegisterCap),
-                of(Some(row), Metric::SpillBytes),
-                of(Some(row), Metric::StackBytes),
-                or_missing(shared.map(whole), "not declared"),
-                of(declared, Metric::SharedCapBytes),
-                match row.value(Metric::Occupancy) {
-                    Some(0.0) => "0 blocks/SM".into(),
-                    _ => of(Some(row), Metric::Occupancy),
-                },
-                or_missing(
-                    row.verdicts
-                        .values()
-                        .next()
-                        .map(|judged| verdict(judged.verdict)),
-                    "not judged"
-                ),
-            ]
+            let dynamic = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
+            let fixed = row.value(Metric::StaticSharedBytes).unwrap_or(0.0);
+            let shared = dynamic.map(|dynamic| whole(dynamic + fixed));
+            let occupancy = match row.value(Metric::Occupancy) {
+                Some(0.0) => "0 blocks/SM".into(),
+                _ => of(Some(row), Metric::Occupancy),
+            };
+            let judged = row.verdicts.values().next();
+            let judged = judged.map(|judged| verdict(judged.verdict));
+            row! {
+                "variant" => short(&row.subject),
+                "instance" => text(&row.on),
+                "registers" => of(Some(row), Metric::Registers),
+                "limit" => limit(declared),
+                "cap" => of(declared, Metric::RegisterCap),
+                "spilled B" => of(Some(row), Metric::SpillBytes),
+                "stack B" => of(Some(row), Metric::StackBytes),
+                "shared B" => or_missing(shared, "not declared"),
+                "shared cap" => of(declared, Metric::SharedCapBytes),
+                "occupancy" => occupancy,
+                "R1" => or_missing(judged, "not judged"),
+            }
         };
-        let columns = [
-            "variant",
-            "instance",
-            "registers",
-            "limit",
-            "cap",
-            "spilled B",
-            "stack B",
-            "shared B",
-            "shared cap",
-            "occupancy",
-            "R1",
-        ];
-        some(Table::of(columns, self.rows(Source::Ptxas).map(row)))
+        some(Table::of(self.rows(Source::Ptxas).map(row)))
     }
 
-    /// The variant of the same preset in the predecessor: of the family of its default first.
+    /// The same-preset variant of the predecessor, in the family of its default if that has one.
     fn base(&self, subject: &Subject) -> Option<Subject> {
         let stage = self.record.stage(subject.stage())?;
         let preset = stage.variant(subject.name())?.preset();
         let before: &StageMeta = self.record.stage(stage.predecessor.as_deref()?)?;
-        let family = before
-            .variant(&before.default_variant)
-            .map_or("", |variant| &variant.family);
+        let default = before.variant(&before.default_variant);
+        let family = default.map_or("", |variant| &variant.family);
         let same = |variant: &&VariantMeta| variant.preset() == preset;
-        let found = before
-            .family(family)
-            .find(same)
-            .or_else(|| before.variants.iter().find(same))?;
+        let found = before.family(family).find(same);
+        let found = found.or_else(|| before.variants.iter().find(same))?;
         Some(before.subject(&found.name))
     }
 
     pub fn counters(&self) -> Vec<Block> {
-        let base = |row: &Row| {
-            self.record
-                .row(&self.base(&row.subject)?, &row.on, Source::Emulator)
-        };
-        let blocks = self.beside(
-            Source::Emulator,
-            ["value", "same-preset baseline", "value / baseline"],
-            base,
-        );
-        [blocks, self.only_best()].concat()
+        let by = Source::Emulator;
+        let base = |row: &Row| self.record.row(&self.base(&row.subject)?, &row.on, by);
+        let titles = ["value", "same-preset baseline", "value / baseline"];
+        [self.beside(by, titles, base), self.only_best()].concat()
     }
 
     pub fn profile(&self) -> Vec<Block> {
         let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
-        let blocks = self.beside(Source::Ncu, ["ncu", "emulator", "ncu / emulator"], counted);
+        let titles = ["ncu", "emulator", "ncu / emulator"];
+        let blocks = self.beside(Source::Ncu, titles, counted);
         let method = match blocks.is_empty() {
             true => vec![],
             false => self.method(Source::Ncu),
@@ -391,177 +328,124 @@ impl<'a> Show<'a> {
         [blocks, self.waits(), method, self.only_best()].concat()
     }
 
-    /// The lines of kernel.cu in which warps wait most, where ncu was asked.
+    /// The lines of kernel.cu at which warps stall most, if the record has them.
     fn waits(&self) -> Vec<Block> {
-        let rows = self
-            .rows(Source::Ncu)
-            .filter(|row| self.is_shown(&row.subject));
-        let blocks = rows.filter_map(|row| {
-            let (all, lines) = row.note.as_deref()?.split_once(": ")?;
-            let head = format!("{} on {}: {all}, by line of kernel.cu", row.subject, row.on);
-            Some([Block::paragraph(head), Block::bullets(lines.split("; "))])
-        });
+        let rows = self.rows(Source::Ncu);
+        let blocks = rows
+            .filter(|row| self.is_shown(&row.subject))
+            .filter_map(|row| {
+                let (all, lines) = row.note.as_deref()?.split_once(": ")?;
+                let head = format!("{} on {}: {all}, by line of kernel.cu", row.subject, row.on);
+                Some([Block::paragraph(head), Block::bullets(lines.split("; "))])
+            });
         blocks.flatten().collect()
     }
 
-    /// The figures of one source on problems, beside another row's; without those that are 0 in both.
+    /// The figures of one source on problems beside those of another row, without those that are 0 in both.
     fn beside(
         &self,
         by: Source,
-        columns: [&str; 3],
+        [value, base, ratio]: [&str; 3],
         other: impl Fn(&Row) -> Option<&'a Row>,
     ) -> Vec<Block> {
         let none = "nothing to compare with";
-        let figures = |row: &'a Row| {
+        let mut rows: Vec<TableRow> = Vec::new();
+        let of_problems = self.rows(by).filter(|row| row.on.problem().is_some());
+        for row in of_problems.filter(|row| self.is_shown(&row.subject)) {
             let other = other(row);
-            let beside = row.figures.iter().map(move |(&metric, found)| {
-                let was = other.and_then(|other| other.value(metric));
-                (row, metric, found.value, was)
-            });
-            beside.filter(|(.., value, was)| *value != 0.0 || was.unwrap_or(0.0) != 0.0)
-        };
-        let row = |(row, metric, value, was): (&Row, Metric, f64, Option<f64>)| {
-            let formula = ncu::formula(metric).filter(|formula| {
-                by == Source::Ncu && was.is_none() && !formula.meaning.is_empty()
-            });
-            let ratio = was.filter(|was| *was != 0.0).map(|was| share(value / was));
-            row![
-                row.subject.name(),
-                text(&row.on),
-                match formula {
-                    Some(formula) => text(metric).noted(formula.meaning),
-                    None => text(metric),
-                },
-                figure(metric, value),
-                or_missing(was.map(|was| figure(metric, was)), none),
-                or_missing(ratio, none),
-            ]
-        };
-        let rows = self
-            .rows(by)
-            .filter(|row| row.on.problem().is_some() && self.is_shown(&row.subject));
-        some(Table::of(
-            ["variant", "problem", "figure"].into_iter().chain(columns),
-            rows.flat_map(figures).map(row),
-        ))
+            for (&metric, is) in &row.figures {
+                let (is, was) = (is.value, other.and_then(|other| other.value(metric)));
+                if is == 0.0 && was.unwrap_or(0.0) == 0.0 {
+                    continue;
+                }
+                let formula = ncu::formula(metric).filter(|formula| {
+                    by == Source::Ncu && was.is_none() && !formula.meaning.is_empty()
+                });
+                let over = was.filter(|was| *was != 0.0).map(|was| share(is / was));
+                rows.push(row! {
+                    "variant" => row.subject.name(),
+                    "problem" => text(&row.on),
+                    "figure" => super::noted(text(metric), formula.map(|formula| formula.meaning)),
+                    value => figure(metric, is),
+                    base => or_missing(was.map(|was| figure(metric, was)), none),
+                    ratio => or_missing(over, none),
+                });
+            }
+        }
+        some(Table::of(rows))
     }
 
     fn sanitizer(&self) -> Vec<Block> {
-        let rows = self.rows(Source::ComputeSanitizer).flat_map(|row| {
+        let by = Source::ComputeSanitizer;
+        let rows = self.rows(by).flat_map(|row| {
             row.verdicts.values().map(move |judged| {
-                row![
-                    short(&row.subject),
-                    verdict(judged.verdict),
-                    format!(
-                        "{} of {}",
-                        judged.passed.unwrap_or(0),
-                        judged.of.unwrap_or(0)
-                    ),
-                    of(Some(row), Metric::Cases),
-                    &judged.reason,
-                ]
+                let (passed, all) = (judged.passed.unwrap_or(0), judged.of.unwrap_or(0));
+                row! {
+                    "variant" => short(&row.subject),
+                    "C7" => verdict(judged.verdict),
+                    "tools passed" => format!("{passed} of {all}"),
+                    "launches" => of(Some(row), Metric::Cases),
+                    "why" => &judged.reason,
+                }
             })
         });
-        let table = Table::of(["variant", "C7", "tools passed", "launches", "why"], rows);
-        [some(table), self.method(Source::ComputeSanitizer)].concat()
+        [some(Table::of(rows)), self.method(by)].concat()
     }
 
     fn peers(&self) -> Vec<Block> {
         let Some(found) = peers::beside(&self.report.known) else {
             return Vec::new();
         };
-        let row = |candidate: &Row| {
-            let problem = found
-                .problems
-                .iter()
-                .find(|problem| problem.ours.on == candidate.on);
-            let over = problem
-                .and_then(|problem| peers::over(found.record, problem.ours, &candidate.subject));
-            let ratio = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-
-            let metrics = [
-                Metric::P50,
-                Metric::SingleP50,
-                Metric::HostP50,
-                Metric::MaxError,
-            ];
-            let failed = candidate.failures().next();
-            let note = failed.or_else(|| candidate.note.clone());
-            [
-                row![text(&candidate.on), text(&candidate.subject)],
-                each(Some(candidate), metrics),
-                row![
-                    or_missing(ratio.map(|ratio| times(*ratio)), "no pair"),
-                    note.unwrap_or_default()
-                ],
-            ]
-            .concat()
+        let ratio = sides(found.record).ratio;
+        let row = |arm: &Row| {
+            let mut problems = found.problems.iter();
+            let problem = problems.find(|problem| problem.ours.on == arm.on);
+            let over = problem.and_then(|of| peers::over(found.record, of.ours, &arm.subject));
+            let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
+            let note = arm.failures().next().or_else(|| arm.note.clone());
+            row! {
+                "problem" => text(&arm.on),
+                "arm" => text(&arm.subject),
+                "p50" => of(Some(arm), Metric::P50),
+                "single launch" => of(Some(arm), Metric::SingleP50),
+                "host call" => of(Some(arm), Metric::HostP50),
+                "max error" => of(Some(arm), Metric::MaxError),
+                ratio => or_missing(over.map(|over| times(*over)), "no pair"),
+                "note" => note.unwrap_or_default(),
+            }
         };
-        let columns = [
-            "problem",
-            "candidate",
-            "p50",
-            "one launch",
-            "host call",
-            "max error",
-            sides(found.record).ratio,
-            "note",
-        ];
-        let table = Table::of(columns, peers::arms(found.record).map(row));
+        let table = some(Table::of(peers::arms(found.record).map(row)));
         let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
-            let said = figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
+            let [flops, copy] =
+                figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
             Block::paragraph(format!(
-                "Reached in the same session: {} (FLOP/s), {} (B/s).",
-                said[0], said[1]
+                "Reached in the same session: {flops} (FLOP/s), {copy} (B/s)."
             ))
         });
-        let score = report::beside(self.report).into_iter().skip(1).take(1);
-        score
-            .chain(some(table))
-            .chain(ceiling)
-            .chain(self.method(Source::Peers))
-            .collect()
+        let ceiling = ceiling.into_iter().collect();
+        let mut about = report::beside(self.report);
+        about.truncate(1);
+        [about, table, ceiling, self.method(Source::Peers)].concat()
     }
 
     fn claims(&self) -> Vec<Block> {
         let row = |of: &Claimed| {
-            let (verdict, measured, record) = claimed(of);
-            let finding = match &of.status {
-                Status::Judged { finding, .. } | Status::UnexpectedPass { finding, .. } => {
-                    Some(finding)
-                }
-                _ => None,
-            };
-            let same = finding.and_then(|finding| finding.pair.as_ref()?.same_preset);
-            let same = same.map(share);
-            let record = record.unwrap_or("this run");
-            row![
-                of.title(),
-                verdict,
-                measured,
-                or_missing(same, "no such pair"),
-                record,
-                &of.claim.why
-            ]
+            let pair = of.finding.pair.as_ref().filter(|_| of.refuted.is_none());
+            let same = pair.and_then(|pair| pair.same_preset);
+            let refuted = of.refuted.as_ref().map(|by| by.record.as_str());
+            row! {
+                "claim" => of.title(),
+                "verdict" => standing(of).0,
+                "measured" => &of.finding.reason,
+                "same preset" => or_missing(same.map(share), "no such pair"),
+                "record" => refuted.or(of.origin.record()).unwrap_or("this run"),
+                "because" => &of.claim.why,
+            }
         };
-        let columns = [
-            "claim",
-            "verdict",
-            "measured",
-            "same preset",
-            "record",
-            "because",
-        ];
-        some(Table::of(
-            columns,
-            self.report
-                .claims
-                .iter()
-                .filter(|of| self.takes(&of.stage))
-                .map(row),
-        ))
+        let claims = self.report.claims.iter().filter(|of| self.takes(&of.stage));
+        some(Table::of(claims.map(row)))
     }
 
     fn changes(&self) -> Vec<Block> {
@@ -572,14 +456,10 @@ impl<'a> Show<'a> {
             "Since {}: {}",
             since.name, since.overall
         ))];
-        let differing = Change::ALL.into_iter().filter(|of| *of != Change::Same);
-        for change in differing {
-            let of_kind = since
-                .differences
-                .iter()
-                .filter(|d| d.change == change && self.takes(d.subject.stage()));
-            let mut of_kind: Vec<&Difference> = of_kind.collect();
-            by_weight(&mut of_kind, is_candidate(&self.report.known));
+        for change in Change::ALL.into_iter().filter(|of| *of != Change::Same) {
+            let is_of = |d: &&Difference| d.change == change && self.takes(d.subject.stage());
+            let mut of_kind: Vec<&Difference> = since.differences.iter().filter(is_of).collect();
+            by_weight(&mut of_kind, is_used(&self.report.known));
             if !of_kind.is_empty() {
                 blocks.push(Block::Heading {
                     level: 3,
@@ -593,25 +473,20 @@ impl<'a> Show<'a> {
 
     fn self_test(&self) -> Vec<Block> {
         let is_site = |row: &Row| !row.subject.name().is_empty();
-        let rows = self
-            .record
-            .by(Source::SelfTest)
-            .filter(|row| !is_site(row) || self.takes(row.subject.stage()));
+        let rows = self.record.by(Source::SelfTest);
+        let rows = rows.filter(|row| !is_site(row) || self.takes(row.subject.stage()));
         super::self_test::blocks(rows.collect::<Vec<_>>())
     }
 
     fn missing(&self) -> Vec<Block> {
         let row = |missing: &Missing| {
-            row![
-                &missing.what,
-                words(&missing.why),
-                if missing.required { "yes" } else { "no" }
-            ]
+            row! {
+                "what" => &missing.what,
+                "why" => &missing.why,
+                "required" => if missing.required { "yes" } else { "no" },
+            }
         };
-        let table = Table::of(
-            ["what", "why", "required"],
-            self.report.missing.iter().map(row),
-        );
+        let table = Table::of(self.report.missing.iter().map(row));
         or_line(some(table), "Nothing is missing.")
     }
 
@@ -624,42 +499,35 @@ impl<'a> Show<'a> {
                 }
                 DeviceCompiler::Absent { reason } => format!("none: {reason}"),
             };
-            row![
-                &stage.id,
-                &stage.idea,
-                format!("{:.12}", stage.identity),
-                compiler,
-                &stage.host_compiler
-            ]
+            row! {
+                "stage" => &stage.id,
+                "idea" => &stage.idea,
+                "identity" => format!("{:.12}", stage.identity),
+                "GPU compiler" => compiler,
+                "host compiler" => &stage.host_compiler,
+            }
         };
         let stages = meta.stages.iter().filter(|stage| self.takes(&stage.id));
-        let table = Table::of(
-            ["stage", "idea", "identity", "GPU compiler", "host compiler"],
-            stages.map(row),
-        );
-        let toggles = joined(
-            meta.toggles
-                .iter()
-                .map(|(name, value)| format!("{name}={value}")),
-            ", ",
-        );
-        let mut lines = vec![Text::from("command: ").code(meta.command.join(" "))];
-        lines.push(
+        let table = some(Table::of(stages.map(row)));
+        let toggles = meta
+            .toggles
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let toggles = Some(joined(toggles, ", ")).filter(|toggles| !toggles.is_empty());
+        let lines = [
+            format!("command: `{}`", meta.command.join(" ")),
             format!(
                 "started {}, compare {}, {}",
                 meta.started,
                 meta.tool_version,
                 super::commit(&meta.git)
-            )
-            .into(),
-        );
-        lines.extend((!toggles.is_empty()).then(|| format!("set: {toggles}").into()));
-        lines.extend(
-            meta.tools
-                .iter()
-                .map(|(source, tools)| format!("{source}: {}", tools.join(", ")).into()),
-        );
-        [some(table), vec![Block::Bullets(lines)]].concat()
+            ),
+        ];
+        let set = toggles.map(|toggles| format!("set: {toggles}"));
+        let tools = meta.tools.iter();
+        let tools = tools.map(|(source, tools)| format!("{source}: {}", tools.join(", ")));
+        let lines = lines.into_iter().chain(set).chain(tools);
+        [table, list(lines)].concat()
     }
 }
 
@@ -725,16 +593,17 @@ FAIL: 1 gate fails, first C2 of stage1-mma/mma-64x64
 
 == Peers ==
 
-Our fastest stage is ahead of the fastest peer on 1 of 2 problems and behind on 1: from 0.80x (long f16 full) to 1.50x (mission f16 full).
-Interleaved (A B B A) in the committed record 1 (NVIDIA H200). Against PyTorch's default, over the 2 f16 problems of the session, ours is
-right and faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench).
+Our fastest stage is faster than the fastest peer on 1 of 2 problems and slower on 1: from 0.80x (long f16 full) to 1.50x (mission f16
+full). Interleaved (A B B A) in record 1 (NVIDIA H200). Of the 2 f16 problems of that session, ours is right and, against PyTorch's default,
+faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours /
+theirs) are shown if theirs is at least 10 times ours.
 
-| problem          | candidate            |      p50 | one launch | host call | max error |         its / ours | note |
-|------------------|----------------------|----------|------------|-----------|-----------|--------------------|------|
-| mission f16 full | stage1-mma/mma-32x64 | 5.000 µs | –          | –         |    1.0e-4 |                  – |      |
-| mission f16 full | torch-default        | 7.500 µs | –          | –         |    2.0e-2 | 1.50x [1.49, 1.51] |      |
-| long f16 full    | stage1-mma/mma-32x64 | 30.00 µs | –          | –         |    1.0e-4 |                  – |      |
-| long f16 full    | torch-default        | 24.00 µs | –          | –         |    2.0e-4 | 0.80x [0.79, 0.81] |      |
+| problem          | arm                  |      p50 | single launch | host call | max error |        peer / ours | note |
+|------------------|----------------------|----------|---------------|-----------|-----------|--------------------|------|
+| mission f16 full | stage1-mma/mma-32x64 | 5.000 µs | –             | –         |    1.0e-4 |                  – |      |
+| mission f16 full | torch-default        | 7.500 µs | –             | –         |    2.0e-2 | 1.50x [1.49, 1.51] |      |
+| long f16 full    | stage1-mma/mma-32x64 | 30.00 µs | –             | –         |    1.0e-4 |                  – |      |
+| long f16 full    | torch-default        | 24.00 µs | –             | –         |    2.0e-4 | 0.80x [0.79, 0.81] |      |
 "##);
     }
 

@@ -1,10 +1,8 @@
-//! What `run` says where it was started: what fails, else a line per stage; then what is missing, what to do, the verdict.
+//! What `run` prints to the terminal: failures, else a line per stage; then what is missing, what to do, and the verdict.
 
-use super::{
-    figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, words,
-};
+use super::{figure, ladder, line, list, or_missing, report::verdict, some, state, text, us};
 use crate::judge::best::{self, Latency};
-use crate::judge::state::{Failure, State, summary};
+use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Known, Origin};
 use crate::page::{Block, Document, Table, Text, row};
@@ -12,69 +10,53 @@ use crate::record::meta::first_place;
 use crate::record::{StageMeta, Subject};
 use common::metric::Metric;
 
-/// Lines of what is missing, and of a failure's kind.
+/// The most lines of what is not green, and of what is missing.
 const MOST: usize = 12;
 
 pub fn document(report: &Report<'_>) -> Document {
-    let mut blocks = failures(report);
-    let is_open = |of: &State| matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale);
-    let open = report.states.iter().filter(|(_, of)| is_open(of));
-    let undecided = open.clone().count();
-    let rows = open
-        .take(MOST)
-        .map(|(subject, of)| row![text(subject), state(of)]);
-    blocks.extend(some(Table::of(["not green", "verdict"], rows)));
-    blocks.extend(stages(report));
-    let lines: Vec<Text> = report
-        .required()
-        .map(|missing| line(format!("missing: {missing}"), 180))
-        .collect();
-    let hidden = lines.len().saturating_sub(MOST) + undecided.saturating_sub(MOST);
-    let more = (hidden > 0).then(|| words(&format!("{hidden} more: `compare show gates missing`")));
-    let refused = report
-        .known
-        .stages
-        .iter()
-        .flat_map(|stage| &stage.refused)
-        .count();
-    let refused = (refused > 0).then(|| {
-        Text::from(format!(
-            "{} that the device cannot run",
-            super::variants(refused)
-        ))
-    });
-    blocks.extend(list(
-        lines.into_iter().take(MOST).chain(more).chain(refused),
-    ));
-    blocks.push(Block::bullets(
-        report.overall.actions.iter().map(|action| words(action)),
-    ));
-    blocks.push(Block::Paragraph(
-        Text::default().strong(verdict(report).to_string()),
-    ));
-    Document::of(blocks)
+    let is_open = |(_, of): &&(Subject, State)| {
+        matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale)
+    };
+    let open: Vec<_> = report.states.iter().filter(is_open).collect();
+    let row = |(subject, of): &&(Subject, State)| {
+        row! { "not green" => text(subject), "verdict" => state(of) }
+    };
+    let shown = some(Table::of(open.iter().take(MOST).map(row)));
+    let required: Vec<_> = report.required().collect();
+    let missing = required.iter().take(MOST);
+    let missing = missing.map(|missing| line(format!("missing: {missing}"), 180));
+    let hidden = required.len().saturating_sub(MOST) + open.len().saturating_sub(MOST);
+    let hidden =
+        (hidden > 0).then(|| format!("{hidden} more: `compare show gates missing`").into());
+    let refused = report.known.stages.iter().flat_map(|stage| &stage.refused);
+    let refused = match refused.count() {
+        0 => None,
+        n => Some(format!("{} that the device cannot run", super::variants(n)).into()),
+    };
+    let missing = list(missing.chain(hidden).chain(refused));
+    let end = vec![
+        Block::bullets(report.overall.actions.clone()),
+        verdict_line(report),
+    ];
+    Document::of([failures(report), shown, stages(report), missing, end].concat())
 }
 
-/// For those who asked for quiet: why the exit code is not 0, if it is not.
+/// With `--quiet`: why the exit code is not 0, if so.
 pub fn reproach(report: &Report<'_>) -> Option<Document> {
-    let mut blocks = vec![Block::Paragraph(
-        Text::default().strong(verdict(report).to_string()),
-    )];
-    blocks.extend(failures(report));
-    (report.overall.exit != Exit::Pass).then(|| Document::of(blocks))
+    let blocks = || [vec![verdict_line(report)], failures(report)].concat();
+    (report.overall.exit != Exit::Pass).then(|| Document::of(blocks()))
+}
+
+fn verdict_line(report: &Report<'_>) -> Block {
+    Block::Paragraph(Text::default().strong(verdict(report).to_string()))
 }
 
 fn failures(report: &Report<'_>) -> Vec<Block> {
-    let line = |failure: &Failure| {
-        words(&format!(
-            "FAIL {} of {}: {}",
-            failure.gate, failure.subject, failure.reason
-        ))
-    };
-    list(report.failures.iter().map(line))
+    let failures = report.failures.iter();
+    list(failures.map(|of| format!("FAIL {} of {}: {}", of.gate, of.subject, of.reason)))
 }
 
-/// A line for each stage of the run.
+/// A row for each stage of the run.
 fn stages(report: &Report<'_>) -> Vec<Block> {
     let row = |stage: &StageMeta| {
         let (green, ran) = ladder::green(report, &stage.id);
@@ -91,46 +73,30 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
         let row = report.known.run.and_then(|(_, run)| summary(run, &subject));
         let error = row.and_then(|row| row.value(Metric::ErrorOfBound));
         let error = error.map(|error| figure(Metric::ErrorOfBound, error));
-        let time = or_missing(time, "not timed in this run");
         (ran > 0).then(|| {
-            row![
-                &stage.id,
-                best,
-                time,
-                or_missing(error, "not checked"),
-                format!("{green} of {ran}")
-            ]
+            row! {
+                "stage" => &stage.id,
+                "best variant" => best,
+                "p50 µs" => or_missing(time, "not timed in this run"),
+                "error / bound" => or_missing(error, "not checked"),
+                "green" => format!("{green} of {ran}"),
+            }
         })
     };
-    let columns = [
-        "stage",
-        "best variant",
-        "p50 µs",
-        "error of its bound",
-        "green",
-    ];
-    some(Table::of(
-        columns,
-        report.known.stages.iter().filter_map(row),
-    ))
+    some(Table::of(report.known.stages.iter().filter_map(row)))
 }
 
-/// The best variant, or where the run left it out its first.
+/// The best variant; if the run left it out, the first that it included.
 fn shown<'a>(known: &Known<'a>, report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
     let best = best::variant(known, stage);
     let ran = |(subject, state): &&(Subject, State)| {
         subject.stage() == stage.id && !matches!(state, State::NotRun(_))
     };
-    let mut of_stage = report
-        .states
-        .iter()
-        .filter(ran)
-        .map(|(subject, _)| subject.name());
-    let first = of_stage.clone().next().unwrap_or(best);
-    if of_stage.any(|name| name == best) {
-        best
-    } else {
-        first
+    let ran = report.states.iter().filter(ran);
+    let ran: Vec<&str> = ran.map(|(subject, _)| subject.name()).collect();
+    match ran.first() {
+        Some(first) if !ran.contains(&best) => first,
+        _ => best,
     }
 }
 
@@ -155,10 +121,10 @@ mod tests {
     #[test]
     fn green_is_a_line_a_stage_and_red_comes_first() {
         insta::assert_snapshot!(page(&record()), @r##"
-| stage         | best variant | p50 µs | error of its bound | green  |
-|---------------|--------------|--------|--------------------|--------|
-| stage0-scalar | scalar-32x64 |  10.00 |             40.0 % | 1 of 1 |
-| stage1-mma    | mma-32x64    |  5.000 |             40.0 % | 2 of 2 |
+| stage         | best variant | p50 µs | error / bound | green  |
+|---------------|--------------|--------|---------------|--------|
+| stage0-scalar | scalar-32x64 |  10.00 |        40.0 % | 1 of 1 |
+| stage1-mma    | mma-32x64    |  5.000 |        40.0 % | 2 of 2 |
 
 - No action needed.
 

@@ -62,37 +62,22 @@ pub fn document(rankings: &[Ranking]) -> Document {
                 .map_or("translated PTX", |hash| {
                     hash.get(..HASH_DIGITS).unwrap_or(hash)
                 });
-            row![
-                if index < KEPT {
-                    (index + 1).to_string()
-                } else {
-                    String::new()
-                },
-                &ranked.variant,
-                us(ranked.p50_us),
-                us(ranked.p90_us),
-                share(ranked.p50_us / entry.best[0].p50_us),
-                code,
-            ]
+            let place = (index < KEPT).then(|| (index + 1).to_string());
+            row! {
+                "kept" => place.unwrap_or_default(),
+                "variant" => &ranked.variant,
+                "p50 µs" => us(ranked.p50_us),
+                "p90 µs" => us(ranked.p90_us),
+                "of the best" => share(ranked.p50_us / entry.best[0].p50_us),
+                "machine code" => code,
+            }
         });
-        let columns = [
-            "kept",
-            "variant",
-            "p50 µs",
-            "p90 µs",
-            "of the best",
-            "machine code",
-        ];
         let refused = refused.iter().map(|refused| {
             let word = if refused.is_wrong { "FAIL" } else { "NO DATA" };
             format!("{word} {}: {}", refused.variant, refused.reason)
         });
         blocks.push(Block::section(title(entry)));
-        blocks.extend(
-            some(Table::of(columns, places))
-                .into_iter()
-                .chain(list(refused)),
-        );
+        blocks.extend(some(Table::of(places)).into_iter().chain(list(refused)));
     }
     Document::of(blocks)
 }

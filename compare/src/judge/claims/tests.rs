@@ -316,7 +316,7 @@ fn bounds_hold_where_the_figure_is() {
         (found.verdict, found.reason),
         (
             NoData,
-            format!("{CPASYNC}: no GPU code was built, or its machine code was not read")
+            format!("{CPASYNC}: no GPU code was built, or its machine code could not be read")
         )
     );
 }
@@ -369,7 +369,7 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
     );
 }
 
-fn statuses(run: Option<&Record>, committed: &[Named]) -> Vec<Status> {
+fn statuses(run: Option<&Record>, committed: &[Named]) -> Vec<Claimed> {
     let stages = ladder();
     let known = Known {
         stages: &stages,
@@ -377,22 +377,16 @@ fn statuses(run: Option<&Record>, committed: &[Named]) -> Vec<Status> {
         committed,
     };
     claims(&known)
-        .into_iter()
-        .map(|claimed| claimed.status)
-        .collect()
 }
 
-fn word(status: &Status) -> String {
-    match status {
-        Status::Judged { origin, finding } if origin.is_stale() => {
-            format!("STALE {}", finding.verdict)
-        }
-        Status::Judged { origin, finding } => {
-            format!("{} {}", origin.record().unwrap_or("run"), finding.verdict)
-        }
-        Status::Negative { record, .. } => format!("NEGATIVE {record}"),
-        Status::UnexpectedPass { record, .. } => format!("PASS although {record}"),
-        Status::NoData { .. } => "NO DATA".into(),
+fn word(of: &Claimed) -> String {
+    let verdict = of.finding.verdict;
+    match &of.refuted {
+        Some(by) if verdict == Pass => format!("PASS although {}", by.record),
+        Some(by) => format!("NEGATIVE {}", by.record),
+        None if verdict == NoData => "NO DATA".into(),
+        None if of.origin.is_stale() => format!("STALE {verdict}"),
+        None => format!("{} {verdict}", of.origin.record().unwrap_or("run")),
     }
 }
 

@@ -18,7 +18,12 @@ fn moved(base: &Record, new: &Record) -> Vec<String> {
             d.on.as_ref()
                 .map(|on| format!(" on {on}"))
                 .unwrap_or_default();
-        format!("{} {} {}{on}", d.change, d.subject, d.what)
+        format!(
+            "{} {} {}{on}",
+            format!("{:?}", d.change).to_uppercase(),
+            d.subject,
+            d.what
+        )
     };
     found
         .iter()
@@ -224,7 +229,7 @@ fn width_noise_and_clocks_keep_a_latency_undecided() {
         (change, &*why),
         (
             Ambiguous,
-            "beyond 2.0 % in time and not in cycles: 1980 MHz against 1886 MHz"
+            "beyond 2.0 % in time, but not in cycles: 1980 MHz against 1886 MHz"
         )
     );
     // Faster or slower without a change of the kernel is the machine's doing.
@@ -603,23 +608,6 @@ fn a_counter_that_doubles_is_worse_where_it_is_a_cost() {
         moved(&base(emulated()), &other),
         ["stage0-scalar", "stage1-cpasync"].map(|id| format!("MISSING {id} counters"))
     );
-    // One line for what says the same of one variant.
-    let found = differences(
-        &base(emulated()),
-        &emulated().counted(SCALAR, 2_097_152, 32),
-        LATENCY_CHANGE,
-    );
-    let lines = lines(
-        found
-            .iter()
-            .filter(|d| d.change == Change::Differs && d.group == Group::Counters),
-    );
-    let words: Vec<_> = lines
-        .iter()
-        .map(|line| (&*line.what, &*line.base, &*line.new))
-        .collect();
-    let what = "global bytes read (mission f16 full); shared-load wavefronts (mission f16 full)";
-    assert_eq!(words, [(what, "1,048,576; 96", "2,097,152; 128")]);
 }
 
 #[test]

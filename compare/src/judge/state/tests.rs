@@ -195,7 +195,7 @@ fn each_state_has_its_cause_and_its_end() {
         ),
         (
             no_case(2),
-            State::NotRun("it takes none of these problems".into()),
+            State::NotRun("it supports none of these problems".into()),
             pass,
             pass,
         ),
@@ -245,7 +245,7 @@ fn each_state_has_its_cause_and_its_end() {
     });
     assert_eq!(
         states(&ladder(), &undeclared)[1],
-        State::NotRun("not in the record, nor declared then".into())
+        State::NotRun("the record does not declare it".into())
     );
     let empty = quick.without(|row| row.on == On::All);
     assert_eq!(exit(&empty), (Exit::Undecided, "NO DATA"));
