@@ -14,7 +14,7 @@
 
 namespace {
 
-// Query rows of a warp: those of one WMMA fragment.
+// Query rows per warp: one WMMA fragment.
 constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
@@ -28,14 +28,14 @@ struct Tile {
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
+    // Twice the output columns per lane at head_dim 128: with 128 registers some instances would spill a few bytes.
     static constexpr int REGISTERS = HEAD_DIM == 64 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
     static constexpr int PROBABILITY = ATTENTION_P_F32;
 
-    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
-    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor do the softmax, four lanes a row, and the
-    // store of the WMMA accumulator, of which a lane holds pairs of rows.
+    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so a warp that reads 16 bytes
+    // from each of its rows, or a WMMA fragment, has no bank conflict. Neither have the softmax, with four lanes per row, and
+    // the store of the WMMA accumulator, of which a lane holds pairs of rows.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int SCORE_PITCH = BLOCK_N + 4;
     struct Shared {
@@ -44,7 +44,7 @@ struct Tile {
         alignas(128) half v[BLOCK_N][PITCH];
         alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
     };
-    // What the key groups hand over at the end, in the place of K and V.
+    // What the key groups exchange at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -88,10 +88,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int THREADS = Preset::THREADS;
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_COLS = HEAD_DIM / 32;
-    // Keys of P·V in flight: one warp per scheduler hides the latency of shared memory by itself or not at all.
+    // Keys of P·V in flight: with one warp per scheduler, only these hide the latency of shared memory.
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
-    // Which rows of which head.
+    // This block's rows and head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    // What Q is to the product: fragments, read once, or the rows in shared memory.
+    // Q as the product takes it: fragments, read once, or the rows in shared memory.
     std::conditional_t<Preset::TENSOR_QK, attn::QFragments<HEAD_DIM>, const half *> q_operand;
     if constexpr (Preset::TENSOR_QK) {
         q_operand.load(&smem.q[warp_row]);
@@ -197,7 +197,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
-        // Every warp has read its last K and V: partial outputs may lie where they were.
+        // Every warp has read its last K and V: partial outputs may take their space.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
 #pragma unroll
@@ -214,7 +214,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         return;
     }
 
-    // O = O / sum, scaled back, 64 bytes a row and store.
+    // O = O / sum, scaled back; 64 bytes per row and store.
     const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
 #pragma unroll
     for (int row = 0; row < WARP_M; ++row) {

@@ -1,6 +1,6 @@
 // Stage 1: K and V arrive by cp.async, one tile ahead of the tile that is computed. Everything else is stage 0 with Q·Kᵀ
 // on tensor cores. A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a block
-// synchronises once a tile, where K and V have arrived, and at the end where two warps share rows.
+// synchronises once per tile, where K and V have arrived, and at the end where two warps share rows.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Query rows of a warp: those of one WMMA fragment.
+// Query rows per warp: one WMMA fragment.
 constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 
@@ -27,15 +27,15 @@ struct Tile {
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
-    // A block of 16 warps has 128 for each lane at most.
+    // Twice the output columns per lane at head_dim 128: with 128 registers some instances would spill a few bytes.
+    // A block of 16 warps has at most 128 per lane.
     static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
     static constexpr int PROBABILITY = ATTENTION_P_F32;
 
-    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so that a warp which reads
-    // 16 bytes from each of its rows, or a WMMA fragment, meets no conflict. Nor do the softmax, four lanes a row, and the
-    // store of the WMMA accumulator, of which a lane holds pairs of rows.
+    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so a warp that reads 16 bytes
+    // from each of its rows, or a WMMA fragment, has no bank conflict. Neither have the softmax, with four lanes per row, and
+    // the store of the WMMA accumulator, of which a lane holds pairs of rows.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int SCORE_PITCH = BLOCK_N + 4;
     using Ring = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
@@ -45,7 +45,7 @@ struct Tile {
         Ring v;
         alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
     };
-    // What the key groups hand over at the end, in the place of K and V.
+    // What the key groups exchange at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -62,10 +62,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_COLS = HEAD_DIM / 32;
     using Ring = typename Preset::Ring;
-    // Keys of P·V in flight: one warp per scheduler hides the latency of shared memory by itself or not at all.
+    // Keys of P·V in flight: with one warp per scheduler, only these hide the latency of shared memory.
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
-    // Which rows of which head.
+    // This block's rows and head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -111,9 +111,9 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     q_frags.load(&smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
-        // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.
+        // This thread's chunks of the tile have arrived: they were started one tile ago, and no others since.
         attn::cp_async_wait_group<0>();
-        // So have all threads' chunks, and every warp has finished P·V on the previous tile: its place is free.
+        // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free.
         __syncthreads();
         if constexpr (Ring::WIDENS) {
             smem.k.widen();
@@ -136,7 +136,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
-        // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
+        // The slot is free since the barrier above; only now, so that the score loads do not queue behind the copies.
         if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
-        // Every warp has read its last K and V: partial outputs may lie where they were.
+        // Every warp has read its last K and V: partial outputs may take their space.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
 #pragma unroll
@@ -196,7 +196,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         return;
     }
 
-    // O = O / sum, scaled back, 64 bytes a row and store.
+    // O = O / sum, scaled back; 64 bytes per row and store.
     const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
 #pragma unroll
     for (int row = 0; row < WARP_M; ++row) {

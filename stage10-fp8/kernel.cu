@@ -1,5 +1,5 @@
 // Stage 10: scores of E4M3 on FP8 tensor cores, twice as fast as those of halves. Q and K are multiplied as they land, and only V
-// is widened. Heads whose scores may be too large for the sums of these tensor cores get those of stage 8, from halves.
+// is widened. Heads whose scores may be too large for the sums of these tensor cores get stage 8's scores, from halves.
 
 #include <attn/block_work.cuh>
 #include <attn/fp8_scores.cuh>
@@ -22,9 +22,9 @@ struct Tile {
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
     static constexpr bool LSE = false;     // sums of codes are not exact enough for log-sum-exps
-    // Whether codes of Q stay in registers, where there are any left: of tiles of 64 keys tensor cores read as much as of Q.
+    // Whether codes of Q stay in registers, if any are left: with tiles of 64 keys tensor cores read as much K as Q.
     static constexpr bool Q_IN_REGISTERS = CONSUMERS < 4;
-    // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
+    // Registers of a loading and of a computing thread: those that the block was launched with, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : 40;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : 232;
     using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
@@ -42,9 +42,9 @@ struct Tile {
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
-    // P is held in halves. Scores from codes are less exact than that, so that C2 and C3 are asked for what a P in BF16 gives.
+    // P is held in halves. Scores from codes are less exact than that, so C2 and C3 apply the bounds of a P in BF16.
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = ATTENTION_P_BF16;
-    // Named barriers: those of the consumers, and where the threads meet that widen.
+    // Named barriers: those of the consumers, and one for the threads that widen.
     static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS;
     static_assert(STAGES >= 2, "a tile lands while another is read");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
@@ -59,7 +59,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
     auto place = attn::RingPlace<Preset::STAGES>::first();
-    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
+    // Every consumer has read the slot's previous tile; in the first lap there is none, and nobody waits.
     const auto wait_empty = [&](attn::Mbarrier *empty) { attn::mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
     const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, attn::Mbarrier *full, int number) {
         attn::mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
@@ -68,7 +68,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
     const auto land = [&](int slot, const AttentionTensorMap &map, int number) {
         copy_kv(smem.landing[slot], map, &smem.landed[slot], number);
     };
-    // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
+    // All threads widen codes that have landed; each makes its part visible to the tensor cores before it arrives for the
     // consumers. When all have met, the codes have been read, and others may land in their place.
     const auto widen = [&](auto &halves, auto &codes, attn::Mbarrier *full) {
         attn::widen_tile<128>(halves, codes, thread);
@@ -76,7 +76,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
         attn::mbarrier_arrive(full);
         attn::named_barrier_sync<Preset::WIDENERS, 128>();
     };
-    // Tiles of V land by turns, or those of K in the first place and those of V in the second.
+    // Tiles of V alternate between the places, or those of K land in the first and those of V in the second.
     auto landing = attn::RingPlace<FP8 ? 2 : 1>::first();
     const int last = work.tiles - 1;
     if (thread == 0) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void load(const AttentionLaunch &launch, typename Pre
     }
 }
 
-// A warpgroup that computes, `consumer` from 0. `scale_log2`: of scores, as exponents to base 2.
+// A computing warpgroup; `consumer` counts from 0. `scale_log2`: scale of scores, as exponents to base 2.
 template <class Preset, bool FP8>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
                                         int consumer, float scale_log2) {
@@ -125,18 +125,18 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
         state[half] = attn::RowState::empty();
     }
-    // Keys that all rows of the warpgroup see, and that any of them does.
+    // Keys that all rows of the warpgroup see, and keys that any of them sees.
     const int visible_to_all = attn::visible_keys(params, work.row + group_row);
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
     const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
     float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
     uint32_t q_frag[Q_IN_REGISTERS ? HEAD_DIM / attn::FP8_K : 1][4];
-    float rescale[2]; // what the output so far has to be multiplied by
+    float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
     ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    // Where K of the tile at hand is, and V of the tile before it.
+    // Where K of the current tile is, and V of the previous one.
     auto place = attn::RingPlace<Preset::STAGES>::first(), before = place;
     const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
     const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
@@ -149,7 +149,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         else if constexpr (FP8) attn::start_fp8_qk(s, smem.q_codes, group_row, k.codes);
         else attn::start_qk(s, smem.q, group_row, k.halves);
     };
-    // Those of the warp, by itself and exact.
+    // The warp's own scores, computed by itself and exact.
     const auto warp_scores = [&] {
         if constexpr (FP8) attn::exact_warp_scores(s, smem.q_codes, warp_row, smem.k[place.slot].codes);
         else attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot].halves);
@@ -162,29 +162,29 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
 
-    // Given P of the tile before: the output of that tile and the scores of `tile`, whose K has landed; then P of `tile`.
+    // Given P of the previous tile: its output and the scores of `tile`, whose K has landed; then P of `tile`.
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
         wait_v(before);
-        // The warps of the warpgroup meet: those that read K of the tile before on their own have done so.
+        // The warps of the warpgroup meet: those that read K of the previous tile on their own have done so.
         attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         start_scores();
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
-        // K of the tile before has been read: by products waited for, and by warps on their own before they met.
+        // K of the previous tile has been read: by products waited for, and by warps on their own before they met.
         release(smem.k_empty, before);
         attn::wgmma_wait<1>(s);
         bool counts = true; // whether S now holds exponentials
         ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
         else counts = attn::exponentials_of_rows(s, state, scale_log2);
-        // Here, because the compiler moves nothing across this loop: it would compute the exponentials after the next wait.
+        // Here, because the compiler moves nothing across this loop: else it would compute the exponentials after the next wait.
         auto next = place;
         next.advance();
         if (tile > 0) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
         ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, before);
-        if (!counts) { // the warp computes its scores again, for new maxima
+        if (!counts) { // the warp recomputes its scores, for new maxima
             warp_scores();
             attn::softmax_rows(s, state, scale_log2, rescale);
         }
@@ -202,12 +202,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, place.advance()) {
         wait_k(place);
         wait_v(place);
-        // All warps have seen both phases end: one that came a lap late would wait for a phase that never does.
+        // All warps have seen both phases end: one that came a lap late would wait for a phase that never ends.
         attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }
-    if (consumer >= work.groups) return; // its rows are none, or of the next block
+    if (consumer >= work.groups) return; // it has no rows, or those of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(FP8 ? &smem.q_landed : &smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
         if constexpr (Q_IN_REGISTERS) {
@@ -223,7 +223,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         before = place, place.advance();
         if (tile > 0) wait_k(place);
-        // Tiles that some rows do not see wholly, until all rows have seen a key and have a maximum.
+        // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
@@ -241,7 +241,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const AttentionParams &params = launch.params;
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // tells the compiler that it is uniform in a warp
     const attn::Work work = attn::work_of_block<Preset>(params);
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
@@ -250,7 +250,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {
         attn::mbarrier_init(&smem.q_landed, 1);
-        attn::mbarrier_init(&smem.q_full, 128); // all that widen
+        attn::mbarrier_init(&smem.q_full, 128); // all threads that widen
         for (auto &landed : smem.landed) attn::mbarrier_init(&landed, 1);
         for (int slot = 0; slot < Preset::STAGES; ++slot) {
             attn::mbarrier_init(&smem.k_full[slot], fp8 ? 1 : 128);

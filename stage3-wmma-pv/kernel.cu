@@ -1,7 +1,7 @@
 // Stage 3: P·V on tensor cores, P as half. The product of a tile goes through shared memory to the lanes that keep O, since
-// which lane of a fragment holds which row is nobody's business: a row's factor meets the row there. Everything else is
+// which lane of a fragment holds which row is unspecified: there each row is rescaled by its own factor. Everything else is
 // stage 2. A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a block
-// synchronises once a tile, where K and V have arrived, and at the end where two warps share rows.
+// synchronises once per tile, where K and V have arrived, and at the end where two warps share rows.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -15,7 +15,7 @@
 
 namespace {
 
-// Query rows of a warp: those of one WMMA fragment.
+// Query rows per warp: one WMMA fragment.
 constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 // A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
@@ -30,13 +30,13 @@ struct Tile {
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // At head_dim 128 a lane holds twice the columns of O, and the fragments of its product beside them.
+    // At head_dim 128 a lane holds twice the columns of O, in addition to the fragments of its product.
     static constexpr int REGISTERS = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
-    static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // keeps the compiler at them
+    static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads meet no conflict; stores of an accumulator a two-way one.
+    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads have no conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
@@ -45,11 +45,11 @@ struct Tile {
         alignas(128) half q[BLOCK_M][PITCH];
         Ring k;
         Ring v;
-        // Of each warp: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
+        // Per warp: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
         alignas(128) float work[THREADS / 32][WARP_M][WORK_PITCH];
         alignas(128) half p[BLOCK_M][P_PITCH];
     };
-    // What the key groups hand over at the end, in the place of K and V.
+    // What the key groups exchange at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -68,7 +68,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int O_QUADS = HEAD_DIM / PV_COLS;
     using Ring = typename Preset::Ring;
 
-    // Which rows of which head.
+    // This block's rows and head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -118,9 +118,9 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     q_frags.load(&smem.q[warp_row]);
 
     for (int key = 0; key < key_end; key += BLOCK_N) {
-        // This thread's chunks of the tile have arrived: they were started one tile ago, and nothing since.
+        // This thread's chunks of the tile have arrived: they were started one tile ago, and no others since.
         attn::cp_async_wait_group<0>();
-        // So have all threads' chunks, and every warp has finished P·V on the previous tile: its place is free.
+        // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free.
         __syncthreads();
         if constexpr (Ring::WIDENS) {
             smem.k.widen();
@@ -147,7 +147,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             p_reg[i] = pair.x;
             p_reg[i + 1] = pair.y;
         }
-        // The slot is free since the barrier above; only now, so that the loads of the scores do not queue behind the copies.
+        // The slot is free since the barrier above; only now, so that the score loads do not queue behind the copies.
         if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
         ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
-        // Every warp has read its last K and V: partial outputs may lie where they were.
+        // Every warp has read its last K and V: partial outputs may take their space.
         __syncthreads();
         auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.k);
 #pragma unroll
@@ -210,7 +210,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         return;
     }
 
-    // O = O / sum, scaled back, 128 bytes a row and store.
+    // O = O / sum, scaled back; 128 bytes per row and store.
     const float inverse = state.inverse_sum() * attn::scale_of(params.v, params.heads_kv, batch, head_kv);
 #pragma unroll
     for (int row = 0; row < PV_ROWS; ++row) {

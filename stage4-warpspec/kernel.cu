@@ -1,7 +1,7 @@
-// Stage 4: warps with roles. Two warps produce: they copy tiles of K and V into a ring, as far ahead as there is room. The
+// Stage 4: warp specialisation. Two warps produce: they copy tiles of K and V into a ring, as far ahead as there is room. The
 // others consume: each computes as in stage 3, and waits only for tiles that have not arrived. Roles meet at mbarriers, two
-// a slot: `full` ends a phase when a tile has landed, `empty` when every consumer has read it. After the roles part there
-// is no block barrier: the producers never come to one.
+// per slot: `full` ends a phase when a tile has landed, `empty` when every consumer has read it. After the roles split there
+// is no block barrier: the producers never reach one.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -18,7 +18,7 @@
 
 namespace {
 
-// Query rows of a warp: those of one WMMA fragment.
+// Query rows per warp: one WMMA fragment.
 constexpr int WARP_M = attn::WMMA_M;
 constexpr int LANES_PER_ROW = 32 / WARP_M;
 // A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
@@ -32,18 +32,18 @@ struct Tile {
     static constexpr int KEY_GROUPS = KEY_GROUPS_;
     static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
     static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
-    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS; // warps, each with rows and keys of its own
+    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS; // warps, each with its own rows and keys
     static constexpr int PRODUCERS = 2;                       // warps that copy, the first of the block
     static constexpr int THREADS = (PRODUCERS + CONSUMERS) * 32;
     static constexpr int STAGES = STAGES_; // tiles in the ring
-    // Twice the output columns per lane at head_dim 128: at 128 registers single instances would spill a few bytes.
-    // A block of more than 12 warps has no more than 128 for each lane.
+    // Twice the output columns per lane at head_dim 128: with 128 registers some instances would spill a few bytes.
+    // A block of more than 12 warps has at most 128 per lane.
     static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // keeps the compiler at them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
     // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads meet no conflict; stores of an accumulator a two-way one.
+    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads have no conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
@@ -54,7 +54,7 @@ struct Tile {
     struct Shared {
         alignas(128) half q[BLOCK_M][PITCH];
         Slot ring[STAGES];
-        // Of each consumer: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
+        // Per consumer: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
         alignas(128) float work[CONSUMERS][WARP_M][WORK_PITCH];
         alignas(128) half p[BLOCK_M][P_PITCH];
         attn::Mbarrier full[STAGES];  // each thread of the producers arrives when its part of the tile has landed
@@ -81,12 +81,12 @@ __device__ __forceinline__ void produce(const AttentionParams &params, typename 
     for (int key = 0; key < key_end; key += BLOCK_N) {
         const int index = key / BLOCK_N, slot = index % Preset::STAGES, valid_keys = params.seq_kv - key;
         auto &tile = smem.ring[slot];
-        // The consumers have read the tile that the slot held before; the first tiles find it empty.
+        // The consumers have read the slot's previous tile; the first tiles find it empty.
         if (index >= Preset::STAGES) attn::mbarrier_wait(&smem.empty[slot], (index / Preset::STAGES - 1) % 2);
         if constexpr (std::is_same_v<Element, attn::F16>) {
             k_copy.start(tile.k, valid_keys);
             v_copy.start(tile.v, valid_keys);
-            // Arrives when the copies that this thread has started have landed. It goes on to the next slot meanwhile.
+            // Arrives when the copies that this thread has started have landed; meanwhile it goes on to the next slot.
             attn::mbarrier_arrive_after_cp_async(&smem.full[slot]);
         } else {
             // Codes are widened on their way, through registers.
@@ -106,7 +106,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_QUADS = HEAD_DIM / PV_COLS;
 
-    // Which rows of which head.
+    // This block's rows and head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = blockIdx.x * BLOCK_M;
     const int warp = static_cast<int>(threadIdx.x) / 32 - Preset::PRODUCERS, lane = threadIdx.x % 32; // negative: produces
@@ -200,7 +200,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         // O = O * rescale + P·V.
         attn::product_by_wmma<WARP_N, HEAD_DIM, Preset::P_PITCH, Preset::WORK_PITCH>(work, p_smem, &tile.v[warp_key]);
         // The lanes that computed a product are not those that read it below. All have read the tile: its slot is free
-        // as far as this warp goes.
+        // as far as this warp is concerned.
         __syncwarp();
         if (lane == 0) attn::mbarrier_arrive(&smem.empty[slot]);
 #pragma unroll
@@ -216,13 +216,13 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             }
         }
         ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
-        // Every lane has read its part of the product: the next tile's scores may overwrite it. In stage 3 the barrier of
-        // the block said so too.
+        // Every lane has read its part of the product: the next tile's scores may overwrite it. In stage 3 the block barrier
+        // said so, too.
         __syncwarp();
     }
 
-    // Every consumer has read its last tile: partial outputs may lie where the ring was. The producers have left, or will
-    // without another look; a barrier of the whole block would wait for them in vain.
+    // Every consumer has read its last tile: partial outputs may take the ring's space. The producers have exited, or will
+    // without another barrier; a block barrier would wait for them in vain.
     attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
     auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.ring);
 #pragma unroll

@@ -14,7 +14,7 @@
 namespace {
 
 // Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; the warps of a
-// key group copy their part of K and V themselves and wait for nobody else. Groups are merged once, at the end.
+// key group copy their part of K and V themselves and wait for no other group. Groups are merged once, at the end.
 template <template <int> class Layout, class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_,
           int WARP_N_, int STAGES_, bool AHEAD_>
 struct Tile {
@@ -26,7 +26,7 @@ struct Tile {
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
     // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
-    // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
+    // tensor cores while it computes exponentials, at the price of a second set of scores in registers.
     static constexpr bool AHEAD = AHEAD_;
     static constexpr bool LSE = true;
 
@@ -43,7 +43,7 @@ struct Tile {
         };
     };
 
-    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp has in registers
+    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp holds in registers
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY = Operand::PROBABILITY;
 
@@ -61,14 +61,14 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     using Rows = typename Preset::Rows;
     constexpr int M_TILES = Rows::M_TILES, D_TILES = Rows::D_TILES;
 
-    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    // This block's rows and head. Under the causal mask the last rows see the most keys: their blocks start first.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    // The tiles of which this group's keys are visible to the last row of the block.
+    // The tiles with keys of this group that the last row of the block sees.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         if (tile < tiles) v_stream.copy_next(smem.ring.v[tile % STAGES], BLOCK_N);
         attn::cp_async_commit();
     };
-    // The warps of a key group meet: what each has waited for is there for all, what all have read may be overwritten.
+    // The warps of a key group meet: what each has waited for has landed for all, what all have read may be overwritten.
     const auto meet = [&] {
         if constexpr (Preset::KEY_GROUPS == 1) __syncthreads();
         else attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
@@ -98,7 +98,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
     // Fill the ring; Q comes with the first tile of K.
     q_stream.copy_next(smem.q, BLOCK_M);
-#pragma unroll 1 // a kernel of 5 µs feels the size of its code
+#pragma unroll 1 // in a kernel of 5 µs code size matters
     for (int tile = 0; tile < STAGES; ++tile) {
         copy_k(tile);
         copy_v(tile);
@@ -145,11 +145,11 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         mask_scores(0);
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
-        // K of the next tile and V of this one have landed: so many groups of copies are younger.
+        // K of the next tile and V of this one have landed: this many groups of copies are newer.
         if (tile == 0) attn::cp_async_wait_group<2 * STAGES - 3>();
         else attn::cp_async_wait_group<2 * STAGES - 4>();
-        // They have for the whole key group, which has also read K of this tile and V of the one before: their places
-        // are free for tiles further on.
+        // They have for the whole key group, which has also read K of this tile and V of the previous one: their slots
+        // are free for later tiles.
         meet();
         typename Rows::Scores s_next;
         const auto multiply_next = [&] {
@@ -174,7 +174,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         ATTN_OBSERVE(OUTPUT, o_at, (tiles - 1) * BLOCK_N, o_acc);
     }
 
-    // Every warp has read the ring for the last time: partial outputs may lie there.
+    // Every warp has read the ring for the last time: partial outputs may take its space.
     __syncthreads();
     auto &partial = smem.partial;
     attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
@@ -202,7 +202,7 @@ template <class Element, int HEAD_DIM>
 using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
-// At head_dim 64 twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+// At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 template <class Element, int HEAD_DIM>
@@ -211,7 +211,7 @@ using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM 
 
 } // namespace
 
-// In bf16, too, what is the fastest on some problem or the default of some device.
+// Built for bf16, too: presets that are fastest on some problem or the default on some device.
 ATTN_VARIANT(mma_linear, mma_linear_32x256_k4, Linear32x256K4)
 ATTN_VARIANT(mma_padded, mma_padded_32x256_k4, Padded32x256K4)
 ATTN_BF16_VARIANT(swizzle, swizzle_32x256_k4, Swizzle32x256K4)

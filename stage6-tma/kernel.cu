@@ -1,5 +1,5 @@
-// Stage 6: copies by descriptor. One thread of a key group asks TMA for a whole tile of K or V, and an mbarrier counts the
-// bytes that arrive; nobody computes addresses, checks rows or waits for another's copies. Products as in stage 5.
+// Stage 6: copies by descriptor. One thread of a key group requests a whole tile of K or V by TMA, and an mbarrier counts
+// the bytes that arrive; nobody computes addresses, checks rows or waits for another's copies. Products as in stage 5.
 
 #include <attn/box_tile.cuh>
 #include <attn/mapped.cuh>
@@ -12,8 +12,8 @@
 
 namespace {
 
-// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; a key group has a
-// ring of its own for its part of K and V and waits for nobody else. Groups are merged once, at the end.
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; a key group has
+// its own ring for its part of K and V and waits for no other group. Groups are merged once, at the end.
 template <class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_, int WARP_N_, int STAGES_, bool AHEAD_>
 struct Tile {
     using Element = Element_;
@@ -24,17 +24,17 @@ struct Tile {
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
     // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
-    // tensor cores while it computes exponentials, for the price of a second set of scores in registers.
+    // tensor cores while it computes exponentials, at the price of a second set of scores in registers.
     static constexpr bool AHEAD = AHEAD_;
     static constexpr bool LSE = true;
 
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
-    using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // what a key group has of a tile
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // a key group's part of a tile
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = WARP_N, V_BOX_ROWS = WARP_N, O_BOX_ROWS = 0;
     struct Ring {
         KvTile k[STAGES], v[STAGES];
     };
-    struct Landed { // phase n of a place ends when its n-th tile is there
+    struct Landed { // phase n of a slot ends when its n-th tile has landed
         attn::Mbarrier k[STAGES], v[STAGES];
     };
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, attn::Fragment<Element>::O_PADDING>;
@@ -48,7 +48,7 @@ struct Tile {
         Landed landed[KEY_GROUPS];
     };
 
-    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp has in registers
+    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp holds in registers
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY = Operand::PROBABILITY;
 
@@ -65,21 +65,21 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     using Rows = typename Preset::Rows;
     constexpr int M_TILES = Rows::M_TILES, D_TILES = Rows::D_TILES;
 
-    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    // This block's rows and head. Under the causal mask the last rows see the most keys: their blocks start first.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    // The tiles of which this group's keys are visible to the last row of the block.
+    // The tiles with keys of this group that the last row of the block sees.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
 
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     auto &ring = smem.ring[key_group];
     auto &landed = smem.landed[key_group];
-    // One thread asks for Q, and one of each key group for its tiles.
+    // One thread requests Q, and one of each key group its tiles.
     const bool leader = threadIdx.x % Preset::GROUP_THREADS == 0;
     const auto load_k = [&](int tile) {
         if (!leader || tile >= tiles) return;
@@ -112,12 +112,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
         attn::fence_mbarrier_init();
     }
-    __syncthreads(); // the barriers are there for all
+    __syncthreads(); // the barriers are initialised for all
     if (threadIdx.x == 0) {
         attn::mbarrier_arrive_expect_tx(&smem.q_landed, Preset::QTile::BYTES);
         smem.q.load(launch.q, &smem.q_landed, block_row, head_q, batch);
     }
-#pragma unroll 1 // a kernel of 5 µs feels the size of its code
+#pragma unroll 1 // in a kernel of 5 µs code size matters
     for (int tile = 0; tile < STAGES; ++tile) {
         load_k(tile);
         load_v(tile);
@@ -164,7 +164,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
         const int place = tile % STAGES, next_place = (tile + 1) % STAGES;
-        // The whole key group has read K of this tile and V of the one before: their places are free for tiles further on,
+        // The whole key group has read K of this tile and V of the previous one: their slots are free for later tiles,
         // if there are any.
         const bool refills = tile - (tile > 0) + STAGES < tiles;
         if (refills) meet();
@@ -192,7 +192,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         ATTN_OBSERVE(OUTPUT, o_at, last * BLOCK_N, o_acc);
     }
 
-    // Every warp has read the rings for the last time, and nothing is on its way there: partial outputs may lie there.
+    // Every warp has read the rings for the last time, and no copy is in flight: partial outputs may take their space.
     __syncthreads();
     auto &partial = smem.partial;
     attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
@@ -207,7 +207,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
 template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
 template <class Element, int HEAD_DIM> using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
-// At head_dim 64 twice the rows a warp, for half the reads of K and V: for grids that fill the GPU many times over.
+// At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
 template <class Element, int HEAD_DIM>

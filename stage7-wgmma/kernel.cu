@@ -27,7 +27,7 @@ struct Tile {
     using KvHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    // What wgmma reads instead where elements have to be widened: one tile of each, written anew for each tile of the ring.
+    // What wgmma reads instead where elements have to be widened: one tile of each, rewritten for each tile of the ring.
     struct Widened {
         QHalves q;
         KvHalves k, v;
@@ -55,11 +55,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int N_TILES = BLOCK_N / 8, D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
     const AttentionParams &params = launch.params;
 
-    // Which rows of which head. Under the causal mask the last rows see most keys: their blocks start first.
+    // This block's rows and head. Under the causal mask the last rows see the most keys: their blocks start first.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warpgroup = __shfl_sync(0xffffffffu, warp / 4, 0); // the compiler then knows that it is the same in a warp
+    const int warpgroup = __shfl_sync(0xffffffffu, warp / 4, 0); // tells the compiler that it is uniform in a warp
     const int thread_row = block_row + warp * 16 + lane / 4;     // this thread holds elements of this row and the 8th after it
 
     // The tiles that the last row of the block sees.
@@ -89,12 +89,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll 1
         for (int tile = 0; tile < min(tiles, STAGES); ++tile) load_tile(tile, tile);
     }
-    // The barriers are initialised, for those who wait at them.
+    // The barriers are initialised, for all that wait at them.
     __syncthreads();
 
-    // The halves that wgmma reads of a tile that has landed. E4M3 is widened by all threads; each makes its part known to
-    // the tensor cores, and all meet: the tile is then complete, and the codes have been read. That nobody reads the widened
-    // tile before it any more, the caller has seen to.
+    // The halves that wgmma reads, of a tile that has landed. E4M3 is widened by all threads; each makes its part visible to
+    // the tensor cores, and all meet: the tile is then complete, and the codes have been read. The caller has made sure that
+    // nobody reads the previous widened tile any more.
     const auto halves_of = [&](auto &landed, auto &wide) -> const auto & {
         if constexpr (Preset::WIDENS) {
             attn::widen_tile<Preset::THREADS>(wide, landed, threadIdx.x);
@@ -129,12 +129,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     float o_acc[HEAD_DIM / 2];
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-    // Scores and output lie in registers alike.
+    // Scores and output have the same layout in registers.
     ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     auto place = attn::RingPlace<STAGES>::first(), refill = place;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
-        // K has landed. Its widened form before it was read by products that all threads had waited for when they met over V.
+        // K has landed. The previous widened K was read by products that all threads had waited for when they met over V.
         attn::mbarrier_wait_tx(&smem.k_full[place.slot], place.parity);
         float s[BLOCK_N / 2];
         const auto &k = [&]() -> const auto & {
@@ -142,7 +142,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             else return smem.k[place.slot];
         }();
         attn::start_qk(s, q_halves(), warpgroup * attn::WGMMA_M, k);
-        // Meanwhile the slot of the tile before is filled anew, once the other warpgroups have read it too.
+        // Meanwhile the previous tile's slot is refilled, once the other warpgroups have read it, too.
         if (threadIdx.x == 0 && tile > 0) {
             if (tile - 1 + STAGES < tiles) {
                 attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity); // all warpgroups have read it
@@ -154,8 +154,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
         ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at a time,
-        // two blocks a multiprocessor leave too few registers at head_dim 64, and some are spilled.
+        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at
+        // once, two blocks per SM leave too few registers at head_dim 64, and some are spilled.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
         ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
 
-        // V has landed. All threads had waited for the products with its widened form before when they met over K.
+        // V has landed. All threads had waited for the products with the previous widened V when they met over K.
         attn::mbarrier_wait_tx(&smem.v_full[place.slot], place.parity);
         const auto &v = [&]() -> const auto & {
             if constexpr (Preset::WIDENS) return halves_of(smem.v[place.slot], smem.wide.v);
@@ -205,11 +205,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::store_lse_rows(params, batch, head_q, thread_row, state, lane);
 }
 
-// Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share a multiprocessor.
+// Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share an SM.
 template <class Element, int HEAD_DIM> using Wgmma64x128 = Tile<Element, HEAD_DIM, 1, 128, 2, HEAD_DIM == 64 ? 3 : 1>;
 // At head_dim 64, two blocks of two warpgroups.
 template <class Element, int HEAD_DIM> using Wgmma128x128 = Tile<Element, HEAD_DIM, 2, 128, 2, HEAD_DIM == 64 ? 2 : 1>;
-// At head_dim 128 a multiprocessor has registers for three warpgroups: while one computes exponentials, others multiply.
+// At head_dim 128 an SM has registers for three warpgroups: while one computes exponentials, others multiply.
 template <class Element, int HEAD_DIM> using Wgmma192x128 = Tile<Element, HEAD_DIM, 3, 128, 2, 1>;
 
 } // namespace

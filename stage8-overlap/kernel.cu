@@ -1,5 +1,5 @@
-// Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads, and gives its registers to those
-// that compute; the output of one tile is under way while the exponentials of the next are computed.
+// Stage 8: copies, products and exponentials at the same time. A load-only warpgroup gives its registers to those that
+// compute; the output of one tile is in flight while the exponentials of the next are computed.
 
 #include <attn/loading_warpgroup.cuh>
 #include <attn/mapped.cuh>
@@ -23,12 +23,12 @@ struct Tile {
     // Whether exponentials are taken under the row maxima of earlier tiles, rather than each tile waiting for its own.
     static constexpr bool LAZY = LAZY_;
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
-    // Registers of a thread that loads and of one that computes: those that the block was launched with, shared out anew.
+    // Registers of a loading and of a computing thread: those that the block was launched with, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : WIDENS ? 232 : 240;
     using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // As they land: of codes, before the loading warpgroup widens them.
+    // Tiles as they land: codes, before the loading warpgroup widens them.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Landing {
@@ -46,14 +46,14 @@ struct Tile {
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    // Named barriers: those of the consumers, and where the threads meet that widen.
+    // Named barriers: those of the consumers, and one for the threads that widen.
     static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS;
     static_assert(STAGES >= 2, "a tile lands while another is read");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
     static_assert(WIDENERS < 16, "a block has 16 named barriers");
 };
 
-// A warpgroup that computes, `consumer` from 0.
+// A computing warpgroup; `consumer` counts from 0.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
                                         int consumer) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
         state[half] = attn::RowState::empty();
     }
-    // Keys that all rows of the warpgroup see, and that any of them does.
+    // Keys that all rows of the warpgroup see, and keys that any of them sees.
     const int visible_to_all = attn::visible_keys(params, work.row + group_row);
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
     const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
@@ -79,11 +79,11 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
                              attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
     float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
-    float rescale[2]; // what the output so far has to be multiplied by
+    float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
     ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    // Where K of the tile at hand is, and V of the tile before it.
+    // Where K of the current tile is, and V of the previous one.
     auto place = attn::RingPlace<Preset::STAGES>::first(), before = place;
     const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
     const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
@@ -98,29 +98,29 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
 
-    // Given P of the tile before: the output of that tile and the scores of `tile`, whose K has landed; then P of `tile`.
+    // Given P of the previous tile: its output and the scores of `tile`, whose K has landed; then P of `tile`.
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
         wait_v(before);
-        // The warps of the warpgroup meet: those that read K of the tile before on their own have done so.
+        // The warps of the warpgroup meet: those that read K of the previous tile on their own have done so.
         if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
-        // K of the tile before has been read: by products waited for, and by warps on their own before they met.
+        // K of the previous tile has been read: by products waited for, and by warps on their own before they met.
         release(smem.k_empty, before);
         attn::wgmma_wait<1>(s);
         bool counts = true; // whether S now holds exponentials
         ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
         else counts = attn::exponentials_of_rows(s, state, scale_log2);
-        // Here, because the compiler moves nothing across this loop: it would compute the exponentials after the next wait.
+        // Here, because the compiler moves nothing across this loop: else it would compute the exponentials after the next wait.
         auto next = place;
         next.advance();
         if (tile > 0) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
         ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, before);
-        if (!counts) { // the warp computes its scores again, for new maxima
+        if (!counts) { // the warp recomputes its scores, for new maxima
             attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot]);
             attn::softmax_rows(s, state, scale_log2, rescale);
         }
@@ -138,12 +138,12 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, place.advance()) {
         wait_k(place);
         wait_v(place);
-        // All warps have seen both phases end: one that came a lap late would wait for a phase that never does.
+        // All warps have seen both phases end: one that came a lap late would wait for a phase that never ends.
         attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
         release(smem.k_empty, place);
         release(smem.v_empty, place);
     }
-    if (consumer >= work.groups) return; // its rows are none, or of the next block
+    if (consumer >= work.groups) return; // it has no rows, or those of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
         wait_k(place);
@@ -153,7 +153,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         before = place, place.advance();
         if (tile > 0) wait_k(place);
-        // Tiles that some rows do not see wholly, until all rows have seen a key and have a maximum.
+        // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
@@ -171,7 +171,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // the compiler then knows it the same in a warp
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // tells the compiler that it is uniform in a warp
     const attn::Work work = attn::work_of_block<Preset>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::CONSUMERS);

@@ -1,4 +1,4 @@
-// Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows where such rows do not fill the GPU:
+// Stage 9: keys split over a cluster. Two blocks on two SMs share 64 query rows where such rows do not fill the GPU:
 // each takes every second tile of keys, and they exchange halves of their outputs through distributed shared memory.
 
 #include <attn/cluster.cuh>
@@ -10,18 +10,18 @@
 namespace {
 
 // One warpgroup, 64 query rows. In each round a block takes two tiles of keys, with one maximum for both; the tiles of a round
-// alternate between the blocks of the cluster. Its places are filled for the next round as soon as they have been read.
+// alternate between the blocks of the cluster. Its places are refilled for the next round as soon as they have been read.
 template <class Element_, int HEAD_DIM_, int BLOCK_N_>
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
-    static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // what comes to a block of the cluster's rows
+    static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // a block's share of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>, LSE = true;
     using QTile = attn::BoxTile<Operand, HEAD_DIM, ROWS>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // As they land: of codes, before they are widened.
+    // Tiles as they land: codes, before they are widened.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, ROWS>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Landing {
@@ -49,7 +49,7 @@ struct Tile {
     static_assert(PAIR == 2, "a round is s[0], s[1]");
 };
 
-// -inf wherever the thread's rows do not see the key, of a tile that begins with `first_key`.
+// -inf for keys that the thread's rows do not see, in a tile that begins with `first_key`.
 template <class Preset>
 struct Rows {
     int visible[2], visible_to_all, lane;
@@ -62,7 +62,7 @@ struct Rows {
 // The larger of `largest` and the scores of one of the thread's two rows.
 template <int COUNT>
 __device__ __forceinline__ float largest_of(const float (&s)[COUNT], int half, float largest) {
-    float chain[2] = {largest, largest}; // of dependent instructions: one alone is mostly waiting
+    float chain[2] = {largest, largest}; // of dependent instructions: a single one would mostly wait
 #pragma unroll
     for (int i = 0; i < COUNT / 2; ++i) chain[i % 2] = fmaxf(chain[i % 2], s[i / 2 * 4 + 2 * half + i % 2]);
     return fmaxf(chain[0], chain[1]);
@@ -84,12 +84,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
     const AttentionParams &params = launch.params;
     using Operand = typename Preset::Operand;
-    // By shuffle, the compiler knows the warp to be the same for all its lanes: what elect_one() then guards is for one thread,
-    // and copies start without a loop over those that might be there.
+    // The shuffle tells the compiler that the warp's number is uniform: what elect_one() guards is then for one thread, and
+    // copies start without a loop over lanes that might take part.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-    // Which rows of which head, and which of the tiles that the last row sees. Under the causal mask the last rows see most
-    // keys: their blocks start first.
+    // This block's rows and head, and its share of the tiles that the last row sees. Under the causal mask the last rows see
+    // the most keys: their blocks start first.
     const int rank = attn::cluster_rank(), batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int row_tile = (gridDim.x - 1 - blockIdx.x) / Preset::CLUSTER, first_row = row_tile * Preset::ROWS;
     const int key_end = attn::visible_keys(params, min(first_row + Preset::ROWS, params.seq_q) - 1);
@@ -102,7 +102,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if constexpr (Preset::WIDENS) return smem.landing;
         else return smem;
     }();
-    // Starts the copies of a round's tiles, as far as there are any.
+    // Starts the copies of a round's tiles, if there are any.
     const auto load_round = [&](auto &codes, const AttentionTensorMap &map, auto &full, int first_tile) {
 #pragma unroll
         for (int place = 0; place < Preset::PAIR; ++place) {
@@ -111,8 +111,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             codes[place].load(map, &full[place], first_key(first_tile + place), head_kv, batch);
         }
     };
-    // Each barrier is initialised for TMA or for the other block by the thread that starts what it counts. Q and K are on their
-    // way before anything else is done; nothing is started that nobody will wait for: a block must not end before its copies.
+    // Each barrier is initialised for TMA or for the other block by the thread that starts what it counts. Q and K are in
+    // flight before anything else is done; nothing is started that nobody will wait for: a block must not end before its copies.
     if (warp == 0 && attn::elect_one()) {
         attn::mbarrier_init(&smem.q_full, 1);
         for (auto &full : smem.k_full) attn::mbarrier_init(&full, 1);
@@ -125,7 +125,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
         load_round(landing.v, launch.v, smem.v_full, 0);
-    } else if (warp == 1 && attn::elect_one()) { // a warp that has nothing to do yet
+    } else if (warp == 1 && attn::elect_one()) { // a warp that is still idle
         for (auto &partial : smem.partial) {
             attn::mbarrier_init(&partial.states_full, 1);
             attn::mbarrier_init(&partial.o_full, 1);
@@ -136,7 +136,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             attn::mbarrier_arrive_expect_tx(&partial.o_full, sizeof(partial.o));
         }
     }
-    // This block runs, and its barriers are initialised: early, since nobody waits for that before the end.
+    // This block runs and its barriers are initialised: announced early, since nobody waits for it before the end.
     attn::cluster_arrive_relaxed();
 
     const int warp_row = first_row + warp * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
@@ -150,7 +150,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
-    // Where the columns of this block begin, in the thread's first row: computed while tiles are under way.
+    // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight.
     auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
     auto *const first_o = reinterpret_cast<uint32_t *>(o_row) + rank * (HEAD_DIM / 4) + lane % 4;
     float o_acc[HEAD_DIM / 2];
@@ -158,10 +158,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
 
-    // The barriers are initialised, for those who wait at them.
+    // The barriers are initialised, for all that wait at them.
     __syncthreads();
-    // The tile at hand has landed. E4M3 is widened by all threads; each makes its part known to the tensor cores, and all meet:
-    // the tile is then complete, and the codes have been read. What the tile held before, all have waited for.
+    // The current tile has landed. E4M3 is widened by all threads; each makes its part visible to the tensor cores, and all
+    // meet: the tile is then complete, and the codes have been read. All have waited for the products with its last content.
     const auto wait_for = [&](attn::Mbarrier *full, int parity, auto &tile, auto &codes) {
         attn::mbarrier_wait_tx(full, parity);
         if constexpr (Preset::WIDENS) {
@@ -171,7 +171,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
     };
     if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, landing.q);
-    // Scores and output lie in registers alike; both tiles of a round are one to the softmax.
+    // Scores and output have the same layout in registers; the softmax takes both tiles of a round as one.
     ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
                 Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
@@ -195,9 +195,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         rows.mask(s[0], first_key(tile));
         ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
         ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
-        // The products have read K: its places are filled for the next round.
+        // The products have read K: its places are refilled for the next round.
         if (warp == 0 && attn::elect_one()) load_round(landing.k, launch.k, smem.k_full, tile + Preset::PAIR);
-        // The new maxima, and what sums and outputs so far are multiplied by. A row without a visible key so far has maximum
+        // The new maxima, and the factors for sums and outputs so far. A row without a visible key so far has maximum
         // -inf, and -inf - -inf is NaN: any finite shift gives zeros.
         float shift[2], rescale[2], sum[2][2];
 #pragma unroll
@@ -213,7 +213,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
         attn::scale_rows(o_acc, rescale);
         ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
-        // The output of the first tile is under way while the exponentials of the second are computed.
+        // The output of the first tile is in flight while the exponentials of the second are computed.
         exponentials(s[0], scale_log2, shift, sum);
         ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows<Operand>(p_frag[0], s[0]);
@@ -229,14 +229,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
         ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
-        if (tile + Preset::PAIR < tiles) { // the same of V; after the last round there is something to do meanwhile
+        if (tile + Preset::PAIR < tiles) { // the same for V; after the last round there is other work meanwhile
             attn::wgmma_wait<0>(o_acc);
             ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
             if (warp == 0 && attn::elect_one()) load_round(landing.v, launch.v, smem.v_full, tile + Preset::PAIR);
         }
     }
 
-    // The states of the rows are sent while the last products run. The other block has started, and its barriers are there.
+    // The states of the rows are sent while the last products run. The other block runs, and its barriers are initialised.
     state[0].template join<4>();
     state[1].template join<4>();
     attn::cluster_wait();
@@ -253,8 +253,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::wgmma_wait<0>(o_acc);
     if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
 
-    // Each block owns half of the columns, and gets what the other has of them. Registers have no index that is known only
-    // when the kernel runs, and selecting each of them takes longer than a branch.
+    // Each block owns half of the columns, and gets the other's part of them. Registers cannot be indexed at run time,
+    // and selecting each of them takes longer than a branch.
     float own[HALF];
     const auto exchange = [&](auto first_own) {
         constexpr int OWN = decltype(first_own)::value, SENT = HALF - OWN;
@@ -274,7 +274,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (rank == 0) exchange(std::integral_constant<int, 0>{});
     else exchange(std::integral_constant<int, HALF>{});
 
-    // The other block's part comes, states first: a block outlives what is stored to it.
+    // The other block's part arrives, states first: a block outlives what is stored to it.
     attn::mbarrier_wait_cluster(&partial.states_full, 0);
     const uint4 states = partial.states[lane / 4];
     const attn::RowState others[2] = {{__uint_as_float(states.x), __uint_as_float(states.y)},
@@ -306,13 +306,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (thread_row + half * 8 >= params.seq_q) continue;
-        uint32_t *o = first_o + half * 4 * params.o.row_stride; // two halves a word
+        uint32_t *o = first_o + half * 4 * params.o.row_stride; // two halves per word
 #pragma unroll
         for (int d = 0; d < HALF / 4; ++d) o[d * 4] = Operand::pack(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
     }
 }
 
-// Rows of a cluster x keys of a round of one block; at head_dim 128 half of them.
+// Rows of a cluster x keys per round of one block; at head_dim 128 half of them.
 template <class Element, int HEAD_DIM> using Cluster64x256 = Tile<Element, HEAD_DIM, 8192 / HEAD_DIM>;
 
 } // namespace

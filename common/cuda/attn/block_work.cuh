@@ -10,7 +10,7 @@ namespace attn {
 // What a block works on.
 struct Work {
     int batch, head_q, head_kv, row; // the first query row
-    int groups;                      // of 64 rows, each of a warpgroup; the last may be ragged
+    int groups;                      // of 64 rows, one per warpgroup; the last may be ragged
     int tiles;                       // of keys that the last row sees
 };
 

@@ -40,7 +40,7 @@ struct BoxTile {
     }
 };
 
-// Turns `codes` into the halves that they mean, by THREADS threads of which the caller is `thread`. No barrier: the caller
+// Converts `codes` to halves, by THREADS threads of which the caller is `thread`. No barrier: the caller
 // orders the writes before wgmma reads them.
 template <int THREADS, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void widen_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,

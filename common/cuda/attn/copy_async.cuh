@@ -1,7 +1,7 @@
-// Tiles of keys and values that arrive by cp.async while the block computes on the tile before them.
+// Tiles of keys and values that arrive by cp.async while the block computes on the previous tile.
 //
 // A copy belongs to the thread that starts it: cp_async_wait_group tells a thread that its own chunks have arrived, and
-// only a barrier after it that everybody's have.
+// only a barrier after it that everyone's have.
 #pragma once
 
 #include <attn/element.cuh>
@@ -62,7 +62,7 @@ struct TileCopy {
 template <class Element, int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile;
 
-// What arrives is what is read: two slots by turns.
+// What arrives is what is read: two alternating slots.
 template <int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile<F16, HEAD_DIM, ROWS, PITCH, THREADS> {
     static constexpr bool WIDENS = false;
@@ -73,8 +73,8 @@ struct AsyncTile<F16, HEAD_DIM, ROWS, PITCH, THREADS> {
     __device__ __forceinline__ const half (&tile(int index) const)[ROWS][PITCH] { return slots[index % 2]; }
 };
 
-// Codes arrive in one place and are widened into another, each by the thread that copied it. So the place of the codes
-// is free for the next tile without a barrier: a thread's copy is after its own reads.
+// Codes arrive in one place and are widened into another, each by the thread that copied it. So the codes' place
+// is free for the next tile without a barrier: a thread's copy comes after its own reads.
 template <int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile<E4M3, HEAD_DIM, ROWS, PITCH, THREADS> {
     static constexpr bool WIDENS = true;
@@ -85,7 +85,7 @@ struct AsyncTile<E4M3, HEAD_DIM, ROWS, PITCH, THREADS> {
     __device__ __forceinline__ void widen() {
         using Copy = TileCopy<E4M3, HEAD_DIM, ROWS, THREADS>;
         Copy::for_each_step([&](int row, int) {
-            const uint4 raw = *reinterpret_cast<const uint4 *>(&codes[row][Copy::col()]); // one load, not one a word
+            const uint4 raw = *reinterpret_cast<const uint4 *>(&codes[row][Copy::col()]); // one load, not one per word
             E4M3::unpack(raw, &halves[row][Copy::col()]);
         });
     }

@@ -2,7 +2,7 @@
 // same arithmetic from there on: every E4M3 value is exact in binary16, and its scale is applied to the scores and to
 // the output instead of to each element.
 //
-// Operand: what tensor cores multiply, F16 or BF16: Q, K and V on chip, P where it meets V, and the elements of O.
+// Operand: what tensor cores multiply, F16 or BF16: Q, K and V on chip, P as it multiplies V, and the elements of O.
 #pragma once
 
 #include <attn/params.h>
@@ -29,7 +29,7 @@ struct F16 {
         return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
     }
 
-    // The way back.
+    // The inverse.
     static __device__ __forceinline__ float2 floats(uint32_t word) {
         return make_float2(__half2float(__ushort_as_half(static_cast<unsigned short>(word))),
                            __half2float(__ushort_as_half(static_cast<unsigned short>(word >> 16))));

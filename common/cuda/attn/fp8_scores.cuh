@@ -10,11 +10,11 @@ namespace attn {
 
 constexpr int FP8_K = 32; // columns of one wgmma
 
-// Up to which scale of scores, with that of exponentials to base 2, tensor cores are left to sum up codes. They add 32 products
-// and the sum before in fixed point, cut off 13 bits below the largest of these (common/docs/fp8-accumulation.md). Products of
-// codes have exponents of up to 16, so that each addend may lose 2^3, and an exponential be off by 2^(1/16). Errors are mostly
-// far smaller, but in proportion to this scale, which is known without a look at the codes: one number decides for a head. That
-// of N(0, 1) under the scales of its largest elements is 4 to 6 times smaller.
+// The largest scale of scores, including that of exponentials to base 2, at which tensor cores sum codes. They add 32 products
+// and the previous sum in fixed point, truncated 13 bits below the largest of these (common/docs/fp8-accumulation.md). Products
+// of codes have exponents of up to 16, so each addend may lose 2^3, and an exponential be off by 2^(1/16). Errors are mostly
+// far smaller, but proportional to this scale, which is known without looking at the codes: one number decides for a head. For
+// N(0, 1) under the scales of its largest elements it is 4 to 6 times smaller.
 template <int HEAD_DIM>
 constexpr float LARGEST_SCALE = 0.0625f / (HEAD_DIM / FP8_K * (FP8_K + 1) * 8);
 
@@ -37,7 +37,7 @@ static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const 
     wgmma_commit();
 }
 
-// The same with q[64][HEAD_DIM] in registers: the tensor cores then read K alone.
+// The same with q[64][HEAD_DIM] in registers: the tensor cores then read only K.
 template <int HEAD_DIM, int KEYS>
 static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / FP8_K][4],
                                                     const BoxTile<E4M3, HEAD_DIM, KEYS> &k) {
@@ -47,12 +47,12 @@ static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const 
     wgmma_commit();
 }
 
-// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes widened to halves: exact products, added up in f32. Of
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes widened to halves: exact products, summed in f32. Of
 // each 32 columns one mma takes the first two of every four and another the last two, of Q and K alike.
 template <int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void exact_warp_scores(float (&s)[KEYS / 2], BoxTile<E4M3, HEAD_DIM, Q_ROWS> &q, int row,
                                                          BoxTile<E4M3, HEAD_DIM, KEYS> &k) {
-    // The lane by shuffle, so that addresses are not computed before a loop around this and kept.
+    // The lane by shuffle, so that addresses are not hoisted out of a surrounding loop and kept.
     const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;

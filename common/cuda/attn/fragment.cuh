@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[
     else mma_m16n8k16_f16_f32(acc, a, b);
 }
 
-// Of the 16-bit elements, which are alike here.
+// For the 16-bit elements, which are treated alike.
 template <class Element>
 struct Fragment {
     // Rows [row, row + 16) of Q, columns [16 * step, +16).
@@ -102,8 +102,8 @@ struct Fragment<E4M3> {
     }
 };
 
-// What a warp has of its rows, from `first_row` of the block, becomes part `part` of them: outputs, as mma leaves them, and
-// states, whose sums are those of a lane's keys alone.
+// A warp's results for its rows, from `first_row` of the block, become part `part` of them: outputs, as mma leaves them, and
+// states, whose sums cover only a lane's keys.
 template <class Fragment, class Partial, int M_TILES, int D_TILES>
 static __device__ __forceinline__ void store_part(Partial &partial, int part, int first_row,
                                                   const float (&o)[M_TILES][D_TILES][4], RowState (&state)[M_TILES][2],

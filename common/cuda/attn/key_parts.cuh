@@ -1,12 +1,12 @@
-// Keys split over warpgroups that have the same query rows: their outputs become one.
+// Keys split over warpgroups that have the same query rows: their outputs are merged.
 #pragma once
 
 #include <attn/softmax.cuh>
 
 namespace attn {
 
-// What a warpgroup has of its rows, as it lies in the registers of its threads, from its part of the keys: COUNT elements of O,
-// not yet divided by the sum, and the states of two rows. The same thread of another warpgroup takes it in; the caller orders
+// A warpgroup's results for its rows from its part of the keys, as they lie in its threads' registers: COUNT elements of O,
+// not yet divided by the sum, and the states of two rows. The same thread of another warpgroup merges them; the caller orders
 // the two.
 template <int COUNT>
 struct KeyPart {

@@ -79,7 +79,7 @@ struct TileStream {
         valid_rows = rows - thread_row;
     }
 
-    // Starts the copies into `tile` and moves on to the next tile, `tile_rows` rows further. Rows that are not there are
+    // Starts the copies into `tile` and moves on to the next tile, `tile_rows` rows further. Rows that do not exist are
     // not read and become zero, because P is zero there and 0 * NaN would reach the output. The caller commits, waits,
     // and orders the writes before the reads of others.
     __device__ __forceinline__ void copy_next(Tile &tile, int tile_rows) {

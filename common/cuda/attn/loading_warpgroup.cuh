@@ -1,5 +1,5 @@
-// A warpgroup that only loads, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q,
-// k[STAGES] and v[STAGES], barriers of that they are full or empty, and, where Preset::WIDENS, the places where codes land.
+// A load-only warpgroup, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q,
+// k[STAGES] and v[STAGES], their full and empty barriers, and, where Preset::WIDENS, the places where codes land.
 #pragma once
 
 #include <attn/block_work.cuh>
@@ -29,14 +29,14 @@ static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, 
     fence_mbarrier_init();
 }
 
-// What that warpgroup does: Q, then K and V of all tiles, the last first, so that those on the diagonal come first.
+// The warpgroup's work: Q, then K and V of all tiles, the last first, so that those on the diagonal come first.
 template <class Preset>
 static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
     constexpr int BLOCK_N = Preset::BLOCK_N;
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
     auto place = RingPlace<Preset::STAGES>::first();
-    // Every consumer has read what the slot held before; in the first lap nothing, and nobody waits.
+    // Every consumer has read the slot's previous tile; in the first lap there is none, and nobody waits.
     const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
         mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
             copy_kv(smem.v[place.slot], launch.v, &smem.v_full[place.slot], tile);
         }
     } else {
-        // All threads widen codes that have landed; each makes its part known to the tensor cores before it arrives for the
+        // All threads widen codes that have landed; each makes its part visible to the tensor cores before it arrives for the
         // consumers. When all have met, the codes have been read, and the next may land in their place.
         auto &landing = smem.landing;
         const auto widen = [&](auto &halves, auto &codes, Mbarrier *full) {

@@ -1,4 +1,4 @@
-// How kernel.cu declares variants for E4M3 alone: as <attn/mapped.cuh> has it, with two instances each.
+// How kernel.cu declares E4M3-only variants: as <attn/mapped.cuh> has it, with two instances each.
 //
 //   ATTN_MAPPED_E4M3_VARIANT(family, name, Preset)
 //

@@ -1,4 +1,4 @@
-// The end of a block whose warps split the keys: their partial outputs become one.
+// The end of a block whose warps split the keys: their partial outputs are merged.
 #pragma once
 
 #include <attn/element.cuh>
@@ -7,8 +7,8 @@
 
 namespace attn {
 
-// What PARTS groups of warps have of the same rows, each from its own keys. Rows are PADDING floats longer than the head,
-// so that those which a warp writes at a time lie in different banks.
+// Results of PARTS groups of warps for the same rows, each from its own keys. Rows are PADDING floats longer than the head,
+// so that those that a warp writes at once lie in different banks.
 template <int PARTS_, int ROWS_, int HEAD_DIM_, int PADDING>
 struct PartialOutput {
     static constexpr int PARTS = PARTS_, ROWS = ROWS_, HEAD_DIM = HEAD_DIM_;
@@ -50,7 +50,7 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
     }
 }
 
-// The log-sum-exp of a row whose keys are all in `state`, where it is wanted and the row exists.
+// The log-sum-exp of a row whose keys are all in `state`, if it is requested and the row exists.
 static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
                                                  const RowState &state) {
     if (params.lse == nullptr || row >= params.seq_q) return;

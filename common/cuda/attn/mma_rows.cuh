@@ -1,4 +1,4 @@
-// What a warp computes by mma.m16n8k16 of its rows and its keys of a tile, from scores to output, in registers alone: what Q·Kᵀ
+// What a warp computes by mma.m16n8k16 for its rows and its keys of a tile, from scores to output, all in registers: what Q·Kᵀ
 // leaves in a lane is what P·V wants there. <attn/ptx/mma.cuh> says which elements a lane holds; its rows are l / 4 and
 // l / 4 + 8 of each 16, l being the lane.
 #pragma once
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void mask_scores(typename Rows::Scores &s, int
     }
 }
 
-// Where a warp's fragments belong: rows from `row` of the head, keys from `key` of the tile. Only ATTN_PLACES asks.
+// Where a warp's fragments belong: rows from `row` of the head, keys from `key` of the tile. Only ATTN_PLACES uses it.
 struct WarpPlace {
     int batch, head, row, key;
 };

@@ -27,8 +27,8 @@ static __device__ __forceinline__ float row_sum(float value) {
     return value;
 }
 
-// The running state of one row: alike in the lanes that hold it where update() kept it, each lane's own part where update_own()
-// did. Like every type that lives in registers it initialises nothing by itself, and a named function gives it its first
+// The running state of one row: the same in all lanes that hold it if update() kept it, each lane's own part if update_own()
+// did. Like every type that lives in registers it has no default initialisation, and a named function gives it its first
 // value: nvcc drops initialisers from arrays of arrays (common/docs/nvcc-array-initialisers.md).
 struct RowState {
     float max; // of score * scale_log2 over the keys seen so far; -inf before the first visible key
@@ -47,8 +47,8 @@ struct RowState {
         return step.x;
     }
 
-    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles a row,
-    // instead of two a row and tile.
+    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles per row,
+    // instead of two per row and tile.
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update_own(float (&scores)[COUNT], float scale_log2) {
         const float2 step = exponentials<LANES>(scores, scale_log2);
@@ -62,7 +62,7 @@ struct RowState {
         sum = row_sum<LANES>(sum);
     }
 
-    // Takes in the state of the same row over other keys; `factor` then says what each output is multiplied by.
+    // Merges the state of the same row over other keys; `factor` then says what each output is multiplied by.
     __device__ __forceinline__ void merge(const RowState &other) {
         ATTN_STEP(MERGE);
         const float new_max = fmaxf(max, other.max);
@@ -80,8 +80,8 @@ struct RowState {
     // What the accumulated output is multiplied by at the end; 0 for a row that saw no key, whose output is exactly 0.
     __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? __fdividef(1.0f, sum) : 0.0f; }
 
-    // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. Of 2^17 keys the logarithm is off by
-    // 2e-6 at most, where gate C8 allows 1e-5.
+    // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. For 2^17 keys the logarithm is off by
+    // at most 2e-6, where gate C8 allows 1e-5.
     __device__ __forceinline__ float log_sum_exp() const { return (max + log2_approx(sum)) * LN_2; }
 
   private:
@@ -92,7 +92,7 @@ struct RowState {
     // and the sum of this lane's probabilities (y).
     template <int LANES, int COUNT>
     __device__ __forceinline__ float2 exponentials(float (&scores)[COUNT], float scale_log2) {
-        constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: one alone is mostly waiting
+        constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: a single one would mostly wait
         float tile_max[CHAINS];
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {

@@ -1,5 +1,5 @@
 // Exponentials whose FP32 arithmetic leaves room for wgmma. On an H200 an FFMA or FADD that issues right after another takes a
-// cycle from the tensor cores, and ptxas likes to put them so; between exponentials they mostly cost less
+// cycle from the tensor cores, and ptxas tends to place them so; between exponentials they mostly cost less
 // (common/docs/wgmma-and-fp32.md).
 #pragma once
 
@@ -16,9 +16,9 @@ static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[CO
     constexpr float LIMIT = 32768.0f;
     constexpr int AT_A_TIME = 8;
     ATTN_STEP(EXPONENTIAL);
-    float sum[2][2] = {}; // in two chains for each row
+    float sum[2][2] = {}; // two chains per row
     float scale = scale_log2;
-    const uint32_t zero = threadIdx.y; // blocks have one dimension, which ptxas does not know
+    const uint32_t zero = threadIdx.y; // blocks are one-dimensional, which ptxas does not know
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         // The same scale again, but known only after the exponential before.

@@ -7,7 +7,7 @@
 // `Preset<Element, HEAD_DIM>` is a struct of constants: BLOCK_M, BLOCK_N, THREADS, MIN_BLOCKS, PROBABILITY, and `Shared`,
 // the layout whose size is the dynamic shared memory. The kernel itself is
 // `template <class Preset> __device__ void attention(const AttentionParams &)`. Where it writes AttentionParams::lse, the
-// preset also says LSE = true; the host asks no other for it.
+// preset also says LSE = true; the host requests it from no other.
 // The build defines ATTN_STAGE (stage0_scalar). The emulator shadows this header with one that registers functions
 // and records instead of defining GPU entries.
 #pragma once

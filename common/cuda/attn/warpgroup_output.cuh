@@ -1,4 +1,4 @@
-// What a warpgroup has computed of 64 query rows, on its way out.
+// A warpgroup's output for 64 query rows, on its way out.
 #pragma once
 
 #include <attn/block_work.cuh>

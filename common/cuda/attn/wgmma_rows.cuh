@@ -1,5 +1,5 @@
-// Scores and output of a warpgroup as wgmma leaves them: thread t holds of D[64][N] elements of rows 16 * (t / 32) + t % 32 / 4
-// and of the 8th after it, and of 8 columns two; element i of its array is of row i % 4 / 2 of these two.
+// Scores and output of a warpgroup as wgmma leaves them: of D[64][N], thread t holds elements of row 16 * (t / 32) + t % 32 / 4
+// and of the 8th after it, two of every 8 columns; element i of its array is of row i % 4 / 2 of these two.
 #pragma once
 
 #include <attn/box_tile.cuh>
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_ke
     }
 }
 
-// Scores to exponentials under the new maxima of their rows. `rescale`: what outputs so far have to be multiplied by.
+// Scores to exponentials under the new maxima of their rows. `rescale`: the factors for outputs so far.
 template <int COUNT>
 static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
                                                     float (&rescale)[2]) {
@@ -37,13 +37,13 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 }
 
 // The same under the maxima that the rows had before: nothing waits for the new ones, and outputs stay as they are. False, with
-// the sums as they were, if an exponential may be too large for a half in some row of the warp: then nothing of them counts. A
+// the sums as they were, if an exponential may be too large for a half in some row of the warp: then none of them counts. A
 // thread's part of a row's sum bounds each of its terms.
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
     ATTN_STEP(EXPONENTIAL);
-    float sum[2][2] = {}; // in two chains for each row
+    float sum[2][2] = {}; // two chains per row
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         s[i] = exp2_approx(fmaf(s[i], scale_log2, -state[i % 4 / 2].max));
@@ -87,7 +87,7 @@ static __device__ __forceinline__ void store_rows(BoxTile<Operand, HEAD_DIM, ROW
 template <class Element, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
                                                  int o_row, int head, int batch) {
-    // Each lane makes what it wrote known to TMA, and all meet the one that starts the copies.
+    // Each lane makes what it wrote visible to TMA, and all meet the one that starts the copies.
     fence_proxy_async();
     __syncwarp();
     if (elect_one()) {
@@ -100,12 +100,12 @@ static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, Bo
     }
 }
 
-// s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for the warp that needs its scores again, where
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for a warp that needs its scores again, where
 // wgmma would take all four.
 template <class Operand, int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile<Operand, HEAD_DIM, Q_ROWS> &q, int row,
                                                    BoxTile<Operand, HEAD_DIM, KEYS> &k) {
-    // The lane by shuffle, so that addresses are not computed before a loop around this and kept.
+    // The lane by shuffle, so that addresses are not hoisted out of a surrounding loop and kept.
     const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
@@ -130,7 +130,7 @@ static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile
     }
 }
 
-// The log-sum-exps of a thread's two rows, `row` and the 8th after it, where they are wanted. Kernels whose outputs wait for
+// The log-sum-exps of a thread's two rows, `row` and the 8th after it, if they are requested. Kernels whose outputs wait for
 // nothing else end with it, so that none waits for a logarithm.
 static __device__ __forceinline__ void store_lse_rows(const AttentionParams &params, int batch, int head, int row,
                                                       const RowState (&state)[2], int lane) {

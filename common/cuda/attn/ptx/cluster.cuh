@@ -17,8 +17,8 @@ static __device__ __forceinline__ int cluster_rank() {
 // barriers that it initialised too, is visible to those who wait.
 static __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 
-// The same without waiting for what this thread has under way, which takes a thousand cycles while TMA brings tiles: visible is
-// no more than the barriers that it initialised before fence_mbarrier_init().
+// The same without waiting for what this thread has in flight, which takes a thousand cycles while TMA brings tiles: only the
+// barriers that it initialised before fence_mbarrier_init() become visible.
 static __device__ __forceinline__ void cluster_arrive_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

@@ -38,7 +38,7 @@ static __device__ __forceinline__ void cp_async_zfill(void *smem_dst, const void
 // Closes the group of copies that this thread has started since the last commit. Does not block.
 static __device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Blocks until at most N of this thread's groups are still under way. Says nothing about other threads' copies: a
+// Blocks until at most N of this thread's groups are still in flight. Says nothing about other threads' copies: a
 // barrier must follow before they read the data.
 template <int N>
 static __device__ __forceinline__ void cp_async_wait_group() {

@@ -22,7 +22,7 @@ static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *smem_barrier) {
 }
 
 // Arrives once all cp.async that this thread has started so far have landed; does not block. The arrival counts towards
-// the `arrivals` of the init (.noinc). It speaks for those copies, not for what the thread itself stored after them.
+// the `arrivals` of the init (.noinc). It covers those copies, not what the thread itself stored after them.
 static __device__ __forceinline__ void mbarrier_arrive_after_cp_async(Mbarrier *smem_barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(smem_barrier)) : "memory");
 }

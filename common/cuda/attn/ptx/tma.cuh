@@ -28,7 +28,7 @@ static __device__ __forceinline__ void tma_load(void *smem_box, const AttentionT
 }
 
 // Starts the copy of one box from `smem_box` to global memory, as part of this thread's next group; what lies outside of
-// the tensor is not written. Who wrote the box has called fence_proxy_async() since, and met this thread.
+// the tensor is not written. The writers of the box have since called fence_proxy_async() and met this thread.
 static __device__ __forceinline__ void tma_store(const AttentionTensorMap &map, const void *smem_box, int col, int row, int head,
                                                  int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void tma_store_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-// Makes what this thread wrote to shared memory so far known to the async proxy: to wgmma and TMA. The writer calls it,
+// Makes what this thread wrote to shared memory so far visible to the async proxy: to wgmma and TMA. The writer calls it,
 // before the barrier at which it meets who starts them.
 static __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

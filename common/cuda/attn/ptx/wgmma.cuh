@@ -51,7 +51,7 @@ static __device__ __forceinline__ void wgmma_wait(Registers &...registers) {
     (fence_operands(registers), ...);
 }
 
-// What the instructions are given. Thread t of the warpgroup, in warp w = t / 32 with lane l = t % 32, holds of D[64][N]
+// Layout of the operands. Thread t of the warpgroup, in warp w = t / 32 with lane l = t % 32, holds of D[64][N]
 //   d[4 * j + 2 * h + i] = D[16 * w + 8 * h + l / 4][8 * j + 2 * (l % 4) + i]          h and i are 0 or 1
 // and of A[64][16], two f16 or bf16 a register, what mma.m16n8k16 has of its rows 16 * w and on:
 //   a[0] = A[row][pair, pair + 1]      a[1] = A[row + 8][pair, ..]                     row = 16 * w + l / 4
