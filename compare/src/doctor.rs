@@ -9,11 +9,9 @@ use crate::measure::{builds, machine};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document, Table, row};
 use crate::peers;
-use crate::profile::NCU;
 use crate::record::meta::{DeviceCompiler, Tier};
 use crate::registry;
-use crate::sanitize::COMPUTE_SANITIZER;
-use crate::tool::{self, NVCC, Places, first_line};
+use crate::tool::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
 use clap::Args;
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, DeviceInfo};
@@ -22,7 +20,7 @@ use common::telemetry::{Conditions, Surroundings};
 use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
-Nothing is measured, built or written; it takes some seconds, most of them for Python to import torch.
+Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch.
 
 Examples:
   compare doctor
@@ -30,13 +28,13 @@ Examples:
 
 Exit codes:
   0  go: everything is here
-  2  no-go: nothing can run before what is said is done
-  3  go without: what is here works, and the lines name what is not, and the remedy";
+  2  no-go: nothing can run until the remedy is applied
+  3  go without: what is here works; the lines name what is missing, and the remedy";
 
 /// The flags of `doctor`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DoctorArgs {
-    /// The Python that is to have torch [default: PYTHON, else what scripts/python installed, else python3]
+    /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
     /// FlashAttention-3 as a library of PyTorch operators; see `compare peers --help`
@@ -44,17 +42,17 @@ pub struct DoctorArgs {
     pub flash_attn_3: Option<PathBuf>,
 }
 
-/// What a build from nothing with its tests leaves under target/, and the toolkit, in bytes: 7.9 GB and 0.4 GB for ten stages
+/// What a clean build with its tests leaves under target/, and the toolkit, in bytes: 7.9 GB and 0.4 GB for ten stages
 /// and three architectures.
 const DISK_OF_A_BUILD: u128 = 10_000_000_000;
 
 /// What the records and logs of a day of runs take, in bytes.
 const DISK_OF_RUNS: u128 = 1_000_000_000;
 
-/// The first major version of g++ whose `-fsanitize=thread` tells every access that the traced build needs.
+/// The first major version of g++ whose `-fsanitize=thread` reports every access that the traced build needs.
 const LEAST_GXX: u32 = 12;
 
-/// Whether there is what is needed.
+/// Whether what is needed is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Go,
@@ -79,80 +77,29 @@ struct Line {
     state: State,
     /// What is here, or why it is not.
     here: String,
-    /// What is gone without, and what to do.
+    /// What to do about it, if it is not.
     remedy: String,
 }
 
 impl Line {
-    fn go(what: &'static str, here: impl Into<String>) -> Self {
-        Line {
-            state: State::Go,
-            ..Line::without(what, here, "")
-        }
-    }
-
-    fn without(what: &'static str, here: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// What was found, or why it was not.
+    fn of(what: &'static str, found: Result<String, String>, remedy: impl Into<String>) -> Self {
         Line {
             what,
-            state: State::Without,
-            here: here.into(),
+            state: if found.is_ok() {
+                State::Go
+            } else {
+                State::Without
+            },
+            here: found.unwrap_or_else(|why| why),
             remedy: remedy.into(),
         }
     }
-
-    fn no_go(self) -> Self {
-        Line {
-            state: State::NoGo,
-            ..self
-        }
-    }
-
-    /// What was found, or what is gone without for `why`.
-    fn of(what: &'static str, found: Result<String, String>, remedy: &str) -> Self {
-        match found {
-            Ok(here) => Line::go(what, here),
-            Err(why) => Line::without(what, why, remedy),
-        }
-    }
-}
-
-/// What the lines are about.
-#[derive(Clone, Debug)]
-struct Facts {
-    /// Whether there is a source to build from.
-    in_workspace: bool,
-    rustc: Result<String, String>,
-    cxx: Result<String, String>,
-    /// Why the emulator cannot tell hazards, where it cannot.
-    traced: Result<(), String>,
-    nvcc: Result<String, String>,
-    /// What GPU code this program has.
-    gpu_code: Result<String, String>,
-    gpu: Result<GpuFacts, String>,
-    ncu: Result<String, String>,
-    sanitizer: Result<String, String>,
-    peers: Result<String, String>,
-    processors: usize,
-    memory: Option<u128>,
-    disk: Option<u128>,
-    /// Cases, and seconds that they take, or why they cannot end here.
-    tiers: Vec<(Tier, usize, Result<u64, String>)>,
-}
-
-#[derive(Clone, Debug)]
-struct GpuFacts {
-    info: DeviceInfo,
-    around: Option<Surroundings>,
-    conditions: Conditions,
-    /// Why counters cannot be read, where the driver says so.
-    counters: Result<(), String>,
-    /// Why the stages cannot run on it.
-    runs: Result<(), String>,
 }
 
 /// Looks at the machine and says whether it is ready.
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
-    let lines = lines(&look(args)?);
+    let lines = look(args)?;
     let exit = match lines.iter().map(|line| line.state).max() {
         Some(State::NoGo) => Exit::Usage,
         Some(State::Without) => Exit::Undecided,
@@ -184,227 +131,253 @@ fn document(lines: &[Line]) -> Document {
     ])
 }
 
-fn lines(facts: &Facts) -> Vec<Line> {
-    // This program runs, so that what it was built with is only missed where there is something to build.
-    let to_build = |line: Line| match line.state {
-        State::Without if !facts.in_workspace => Line {
-            remedy: "nothing is built here; carry a program that was built elsewhere".into(),
-            ..line
-        },
-        _ => line,
+fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Line>> {
+    let stages = registry::load()?;
+    let builds = builds::builds(&stages);
+    let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
+    let with_version = |places: &Places| {
+        let tool = places.find()?;
+        Ok(format!("{} {}", places.name, tool.version))
     };
     let mut lines = vec![
-        to_build(Line::of(
+        Line::of(
             "rustc",
-            facts.rustc.clone(),
-            "install Rust by https://rustup.rs",
-        )),
-        to_build(Line::of(
+            first_line("rustc").and_then(recent_enough),
+            "install Rust from https://rustup.rs",
+        ),
+        Line::of(
             "g++",
-            facts.cxx.clone(),
+            first_line(&tool::cxx()).and_then(traces),
             "install g++ 12 or later (Debian: `apt install g++`), or name it in CXX",
-        )),
+        ),
+    ];
+    let workspace = machine::workspace();
+    if workspace.is_none() {
+        // This program runs: without sources to build, nothing that it was built with is missing.
+        for line in &mut lines {
+            line.remedy = "nothing is built here; bring a program that was built elsewhere".into();
+        }
+    }
+    let untraced = stages.iter().find(|stage| !LoadedStage::is_traced(stage));
+    let compiled = builds.iter().map(|stage| match &stage.device_compiler {
+        DeviceCompiler::Built { nvcc, archs, .. } => {
+            Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
+        }
+        DeviceCompiler::Absent { reason } => {
+            Err(format!("this program was built without: {reason}"))
+        }
+    });
+    let compiled = compiled.collect::<Result<Vec<String>, String>>();
+    lines.extend([
         Line::of(
             "hazards (H1)",
-            facts
-                .traced
-                .clone()
-                .map(|()| "the traced build is in".to_string()),
+            match untraced {
+                Some(stage) => Err(format!("{} has no traced build", stage.info().id)),
+                None => Ok("this program has the traced build".to_string()),
+            },
             "build with g++ 12 or later on Linux x86-64",
         ),
         Line::of(
             "nvcc",
-            facts.nvcc.clone(),
+            with_version(&NVCC),
             "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB",
         ),
         Line::of(
             "GPU code, registers, spills (R1)",
-            facts.gpu_code.clone(),
+            compiled.map(|mut each| each.swap_remove(0)),
             "`scripts/cuda-toolkit`, then build again",
         ),
-    ];
-    match &facts.gpu {
-        Err(why) => lines.push(Line::without(
-            "GPU",
-            why,
-            "no latency (L1), no comparison of both compilers (B1), no C7, no counters, no peers; run the same program on a \
-             machine with a GPU and bring the record back (docs/recipes.md)",
-        )),
-        Ok(gpu) => lines.extend(of_gpu(facts, gpu)),
-    }
-    lines.push(of_memory(facts));
-    if let Some(disk) = facts.disk {
-        let needed = if facts.in_workspace {
-            DISK_OF_A_BUILD
-        } else {
-            DISK_OF_RUNS
-        };
-        let here = format!("{} free", estimate::size(disk));
-        lines.push(if disk >= needed {
-            Line::go("disk", here)
-        } else {
-            let remedy = format!(
-                "a build with its tests takes up to {}",
-                estimate::size(needed)
-            );
-            let line = Line::without("disk", here, remedy);
-            if disk < DISK_OF_RUNS {
-                line.no_go()
-            } else {
-                line
-            }
-        });
-    }
-    for (tier, cases, seconds) in &facts.tiers {
-        let what = match tier {
-            Tier::T0 => "tier T0 (--quick)",
-            Tier::T1 => "tier T1 (the default here)",
-            Tier::T2 => "tier T2 (--full)",
-        };
-        lines.push(match seconds {
-            Ok(seconds) => Line::go(what, taking(*cases, *seconds, facts)),
-            Err(why) => Line::without(
-                what,
-                why,
-                "run it on a GPU, or narrow it by --stages or --shapes",
-            ),
-        });
-    }
-    lines
-}
-
-/// In the emulator more than this is more than anybody waits for: a smaller tier is named beside it.
-const LONG: u64 = 3600;
-
-/// How long a tier takes, and where: `12120 cases in the emulator, about 7 h; T1 takes about 4 min`.
-fn taking(cases: usize, seconds: u64, facts: &Facts) -> String {
-    let about = duration(seconds);
-    if backend(&facts.gpu) != BackendKind::Emulated {
-        return format!("{cases} cases, about {about}");
-    }
-    let here = format!("{cases} cases in the emulator, about {about}");
-    let shorter = facts.tiers.iter().rev().find_map(|(tier, _, seconds)| {
-        let seconds = *seconds.as_ref().ok()?;
-        (seconds <= LONG).then_some((tier, seconds))
-    });
-    match shorter {
-        Some((tier, least)) if seconds > LONG => {
-            format!(
-                "{here}: take it on a GPU, and here {tier:?}, about {}",
-                duration(least)
-            )
-        }
-        _ => here,
-    }
-}
-
-/// Where cases run here.
-fn backend(gpu: &Result<GpuFacts, String>) -> BackendKind {
+    ]);
+    let mut backend = BackendKind::Emulated;
     match gpu {
-        Ok(gpu) if gpu.runs.is_ok() => BackendKind::Cuda,
-        _ => BackendKind::Emulated,
+        Err(why) => lines.push(Line::of(
+            "GPU",
+            Err(why),
+            "without it no latency (L1), no comparison of the two compilers (B1), no C7, no counters, no peers; run the same \
+             program on a machine with a GPU and bring the record back (docs/recipes.md)",
+        )),
+        Ok(device) => {
+            let runs = match registry::without_code(&stages, device.info().limits()) {
+                Some(reason) => Err(reason),
+                None => {
+                    backend = BackendKind::Cuda;
+                    Ok(())
+                }
+            };
+            let (info, around) = (device.info(), device.surroundings().unwrap_or_default());
+            lines.extend(of_gpu(info, runs, &around, &device.conditions()));
+            lines.extend([
+                Line::of(
+                    "counters by ncu (`profile`)",
+                    may_read_counters().and_then(|()| with_version(&NCU)),
+                    "install Nsight Compute, or name it in NCU; reading counters takes root, CAP_SYS_ADMIN, or the driver's option \
+                     NVreg_RestrictProfilingToAdminUsers=0",
+                ),
+                Line::of(
+                    "compute-sanitizer (C7)",
+                    with_version(&COMPUTE_SANITIZER),
+                    "`scripts/cuda-toolkit` installs it, or name it in SANITIZER",
+                ),
+                Line::of(
+                    "peers in PyTorch (`peers`)",
+                    peers::found(args.python.as_deref(), args.flash_attn_3.as_deref()),
+                    "run scripts/python, or name a Python with torch by --python or PYTHON",
+                ),
+            ]);
+        }
     }
+    let (processors, memory) = (machine::processors(), estimate::available());
+    let available = memory.map_or("an unknown amount".to_string(), estimate::size);
+    let here = format!("{processors} processors, {available} of memory available");
+    lines.push(Line::of("processors and memory", Ok(here), ""));
+    let folder = workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+    lines.extend(disk(&folder).map(|free| of_disk(free, workspace.is_some())));
+    let mut tiers = Vec::new();
+    for (tier, quick, full) in [
+        (Tier::T0, true, false),
+        (Tier::T1, false, false),
+        (Tier::T2, false, true),
+    ] {
+        if (tier, backend) == (Tier::T1, BackendKind::Cuda) {
+            continue; // the default on a GPU is T2
+        }
+        let request = Request {
+            quick,
+            full,
+            ..Request::default()
+        };
+        let cases = plan::plan(&builds, &request, backend)?.cases;
+        let seconds = estimate::check(&cases, processors, memory)
+            .map(|()| estimate::seconds(tier, &cases, processors))
+            .map_err(|hopeless| hopeless.to_string());
+        tiers.push((tier, cases.len(), seconds));
+    }
+    lines.extend(of_tiers(&tiers, backend));
+    Ok(lines)
 }
 
-fn of_gpu(facts: &Facts, gpu: &GpuFacts) -> Vec<Line> {
+/// The GPU, and the state that it is in.
+fn of_gpu(
+    info: &DeviceInfo,
+    runs: Result<(), String>,
+    around: &Surroundings,
+    conditions: &Conditions,
+) -> [Line; 4] {
     let DeviceInfo {
         name,
         compute_capability: (major, minor),
         sms,
         shared_optin_bytes,
+        driver_version,
+        cuda_version: (cuda_major, cuda_minor),
         ..
-    } = &gpu.info;
-    let driver = gpu
-        .info
-        .driver_version
-        .as_deref()
-        .unwrap_or("version not readable");
-    let (cuda_major, cuda_minor) = gpu.info.cuda_version;
-    let mut lines = vec![
-        Line::go("driver", format!("{driver}, for CUDA {cuda_major}.{cuda_minor}")),
-        Line::of(
-            "GPU",
-            gpu.runs.clone().map(|()| {
-                format!("{name}, sm_{major}{minor}, {sms} SMs, {shared_optin_bytes} bytes of shared memory a block")
-            }),
-            "set ATTENTION_CUDA_ARCHS to what this GPU is, and build again",
-        ),
-    ];
-    let around = gpu.around.clone().unwrap_or_default();
-    let clocks = match &gpu.conditions {
+    } = info;
+    let driver = driver_version.as_deref().unwrap_or("of an unknown version");
+    let clocks = match conditions {
         Conditions::Absent { reason } => Err(reason.clone()),
         Conditions::Read(reading) => {
             let mhz = |clock: Option<u32>| {
                 clock.map_or("unknown".to_string(), |mhz| format!("{mhz} MHz"))
             };
-            let held = reading
-                .throttle
-                .iter()
-                .flatten()
-                .filter(|why| *why != "gpu_idle");
-            let held: Vec<&str> = held.map(String::as_str).collect();
             let text = format!(
                 "SM clock {} of {}",
                 mhz(reading.sm_mhz),
                 mhz(around.most_sm_mhz)
             );
-            if held.is_empty() {
-                Ok(text)
-            } else {
-                Err(format!("{text}, held down by {}", held.join(", ")))
+            let held = reading.throttle.iter().flatten();
+            let held = joined(held.filter(|why| *why != "gpu_idle"), ", ");
+            match held.is_empty() {
+                true => Ok(text),
+                false => Err(format!("{text}, throttled by {held}")),
             }
         }
     };
-    lines.push(Line::of(
-        "clocks",
-        clocks,
-        "latencies are those of lower clocks; a record says them, and comparisons within one run stand",
-    ));
     let alone = match (around.is_divided, around.others) {
         (Some(true), _) => Err("the GPU is divided into MIG instances".to_string()),
         (_, Some(others)) if others > 0 => Err(format!("{others} other processes are on the GPU")),
-        (_, None) => Err("NVML does not say which processes are on the GPU".to_string()),
+        (_, None) => Err("NVML does not report which processes are on the GPU".to_string()),
         _ => Ok("no other process, no MIG".to_string()),
     };
-    lines.push(Line::of(
-        "the GPU for itself",
-        alone,
-        "end what else runs on it, or its latencies are not to be believed",
-    ));
-    let counters = gpu.counters.clone().and_then(|()| facts.ncu.clone());
-    lines.push(Line::of(
-        "counters by ncu (`profile`)",
-        counters,
-        "install Nsight Compute, or name it in NCU; reading counters takes root, CAP_SYS_ADMIN, or the driver's option \
-         NVreg_RestrictProfilingToAdminUsers=0",
-    ));
-    lines.push(Line::of(
-        "compute-sanitizer (C7)",
-        facts.sanitizer.clone(),
-        "`scripts/cuda-toolkit` installs it, or name it in SANITIZER",
-    ));
-    lines.push(Line::of(
-        "peers in PyTorch (`peers`)",
-        facts.peers.clone(),
-        "run scripts/python, or name a Python with torch by --python or PYTHON",
-    ));
-    lines
+    [
+        Line::of(
+            "driver",
+            Ok(format!("{driver}, for CUDA {cuda_major}.{cuda_minor}")),
+            "",
+        ),
+        Line::of(
+            "GPU",
+            runs.map(|()| {
+                format!("{name}, sm_{major}{minor}, {sms} SMs, {shared_optin_bytes} bytes of shared memory a block")
+            }),
+            "set ATTENTION_CUDA_ARCHS to what this GPU is, and build again",
+        ),
+        Line::of(
+            "clocks",
+            clocks,
+            "latencies are those of lower clocks; the record says so, and comparisons within one run stand",
+        ),
+        Line::of(
+            "the GPU for itself",
+            alone,
+            "end whatever else runs on it, or do not trust its latencies",
+        ),
+    ]
 }
 
-fn of_memory(facts: &Facts) -> Line {
-    let Facts {
-        processors, memory, ..
-    } = facts;
-    let here = match memory {
-        Some(bytes) => format!(
-            "{processors} processors, {} of memory available",
-            estimate::size(*bytes)
-        ),
-        None => {
-            format!("{processors} processors; the system does not say how much memory is available")
-        }
+fn of_disk(free: u128, in_workspace: bool) -> Line {
+    let needed = if in_workspace {
+        DISK_OF_A_BUILD
+    } else {
+        DISK_OF_RUNS
     };
-    Line::go("processors and memory", here)
+    let here = format!("{} free", estimate::size(free));
+    let found = if free >= needed { Ok(here) } else { Err(here) };
+    let remedy = format!(
+        "free some: a build with its tests takes up to {}",
+        estimate::size(needed)
+    );
+    let line = Line::of("disk", found, remedy);
+    match free < DISK_OF_RUNS {
+        true => Line {
+            state: State::NoGo,
+            ..line
+        },
+        false => line,
+    }
+}
+
+/// What takes longer than this in the emulator, in seconds, is too long: a smaller tier is named beside it.
+const LONG: u64 = 3600;
+
+/// How long each tier takes, by its number of cases and seconds, and where: `12120 cases in the emulator, about 7 h: …`.
+fn of_tiers<'a>(
+    tiers: &'a [(Tier, usize, Result<u64, String>)],
+    backend: BackendKind,
+) -> impl Iterator<Item = Line> + 'a {
+    let is_short = |(tier, _, seconds): &'a (Tier, usize, Result<u64, String>)| {
+        let seconds = *seconds.as_ref().ok().filter(|seconds| **seconds <= LONG)?;
+        Some(format!("here {tier:?}, about {}", duration(seconds)))
+    };
+    let shorter = tiers.iter().rev().find_map(is_short);
+    tiers.iter().map(move |(tier, cases, seconds)| {
+        let what = match tier {
+            Tier::T0 => "tier T0 (--quick)",
+            Tier::T1 => "tier T1 (the default here)",
+            Tier::T2 => "tier T2 (--full)",
+        };
+        let here = seconds.clone().map(|seconds| {
+            let about = duration(seconds);
+            match &shorter {
+                _ if backend != BackendKind::Emulated => format!("{cases} cases, about {about}"),
+                Some(shorter) if seconds > LONG => format!(
+                    "{cases} cases in the emulator, about {about}: run it on a GPU, and {shorter}"
+                ),
+                _ => format!("{cases} cases in the emulator, about {about}"),
+            }
+        });
+        let remedy = "run it on a GPU, or narrow it by --stages or --shapes";
+        Line::of(what, here, remedy)
+    })
 }
 
 /// `32 s`, `4 min`, `17 h`.
@@ -416,106 +389,23 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-fn look(args: &DoctorArgs) -> anyhow::Result<Facts> {
-    let stages = registry::load()?;
-    let builds = builds::builds(&stages);
-    let device = CudaDevice::open(0).map_err(|error| error.to_string());
-    let gpu = device.map(|device| GpuFacts {
-        info: device.info().clone(),
-        around: device.surroundings(),
-        conditions: device.conditions(),
-        counters: may_read_counters(),
-        runs: registry::without_code(&stages, device.info().limits()).map_or(Ok(()), Err),
-    });
-    let backend = backend(&gpu);
-    let compiled = builds.iter().map(|stage| match &stage.device_compiler {
-        DeviceCompiler::Built { nvcc, archs, .. } => {
-            Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
-        }
-        DeviceCompiler::Absent { reason } => {
-            Err(format!("this program was built without: {reason}"))
-        }
-    });
-    let gpu_code = compiled.reduce(|known, next| known.and_then(|known| next.map(|_| known)));
-    let untraced = stages.iter().find(|stage| !LoadedStage::is_traced(stage));
-    let workspace = machine::workspace();
-    let folder = workspace.clone().unwrap_or_else(|| PathBuf::from("."));
-    let (processors, memory) = (machine::processors(), estimate::available());
-    let tiers = [
-        (Tier::T0, true, false),
-        (Tier::T1, false, false),
-        (Tier::T2, false, true),
-    ];
-    let tiers = tiers
-        .into_iter()
-        .filter(|(tier, ..)| (*tier, backend) != (Tier::T1, BackendKind::Cuda));
-    let tiers = tiers.map(|(tier, quick, full)| {
-        let plan = plan::plan(
-            &builds,
-            &Request {
-                quick,
-                full,
-                ..Request::default()
-            },
-            backend,
-        )?;
-        let seconds = estimate::check(&plan.cases, processors, memory)
-            .map(|()| estimate::seconds(tier, &plan.cases, processors))
-            .map_err(|hopeless| hopeless.to_string());
-        Ok((tier, plan.cases.len(), seconds))
-    });
-    let with_version = |places: &Places| {
-        places
-            .find()
-            .map(|tool| format!("{} {}", places.name, tool.version))
-    };
-    Ok(Facts {
-        in_workspace: workspace.is_some(),
-        rustc: first_line("rustc", "--version").and_then(recent_enough),
-        cxx: first_line(&tool::cxx(), "--version").and_then(traces),
-        traced: untraced.map_or(Ok(()), |stage| {
-            Err(format!("{} has no traced build", stage.info().id))
-        }),
-        nvcc: with_version(&NVCC),
-        gpu_code: gpu_code.unwrap_or_else(|| Err("there is no stage".into())),
-        peers: match &gpu {
-            Ok(_) => peers::found(args.python.as_deref(), args.flash_attn_3.as_deref()),
-            Err(_) => Err("not asked for without a GPU".into()),
-        },
-        gpu,
-        ncu: with_version(&NCU),
-        sanitizer: with_version(&COMPUTE_SANITIZER),
-        processors,
-        memory,
-        disk: disk(&folder),
-        tiers: tiers.collect::<anyhow::Result<_>>()?,
-    })
-}
-
 /// A rustc that builds the workspace.
 fn recent_enough(version: String) -> Result<String, String> {
     let least = env!("CARGO_PKG_RUST_VERSION");
     let number = version.split_whitespace().nth(1).unwrap_or_default();
-    if parts(number) >= parts(least) {
-        Ok(version)
-    } else {
-        Err(format!("{version}, and {least} or later is needed"))
+    match numbers(number) >= numbers(least) {
+        true => Ok(version),
+        false => Err(format!("{version}; {least} or later is needed")),
     }
 }
 
-/// `1.88.0` as numbers; what follows them is left out.
-fn parts(version: &str) -> Vec<u32> {
-    let numbers = version.split('.').map_while(|part| part.parse().ok());
-    numbers.collect()
-}
-
-/// A host compiler; an old g++ is said to be one.
+/// A host compiler; an old g++ is refused.
 fn traces(version: String) -> Result<String, String> {
     let is_gnu = version.contains("g++") || version.contains("gcc") || version.starts_with("c++ ");
     let number = version.split_whitespace().next_back().unwrap_or_default();
-    match parts(number).first() {
+    match numbers(number).first() {
         Some(&major) if is_gnu && major < LEAST_GXX => {
-            Err(format!("{version}, and {LEAST_GXX} or later is needed"))
+            Err(format!("{version}; {LEAST_GXX} or later is needed"))
         }
         _ => Ok(version),
     }
@@ -541,7 +431,7 @@ fn counters(driver: &str, process: &str) -> Result<(), String> {
     let is_restricted = field(driver, "RmProfilingAdminOnly:").as_deref() == Some("1");
     let capabilities = field(process, "CapEff:").and_then(|hex| u64::from_str_radix(&hex, 16).ok());
     if is_restricted && capabilities.is_some_and(|has| has & SYS_ADMIN == 0) {
-        return Err("the driver lets administrators alone read counters".to_string());
+        return Err("the driver lets only administrators read counters".to_string());
     }
     Ok(())
 }
@@ -565,8 +455,10 @@ mod tests {
     use super::*;
     use common::telemetry::Reading;
 
-    /// A machine with everything.
-    fn complete() -> Facts {
+    /// What is said of an H200 in a state that `change` makes of the best.
+    fn h200(
+        change: impl FnOnce(&mut Result<(), String>, &mut Surroundings, &mut Reading),
+    ) -> Vec<Line> {
         let info = DeviceInfo {
             name: "NVIDIA H200".into(),
             uuid: "GPU-0".into(),
@@ -577,67 +469,35 @@ mod tests {
             cuda_version: (13, 0),
             driver_version: Some("580.65.06".into()),
         };
-        let reading = Reading {
+        let mut reading = Reading {
             sm_mhz: Some(1980),
             throttle: Some(vec!["gpu_idle".into()]),
             ..Reading::default()
         };
-        let around = Surroundings {
+        let mut around = Surroundings {
             is_divided: Some(false),
             others: Some(0),
             most_sm_mhz: Some(1980),
         };
-        Facts {
-            in_workspace: true,
-            rustc: Ok("rustc 1.95.0".into()),
-            cxx: Ok("g++ 14.2.0".into()),
-            traced: Ok(()),
-            nvcc: Ok("nvcc 13.2.51".into()),
-            gpu_code: Ok("built by nvcc 13.2.51 for sm_90a".into()),
-            gpu: Ok(GpuFacts {
-                info,
-                around: Some(around),
-                conditions: Conditions::Read(reading),
-                counters: Ok(()),
-                runs: Ok(()),
-            }),
-            ncu: Ok("ncu 2025.3.1.0".into()),
-            sanitizer: Ok("compute-sanitizer 2026.1".into()),
-            peers: Ok("torch 2.11.0: torch-cudnn".into()),
-            processors: 16,
-            memory: Some(120_000_000_000),
-            disk: Some(64_000_000_000),
-            tiers: vec![(Tier::T2, 45_677, Ok(700))],
-        }
+        let mut runs = Ok(());
+        change(&mut runs, &mut around, &mut reading);
+        of_gpu(&info, runs, &around, &Conditions::Read(reading)).into()
     }
 
-    fn answer(facts: &Facts) -> (Option<State>, String) {
-        let lines = lines(facts);
-        let worst = lines.iter().map(|line| line.state).max();
-        (worst, terminal(&document(&lines), 200))
-    }
-
-    /// The machine with one thing changed.
-    fn with(change: impl FnOnce(&mut Facts)) -> (Option<State>, String) {
-        let mut facts = complete();
-        change(&mut facts);
-        answer(&facts)
-    }
-
-    fn gpu(facts: &mut Facts) -> &mut GpuFacts {
-        facts.gpu.as_mut().unwrap()
+    /// All that is said, in one line: the table's cells are wrapped.
+    fn words(lines: &[Line]) -> String {
+        let text = terminal(&document(lines), 200);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn a_machine_with_everything_is_go() {
-        let (worst, text) = answer(&complete());
-        assert_eq!(worst, Some(State::Go), "{text}");
+        let text = words(&h200(|_, _, _| ()));
         for part in [
             "go: everything is here",
             "NVIDIA H200, sm_90, 132 SMs",
             "580.65.06, for CUDA 13.0",
             "SM clock 1980 MHz of 1980 MHz",
-            "45677 cases, about 12 min",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -645,136 +505,81 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_gone_without_and_the_remedy_is_named() {
-        type Change = fn(&mut Facts);
-        let cases: [(Change, &str, &str); 12] = [
+        type Change = fn(&mut Result<(), String>, &mut Surroundings, &mut Reading);
+        let cases: [(Change, &str, &str); 4] = [
             (
-                |f| f.traced = Err("stage0 has no traced build".into()),
-                "hazards (H1)",
-                "build with g++ 12",
-            ),
-            (
-                |f| f.nvcc = Err("nvcc was not found".into()),
-                "nvcc",
-                "scripts/cuda-toolkit",
-            ),
-            (
-                |f| f.gpu_code = Err("without nvcc".into()),
-                "GPU code",
-                "then build again",
-            ),
-            (
-                |f| f.gpu = Err("no driver".into()),
-                "no driver",
-                "bring the record back",
-            ),
-            (
-                |f| gpu(f).runs = Err("sm_75 has no code".into()),
+                |runs, _, _| *runs = Err("sm_75 has no code".into()),
                 "sm_75 has no code",
                 "ATTENTION_CUDA_ARCHS",
             ),
             (
-                |f| match &mut gpu(f).conditions {
-                    Conditions::Read(reading) => {
-                        reading.throttle = Some(vec!["sw_power_cap".into()])
-                    }
-                    Conditions::Absent { .. } => unreachable!(),
-                },
-                "held down by sw_power_cap",
+                |_, _, reading| reading.throttle = Some(vec!["sw_power_cap".into()]),
+                "throttled by sw_power_cap",
                 "lower clocks",
             ),
             (
-                |f| gpu(f).around.as_mut().unwrap().is_divided = Some(true),
+                |_, around, _| around.is_divided = Some(true),
                 "MIG instances",
-                "end what else",
+                "end whatever else",
             ),
             (
-                |f| gpu(f).around.as_mut().unwrap().others = Some(2),
+                |_, around, _| around.others = Some(2),
                 "2 other processes",
-                "end what else",
-            ),
-            (
-                |f| gpu(f).counters = Err("administrators alone".into()),
-                "counters by ncu",
-                "CAP_SYS_ADMIN",
-            ),
-            (
-                |f| f.sanitizer = Err("not found".into()),
-                "compute-sanitizer (C7)",
-                "SANITIZER",
-            ),
-            (
-                |f| f.peers = Err("No module named 'torch'".into()),
-                "peers in PyTorch",
-                "--python",
-            ),
-            (
-                |f| f.disk = Some(5_000_000_000),
-                "disk",
-                "takes up to 10.0 GB",
+                "end whatever else",
             ),
         ];
         for (change, what, remedy) in cases {
-            let (worst, text) = with(change);
-            assert_eq!(worst, Some(State::Without), "{what}\n{text}");
-            // The table's cells are wrapped; the remedies are not.
-            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let is_said = what.split(": ").all(|part| words.contains(part));
-            assert!(is_said && words.contains(remedy), "{what}\n{text}");
-            assert!(words.contains("go without"), "{text}");
+            let lines = h200(change);
+            assert!(lines.iter().any(|line| line.state == State::Without));
+            let text = words(&lines);
+            assert!(text.contains(what) && text.contains(remedy), "{text}");
+            assert!(text.contains("go without"), "{text}");
         }
+        let missing = Line::of("nvcc", Err("nvcc was not found".into()), "install it");
+        let text = words(&[missing]);
+        assert!(
+            text.contains("| nvcc | go without | nvcc was not found |"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("- nvcc: install it go without nvcc"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn without_a_compiler_nothing_is_built_and_without_disk_nothing_runs() {
-        for (in_workspace, remedy) in [(true, "rustup.rs"), (false, "carry a program")] {
-            let (worst, text) = with(|facts| {
-                facts.in_workspace = in_workspace;
-                facts.rustc = Err("rustc cannot be started".into());
-            });
-            assert_eq!(worst, Some(State::Without));
-            assert!(text.contains(remedy), "{text}");
-        }
-        let (worst, text) = with(|facts| facts.disk = Some(1000));
-        assert_eq!(worst, Some(State::NoGo));
-        assert!(text.trim_end().ends_with("no-go"), "{text}");
+    fn without_disk_nothing_runs() {
+        let line = of_disk(5_000_000_000, true);
+        assert_eq!(line.state, State::Without);
+        assert!(line.remedy.contains("takes up to 10.0 GB"), "{line:?}");
+        assert_eq!(of_disk(5_000_000_000, false).state, State::Go);
+        let line = of_disk(1000, false);
+        assert_eq!(line.state, State::NoGo);
+        assert!(words(&[line]).ends_with(" no-go"));
     }
 
     #[test]
     fn a_tier_in_the_emulator_says_so_and_a_long_one_names_a_smaller() {
-        let tiers = |least: u64| {
-            vec![
+        let of = |least: u64, backend| -> Vec<String> {
+            let tiers = [
                 (Tier::T0, 260, Ok(32)),
                 (Tier::T1, 4730, Ok(least)),
                 (Tier::T2, 12_120, Ok(25_000)),
-            ]
+            ];
+            let lines = of_tiers(&tiers, backend);
+            lines.map(|line| line.here).collect()
         };
-        let words = |facts: &Facts| {
-            let lines = lines(facts);
-            lines[lines.len() - 3..]
-                .iter()
-                .map(|line| line.here.clone())
-                .collect::<Vec<_>>()
-        };
-        let mut facts = complete();
-        facts.tiers = tiers(240);
-        assert_eq!(words(&facts)[2], "12120 cases, about 7 h", "on a GPU");
-        facts.gpu = Err("no driver".into());
+        assert_eq!(of(240, BackendKind::Cuda)[2], "12120 cases, about 7 h");
         assert_eq!(
-            words(&facts),
+            of(240, BackendKind::Emulated),
             [
                 "260 cases in the emulator, about 32 s",
                 "4730 cases in the emulator, about 4 min",
-                "12120 cases in the emulator, about 7 h: take it on a GPU, and here T1, about 4 min",
+                "12120 cases in the emulator, about 7 h: run it on a GPU, and here T1, about 4 min",
             ]
         );
-        facts.tiers = tiers(3601);
-        assert!(words(&facts)[2].ends_with("and here T0, about 32 s"));
-        facts.gpu = complete().gpu;
-        gpu(&mut facts).runs = Err("sm_75 has no code".into());
-        assert!(
-            words(&facts)[0].contains("in the emulator"),
-            "beside a GPU without code"
-        );
+        let long = of(3601, BackendKind::Emulated);
+        assert!(long[2].ends_with("and here T0, about 32 s"));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! both standard streams.
 
 use crate::answer::Answer;
-use crate::judge::list::{distinct, joined};
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
+use crate::measure::builds::loaded;
 use crate::measure::rows;
-use crate::measure::select::{self, Named, Problems, SelectError};
+use crate::measure::select::Named;
 use crate::record::{On, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::tool::{self, Ended};
@@ -21,50 +22,36 @@ use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The flags of `launch`, which other commands run under a tool.
+/// The arguments of `launch`, which other commands run under a tool.
 #[derive(Clone, Debug, Args)]
 pub struct LaunchArgs {
-    /// Stages and variants, in the order of the launches: stage0-scalar/wmma-qk-32x64
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "STAGE/VARIANT,..",
-        required = true
-    )]
-    pub places: Vec<String>,
-    #[command(flatten)]
-    pub problems: Problems,
-    /// The smaller device that the record is limited to
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<DeviceLimits>,
-    /// How long a launch may take; tools slow kernels down
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub watchdog: u64,
+    /// What to launch, as JSON
+    pub job: PathBuf,
     /// The file that each launch's result is appended to, as a line of JSON
-    #[arg(long, value_name = "FILE")]
     pub results: PathBuf,
 }
 
 /// What a process of this program is to launch: every variant on every problem.
-pub struct Launches<'a> {
-    pub places: &'a [Subject],
-    /// All the combinations of their shapes, dtypes and masks.
-    pub problems: &'a [Named],
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launches {
+    pub variants: Vec<Subject>,
+    pub problems: Vec<Named>,
+    /// The smaller device that the record is limited to.
     pub device: Option<DeviceLimits>,
-    /// How long a launch may take, in seconds.
+    /// How long a launch may take, in seconds; tools slow kernels down.
     pub watchdog: u64,
 }
 
-/// What came of such a process.
+/// The outcome of such a process.
 pub struct Made {
     pub ended: Ended,
     /// What the process, or the tool that it ran under, printed, and where that is.
@@ -74,8 +61,8 @@ pub struct Made {
     pub rows: Vec<Row>,
 }
 
-impl Launches<'_> {
-    /// Makes them under `tool`, or by a process of their own. Files are called `label` in `work`; `look` is told how many launches
+impl Launches {
+    /// Makes them under `tool`, or in a process of their own. Files are called `label` in `work`; `look` is told how many launches
     /// have ended.
     pub fn make(
         &self,
@@ -84,7 +71,9 @@ impl Launches<'_> {
         limit: Duration,
         mut look: impl FnMut(usize),
     ) -> anyhow::Result<Made> {
-        let [log, done] = ["log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
+        let [job, log, done] =
+            ["job", "log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
+        std::fs::write(&job, serde_json::to_vec(self)?)?;
         let program = std::env::current_exe()?;
         let mut command = match tool {
             Some(mut tool) => {
@@ -93,7 +82,7 @@ impl Launches<'_> {
             }
             None => Command::new(program),
         };
-        command.args(self.words()).arg("--results").arg(&done);
+        command.arg("launch").args([&job, &done]);
         let ended = tool::run(command, &log, limit, || look(results(&done).len()))?;
         Ok(Made {
             ended,
@@ -101,27 +90,6 @@ impl Launches<'_> {
             log,
             rows: results(&done),
         })
-    }
-
-    fn words(&self) -> Vec<String> {
-        let each_once =
-            |word: &dyn Fn(&Named) -> String| joined(distinct(self.problems.iter().map(word)), ",");
-        let mut words = vec![
-            "launch".to_string(),
-            format!("--places={}", joined(self.places, ",")),
-            format!("--shapes={}", each_once(&|(place, _)| place.shape.clone())),
-            format!(
-                "--dtypes={}",
-                each_once(&|(place, _)| place.dtype.to_string())
-            ),
-            format!(
-                "--masks={}",
-                each_once(&|(place, _)| place.mask.to_string())
-            ),
-            format!("--watchdog={}", self.watchdog),
-        ];
-        words.extend(self.device.map(|device| format!("--device={device}")));
-        words
     }
 }
 
@@ -132,21 +100,24 @@ impl Made {
     }
 }
 
-/// Launches what `args` name, problem by problem and variant by variant, and appends each result to the file as a row. Fails
+/// Launches what the job says, problem by problem and variant by variant, and appends each result to the file as a row. Fails
 /// unless every launch that the stages take ended and passed its gates.
 pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
+    let job = std::fs::read(&args.job);
+    let job = job.with_context(|| format!("cannot read {}", args.job.display()))?;
+    let job: Launches = serde_json::from_slice(&job)?;
     let mut ladder = Ladder::open()?;
-    ladder.limit(args.device)?;
-    let places = places(&args.places, &ladder.stages)?;
+    ladder.limit(job.device)?;
     let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
-    device.set_watchdog(Duration::from_secs(args.watchdog));
+    device.set_watchdog(Duration::from_secs(job.watchdog));
     let mut exit = Exit::Pass;
-    for (place, problem) in &args.problems.or(&[], &[], &[]) {
+    for (place, problem) in &job.problems {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
         let staged = Staged::new(&inputs, Layout::Packed);
         let mut references: HashMap<Probability, Reference> = HashMap::new();
-        for (stage, variant) in &places {
-            let outcome = match stage.prepare(variant, problem) {
+        for subject in &job.variants {
+            let stage = loaded(&ladder.stages, subject.stage());
+            let outcome = match stage.prepare(subject.name(), problem) {
                 Err(unsupported) => Outcome::Unsupported {
                     reason: unsupported.to_string(),
                 },
@@ -165,8 +136,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                 }
             };
             let on = On::Case(place.clone(), format!("{}:0", Family::Normal));
-            let row = Row::new(Subject::variant(stage.info().id, variant), on, Source::Gpu);
-            let row = rows::of_outcome(row, &outcome);
+            let row = rows::of_outcome(Row::new(subject, on, Source::Gpu), &outcome);
             append(&args.results, &row)?;
             if row.failure().is_some() {
                 exit = Exit::Fail;
@@ -177,26 +147,6 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
         }
     }
     Ok(Answer::new(exit, ""))
-}
-
-/// The stages and variants that words like `stage0-scalar/wmma-qk-32x64` name.
-fn places<'a>(
-    words: &'a [String],
-    stages: &'a [LoadedStage],
-) -> Result<Vec<(&'a LoadedStage, &'a str)>, SelectError> {
-    let place = |word: &'a String| {
-        let (id, variant) = word.split_once('/').unwrap_or((word, ""));
-        let stage = stages.iter().find(|stage| stage.info().id == id);
-        let stage = stage.ok_or_else(|| {
-            select::unknown("stage", id, stages.iter().map(|stage| stage.info().id))
-        })?;
-        let known = stage.variants();
-        match known.contains(&variant) {
-            true => Ok((stage, variant)),
-            false => Err(select::unknown("variant", variant, known)),
-        }
-    };
-    words.iter().map(place).collect()
 }
 
 /// One launch with packed tensors, as it is timed and counted, and the gates on its output and its buffers.
@@ -255,20 +205,25 @@ fn failure(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::select::shape;
+    use crate::record::Place;
     use crate::testing::{SCALAR, case};
+    use common::problem::{Dtype, Mask, Problem};
     use common::verdict::GateId;
 
     #[test]
-    fn what_does_not_exist_is_answered_with_the_nearest() {
-        let stages = crate::registry::load().unwrap();
-        let message = |word: &str| {
-            places(&[word.to_string()], &stages)
-                .unwrap_err()
-                .to_string()
+    fn a_job_is_read_back_as_it_was_written() {
+        let place = Place::new("1x2:1x33:65x64", Dtype::E4m3, Mask::Causal);
+        let shape = shape(&place.shape).unwrap().1;
+        let problem = Problem::new(shape, place.dtype, place.mask).unwrap();
+        let job = Launches {
+            variants: vec![SCALAR.into()],
+            problems: vec![(place, problem)],
+            device: Some("sm_89".parse().unwrap()),
+            watchdog: 60,
         };
-        assert!(message("stage0-scaler/wmma-qk-32x64").contains("did you mean 'stage0-scalar'"));
-        assert!(message("stage0-scalar/wmma-qk-32x46").contains("did you mean 'wmma-qk-32x64'"));
-        assert!(message("stage0-scalar").contains("there is no variant ''"));
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<Launches>(&text).unwrap(), job);
     }
 
     #[test]

@@ -5,32 +5,32 @@ pub mod log;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::Completing;
-use crate::judge::list::joined;
+use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
-use crate::launch::{self, Launches, Made};
+use crate::launch::{self, Launches};
 use crate::measure::builds::{StageBuild, VariantBuild, metas};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{Row, Source, Subject};
-use crate::tool::{Ended, Places, Tool};
+use crate::tool::{COMPUTE_SANITIZER, Tool, numbers};
 use anyhow::bail;
 use clap::Args;
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateResult, Verdict};
 use log::{Run, Without};
-use std::collections::BTreeMap;
+use std::iter::zip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory too) and synccheck, one process per stage and tool,
-on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on others stay as
-they are in the record. They go into it as rows of its rows.jsonl; the tools' logs stay in target/sanitize. A full run on a GPU is
-only green in the committed record with C7 of every variant, and `compare accept` refuses it without.
+Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per stage and tool,
+on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on the others stay in
+the record. Results become rows of the record's rows.jsonl; the tools' logs stay in target/sanitize. `compare accept` refuses a full
+run on a GPU that lacks C7 of any variant.
 
 Examples:
   compare sanitize                              complete the newest record under target/compare
@@ -41,7 +41,7 @@ Exit codes:
   0  clean
   1  a finding, or a launch that fails or hangs
   2  wrong usage, or a record of other kernels or another GPU
-  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that ran into --limit";
+  3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --limit";
 
 /// The flags of `sanitize`.
 #[derive(Clone, Debug, Args)]
@@ -51,21 +51,13 @@ pub struct SanitizeArgs {
     pub record: Option<PathBuf>,
     #[command(flatten)]
     pub chosen: Chosen,
-    /// How long one process may take; racecheck is slow
+    /// Time limit of one process; racecheck is slow
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub limit: u64,
     /// No table and no progress; errors only
     #[arg(long, short)]
     pub quiet: bool,
 }
-
-/// Where compute-sanitizer is. The pinned one comes first: the one of CUDA 13.0 does not look at uninitialised shared
-/// memory.
-pub const COMPUTE_SANITIZER: Places = Places {
-    name: "compute-sanitizer",
-    variable: "SANITIZER",
-    pinned: Some(".cuda/nvidia/cu13/compute-sanitizer/compute-sanitizer"),
-};
 
 /// The tools and their options; warnings of racecheck count.
 const TOOLS: [(&str, &[&str]); 4] = [
@@ -76,9 +68,9 @@ const TOOLS: [(&str, &[&str]); 4] = [
 ];
 
 /// The first version whose initcheck looks at shared memory.
-const SHARED_INITCHECK: [u32; 2] = [2025, 4];
+const SHARED_INITCHECK: &[u32] = &[2025, 4];
 
-/// What a finding makes the tool exit with.
+/// The tool's exit code after a finding.
 const FOUND: &str = "9";
 
 /// Ragged, grouped heads, more than one tile of keys; and a single tile at head_dim 128. Few launches: racecheck slows a
@@ -93,15 +85,15 @@ const WATCHDOG_SECONDS_WITHOUT: u64 = 10;
 
 /// What a clean result does not say.
 const BLIND_SPOTS: [&str; 5] = [
-    "memcheck sees the ends of allocations, and a tensor lies between guard bands: accesses into those are C6's and H1's",
-    "racecheck sees shared memory alone, the schedule that ran, and not what mbarriers order; H1 judges all schedules",
-    "initcheck knows bytes that were never written, not those of an earlier tile that should have been written again",
-    "synccheck sees barriers that are reached by part of a warp or block, not barriers that are missing",
+    "memcheck checks the bounds of allocations, and tensors lie between guard bands: accesses to those are C6's and H1's",
+    "racecheck checks only shared memory and the schedule that ran, and knows no order by mbarriers; H1 judges all schedules",
+    "initcheck finds bytes that were never written, not stale ones of an earlier tile",
+    "synccheck finds barriers that only part of a warp or block reaches, not missing barriers",
     "only the problems above were launched, once each, at the sizes of one or two tiles",
 ];
 
 /// What an older version's initcheck does not say.
-const NO_SHARED_INITCHECK: &str = "initcheck of this version looks at global memory alone; 2025.4 and later look at shared memory";
+const NO_SHARED_INITCHECK: &str = "initcheck of this version checks only global memory; that of 2025.4 and later also checks shared memory";
 
 /// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
 /// overwritten.
@@ -113,7 +105,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
     let work = record.work("sanitize")?;
-    let knows_shared = is_at_least(&tool.version, SHARED_INITCHECK);
+    let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
     let device = record.record.meta.device;
     let session = Session {
         tool: &tool,
@@ -137,18 +129,19 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let mut bars = Progress::new(args.quiet);
     let mut checks = Vec::new();
     for (index, Picked { stage, variants }) in selected.iter().enumerate() {
+        if variants.is_empty() {
+            continue;
+        }
         let before = checks.len();
         for (step, (name, options)) in TOOLS.iter().enumerate() {
             let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
             bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
-            if !variants.is_empty() {
-                let options = if *name == "initcheck" && !knows_shared {
-                    &[]
-                } else {
-                    *options
-                };
-                checks.extend(session.check(stage, variants, name, options)?);
-            }
+            let options = if *name == "initcheck" && !knows_shared {
+                &[]
+            } else {
+                *options
+            };
+            checks.extend(session.check(stage, variants, name, options)?);
         }
         // Stage by stage: an interrupt loses one, and a tool that says nothing overwrites nothing.
         let of_stage = &checks[before..];
@@ -185,7 +178,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
 /// One variant under one tool.
 struct Check {
     subject: Subject,
-    tool: String,
+    tool: &'static str,
     /// Launches that ended.
     launches: usize,
     result: GateResult,
@@ -199,30 +192,16 @@ impl std::fmt::Display for Check {
 
 /// A row per variant over its tools.
 fn found(checks: &[Check]) -> Vec<Row> {
-    let mut by_variant: BTreeMap<&Subject, Vec<&Check>> = BTreeMap::new();
-    for check in checks {
-        by_variant.entry(&check.subject).or_default().push(check);
-    }
-    let row = |(subject, checks): (&Subject, Vec<&Check>)| {
+    let mut rows = Vec::new();
+    for (subject, checks) in grouped(checks.iter().map(|check| (&check.subject, check))) {
         let tools: Vec<(&str, &GateResult)> = checks
             .iter()
-            .map(|check| (&*check.tool, &check.result))
+            .map(|check| (check.tool, &check.result))
             .collect();
-        rows::sanitized(
-            subject.clone(),
-            &tools,
-            checks.iter().map(|check| check.launches).sum(),
-        )
-    };
-    by_variant.into_iter().map(row).collect()
-}
-
-/// Whether a version like `2025.3.1.0` is this one or later; one that cannot be read is not.
-fn is_at_least(version: &str, [major, minor]: [u32; 2]) -> bool {
-    let mut parts = version
-        .split('.')
-        .map_while(|part| part.parse::<u32>().ok());
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
+        let launches = checks.iter().map(|check| check.launches).sum();
+        rows.push(rows::sanitized(subject.clone(), &tools, launches));
+    }
+    rows
 }
 
 /// What all processes share.
@@ -240,85 +219,66 @@ impl Session<'_> {
         &self,
         stage: &StageBuild,
         variants: &[&VariantBuild],
-        name: &str,
+        name: &'static str,
         options: &[&str],
     ) -> anyhow::Result<Vec<Check>> {
-        let subject = |variant: &VariantBuild| stage.subject(&variant.name);
-        let places: Vec<Subject> = variants.iter().map(|variant| subject(variant)).collect();
+        let (mut subjects, mut symbols) = (Vec::new(), Vec::new());
+        for variant in variants {
+            subjects.push(stage.subject(&variant.name));
+            let kernels = variant.kernels.iter();
+            let own = kernels.map(|kernel| kernel.facts.symbol.clone());
+            symbols.push(own.collect::<Vec<String>>());
+        }
+        let mut launches = Launches {
+            variants: subjects.clone(),
+            problems: self.problems.to_vec(),
+            device: self.device,
+            watchdog: WATCHDOG_SECONDS,
+        };
+        let limit = Duration::from_secs(self.limit);
         let mut command = Command::new(&self.tool.path);
         command
             .args(["--tool", name, "--error-exitcode", FOUND])
             .args(["--print-limit", &log::PRINTED.to_string()])
             .args(options);
         let label = format!("{}-{name}", stage.id);
-        let made = self.make(Some(command), &places, &label, WATCHDOG_SECONDS)?;
+        let made = launches.make(Some(command), (self.work, &label), limit, |_| ())?;
         let log = log::parse(&made.printed);
-        let symbols = |variant: &VariantBuild| -> Vec<String> {
-            let kernels = variant.kernels.iter();
-            kernels.map(|kernel| kernel.facts.symbol.clone()).collect()
-        };
-        let all: Vec<String> = variants
-            .iter()
-            .flat_map(|variant| symbols(variant))
-            .collect();
         let mut run = Run {
             log: &log,
             failed: made.red(),
             ended: made.ended,
             limit: self.limit,
             without: Without::NotTried,
-            symbols: &all,
+            symbols: &symbols.concat(),
         };
         if !run.is_orderly() && log.refused.is_none() {
-            run.without = self.without(&places, &format!("{label}-without"))?;
+            launches.watchdog = WATCHDOG_SECONDS_WITHOUT;
+            let label = format!("{label}-without");
+            let made = launches.make(None, (self.work, &label), limit, |_| ())?;
+            run.without = match (made.red(), made.ended) {
+                (Some(red), _) => Without::Fails(red),
+                (None, ended) if ended.is_success() => Without::Passes,
+                (None, ended) => Without::Fails(ended.said(self.limit)),
+            };
         }
-        // A variant that takes none of the problems, as on a device with too little memory, has nothing to be judged on.
-        let check = |variant: &&VariantBuild| {
-            let subject = subject(variant);
+        let mut checks = Vec::new();
+        for (subject, symbols) in zip(subjects, &symbols) {
             let tried = made.rows.iter().filter(|row| row.subject == subject);
             let (taken, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(launch::is_taken);
-            let launches = taken.iter().filter(|row| row.failure().is_none()).count();
             let planned = self.problems.len() - refused.len();
-            let result = (planned > 0).then(|| run.judge(&symbols(variant), launches, planned))?;
-            Some(Check {
+            if planned == 0 {
+                continue; // it takes none of the problems, as on a device with too little memory
+            }
+            let launches = taken.iter().filter(|row| row.failure().is_none()).count();
+            checks.push(Check {
                 subject,
-                tool: name.to_string(),
+                tool: name,
                 launches,
-                result,
-            })
-        };
-        Ok(variants.iter().filter_map(check).collect())
-    }
-
-    /// The same launches as a plain process.
-    fn without(&self, places: &[Subject], label: &str) -> anyhow::Result<Without> {
-        let made = self.make(None, places, label, WATCHDOG_SECONDS_WITHOUT)?;
-        let failed = made.red().or(match made.ended {
-            Ended::Exited(status) if status.success() => None,
-            ended => Some(ended.said(self.limit)),
-        });
-        Ok(failed.map_or(Without::Passes, Without::Fails))
-    }
-
-    fn make(
-        &self,
-        tool: Option<Command>,
-        places: &[Subject],
-        label: &str,
-        watchdog: u64,
-    ) -> anyhow::Result<Made> {
-        let launches = Launches {
-            places,
-            problems: self.problems,
-            device: self.device,
-            watchdog,
-        };
-        launches.make(
-            tool,
-            (self.work, label),
-            Duration::from_secs(self.limit),
-            |_| (),
-        )
+                result: run.judge(symbols, launches, planned),
+            });
+        }
+        Ok(checks)
     }
 }
 
@@ -339,17 +299,14 @@ mod tests {
             ("?", false),
         ];
         for (version, expected) in table {
-            assert_eq!(
-                is_at_least(version, SHARED_INITCHECK),
-                expected,
-                "{version}"
-            );
+            let is_later = *numbers(version) >= *SHARED_INITCHECK;
+            assert_eq!(is_later, expected, "{version}");
         }
     }
 
     #[test]
     fn a_row_per_variant_says_the_worst_of_its_tools() {
-        let check = |subject: &str, tool: &str, verdict| {
+        let check = |subject: &str, tool: &'static str, verdict| {
             let result = GateResult {
                 gate: GateId::C7,
                 verdict,
@@ -357,7 +314,7 @@ mod tests {
             };
             Check {
                 subject: subject.into(),
-                tool: tool.into(),
+                tool,
                 launches: 2,
                 result,
             }
@@ -395,7 +352,7 @@ mod tests {
                 .iter()
                 .map(|row| row.subject.as_str())
                 .collect::<Vec<_>>(),
-            [SCALAR, WMMA]
+            [WMMA, SCALAR]
         );
     }
 }

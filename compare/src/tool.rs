@@ -2,6 +2,7 @@
 
 use crate::interrupt::interrupted;
 use crate::measure::machine;
+use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -28,95 +29,86 @@ pub struct Tool {
     pub version: String,
 }
 
-/// Where to look for a tool, in this order.
+/// One of CUDA's tools, and how to find it: by an environment variable, where scripts/cuda-toolkit puts it, on PATH, or where
+/// CUDA is usually installed.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub name: &'static str,
     /// The environment variable that names it.
     pub variable: &'static str,
-    /// Where scripts/cuda-toolkit puts it, below the workspace.
-    pub pinned: Option<&'static str>,
 }
 
-/// CUDA's compiler, and what reads its code.
-pub const NVCC: Places = Places {
-    name: "nvcc",
-    variable: "NVCC",
-    pinned: Some(".cuda/nvidia/cu13/bin/nvcc"),
-};
-pub const CUOBJDUMP: Places = Places {
-    name: "cuobjdump",
-    variable: "CUOBJDUMP",
-    pinned: Some(".cuda/nvidia/cu13/bin/cuobjdump"),
-};
-pub const NVDISASM: Places = Places {
-    name: "nvdisasm",
-    variable: "NVDISASM",
-    pinned: Some(".cuda/nvidia/cu13/bin/nvdisasm"),
-};
+impl Places {
+    pub const fn of(name: &'static str, variable: &'static str) -> Self {
+        Self { name, variable }
+    }
+}
+
+pub const NVCC: Places = Places::of("nvcc", "NVCC");
+pub const CUOBJDUMP: Places = Places::of("cuobjdump", "CUOBJDUMP");
+pub const NVDISASM: Places = Places::of("nvdisasm", "NVDISASM");
+pub const NCU: Places = Places::of("ncu", "NCU");
+pub const COMPUTE_SANITIZER: Places = Places::of("compute-sanitizer", "SANITIZER");
 
 impl Places {
     /// Finds the tool and asks for its version; an error says what was tried and what to do.
     pub fn find(&self) -> Result<Tool, String> {
-        let Self { name, variable, .. } = self;
+        let Self { name, variable } = self;
+        let tool = |path: PathBuf| {
+            let version = version(&path)?;
+            Ok(Tool { path, version })
+        };
         if let Some(named) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
-            let path = PathBuf::from(&named);
-            return version(&path)
-                .map(|version| Tool { path, version })
-                .map_err(|why| {
-                    format!(
-                        "{variable} names {}, which is no working {name}: {why}",
-                        named.to_string_lossy()
-                    )
-                });
+            return tool(PathBuf::from(&named)).map_err(|why: String| {
+                let named = named.to_string_lossy();
+                format!("{variable} names {named}, which is not a working {name}: {why}")
+            });
         }
-        let found = self.candidates().into_iter().find_map(|path| {
-            let version = version(&path).ok()?;
-            Some(Tool { path, version })
-        });
+        let found = self.candidates().find_map(|path| tool(path).ok());
         found.ok_or_else(|| {
             format!("{name} was not found; install it with CUDA, put it on PATH, or name it in {variable}")
         })
     }
 
-    fn candidates(&self) -> Vec<PathBuf> {
-        let pinned = self
-            .pinned
-            .and_then(|pinned| Some(machine::workspace()?.join(pinned)));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path: Vec<PathBuf> = std::env::split_paths(&path)
-            .map(|folder| folder.join(self.name))
-            .collect();
-        let usual = USUAL.iter().map(|folder| Path::new(folder).join(self.name));
-        pinned
+    fn candidates(&self) -> impl Iterator<Item = PathBuf> {
+        let installed = machine::workspace().map(|root| root.join(".cuda/nvidia/cu13"));
+        let pinned = installed
             .into_iter()
+            .flat_map(|cuda| [cuda.join("bin"), cuda.join(self.name)]);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        pinned
             .chain(on_path)
-            .chain(usual)
+            .chain(USUAL.map(PathBuf::from))
+            .map(|folder| folder.join(self.name))
             .filter(|path| path.is_file())
-            .collect()
     }
 }
 
-/// The first line that a program prints for `argument`.
-pub fn first_line(program: &str, argument: &str) -> Result<String, String> {
-    let output = Command::new(program)
-        .arg(argument)
-        .output()
-        .map_err(|error| format!("{program} cannot be started ({error})"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().next().filter(|_| output.status.success());
-    line.map(String::from)
-        .ok_or_else(|| format!("{program} {argument} says nothing"))
+/// What a program prints for `--version`.
+fn output(program: &Path) -> Result<String, String> {
+    let output = Command::new(program).arg("--version").output();
+    let output =
+        output.map_err(|error| format!("{} cannot be started ({error})", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The first line that a program prints for `--version`.
+pub fn first_line(program: &str) -> Result<String, String> {
+    let text = output(Path::new(program))?;
+    let line = text.lines().next().map(String::from);
+    line.ok_or_else(|| format!("{program} --version prints nothing"))
 }
 
 /// What `--version` prints after the word "Version", or of CUDA's compilers after ", V".
 fn version(path: &Path) -> Result<String, String> {
-    let output = Command::new(path)
-        .arg("--version")
-        .output()
-        .map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    version_in(&text).ok_or_else(|| "it prints no version".to_string())
+    version_in(&output(path)?).ok_or_else(|| "it prints no version".to_string())
+}
+
+/// `2025.3.1.0` as numbers; what follows them is left out.
+pub fn numbers(version: &str) -> Vec<u32> {
+    let numbers = version.split('.').map_while(|part| part.parse().ok());
+    numbers.collect()
 }
 
 fn version_in(text: &str) -> Option<String> {
@@ -133,7 +125,7 @@ fn version_in(text: &str) -> Option<String> {
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// By itself.
+    /// It exited.
     Exited(ExitStatus),
     /// It ran into the limit and was killed, with all that it had started.
     TimedOut,
@@ -148,7 +140,7 @@ impl Ended {
     /// In words, of a limit in seconds.
     pub fn said(&self, limit: u64) -> String {
         match self {
-            Ended::TimedOut => format!("not at its end after {limit} s"),
+            Ended::TimedOut => format!("it did not finish within {limit} s"),
             Ended::Exited(status) => format!("it ended with {status}"),
         }
     }
@@ -214,6 +206,46 @@ pub fn printed(
     ))
 }
 
+/// A folder for temporary files, removed with its contents when it is dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes it, under the system's folder for temporary files. Its path is text: Python is told of files in JSON.
+    pub fn new(label: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("compare-{label}-{}", std::process::id()));
+        let shown = path.display();
+        ensure!(
+            path.to_str().is_some(),
+            "{shown} is not valid UTF-8; set TMPDIR to a folder whose path is"
+        );
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot write {shown}; set TMPDIR to a writable folder"))?;
+        Ok(Self(path))
+    }
+
+    /// Where a file of this name is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) -> anyhow::Result<PathBuf> {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).with_context(|| {
+            format!(
+                "cannot write {}; set TMPDIR to a writable folder",
+                path.display()
+            )
+        })?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// The host's C++ compiler, as build scripts find it.
 pub fn cxx() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "c++".into())
@@ -249,11 +281,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_is_answered_with_what_to_do() {
-        let places = Places {
-            name: "no-such-tool",
-            variable: "NO_SUCH_TOOL",
-            pinned: None,
-        };
+        let places = Places::of("no-such-tool", "NO_SUCH_TOOL");
         let reason = places.find().unwrap_err();
         assert!(
             reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"),

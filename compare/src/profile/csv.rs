@@ -13,39 +13,8 @@ pub struct Launch {
     pub values: BTreeMap<String, f64>,
 }
 
-/// Why there is nothing to read.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum CsvError {
-    /// There is no table.
-    #[error("ncu printed no table: {0}")]
-    NoTable(String),
-    /// A metric was asked for and is not there.
-    #[error("ncu's table has no column {0}")]
-    NoColumn(String),
-    /// The table ends within a line, or a line has lost fields.
-    #[error("ncu's table is cut off: line {line} has {found} of {columns} fields")]
-    CutOff {
-        /// Counted from 1 at the line of names.
-        line: usize,
-        /// Fields in it.
-        found: usize,
-        /// Fields that the line of names has.
-        columns: usize,
-    },
-    /// A field that should be a number.
-    #[error("ncu's value of {metric} is no number: {text}")]
-    NotANumber {
-        metric: String,
-        /// What stands there.
-        text: String,
-    },
-    /// A unit that is not known, so that the value cannot be brought to its base.
-    #[error("ncu's unit of {metric} is not known: {unit}")]
-    UnknownUnit { metric: String, unit: String },
-}
-
 /// The values of `metrics` for every launch, in the order in which they were made.
-pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
+pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
     // Messages may stand before the table.
     let lines: Vec<&str> = text
         .lines()
@@ -53,19 +22,19 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
         .filter(|l| !l.is_empty())
         .collect();
     let [names, units, launches @ ..] = &lines[..] else {
-        return Err(CsvError::NoTable(reason(text)));
+        return Err(no_table(text));
     };
     let names = fields(names);
     let units = complete(units, 1, &names)?;
     let column = |name: &str| {
         let position = names.iter().position(|other| other == name);
-        position.ok_or_else(|| CsvError::NoColumn(name.to_string()))
+        position.ok_or_else(|| format!("ncu's table has no column {name}"))
     };
     let kernel = column(KERNEL)?;
     let columns: Vec<(&str, usize)> = metrics
         .iter()
         .map(|name| Ok((*name, column(name)?)))
-        .collect::<Result<_, CsvError>>()?;
+        .collect::<Result<_, String>>()?;
     let launch = |(index, line): (usize, &&str)| {
         let fields = complete(line, index + 2, &names)?;
         let mut values = BTreeMap::new();
@@ -83,38 +52,35 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, CsvError> {
 }
 
 /// The fields of the line at `index`, which has as many as there are columns.
-pub fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, CsvError> {
-    let (found, columns) = (fields(line), columns.len());
-    if found.len() == columns {
-        return Ok(found);
+pub fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, String> {
+    let fields = fields(line);
+    if fields.len() == columns.len() {
+        return Ok(fields);
     }
-    Err(CsvError::CutOff {
-        line: index + 1,
-        found: found.len(),
-        columns,
-    })
+    Err(format!(
+        "ncu's table is cut off: line {} has {} of {} fields",
+        index + 1,
+        fields.len(),
+        columns.len()
+    ))
 }
 
 /// A number in base units; `None` for what ncu could not measure.
-fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, CsvError> {
-    let text = text.trim();
-    if text.is_empty() || text.eq_ignore_ascii_case("n/a") || text.eq_ignore_ascii_case("nan") {
+fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, String> {
+    let text = text.trim().to_ascii_lowercase();
+    if ["", "n/a", "nan"].contains(&&*text) {
         return Ok(None);
     }
-    let number: Option<f64> = text
-        .replace(',', "")
-        .parse()
-        .ok()
-        .filter(|number: &f64| number.is_finite());
-    let number = number.ok_or_else(|| CsvError::NotANumber {
-        metric: metric.into(),
-        text: text.into(),
-    })?;
-    let scale = scale(unit).ok_or_else(|| CsvError::UnknownUnit {
-        metric: metric.into(),
-        unit: unit.into(),
-    })?;
+    let number = text.replace(',', "").parse();
+    let number = number.ok().filter(|number: &f64| number.is_finite());
+    let number = number.ok_or_else(|| not_a_number(metric, &text))?;
+    let scale =
+        scale(unit).ok_or_else(|| format!("ncu's unit of {metric} is not known: {unit}"))?;
     Ok(Some(number * scale))
+}
+
+pub fn not_a_number(metric: &str, text: &str) -> String {
+    format!("ncu's value of {metric} is not a number: {text}")
 }
 
 /// What a unit is worth in bytes, nanoseconds, or things. ncu scales only bytes and times, in steps of 1000.
@@ -151,6 +117,11 @@ pub fn fields(line: &str) -> Vec<String> {
     fields
 }
 
+/// That ncu printed no table, and why.
+pub fn no_table(text: &str) -> String {
+    format!("ncu printed no table: {}", reason(text))
+}
+
 /// Why ncu measured nothing, from what it printed: what a person can do about it where that is known, else its first
 /// error.
 pub fn reason(log: &str) -> String {
@@ -159,17 +130,13 @@ pub fn reason(log: &str) -> String {
                 administrator set NVreg_RestrictProfilingToAdminUsers=0"
             .to_string();
     }
-    let error = log
-        .lines()
-        .find_map(|line| line.strip_prefix("==ERROR=="))
-        .map(str::trim);
-    let warning = log
-        .lines()
-        .find_map(|line| line.strip_prefix("==WARNING== No kernels were profiled"));
-    match (error, warning) {
-        (Some(error), _) => format!("ncu says: {error}"),
-        (None, Some(_)) => "no kernel was launched".to_string(),
-        (None, None) => "it printed no error either".to_string(),
+    let line = |start: &str| log.lines().find_map(|line| line.strip_prefix(start));
+    if let Some(error) = line("==ERROR==") {
+        format!("ncu says: {}", error.trim())
+    } else if line("==WARNING== No kernels were profiled").is_some() {
+        "no kernel was launched".to_string()
+    } else {
+        "it printed no error either".to_string()
     }
 }
 
@@ -210,45 +177,33 @@ mod tests {
 
     #[test]
     fn planted_faults_are_named() {
+        let error = |text: &str, metric: &str| parse(text, &[metric]).unwrap_err();
         assert_eq!(
-            parse(REAL, &["no__such.sum"]),
-            Err(CsvError::NoColumn("no__such.sum".into()))
+            error(REAL, "no__such.sum"),
+            "ncu's table has no column no__such.sum"
         );
-        let cut = &REAL[..REAL.trim_end().len() - 5];
-        assert!(
-            matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 4, .. })),
-            "{:?}",
-            parse(cut, &[TIME])
-        );
-        let cut = &REAL[..REAL.find("Mbyte").unwrap()];
-        assert!(
-            matches!(parse(cut, &[TIME]), Err(CsvError::CutOff { line: 2, .. })),
-            "{:?}",
-            parse(cut, &[TIME])
-        );
-        let wrong = REAL.replace("2,270,633", "many");
-        let error = parse(&wrong, &[WAVEFRONTS]).unwrap_err();
+        for (cut, line) in [
+            (&REAL[..REAL.trim_end().len() - 5], "line 4"),
+            (&REAL[..REAL.find("Mbyte").unwrap()], "line 2"),
+        ] {
+            let error = error(cut, TIME);
+            let expected = format!("ncu's table is cut off: {line} has ");
+            assert!(error.starts_with(&expected), "{error}");
+        }
         assert_eq!(
-            error,
-            CsvError::NotANumber {
-                metric: WAVEFRONTS.into(),
-                text: "many".into()
-            }
+            error(&REAL.replace("2,270,633", "many"), WAVEFRONTS),
+            format!("ncu's value of {WAVEFRONTS} is not a number: many")
         );
-        let unit = REAL.replace("Mbyte", "furlong");
-        assert!(matches!(
-            parse(&unit, &[BYTES]),
-            Err(CsvError::UnknownUnit { .. })
-        ));
+        assert_eq!(
+            error(&REAL.replace("Mbyte", "furlong"), BYTES),
+            format!("ncu's unit of {BYTES} is not known: furlong")
+        );
         for nothing in [
             "",
             "==WARNING== No kernels were profiled.\n",
             "\"ID\",\"Kernel Name\"\n",
         ] {
-            assert!(
-                matches!(parse(nothing, &[TIME]), Err(CsvError::NoTable(_))),
-                "{nothing}"
-            );
+            assert!(error(nothing, TIME).starts_with("ncu printed no table: "));
         }
     }
 

@@ -1,7 +1,7 @@
-//! Which lines of kernel.cu warps wait in: ncu's samples of each instruction, the calls through which that was inlined, and what
-//! they come to by line. Pure.
+//! Which lines of kernel.cu warps wait in: ncu's samples of each instruction, the calls through which it was inlined, and both
+//! summed by line. Pure.
 
-use super::csv::{CsvError, complete, fields, reason};
+use super::csv::{complete, fields, no_table, not_a_number};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -49,57 +49,46 @@ impl fmt::Display for Frame {
 pub type Chains = BTreeMap<u64, Vec<Frame>>;
 
 /// What `ncu --csv --page source` prints: for every launch a line of its name, a line of columns, and a line an instruction.
-pub fn sampled(text: &str) -> Result<Vec<Sampled>, CsvError> {
+pub fn sampled(text: &str) -> Result<Vec<Sampled>, String> {
     let (mut found, mut columns, mut base) = (Vec::<Sampled>::new(), Vec::new(), 0);
     for (index, line) in text.lines().enumerate() {
         let fields = fields(line);
-        match &fields[..] {
-            [head, kernel, ..] if head == "Kernel Name" => {
-                found.push(Sampled {
-                    kernel: kernel.clone(),
-                    instructions: BTreeMap::new(),
-                });
-                columns.clear();
+        let Some(head) = fields.first() else {
+            continue;
+        };
+        if let ("Kernel Name", Some(kernel)) = (&**head, fields.get(1)) {
+            found.push(Sampled {
+                kernel: kernel.clone(),
+                instructions: BTreeMap::new(),
+            });
+            columns.clear();
+        } else if head == "Address" {
+            columns = fields;
+        } else if let (Some(launch), false) = (found.last_mut(), columns.is_empty()) {
+            complete(line, index, &columns)?;
+            let address = u64::from_str_radix(head.trim_start_matches("0x"), 16)
+                .map_err(|_| not_a_number("Address", head))?;
+            if launch.instructions.is_empty() {
+                base = address;
             }
-            [head, ..] if head == "Address" => columns = fields,
-            [address, ..] if !columns.is_empty() => {
-                let launch = found
-                    .last_mut()
-                    .ok_or_else(|| CsvError::NoColumn("Kernel Name".to_string()))?;
-                complete(line, index, &columns)?;
-
-                let number = |metric: &str, text: &str, number: Option<u64>| {
-                    number.ok_or_else(|| CsvError::NotANumber {
-                        metric: metric.to_string(),
-                        text: text.to_string(),
-                    })
-                };
-                let digits = address.trim_start_matches("0x");
-                let address = number("Address", address, u64::from_str_radix(digits, 16).ok())?;
-                if launch.instructions.is_empty() {
-                    base = address;
-                }
-                let mut waits = BTreeMap::new();
-                for (column, value) in columns.iter().zip(&fields) {
-                    let reason = column
-                        .strip_prefix(STALL)
-                        .filter(|reason| !reason.contains(' ') && *reason != ISSUES);
-                    if let Some(reason) = reason {
-                        let count = number(column, value, value.parse().ok())?;
-                        if count > 0 {
-                            waits.insert(words(reason), count);
-                        }
+            let mut waits = BTreeMap::new();
+            for (column, value) in columns.iter().zip(&fields) {
+                let reason = column
+                    .strip_prefix(STALL)
+                    .filter(|reason| !reason.contains(' ') && *reason != ISSUES);
+                if let Some(reason) = reason {
+                    let count: u64 = value.parse().map_err(|_| not_a_number(column, value))?;
+                    if count > 0 {
+                        waits.insert(words(reason), count);
                     }
                 }
-                launch
-                    .instructions
-                    .insert(address.wrapping_sub(base), waits);
             }
-            _ => {}
+            let offset = address.wrapping_sub(base);
+            launch.instructions.insert(offset, waits);
         }
     }
     if found.is_empty() || found.iter().any(|launch| launch.instructions.is_empty()) {
-        return Err(CsvError::NoTable(reason(text)));
+        return Err(no_table(text));
     }
     Ok(found)
 }
@@ -304,18 +293,14 @@ mod tests {
         let launch = sampled(SAMPLES).unwrap().remove(0);
         let error = note(&launch, &chains(LISTING, "another")).unwrap_err();
         assert!(error.contains("the build with lines has none"), "{error}");
-        assert!(matches!(
-            sampled("==ERROR== No kernels were profiled"),
-            Err(CsvError::NoTable(_))
-        ));
+        let error = |text: &str| sampled(text).unwrap_err();
         let head = SAMPLES.lines().take(2).collect::<Vec<_>>().join("\n");
-        assert!(matches!(sampled(&head), Err(CsvError::NoTable(_))));
-        let cut = &SAMPLES[..SAMPLES.len() - 40];
-        assert!(matches!(sampled(cut), Err(CsvError::CutOff { .. })));
-        let no_number = SAMPLES.replacen("\"10\"", "\"x\"", 60);
-        assert!(matches!(
-            sampled(&no_number),
-            Err(CsvError::NotANumber { .. })
-        ));
+        for none in ["==ERROR== No kernels were profiled", &head] {
+            assert!(error(none).starts_with("ncu printed no table: "));
+        }
+        let cut = error(&SAMPLES[..SAMPLES.len() - 40]);
+        assert!(cut.starts_with("ncu's table is cut off: "), "{cut}");
+        let no_number = error(&SAMPLES.replacen("\"10\"", "\"x\"", 60));
+        assert!(no_number.ends_with(" is not a number: x"), "{no_number}");
     }
 }

@@ -1,11 +1,10 @@
-//! A second build of kernels with -lineinfo, which says where each instruction comes from. It is measured nowhere and part of no
-//! identity: its machine code must be that of this program, instruction by instruction.
+//! A second build of kernels with -lineinfo, which says where each instruction comes from. It is never measured and no part of any
+//! identity; its machine code must be that of this program, instruction by instruction.
 
 use super::lines::{self, Chains};
-use crate::measure::machine_code::functions;
+use crate::measure::machine_code::{Function, functions};
 use crate::record::Subject;
 use crate::registry;
-
 use crate::sass;
 use crate::tool::{self, CUOBJDUMP, NVCC, NVDISASM, Tool};
 use common::limits::DeviceLimits;
@@ -19,8 +18,7 @@ use std::time::Duration;
 /// A compiler or disassembler that takes longer has hung: a stage takes a minute.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The chains of every instance of `places`, as they are built for `gpu`, by symbol; the error says why they are
-/// not to be had.
+/// The chains of every instance of `places`, as built for `gpu`, by symbol; the error says why there are none.
 pub fn chains(
     stages: &[LoadedStage],
     places: &[Subject],
@@ -80,8 +78,8 @@ fn of_stage(
     for function in &with_lines {
         if !embedded.contains(function) {
             return Err(format!(
-                "nvcc {} makes other code of {} than nvcc {} did when this program was built, so that no line is sure; name \
-                 that nvcc in NVCC, or build again with this one",
+                "nvcc {} compiles {} to other code than nvcc {} did for this program, so its line numbers cannot be trusted; \
+                 name that nvcc in NVCC, or build again with this one",
                 nvcc.version, function.symbol, code.nvcc
             ));
         }
@@ -89,11 +87,11 @@ fn of_stage(
     let mut disassemble = Command::new(&nvdisasm.path);
     disassemble.args(["-gi", "-c"]).arg(&cubin);
     let text = tool::printed(disassemble, work, "nvdisasm.txt", LIMIT)?;
-    Ok(with_lines
-        .into_iter()
-        .map(|function| (lines::chains(&text, &function.symbol), function.symbol))
-        .map(|(chains, symbol)| (symbol, chains))
-        .collect())
+    let chains = |function: Function| {
+        let chains = lines::chains(&text, &function.symbol);
+        (function.symbol, chains)
+    };
+    Ok(with_lines.into_iter().map(chains).collect())
 }
 
 /// kernel.cu without the entries of its table that are of other variants.
@@ -235,8 +233,8 @@ mod tests {
         let error = chains_of(&code("EXIT"), &code("NOP")).unwrap_err();
         assert_eq!(
             error,
-            "nvcc 13.0.1 makes other code of tile than nvcc 13.0.0 did when this program was built, so that no line is sure; name \
-             that nvcc in NVCC, or build again with this one"
+            "nvcc 13.0.1 compiles tile to other code than nvcc 13.0.0 did for this program, so its line numbers cannot be trusted; \
+             name that nvcc in NVCC, or build again with this one"
         );
     }
 

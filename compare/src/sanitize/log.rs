@@ -26,9 +26,9 @@ impl Finding {
 pub struct Log {
     /// In order; the tool leaves out what is more than its limit.
     pub findings: Vec<Finding>,
-    /// Errors and warnings by its summary; `None` where it came to none.
+    /// Errors and warnings by its summary; `None` if there is none.
     pub counted: Option<u64>,
-    /// Why the tool could not do its work.
+    /// Why the tool could not check anything.
     pub refused: Option<String>,
 }
 
@@ -41,9 +41,8 @@ pub fn parse(text: &str) -> Log {
     let mut log = Log::default();
     for line in text.lines() {
         if line.starts_with("unrecognised option") {
-            log.refused = log.refused.or(Some(format!(
-                "this version does not know an option: {line}"
-            )));
+            log.refused
+                .get_or_insert_with(|| format!("this version does not know an option: {line}"));
         }
         let Some(rest) = line.strip_prefix(MARK) else {
             continue;
@@ -71,10 +70,10 @@ pub fn parse(text: &str) -> Log {
 
 /// `at SYMBOL+0x80 in kernel.cu:5`, without the `at`, wherever it stands in the line.
 fn place(detail: &str) -> Option<String> {
-    let (_, place) = format!(" {detail}")
-        .split_once(" at ")
-        .map(|(a, b)| (a.to_string(), b.to_string()))?;
-    place.contains("+0x").then_some(place)
+    let place = detail
+        .strip_prefix("at ")
+        .or_else(|| Some(detail.split_once(" at ")?.1))?;
+    place.contains("+0x").then(|| place.to_string())
 }
 
 fn is_headline(text: &str) -> bool {
@@ -121,7 +120,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether the process came to its end without findings: there is nothing to try without the tool.
+    /// Whether the process ended in order, perhaps with findings: there is nothing to try without the tool.
     pub fn is_orderly(&self) -> bool {
         let exit =
             matches!(self.ended, Ended::Exited(status) if status.success() || self.has_findings());
@@ -152,7 +151,7 @@ impl Run<'_> {
             return match &self.without {
                 Without::Fails(reason) => fail(format!("{here}; without the tool: {reason}")),
                 _ if launched == planned => {
-                    no_data(format!("another launch of the process ended it: {here}"))
+                    no_data(format!("another launch ended the process: {here}"))
                 }
                 Without::Passes if self.ended == Ended::TimedOut && self.failed.is_none() => {
                     no_data(format!(
@@ -162,9 +161,6 @@ impl Run<'_> {
                 Without::Passes => fail(format!("{here}; it passes without the tool")),
                 Without::NotTried => no_data(here),
             };
-        }
-        if planned == 0 {
-            return no_data("the variant takes none of the problems".to_string());
         }
         GateResult::judge(
             GateId::C7,
@@ -178,11 +174,10 @@ impl Run<'_> {
         let Log {
             findings, counted, ..
         } = self.log;
+        let has = |symbols: &[String], symbol: &str| symbols.iter().any(|known| known == symbol);
         let is_of = |finding: &&Finding| match finding.symbol() {
-            Some(symbol) if self.symbols.iter().any(|known| known == symbol) => {
-                symbols.iter().any(|own| own == symbol)
-            }
-            _ => true,
+            Some(symbol) => has(symbols, symbol) || !has(self.symbols, symbol),
+            None => true,
         };
         let own: Vec<&Finding> = findings.iter().filter(is_of).collect();
         if let Some(first) = own.first() {
@@ -194,16 +189,14 @@ impl Run<'_> {
             return Some(format!("{} shown, first: {}{at}", own.len(), first.what));
         }
         let count = counted.filter(|&count| count > 0 && findings.is_empty())?;
-        Some(format!(
-            "{count} errors and warnings, none of which is shown"
-        ))
+        Some(format!("{count} errors and warnings, none of them shown"))
     }
 
     fn end(&self) -> String {
         match (&self.failed, &self.ended) {
             (Some(failed), _) => failed.clone(),
             (None, Ended::Exited(status)) if self.log.counted.is_none() => {
-                format!("it broke off ({status}) without a summary")
+                format!("it ended early ({status}), without a summary")
             }
             (None, ended) => ended.said(self.limit),
         }

@@ -229,7 +229,7 @@ fn how_the_process_ended_decides_where_nothing_is_found() {
             Without::Passes,
             4,
             NoData,
-            "another launch of the process ended it",
+            "another launch ended the process",
         ),
         (
             broken,
@@ -245,7 +245,7 @@ fn how_the_process_ended_decides_where_nothing_is_found() {
             Without::Passes,
             2,
             NoData,
-            "not at its end after 120 s, after 2 of 4 launches",
+            "it did not finish within 120 s, after 2 of 4 launches",
         ),
         (broken, Ended::TimedOut, fails(), 2, Fail, "hangs there too"),
         (
