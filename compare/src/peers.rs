@@ -1,6 +1,5 @@
 //! `compare peers`: completes a record with what PyTorch takes for the same problems on the same GPU, timed side by side.
 
-mod args;
 pub mod choose;
 pub mod measure;
 pub mod pair;
@@ -8,33 +7,86 @@ pub mod session;
 #[cfg(test)]
 mod tests;
 
-pub use args::{EXAMPLES, PeersArgs};
-
-use crate::answer::Answer;
-use crate::completion::{Completing, CompletionError};
+use crate::answer::{Answer, NoData};
+use crate::completion::Completing;
 use crate::judge::claims::Claimed;
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::judge::{self, Known, peers as question};
 use crate::measure::builds::{StageBuild, builds};
 use crate::measure::machine;
-use crate::measure::select::{Chosen, Problems};
+use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::output::{self, Output};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source, StoreError};
+use crate::record::{Of, On, Record, Row, Source};
 use crate::registry::{self, Ladder};
 use crate::render;
+use crate::tool::Scratch;
+use anyhow::{Context, ensure};
 use choose::Item;
+use clap::Args;
 use common::device::cuda::CudaDevice;
 use common::metric::Metric;
 use common::timing::Plan;
-use common::timing::stats::SampleError;
-use measure::{Bench, BenchError, Calls, Exchange, Python};
+use measure::Bench;
 use pair::absent;
-use session::Hello;
-use std::path::Path;
+use serde_json::json;
+use session::{Calls, Hello, Python, Reached};
+use std::path::{Path, PathBuf};
+
+pub const EXAMPLES: &str = "\
+Completes a record of `compare run` on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if it is
+installed, are timed interleaved (A B B A) with ours on the same values; the results become rows of the record's rows.jsonl. The
+record must be of this build. Run again with the same packages, it resumes an interrupted session, or adds to one that ended: the
+chosen problems are measured again, the others stay. With other packages it starts over. Without Python, torch or a GPU the answer
+is NO DATA with the reason.
+
+Examples:
+  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide under both masks, in f16
+                                                and what stages claim of e4m3; ours alone against the sequence length
+  compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
+  compare peers --shapes mission,1x8:2x512x64 --masks causal
+                                                two shapes, one with grouped heads
+  compare peers --dtypes e4m3                   ours beside FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
+
+Exit codes:
+  0  measured and written; every claim against a peer holds, or a committed negative record refutes it
+  1  such a claim fails, or one of our kernels cannot be launched
+  2  wrong usage, a record of another build or GPU, or a file that cannot be read or written
+  3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
+
+/// The flags of `peers`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PeersArgs {
+    /// The record to complete [default: the newest in target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Stages to time: all of them on mission; on other shapes the last one, the fastest of the record, and those with a claim
+    /// there [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
+    #[command(flatten)]
+    pub problems: Problems,
+    /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub iters: Option<usize>,
+    /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
+    #[arg(long, value_name = "PROGRAM")]
+    pub python: Option<String>,
+    /// FlashAttention-3 as a library of PyTorch operators, such as `_vllm_fa3_C.abi3.so` of the wheel vllm
+    /// [default: FLASH_ATTN_3, else the package flash_attn_interface]
+    #[arg(long, value_name = "FILE")]
+    pub flash_attn_3: Option<PathBuf>,
+    /// Where the report goes [default: COMPARE.md of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 pub const SAMPLES: usize = 20;
@@ -42,52 +94,20 @@ pub const SAMPLES: usize = 20;
 /// How the figures are taken, in words, for the record.
 pub const METHOD: &str = "two processes on one GPU, ours and a Python that calls PyTorch, of which only one launches at a \
 time. Device time: a CUDA graph of N launches that rotate over the input sets, replayed for at least 20 ms and 50 launches after a \
-quarter of that untimed, divided by the launches; N, sets and values are the same for all. A round takes such a chunk of every arm, there \
-and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; where it is open who is faster, up to 4 \
-times as many rounds; peer/ours from rounds, bootstrap \
-95 % interval. Single: one eager call between two events on an idle stream. Host: the wall time until a call returns; of a peer or \
-candidate of 20 calls from Python back to back, whose queue starts empty and does not fill, of ours of a launch on an idle stream. \
-Outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same FP64 reference and bounds as ours";
-
-/// Why peers could not be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum PeersError {
-    /// A file cannot be written or read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is no record that could be completed.
-    #[error(transparent)]
-    Completion(#[from] CompletionError),
-    /// Python sees another GPU than this process.
-    #[error(
-        "Python's first GPU is {theirs}, ours is {ours}; set CUDA_VISIBLE_DEVICES to one of them"
-    )]
-    TwoGpus {
-        /// Python's.
-        theirs: String,
-        /// Ours.
-        ours: String,
-    },
-    /// Nothing more could be measured.
-    #[error("the peers could not be timed")]
-    Bench(#[from] BenchError),
-    #[error("the peers could not be timed")]
-    Samples(#[from] SampleError),
-}
+lead-in of a quarter of that, divided by the launches; N, sets and values are the same for all. A round takes one such chunk of every \
+arm, there and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; up to 4 times as many rounds \
+while it is undecided who is faster; peer/ours over rounds, bootstrap \
+95 % interval. Single: one eager call between two events on an idle stream. Host: wall time until a call returns; of a peer or \
+candidate over 20 calls from Python back to back, whose queue starts empty and does not fill, of ours for a launch on an idle stream. \
+The outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same \
+FP64 reference and bounds as ours";
 
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let report_path = output::report_path(args.report.as_deref())?;
     output::check(&Output::report(&report_path), &[])?;
-    let completing = match measure(args)? {
-        Ok(completing) => completing,
-        Err(reason) => {
-            return Ok(Answer::no_data(format!(
-                "peers are timed on a GPU by a Python with PyTorch: {reason}"
-            )));
-        }
-    };
+    let completing = measure(args)?;
     let Completing {
         name,
         record,
@@ -116,44 +136,38 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let is_undecided =
         !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
     let exit = Exit::of(!failed.is_empty(), is_undecided);
-    let text = completing.shown(&stages, Section::Peers);
     let text = format!(
-        "{text}\nrecord: {}\nreport: {}",
+        "{}\nrecord: {}\nreport: {}",
+        completing.shown(&stages, Section::Peers),
         folder.display(),
         report_path.display()
     );
     Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
 }
 
-/// Measures into the record; the inner error is why nothing can be measured here.
-fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
+/// Measures into the record.
+fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
     };
-    let (mut completing, Ladder { stages, gpu }) =
-        Completing::begin(args.record.as_deref(), &chosen)?;
-    let device = match gpu {
-        Ok(device) => device,
-        Err(reason) => return Ok(Err(format!("there is no GPU to time on: {reason}"))),
-    };
+    let (mut completing, ladder) = Completing::begin(args.record.as_deref(), &chosen)?;
+    let device = ladder.gpu_to("time peers on")?;
+    let Ladder { stages, .. } = &ladder;
     let flash_attn_3 = args.flash_attn_3.clone();
     let mut python = Python::new(
         program(args.python.as_deref()),
         Calls::Peers { flash_attn_3 },
     );
-    let hello = match python.start() {
-        Ok(hello) => hello.clone(),
-        Err(error) => return Ok(Err(error.to_string())),
-    };
-    check_uuid(&hello, &device)?;
-    let builds = builds(&stages);
-    let chosen: Vec<&StageBuild> = chosen
-        .of(&builds)
-        .map_err(CompletionError::from)?
-        .into_iter()
-        .map(|picked| picked.stage)
-        .collect();
+    let hello = python.start().cloned().map_err(|error| {
+        NoData(format!(
+            "peers are timed by a Python with PyTorch on a GPU: {error}"
+        ))
+    })?;
+    check_uuid(&hello, device)?;
+    let builds = builds(stages);
+    let picked = chosen.of(&builds)?.into_iter();
+    let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
     let mut items = choose::items(&args.problems, &chosen, &completing.record);
     // Where problems are chosen, only those are measured.
     let growth = if args.problems == Problems::default() {
@@ -169,82 +183,85 @@ fn measure(args: &PeersArgs) -> Result<Result<Completing, String>, PeersError> {
         !growth.is_empty(),
     );
     items.retain(|item| !has(&completing.record, item));
-    let before = planned - items.len() - growth.len();
+    let mut done = planned - items.len() - growth.len();
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
-    let ceiling = match python.ask(session::Session::ceilings) {
+    let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
         Ok(reached) => ceiling
             .figure(Metric::MatrixFlops, reached.matrix_flops)
             .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
         Err(error) => ceiling.note(error.to_string()),
     };
     let came = |to| Some(Came { to, planned });
-    completing.record.meta.peers = came(before);
+    completing.record.meta.peers = came(done);
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
-    let missing = hello
-        .absent
-        .iter()
-        .map(|(peer, reason)| absent(peer, On::All, reason));
-    completing.append(missing.chain([ceiling]))?;
+    completing.append(not_installed(&hello).chain([ceiling]))?;
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
-    let plan = Plan {
-        samples: args.iters.unwrap_or(SAMPLES),
-        ..Plan::default()
-    };
-    let zero_line = device.zero_line(&plan).map_err(BenchError::from)?;
+    let plan = plan(args.iters);
+    let failed = "the peers could not be timed";
+    let zero_line = device.zero_line(&plan).context(failed)?;
     let bench = Bench {
-        device: &device,
-        stages: &stages,
+        device,
+        stages,
         builds: &builds,
         record: &timed,
         zero_us: zero_line.device.p50,
         plan,
-        exchange: Exchange::new()?,
+        exchange: Scratch::new("peers")?,
     };
-    for (done, item) in items.iter().enumerate() {
-        let done = before + done;
-        bars.step(
-            "problem",
-            &item.place.to_string(),
-            done,
-            planned - growth.len(),
-        );
-        let rows = bench.measure(item, &mut [&mut python])?.rows()?;
+    for item in &items {
+        let all = planned - growth.len();
+        bars.step("problem", &item.place.to_string(), done, all);
+        let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
         completing
             .record
             .names(&item.place.shape, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
-        completing.record.meta.peers = came(done + 1);
+        done += 1;
+        completing.record.meta.peers = came(done);
         completing.append(rows)?;
     }
-    for (done, item) in growth.iter().enumerate() {
-        bars.step("growth", &item.place.shape, done, growth.len());
-        let row = matrix_flops
-            .map(|flops| bench.alone(item, flops))
-            .transpose()?
-            .flatten();
-        completing.record.meta.peers = came(before + items.len() + done + 1);
+    for (at, item) in growth.iter().enumerate() {
+        bars.step("growth", &item.place.shape, at, growth.len());
+        let row = match matrix_flops {
+            Some(flops) => bench.alone(item, flops).context(failed)?,
+            None => None,
+        };
+        done += 1;
+        completing.record.meta.peers = came(done);
         completing.append(row)?;
     }
     completing.record.meta.peers = None;
     completing.append([])?;
     bars.finish();
-    Ok(Ok(completing))
+    Ok(completing)
 }
 
-/// Makes `record` ready for a session with `tools` that measures `items`, and the growth if `grows`. Beside what it measures stays
-/// what one with the same tools and method has: of an interrupted one every problem, of one that ended those that are not measured
-/// again. What is measured once a session is measured anew, and nothing is put beside it that other tools or another method measured.
+/// How arms are timed, with `samples` of each where `--iters` says so.
+pub fn plan(samples: Option<usize>) -> Plan {
+    Plan {
+        samples: samples.unwrap_or(SAMPLES),
+        ..Plan::default()
+    }
+}
+
+/// A row for each peer that this Python does not have.
+pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
+    let absent = |(peer, reason): (&String, &String)| absent(peer, On::All, reason);
+    hello.absent.iter().map(absent)
+}
+
+/// Makes `record` ready for a session with `tools` that measures `items`, and the growth if `grows`. Of earlier sessions with the
+/// same tools and method the other problems stay; of an interrupted one, all that it has measured. What is measured once a session
+/// is measured again, and what other tools or another method measured goes.
 fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows: bool) {
     let meta = &mut record.meta;
-    let is_alike = meta.tools.get(&Source::Peers) == Some(&tools)
-        && meta
-            .methods
-            .get(&Source::Peers)
-            .is_some_and(|of| of == METHOD);
     let is_interrupted = meta.peers.is_some();
-    meta.tools.insert(Source::Peers, tools);
-    meta.methods.insert(Source::Peers, METHOD.to_string());
+    let before = (
+        meta.tools.insert(Source::Peers, tools.clone()),
+        meta.methods.insert(Source::Peers, METHOD.to_string()),
+    );
+    let is_alike = before == (Some(tools), Some(METHOD.to_string()));
     let is_again = |row: &Row| match row.has(Metric::PeakShare) {
         true => grows,
         false => {
@@ -281,31 +298,29 @@ pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String
     let flash_attn_3 = flash_attn_3.map(Path::to_path_buf);
     let mut python = Python::new(program(python), Calls::Peers { flash_attn_3 });
     let hello = python.start().map_err(|error| error.to_string())?;
-    let absent = match hello.absent.keys().cloned().collect::<Vec<_>>() {
-        none if none.is_empty() => String::new(),
-        absent => format!("; not {}", absent.join(", ")),
-    };
-    let torch = hello
-        .software
-        .get("torch")
-        .map_or("unknown", |version| version);
-    Ok(format!("torch {torch}: {}{absent}", hello.peers.join(", ")))
+    let (peers, absent) = (
+        joined(&hello.peers, ", "),
+        joined(hello.absent.keys(), ", "),
+    );
+    let but = if absent.is_empty() { "" } else { "; not " };
+    let torch = hello.software.get("torch").map_or("?", String::as_str);
+    Ok(format!("torch {torch}: {peers}{but}{absent}"))
 }
 
-/// Both processes must be on one GPU. A torch that does not tell the UUID tells the name.
-pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> Result<(), PeersError> {
+/// Both processes must be on one GPU. A torch that does not know the UUID knows the name.
+pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
     let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
     let info = device.info();
-    let same = match &hello.uuid {
+    let is_same = match &hello.uuid {
         Some(uuid) => bare(uuid) == bare(&info.uuid),
         None => hello.gpu.as_ref() == Some(&info.name),
     };
-    if same {
-        return Ok(());
-    }
-    let theirs = hello.uuid.clone().or(hello.gpu.clone()).unwrap_or_default();
-    Err(PeersError::TwoGpus {
-        theirs,
-        ours: info.uuid.clone(),
-    })
+    let theirs = hello.uuid.as_ref().or(hello.gpu.as_ref());
+    ensure!(
+        is_same,
+        "Python's first GPU is {}, ours is {}; set CUDA_VISIBLE_DEVICES to one of them",
+        theirs.map_or("unknown", String::as_str),
+        info.uuid
+    );
+    Ok(())
 }

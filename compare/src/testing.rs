@@ -4,7 +4,7 @@ use crate::judge::claims;
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::peers::pair::{Sampled, pairs};
+use crate::peers::pair::{Sampled, pair};
 use crate::record::meta::{
     CANDIDATE, DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };
@@ -639,14 +639,8 @@ impl Record {
             let theirs = peer_sampled(peer, us, is_right);
             self = self.with(theirs.row(&place, "warm L2").unwrap());
             let speed_of_light = SpeedOfLight::none("literal samples");
-            let rows = pairs(
-                &theirs,
-                std::slice::from_ref(&ours),
-                &place,
-                &speed_of_light,
-            )
-            .unwrap();
-            self = rows.into_iter().fold(self, Record::with);
+            let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap();
+            self = row.into_iter().fold(self, Record::with);
         }
         self
     }

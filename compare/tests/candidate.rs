@@ -292,7 +292,10 @@ fn a_callable_that_hangs_is_ended_and_named() {
     };
     assert_eq!(ran.code, Some(1), "{}", ran.text);
     let text = ran.text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("did not answer within 15 s when it was asked to call candidate/wrong.py:hangs, and was ended"), "{text}");
+    assert!(
+        text.contains("did not answer `call candidate/wrong.py:hangs` within 15 s and was killed"),
+        "{text}"
+    );
 }
 
 /// Processes that `wrong.py:hangs_in_a_child` named in `folder`, once it has.
@@ -384,11 +387,11 @@ fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is
         ),
         (
             "import os; os._exit(7)",
-            "cannot be loaded: Python ended while it was asked to load",
+            "cannot be loaded: Python ended during `load",
         ),
         (
             "import time; time.sleep(600)",
-            "cannot be loaded: Python did not answer within 1 s",
+            "cannot be loaded: Python did not answer `load candidate/it.py:f` within 1 s",
         ),
         ("def f(:", "cannot be loaded: SyntaxError"),
     ] {
@@ -453,7 +456,7 @@ fn a_folder_whose_name_is_no_text_is_wrong_usage_and_leaves_nothing() {
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("is no UTF-8; "), "{said}");
+        assert!(said.contains("is not valid UTF-8; "), "{said}");
         assert!(!out.exists());
     }
 }

@@ -1,7 +1,8 @@
-//! A case of a candidate: calls that a right one answers alike, and what tells those that cheat.
+//! A case of a candidate: several calls that a correct one answers alike, and what gives those away that cheat.
 
-use crate::peers::measure::{Exchange, Python, take};
-use crate::peers::session::{Called, SessionError};
+use crate::peers::measure::take;
+use crate::peers::session::{Called, Python};
+use crate::tool::Scratch;
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
@@ -9,7 +10,7 @@ use common::problem::Mask;
 use common::reference::Probability;
 use common::stage::Unsupported;
 use common::verdict::{GateId, GateResult};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ struct Call {
     negated: bool,
 }
 
-/// The first lies where that of the case before lay, so that what was kept by address is wrong; the second, too, with other
-/// values, of which the output is that of the first with the other sign; and the third has the first's values at other addresses.
-/// C5 and C6 are of all three. Outputs of all are kept until the last.
+/// The first has its tensors where those of the previous case were, so that results kept by address are wrong; so does the second,
+/// with other values, whose output is that of the first with the opposite sign; the third has the first's values at other addresses.
+/// C5 and C6 are of all three. All outputs are kept until the last call.
 const CALLS: [Call; 3] = [
     Call {
         label: "call 1",
@@ -49,19 +50,18 @@ pub struct Caller {
     /// What it is called in rows.
     pub name: String,
     pub python: RefCell<Python>,
-    pub exchange: Exchange,
+    pub exchange: Scratch,
 }
 
 impl Caller {
-    /// Calls it on the strided tensors of `staged`. What it left is for the parent to judge, which computes the reference
-    /// only then.
+    /// Calls it on the strided tensors of `staged`. The caller judges what it wrote, and computes the reference only then.
     pub fn launch(&self, staged: &Arc<StagedInputs>) -> Result<Launched, NoOutput> {
         let of = staged.of_launch(0);
         let (mut runs, mut findings, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
         for call in &CALLS {
             let (called, mut execution) =
                 self.call(of, call).map_err(|error| NoOutput::Failed {
-                    reason: error.to_string(),
+                    reason: format!("{error:#}"),
                     fatal: false,
                 })?;
             if let Some(reason) = called.unsupported {
@@ -91,10 +91,7 @@ impl Caller {
         ))
     }
 
-    fn call(&self, of: &Staged, call: &Call) -> Result<(Called, Execution), SessionError> {
-        let refused = |error: &dyn std::error::Error| SessionError::Refused {
-            reason: error.to_string(),
-        };
+    fn call(&self, of: &Staged, call: &Call) -> anyhow::Result<(Called, Execution)> {
         let mut arguments = json!({
             "peer": self.name,
             "place": call.place,
@@ -109,43 +106,39 @@ impl Caller {
             if call.negated && operand.name == "v" {
                 negate(&operand.image, &mut bytes);
             }
-            let file = self.exchange.write(operand.name, &bytes);
-            let file = file.map_err(|error| refused(&error))?;
-            arguments[operand.name] = tensor(&file, &operand.image, &operand.scales);
+            let Image {
+                offset,
+                extents,
+                strides,
+                ..
+            } = &operand.image;
+            arguments[operand.name] = json!({
+                "file": self.exchange.write(operand.name, &bytes)?,
+                "offset": offset,
+                "extents": extents,
+                "strides": strides,
+                "scales": operand.scales,
+            });
             arguments["after"][operand.name] = json!(self.after(operand.name));
         }
         let mut python = self.python.borrow_mut();
         python.start()?;
-        let called = python.ask(|session| session.call(arguments))?;
+        let called = python.ask("call", arguments)?;
         let dense = take(&self.exchange.path("o"));
         // What cannot be read has no bytes, which gate C6 fails.
         let inputs =
             ["q", "k", "v"].map(|name| std::fs::read(self.after(name)).unwrap_or_default());
-        let output = of.output.with_elements(&dense);
-        let lse = None;
-        Ok((
-            called,
-            Execution {
-                inputs,
-                output,
-                lse,
-            },
-        ))
+        let execution = Execution {
+            inputs,
+            output: of.output.with_elements(&dense),
+            lse: None,
+        };
+        Ok((called, execution))
     }
 
     fn after(&self, name: &str) -> PathBuf {
         self.exchange.path(&format!("{name}-after"))
     }
-}
-
-fn tensor(file: &PathBuf, image: &Image, scales: &[f32]) -> Value {
-    json!({
-        "file": file,
-        "offset": image.offset,
-        "extents": image.extents,
-        "strides": image.strides,
-        "scales": scales,
-    })
 }
 
 fn fails(gate: GateId, reason: &str) -> GateResult {
@@ -161,9 +154,9 @@ fn negate(image: &Image, bytes: &mut [u8]) {
     highest.for_each(|byte| *byte ^= 0x80);
 }
 
-/// Makes of what a call left on V negated what it would have left on V, where it left `first`: to turn the sign of all products
-/// turns no rounding, so that a right output has the same bits but for the sign. What has none to turn is as in `first`: a sum that
-/// cancels is +0 on both, and the sign of NaN says nothing.
+/// Turns what a call wrote for V negated into what it would have written for V, for which it wrote `first`: negating all products
+/// changes no rounding, so that a correct output has the same bits but for the sign. Elements without a sign to turn are as in `first`:
+/// a sum that cancels is +0 in both, and the sign of NaN means nothing.
 fn turn_back(of: &Staged, first: &[u8], execution: &mut Execution) {
     for (operand, after) in of.inputs.iter().zip(&mut execution.inputs) {
         if operand.name == "v" {
@@ -185,7 +178,7 @@ fn turn_back(of: &Staged, first: &[u8], execution: &mut Execution) {
     }
 }
 
-/// Whether the output of V negated is the one before, although that has elements that have a sign.
+/// A failure if the output for V negated is the previous one, although that has nonzero elements.
 fn cached(first: &[f32], negated: &[f32]) -> Option<GateResult> {
     let bits = |of: &[f32]| {
         of.iter()
@@ -196,7 +189,7 @@ fn cached(first: &[f32], negated: &[f32]) -> Option<GateResult> {
     (has_sign && bits(first) == bits(negated)).then(|| {
         fails(
             GateId::C5,
-            "call 2 has other values at the addresses of call 1 and returns the same bits: a kept result",
+            "call 2 has other values at the addresses of call 1 but returns the same bits: a kept result",
         )
     })
 }

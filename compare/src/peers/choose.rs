@@ -2,11 +2,11 @@
 
 use crate::judge::best;
 use crate::judge::state::is_green;
-use crate::measure::builds::StageBuild;
-use crate::measure::select::{Named, Problems};
+use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::select::Problems;
 use crate::record::meta::{CANDIDATE, Claim, Relation};
 use crate::record::{Place, Record, Row, Subject};
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
 const SHAPES: [&str; 7] = [
@@ -35,58 +35,49 @@ pub struct Item {
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
 /// other shapes those that claim to be faster than a peer there, the one that is the fastest there in `record`, and the last.
 pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Vec<Item> {
-    let item = |(place, problem): Named| {
+    let mut items = Vec::new();
+    for (place, problem) in problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL) {
         let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
-            return None;
+            continue;
         }
-        let fastest = fastest(record, stages, &place);
+        let best = |stage: &&StageBuild| best_of_default_family(record, stage, &place);
+        let fastest = best::fastest(stages.iter().filter_map(best));
+        let fastest = fastest.map(|row| row.subject.stage());
         let stages = chosen(stages, problem.dtype, |stage| {
             place.shape == "mission" || claims(stage) || fastest == Some(&stage.id)
         });
-        Some(Item {
+        items.push(Item {
             place,
             problem,
             stages,
-        })
-    };
-    problems
-        .or(&SHAPES, &Dtype::ALL, &Mask::ALL)
-        .into_iter()
-        .filter_map(item)
-        .collect()
+        });
+    }
+    items
 }
 
 /// The problems of the growth with the sequence length: 16384 query rows in 16 heads, as papers on FlashAttention have them,
 /// f16 and the full mask, for the stages that claim to be faster than a peer anywhere, and the last.
 pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
-    let ids = chosen(stages, Dtype::F16, |stage| {
+    let stages = chosen(stages, Dtype::F16, |stage| {
         over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
     });
-    let item = |(head_dim, log_seq): (usize, u32)| {
-        let seq = 1 << log_seq;
-        let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
-        let problem = Problem::new(shape, Dtype::F16, Mask::Full)
-            .expect("a shape of the growth is a problem");
-        Item {
-            place: Place::of(&shape.to_string(), &problem),
-            problem,
-            stages: ids.clone(),
+    let mut items = Vec::new();
+    for head_dim in HEAD_DIMS {
+        for log_seq in 9..=GROWTH_ROWS.ilog2() {
+            let seq = 1 << log_seq;
+            let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
+            let problem = Problem::new(shape, Dtype::F16, Mask::Full);
+            let problem = problem.expect("a shape of the growth is a problem");
+            items.push(Item {
+                place: Place::of(&shape.to_string(), &problem),
+                problem,
+                stages: stages.clone(),
+            });
         }
-    };
-    let lengths = GROWTH_ROWS.ilog2();
-    [64, 128]
-        .into_iter()
-        .flat_map(|head_dim| (9..=lengths).map(move |log_seq| (head_dim, log_seq)))
-        .map(item)
-        .collect()
-}
-
-/// The stage whose best variant the record has as the fastest on a problem.
-fn fastest<'a>(record: &'a Record, stages: &[&StageBuild], place: &Place) -> Option<&'a str> {
-    let of_stage = |stage: &&StageBuild| best_of_default_family(record, stage, place);
-    best::fastest(stages.iter().filter_map(of_stage)).map(|row| row.subject.stage())
+    }
+    items
 }
 
 fn best_of_default_family<'a>(
@@ -104,21 +95,19 @@ fn of_default_family(stage: &StageBuild, name: &str) -> bool {
     family(name) == family(&stage.default_variant)
 }
 
-/// Of the stages that take this element type those that are `wanted`, and the last.
+/// The ids of the stages that take this element type and are `wanted`, and of the last that takes it.
 fn chosen(
     stages: &[&StageBuild],
     dtype: Dtype,
     wanted: impl Fn(&StageBuild) -> bool,
 ) -> Vec<String> {
-    let of_dtype: Vec<&StageBuild> = stages
-        .iter()
-        .copied()
-        .filter(|stage| stage.takes(dtype))
-        .collect();
-    let last = of_dtype.last().map(|stage| stage.id.as_str());
-    let taken = |stage: &&&StageBuild| Some(stage.id.as_str()) == last || wanted(stage);
-    let ids = of_dtype.iter().filter(taken);
-    ids.map(|stage| stage.id.clone()).collect()
+    let takes = |stage: &&&StageBuild| stage.takes(dtype);
+    let last = stages.iter().rfind(takes).map(|stage| &stage.id);
+    let taken = stages.iter().filter(takes);
+    taken
+        .filter(|stage| Some(&stage.id) == last || wanted(stage))
+        .map(|stage| stage.id.clone())
+        .collect()
 }
 
 fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
@@ -135,7 +124,7 @@ pub fn takes(peer: &str, dtype: Dtype) -> bool {
     is_candidate(peer) || peer.ends_with("-fp8") == (dtype == Dtype::E4m3)
 }
 
-/// Whether this is no peer of ours but a callable of the user's own.
+/// Whether this is not a peer but a callable of the user's.
 pub fn is_candidate(peer: &str) -> bool {
     Subject::from(peer).stage() == CANDIDATE
 }
@@ -151,19 +140,14 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
 pub fn candidates(record: &Record, stage: &StageBuild, place: &Place) -> Vec<String> {
-    match best_of_default_family(record, stage, place) {
-        Some(fastest) => vec![fastest.subject.name().to_string()],
-        None => {
-            let names = stage
-                .variants
-                .iter()
-                .filter(|variant| variant.takes(place.dtype))
-                .map(|variant| &variant.name)
-                .filter(|name| of_default_family(stage, name));
-            names
-                .filter(|name| is_green(record, &Subject::variant(&stage.id, name)))
-                .cloned()
-                .collect()
-        }
+    if let Some(fastest) = best_of_default_family(record, stage, place) {
+        return vec![fastest.subject.name().to_string()];
     }
+    let is_one = |variant: &&VariantBuild| {
+        variant.takes(place.dtype)
+            && of_default_family(stage, &variant.name)
+            && is_green(record, &stage.subject(&variant.name))
+    };
+    let variants = stage.variants.iter().filter(is_one);
+    variants.map(|variant| variant.name.clone()).collect()
 }

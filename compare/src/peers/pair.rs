@@ -24,62 +24,58 @@ pub fn rounds<E>(
     Ok(taken)
 }
 
-/// How often as many rounds are taken, at most, as long as it is open who is faster.
+/// Rounds are taken this many times at most, while it is undecided who is faster.
 const PASSES: usize = 4;
 
-/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many where the first `ours` arms leave it
-/// open which of them are faster than the fastest of the others.
+/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many while it is undecided which of the first
+/// `ours` arms are faster than the fastest of the others.
 pub fn deciding_rounds<E>(
     arms: usize,
     ours: usize,
     samples: usize,
     mut sample: impl FnMut(usize) -> Result<f64, E>,
 ) -> Result<Vec<Vec<f64>>, E> {
-    let mut taken = rounds(arms, samples, &mut sample)?;
-    for _ in 1..PASSES {
-        if !is_open(&taken, ours) {
+    let mut taken = vec![Vec::new(); arms];
+    for pass in 0..PASSES {
+        if pass > 0 && !is_open(&taken, ours) {
             break;
         }
-        let more = rounds(arms, samples, &mut sample)?;
-        taken
-            .iter_mut()
-            .zip(more)
-            .for_each(|(arm, more)| arm.extend(more));
+        for (arm, more) in taken.iter_mut().zip(rounds(arms, samples, &mut sample)?) {
+            arm.extend(more);
+        }
     }
     Ok(taken)
 }
 
-/// Whether it is open, as gate L1 has it, if one of the first `ours` arms is faster than the fastest of the others.
+/// Whether gate L1 leaves undecided if any of the first `ours` arms is faster than the fastest of the others.
 fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
     let (ours, theirs) = samples.split_at(ours);
     let p50 = |arm: &&Vec<f64>| Summary::of(arm).map_or(f64::NAN, |summary| summary.p50);
-    let rival = theirs.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)));
-    rival.is_some_and(|rival| {
-        ours.iter().any(|arm| {
-            let pair = Comparison::of(rival, arm);
-            let says = |pair: Comparison| claim::judge(&pair.ratios, pair.noise(), 1.0).verdict;
-            pair.map_or(Verdict::Ambiguous, says) == Verdict::Ambiguous
+    let fastest = theirs.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)));
+    let is_undecided = |base: &[f64], arm: &[f64]| {
+        Comparison::of(base, arm).map_or(true, |pair| {
+            claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Ambiguous
         })
-    })
+    };
+    fastest.is_some_and(|base| ours.iter().any(|arm| is_undecided(base, arm)))
 }
 
-/// Which share of the time that passed here a process must tell of in the median of its chunks. A chunk is 25 ms with what leads
-/// in, or more. To ask for it, to start it and to hear of its end takes some tenths of a millisecond of a quiet host; where three
-/// programs share each of its cores, medians of 0.72 to 0.85 were seen of honest ones.
+/// The share of the time that passed here that a process must report in the median of its chunks. A chunk is 25 ms with its
+/// lead-in, or more. Asking for it, starting it and learning of its end take some tenths of a millisecond on a quiet host; where
+/// three programs share each of its cores, medians of 0.72 to 0.85 were seen of honest ones.
 const TOLD: f64 = 0.7;
 
-/// What is wrong with the clock of a process that told of such shares of the time that passed here, chunk by chunk. Its median
-/// counts: one chunk that an honest process ends late fails nothing, and one that is told in full hides no others.
+/// What is wrong with the clock of a process that reported such shares of the time that passed here, chunk by chunk. Its median
+/// counts: one chunk that an honest process ends late fails nothing, and one that is reported in full hides no others.
 pub fn wrong_clock(told: &[f64]) -> Option<String> {
-    let shares = told
-        .iter()
-        .map(|share| if share.is_nan() { 0.0 } else { *share });
-    let mut told: Vec<f64> = shares.collect();
+    let mut told = told.to_vec();
+    // NaN tells nothing, and so counts as 0.
+    told.iter_mut().for_each(|share| *share = share.max(0.0));
     told.sort_by(f64::total_cmp);
     let median = told.get(told.len() / 2).copied().unwrap_or(0.0);
     (median < TOLD).then(|| {
         format!(
-            "its process tells {:.0} % of the time that passes here, expected {:.0} % at least: its clock or its launches are not what they were, or other work keeps this host from asking",
+            "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: its clock or its launches were tampered with, or other work on this host delays them",
             100.0 * median,
             100.0 * TOLD
         )
@@ -121,29 +117,24 @@ impl Sampled {
     }
 }
 
-/// A peer's time over each of ours. A side whose output is wrong has no ratio; a time that is impossible fails.
-pub fn pairs(
+/// A peer's time over ours. A side whose output is wrong has no ratio; a time that is impossible fails.
+pub fn pair(
     theirs: &Sampled,
-    ours: &[Sampled],
+    ours: &Sampled,
     place: &Place,
     speed_of_light: &SpeedOfLight,
-) -> Result<Vec<Row>, SampleError> {
-    let right = ours
-        .iter()
-        .filter(|sampled| sampled.is_right() && theirs.is_right());
-    let pair = |sampled: &Sampled| {
-        let pair = Comparison::of(&theirs.device_us, &sampled.device_us)?;
-        let (subject, peer) = (sampled.subject.clone(), theirs.subject.clone());
-        Ok(rows::pair(
-            subject,
-            peer,
-            place.clone(),
-            Source::Peers,
-            &pair,
-            speed_of_light,
-        ))
-    };
-    right.map(pair).collect()
+) -> Result<Option<Row>, SampleError> {
+    if !(ours.is_right() && theirs.is_right()) {
+        return Ok(None);
+    }
+    Ok(Some(rows::pair(
+        ours.subject.clone(),
+        theirs.subject.clone(),
+        place.clone(),
+        Source::Peers,
+        &Comparison::of(&theirs.device_us, &ours.device_us)?,
+        speed_of_light,
+    )))
 }
 
 /// A peer that was not timed: on a problem, or on none because it is not there.

@@ -1,33 +1,34 @@
-"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`, and by
-`compare candidate` with a callable of the user's own in a process of its own.
+"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`, and, with a function of
+the user's in a process of its own, by `compare candidate`.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "..."}. What it calls has neither stream. When standard input ends, so does this process, with all that it
-started. Only one command runs at a time, and nothing is on the GPU when it has been answered, so
-that timings of this process and of the one that asks can be interleaved.
+{"ok": false, "error": "..."}. The code that it calls has neither stream. At the end of standard input the process ends, with
+everything that it started. Only one command runs at a time, and the GPU is idle when it has been answered, so that timings of this
+process and of the one that asks can be interleaved.
 
-  begin                      nothing; answered where torch can be imported
+  begin                      nothing; answered if torch can be imported
   hello                      versions, the GPU, and which peers can be called
   load     peer, file,       the same of that one peer, a function in the file; it may be called on the CPU
            function
-  call     q, k, v, place,   calls that peer once, on views of files' bytes that lie where those of the call before to this
-           output, after ... place lay; writes what it returns, and these bytes as they are then; findings on its memory
+  call     q, k, v, place,   calls that peer once, on views of files' bytes, placed where those of the previous call with this
+           output, after ... place were; writes what it returns, and the bytes after the call; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
                              E4M3 codes with the scale of each tensor
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each
-  chunk    peer, lead_in,    replays of that graph, of which the first `lead_in` are not timed; device time of one call
+  chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
-  calls    peer, count       single calls, each from an idle stream: time between two events; and what the host takes for one of calls
-                             back to back, once a round
-  finish   peer, outputs     puts other values where the graph reads, fills its outputs with NaN, replays it, and forgets it; writes what
-                             set i gives for content i + 1 to file i, as bf16 where the inputs are, else as f16;
-                             e4m3_scale if they were held in E4M3, and under which scale
+  calls    peer, count       single calls, each from an idle stream: time between two events; and the host time of one of several
+                             calls back to back, once a round
+  finish   peer, outputs     puts other values where the graph reads, fills its outputs with NaN, replays it, and drops it; writes what
+                             set i gives for content i + 1 to file i, as bf16 if the inputs are, else as f16;
+                             e4m3_scale: the scale of outputs that were held in E4M3
 
 Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
 """
 import contextlib
 import ctypes
+import functools
 import importlib.metadata
 import importlib.util
 import inspect
@@ -40,7 +41,7 @@ import sys
 import threading
 import time
 
-# Libraries print what they like, and read what they like; answers and commands have descriptors of their own.
+# Libraries may print and read; answers and commands have descriptors of their own.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 COMMANDS = os.dup(0)
@@ -52,10 +53,10 @@ UNWRITTEN = -1
 ALIGNMENT = 128
 # cuDNN's FP8 attention writes E4M3 on this architecture. Under this scale outputs of up to 7 keep within its range.
 FP8_OUTPUT_SCALE = 64.0
-# The math backend writes all scores to memory: more keys than this say nothing new.
+# The math backend writes all scores to memory; it is not worth timing above this many keys.
 MATH_KEYS = 2048
-# Calls back to back of which the host's time is taken. A stream queues about 1000 launches before the host waits for it: calls of up to
-# 50 kernels do not fill it.
+# Calls back to back whose host time is measured. A stream queues about 1000 launches before the host blocks: calls of up to 50 kernels
+# do not fill it.
 HOST_CALLS, HOST_ROUNDS = 20, 10
 
 
@@ -77,6 +78,11 @@ def overlap(a, b):
 
     (a_start, a_end), (b_start, b_end) = span(a), span(b)
     return a_start < b_end and b_start < a_end
+
+
+def first(result):
+    """The output, of functions that may return more."""
+    return result[0] if isinstance(result, tuple) else result
 
 
 class Worker:
@@ -105,11 +111,11 @@ class Worker:
             ("efficient", "EFFICIENT_ATTENTION"),
             ("math", "MATH"),
         ):
-            if hasattr(SDPBackend, backend):
-                chosen = getattr(SDPBackend, backend)
-                self.peers[f"torch-{name}"] = (call, lambda chosen=chosen: sdpa_kernel(chosen))
-            else:
+            chosen = getattr(SDPBackend, backend, None)
+            if chosen is None:
                 self.absent[f"torch-{name}"] = f"this torch has no SDPBackend.{backend}"
+            else:
+                self.peers[f"torch-{name}"] = (call, functools.partial(sdpa_kernel, chosen))
 
     def find_flash_attn(self):
         """FlashAttention takes [batch, rows, heads, head_dim]; the sets are kept that way for it."""
@@ -121,8 +127,7 @@ class Worker:
                 continue
 
             def call(q, k, v, function=function):
-                result = function(q, k, v, softmax_scale=self.scale, causal=self.causal)
-                return result[0] if isinstance(result, tuple) else result
+                return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal))
 
             self.peers[name] = (call, contextlib.nullcontext)
 
@@ -140,8 +145,7 @@ class Worker:
                 def call(q, k, v, *scales):
                     names = ("q_descale", "k_descale", "v_descale")
                     scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
-                    result = function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales)
-                    return result[0] if isinstance(result, tuple) else result
+                    return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
         except Exception as error:
             self.absent["flash-attn-3"] = self.absent["flash-attn-3-fp8"] = describe(error)
             return
@@ -296,20 +300,20 @@ class Worker:
         except NotImplementedError as error:
             return {"unsupported": describe(error)}
         self.check(output, extents)
-        # On the current stream, without waiting for others: what is written later is not in it.
+        # On the current stream, without waiting for others: what they write later is not in the copy.
         copy.copy_(output)
         self.wait()
         self.write(command["output"], copy)
         findings = []
         if not torch.equal(bits(copy), bits(output)):
-            findings.append(("C5", "its output still changed after the current stream had come to it: it works on another stream"))
+            findings.append(("C5", "its output still changed after the current stream reached it: it works on another stream"))
         for name, image in images.items():
             if overlap(output, image):
                 findings.append(("C6", f"its output shares memory with {name}"))
             self.write(command["after"][name], image)
         for number, (earlier, was) in enumerate(self.kept, 1):
             if overlap(output, earlier) or not torch.equal(bits(earlier), was):
-                findings.append(("C6", f"its output shares memory with that of call {number}, which still is in use"))
+                findings.append(("C6", f"its output shares memory with that of call {number}, which is still in use"))
         self.kept.append((output, bits(output)))
         return {"findings": findings}
 
@@ -321,10 +325,9 @@ class Worker:
         return kind
 
     def placed(self, place, name, path):
-        """The bytes of a file in this process's memory, where those of the last call to this place and tensor lay."""
+        """The bytes of a file in this process's memory, where those of this tensor lay in the last call with this place."""
         torch = self.torch
-        with open(path, "rb") as file:
-            data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
+        data = self.stored(path, torch.uint8)
         arena = self.arenas.get((place, name))
         if arena is None or arena.numel() < data.numel() + ALIGNMENT:
             arena = torch.empty(2 * data.numel() + ALIGNMENT, dtype=torch.uint8, device=self.device)
@@ -338,7 +341,7 @@ class Worker:
         return self.torch.full(extents, UNWRITTEN, dtype=self.torch.int16, device=self.device).view(self.output_kind)
 
     def poison(self, extents):
-        """Leaves NaN in the memory that an output is likely to be allocated in."""
+        """Leaves NaN in the memory where an output is likely to be allocated."""
         blocks = [self.unwritten(extents) for _ in range(3)]
         self.wait()
         del blocks
@@ -349,9 +352,9 @@ class Worker:
 
     def check(self, output, extents):
         torch = self.torch
-        # A subclass may put off its arithmetic until somebody reads it.
+        # A subclass may defer its arithmetic until it is read.
         if type(output) is not torch.Tensor:
-            raise TypeError(f"returned {type(output).__name__}, expected a torch.Tensor and no class of its own")
+            raise TypeError(f"returned {type(output).__name__}, expected a torch.Tensor, not a subclass")
         found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
         expected = f"{self.output_kind} {list(extents)} on {self.device}"
         if found != expected:
@@ -368,28 +371,26 @@ class Worker:
         n = 8192
         a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
         out = torch.empty_like(a)
-        product = self.best_seconds(lambda: torch.matmul(a, b, out=out), 20)
+        product = self.least_us(lambda: torch.matmul(a, b, out=out), 20)
         source = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
         target = torch.empty_like(source)
-        copy = self.best_seconds(lambda: target.copy_(source), 10)
+        copy = self.least_us(lambda: target.copy_(source), 10)
         del a, b, out, source, target
         torch.cuda.empty_cache()
-        return {"matrix_flops": 2 * n**3 / product, "copy_bytes": 2 * (1 << 30) / copy}
+        return {"matrix_flops": 2e6 * n**3 / product, "copy_bytes": 2e6 * (1 << 30) / copy}
 
-    def best_seconds(self, work, repeats):
-        times = []
-        for _ in range(6):
-            start, end = self.event(), self.event()
-            start.record()
-            for _ in range(repeats):
-                work()
-            end.record()
-            self.torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) / 1e3 / repeats)
-        return min(times)
+    def least_us(self, work, repeats):
+        return min(self.device_us(work, repeats) for _ in range(6))
 
-    def event(self):
-        return self.torch.cuda.Event(enable_timing=True)
+    def device_us(self, work, repeats):
+        """Microseconds of one `work`, of so many between two events."""
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(repeats):
+            work()
+        end.record()
+        self.torch.cuda.synchronize()
+        return start.elapsed_time(end) * 1e3 / repeats
 
     def problem(self, command):
         torch = self.torch
@@ -401,7 +402,7 @@ class Worker:
         kind = self.kind_of(command["dtype"])
         contents = []
         for paths, scales in zip(command["contents"], command["scales"]):
-            tensors = [self.read(path, shape, kind) for path, shape in zip(paths, extents)]
+            tensors = [self.stored(path, kind).reshape(shape).cuda() for path, shape in zip(paths, extents)]
             each = [shape[:2] if self.candidate else (1, 1, 1, 1) for shape in extents]
             contents.append(tensors + [torch.full(of, scale, device="cuda") for of, scale in zip(each, scales)])
         # Every set has addresses of its own.
@@ -411,10 +412,9 @@ class Worker:
         torch.cuda.synchronize()
         return {}
 
-    def read(self, path, shape, kind):
+    def stored(self, path, kind):
         with open(path, "rb") as file:
-            data = bytearray(file.read())
-        return self.torch.frombuffer(data, dtype=kind).reshape(shape).cuda()
+            return self.torch.frombuffer(bytearray(file.read()), dtype=kind)
 
     def inputs(self, peer):
         if self.is_heads_first(peer):
@@ -438,21 +438,20 @@ class Worker:
         if launches < len(sets):
             raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
         outputs = [None] * len(sets)
+
+        def launch(count=launches):
+            for i in range(count):
+                outputs[i % len(sets)] = call(*sets[i % len(sets)])
+
         with context(), torch.no_grad():
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for i in range(max(3, len(sets))):
-                    outputs[i % len(sets)] = call(*sets[i % len(sets)])
+                launch(max(3, len(sets)))
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
             self.check_timed(peer, outputs)
-            outputs = [None] * len(sets)
-
-            def launch():
-                for i in range(launches):
-                    outputs[i % len(sets)] = call(*sets[i % len(sets)])
-
+            outputs[:] = [None] * len(sets)
             entry = {"replay": launch, "outputs": outputs, "launches": launches, "eager": None}
             try:
                 graph = torch.cuda.CUDAGraph()
@@ -471,7 +470,7 @@ class Worker:
         return {"device_us": replay_us / launches, "eager": entry["eager"]}
 
     def check_timed(self, peer, outputs):
-        """What is timed of a candidate returns what `call` demands of it."""
+        """In timed calls a candidate must return what `call` demands."""
         if peer != self.candidate:
             return
         sets = self.inputs(peer)
@@ -482,14 +481,8 @@ class Worker:
                     raise ValueError(f"what is timed returned a tensor that shares memory with {what}, expected a new one")
 
     def replay_us(self, entry, replays):
-        start, end = self.event(), self.event()
-        start.record()
         with self.torch.no_grad():
-            for _ in range(replays):
-                entry["replay"]()
-        end.record()
-        self.torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e3 / replays
+            return self.device_us(entry["replay"], replays)
 
     def chunk(self, command):
         entry = self.graphs[command["peer"]]
@@ -503,17 +496,12 @@ class Worker:
         single = []
         with context(), torch.no_grad():
             for i in range(command["count"] + 10):
-                start, end = self.event(), self.event()
-                start.record()
-                call(*sets[i % len(sets)])
-                end.record()
-                torch.cuda.synchronize()
-                single.append(start.elapsed_time(end) * 1e3)
+                single.append(self.device_us(functools.partial(call, *sets[i % len(sets)]), 1))
             host = [self.host_us(call, sets) for _ in range(HOST_ROUNDS + 1)]
         return {"single_us": single[10:], "host_us": host[1:]}
 
     def host_us(self, call, sets):
-        """Microseconds until one of calls back to back returns. The queue is empty before the first and not full after the last."""
+        """Host time of one of several calls back to back, in microseconds. The queue is empty before the first and not full after the last."""
         self.wait()
         start = time.perf_counter()
         for i in range(HOST_CALLS):
@@ -548,9 +536,14 @@ class Worker:
         they were: only its output's sign and place change, which `turned_back` undoes. All lies where it lay."""
         sets, contents = self.inputs(peer), self.contents
         before = [[tensor.clone() for tensor in s] for s in sets[:contents]]
-        for i, of in enumerate(sets):
-            for tensor, was in zip(of, before[(i + 1) % contents]):
-                tensor.copy_(was)
+
+        def put(shift):
+            for i, of in enumerate(sets):
+                for tensor, was in zip(of, before[(i + shift) % contents]):
+                    tensor.copy_(was)
+
+        put(1)
+        for of in sets:
             # The scales of E4M3 are one for each tensor: no head has its own.
             q, k, v = (self.heads_first(peer, self.sign_bits(tensor)) for tensor in of[:3])
             self.kv_heads = k.shape[1]
@@ -561,9 +554,7 @@ class Worker:
         try:
             yield
         finally:
-            for i, of in enumerate(sets):
-                for tensor, was in zip(of, before[i % contents]):
-                    tensor.copy_(was)
+            put(0)
 
     def sign_bits(self, tensor):
         """The same memory as whole numbers, of which the highest bit is the sign."""
@@ -583,7 +574,7 @@ class Worker:
 
 
 def commands():
-    """What is asked, line by line."""
+    """Commands, a line each."""
     lines = queue.SimpleQueue()
 
     def read():
@@ -592,7 +583,7 @@ def commands():
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
                 lines.put(line)
-        # Who asked is gone, perhaps while something hangs that was asked.
+        # The one who asks is gone, perhaps while a command hangs.
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(0)

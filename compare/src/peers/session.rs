@@ -1,10 +1,10 @@
-//! The Python process that times peers, and the protocol that `peers.py` describes.
+//! The Python process that times peers or a candidate, and the protocol that `peers.py` describes.
 
+use crate::judge::list::joined;
 use crate::tool;
-use common::problem::{Mask, Problem};
 use common::verdict::GateId;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,8 +20,11 @@ use std::time::Duration;
 pub const SCRIPT: &str = include_str!("peers.py");
 
 /// How long Python may take for one answer. The first import of torch from a cold disk, and the first compilation of a
-/// kernel by FlashAttention 4, take most of a minute.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+/// kernel by FlashAttention-4, take most of a minute.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A Python that ended is started anew, so that one bad backend does not end the measurement, but not for ever.
+const STARTS: usize = 3;
 
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
@@ -29,54 +32,21 @@ const LAST_WORDS: usize = 5;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// No such program.
-    #[error(
-        "{python} cannot be started ({source}); name a Python with PyTorch by --python or PYTHON"
-    )]
-    Start {
-        python: String,
-        source: std::io::Error,
-    },
-    /// The command cannot be done; the process goes on.
-    #[error("{reason}")]
-    Refused { reason: String },
-    /// The process ended.
-    #[error("Python ended while it was asked to {doing}{}", last_words(.words))]
-    Died { doing: String, words: String },
-    /// It does not answer.
-    #[error("Python did not answer within {} s when it was asked to {doing}, and was ended", patience.as_secs_f64())]
-    Silent {
-        doing: String,
-        /// How long it was waited for.
-        patience: Duration,
-    },
-    /// The user's file ends the process that imports it, or does not let it answer.
-    #[error("{source}")]
-    Load {
-        /// What became of the process.
-        source: Box<SessionError>,
-    },
-    /// It answers something else.
-    #[error("Python was asked to {doing} and answered '{answer}'")]
-    Garbage {
-        doing: String,
-        /// The start of the answer.
-        answer: String,
-    },
-}
-
-fn last_words(words: &str) -> String {
-    if words.is_empty() {
-        String::new()
-    } else {
-        format!(": {words}")
-    }
+    /// The command failed; the process goes on.
+    #[error("{0}")]
+    Refused(String),
+    /// The process was not started, has ended or was killed.
+    #[error("{0}")]
+    Ended(String),
+    /// The user's file ends the process that imports it, or hangs.
+    #[error("{0}")]
+    Load(String),
 }
 
 impl SessionError {
-    /// Whether the process can be asked for something else.
+    /// Whether the process can be asked for nothing else.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, SessionError::Refused { .. })
+        !matches!(self, SessionError::Refused(_))
     }
 }
 
@@ -85,9 +55,9 @@ impl SessionError {
 pub struct Hello {
     /// Packages and their versions.
     pub software: BTreeMap<String, String>,
-    /// The GPU's name, where torch sees one.
+    /// The GPU's name, if torch sees one.
     pub gpu: Option<String>,
-    /// Its UUID, where this torch tells.
+    /// Its UUID, if this version of torch knows it.
     pub uuid: Option<String>,
     /// Peers that can be called.
     pub peers: Vec<String>,
@@ -105,7 +75,7 @@ impl Hello {
     }
 }
 
-/// What the GPU reaches on work that does nothing else.
+/// The answer to `ceilings`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Reached {
     /// FLOP/s of a matrix product.
@@ -114,25 +84,20 @@ pub struct Reached {
     pub copy_bytes: f64,
 }
 
-#[derive(Deserialize)]
-struct DeviceTime {
-    device_us: f64,
-}
-
-/// What is ready to be timed.
+/// The answer to `prepare` and to `chunk`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Prepared {
-    /// Microseconds per call, roughly.
+pub struct DeviceTime {
+    /// Microseconds per call.
     pub device_us: f64,
-    /// Why calls are not captured into a graph, if they are not.
+    /// Why calls could not be captured in a graph, if so.
     #[serde(default)]
     pub eager: Option<String>,
 }
 
-/// What came of a call.
+/// The answer to `call`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Called {
-    /// Why the candidate does not take the problem, if it does not.
+    /// Why the candidate does not take the problem, if so.
     #[serde(default)]
     pub unsupported: Option<String>,
     /// Gates that fail, and why.
@@ -140,36 +105,128 @@ pub struct Called {
     pub findings: Vec<(GateId, String)>,
 }
 
-/// Single calls.
+/// The answer to `calls`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PeerCalls {
+pub struct SingleCalls {
     /// Between two events.
     pub single_us: Vec<f64>,
-    /// Of the host, for one of calls back to back: one a round.
+    /// Host time of one of several calls back to back.
     pub host_us: Vec<f64>,
 }
 
-/// What was written.
+/// The answer to `finish`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Finished {
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
 }
 
-#[derive(Deserialize)]
-struct Done {}
+/// What a Python calls.
+pub enum Calls {
+    /// What is installed.
+    Peers {
+        /// FlashAttention-3 as a library.
+        flash_attn_3: Option<PathBuf>,
+    },
+    /// A function of the user's.
+    Candidate {
+        /// What rows call it.
+        name: String,
+        file: PathBuf,
+        function: String,
+        /// How long it may take for one answer.
+        patience: Duration,
+    },
+}
 
-/// A running Python. Dropping it ends the process, and what that has started.
-pub struct Session {
-    child: Child,
-    has_ended: bool,
+/// A Python that is started when it is needed.
+pub struct Python {
+    program: String,
+    calls: Calls,
+    process: Option<Process>,
+    starts: usize,
+    /// What it said when it was last started.
+    pub said: Hello,
+}
+
+impl Python {
+    pub fn new(program: String, calls: Calls) -> Self {
+        Self {
+            program,
+            calls,
+            process: None,
+            starts: 0,
+            said: Hello::default(),
+        }
+    }
+
+    /// Starts Python, unless it runs, and returns what it has.
+    pub fn start(&mut self) -> Result<&Hello, SessionError> {
+        if self.process.is_some() {
+            return Ok(&self.said);
+        }
+        if self.starts == STARTS {
+            return Err(SessionError::Refused(format!(
+                "Python ended {STARTS} times and is not started again"
+            )));
+        }
+        self.starts += 1;
+        let start = |library| Process::start(&self.program, SCRIPT, library);
+        let (process, said) = match &self.calls {
+            Calls::Peers { flash_attn_3 } => {
+                let mut process = start(flash_attn_3.as_deref())?;
+                let said = process.ask("hello", json!({}))?;
+                (process, said)
+            }
+            Calls::Candidate {
+                name,
+                file,
+                function,
+                patience,
+            } => {
+                let mut process = start(None)?;
+                // Importing torch does not count against the candidate's patience, and fails for other reasons than its file.
+                process.ask::<IgnoredAny>("begin", json!({}))?;
+                process.patience = *patience;
+                let arguments = json!({ "peer": name, "file": file, "function": function });
+                let said = process
+                    .ask("load", arguments)
+                    .map_err(|error| SessionError::Load(error.to_string()))?;
+                (process, said)
+            }
+        };
+        (self.process, self.said) = (Some(process), said);
+        Ok(&self.said)
+    }
+
+    /// Asks the running Python, as `peers.py` says. A process that does not answer is killed.
+    pub fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        arguments: Value,
+    ) -> Result<T, SessionError> {
+        let ended = || SessionError::Refused("Python has ended".to_string());
+        let process = self.process.as_mut().ok_or_else(ended)?;
+        let answer = process.ask(command, arguments);
+        if answer.as_ref().is_err_and(SessionError::is_fatal) {
+            self.process = None;
+        }
+        answer
+    }
+}
+
+/// A running Python. Dropping it kills the process and everything that it started.
+pub struct Process {
+    /// `None` once it was waited for: its number may be another's by then.
+    child: Option<Child>,
     stdin: Option<ChildStdin>,
     answers: Receiver<String>,
     words: Arc<Mutex<VecDeque<String>>>,
-    patience: Duration,
+    /// How long an answer may take.
+    pub patience: Duration,
 }
 
-impl Session {
+impl Process {
     /// Starts `python` with `script`, which is [`SCRIPT`] outside tests, and with FlashAttention-3 from a library.
     pub fn start(
         python: &str,
@@ -182,15 +239,15 @@ impl Session {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own: what it starts ends with it. Ctrl-C then reaches this process alone, which ends it; where this one
-            // ends first, Python is at the end of its input and ends itself.
+            // A group of its own, which ends with it. Ctrl-C then reaches this process alone, which ends Python; if this one ends
+            // first, Python reads the end of its input and ends itself.
             .process_group(0)
             .spawn();
-        let mut child = started.map_err(|source| SessionError::Start {
-            python: python.to_string(),
-            source,
+        let mut child = started.map_err(|error| {
+            SessionError::Ended(format!(
+                "{python} cannot be started ({error}); name a Python with PyTorch by --python or PYTHON"
+            ))
         })?;
-        let stdin = child.stdin.take();
         let (sender, answers) = channel();
         if let Some(stdout) = child.stdout.take() {
             thread::spawn(move || lines(stdout).try_for_each(|line| sender.send(line)));
@@ -201,155 +258,70 @@ impl Session {
             thread::spawn(move || lines(stderr).for_each(|line| keep_last(&words, line)));
         }
         Ok(Self {
-            child,
-            has_ended: false,
-            stdin,
+            stdin: child.stdin.take(),
+            child: Some(child),
             answers,
             words,
             patience: PATIENCE,
         })
     }
 
-    /// The same with another patience.
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Answers where torch can be imported.
-    pub fn begin(&mut self) -> Result<(), SessionError> {
-        self.ask("begin", json!({})).map(|Done {}| ())
-    }
-
-    /// Versions, the GPU and the peers.
-    pub fn hello(&mut self) -> Result<Hello, SessionError> {
-        self.ask("hello", json!({}))
-    }
-
-    /// The same of the one peer `name`: `function` in `file`.
-    pub fn load(&mut self, name: &str, file: &Path, function: &str) -> Result<Hello, SessionError> {
-        let arguments = json!({ "peer": name, "file": file, "function": function });
-        self.ask("load", arguments)
-    }
-
-    /// Calls that peer once with what `peers.py` says of `call`.
-    pub fn call(&mut self, arguments: Value) -> Result<Called, SessionError> {
-        self.ask("call", arguments)
-    }
-
-    /// What the GPU reaches.
-    pub fn ceilings(&mut self) -> Result<Reached, SessionError> {
-        self.ask("ceilings", json!({}))
-    }
-
-    /// Sets the problem. `contents` are files with Q, K and V in its dtype, over which `sets` sets rotate; of E4M3 with the scale of
-    /// each tensor.
-    pub fn problem(
-        &mut self,
-        problem: &Problem,
-        contents: &[[PathBuf; 3]],
-        scales: &[Vec<f32>],
-        sets: usize,
-    ) -> Result<(), SessionError> {
-        let arguments = json!({
-            "q_extents": problem.shape.q_extents(),
-            "kv_extents": problem.shape.kv_extents(),
-            "dtype": problem.dtype,
-            "causal": problem.mask == Mask::Causal,
-            "scale": problem.softmax_scale,
-            "contents": contents,
-            "scales": scales,
-            "sets": sets,
-        });
-        self.ask("problem", arguments).map(|Done {}| ())
-    }
-
-    /// Builds the graph of a peer.
-    pub fn prepare(&mut self, peer: &str, launches: usize) -> Result<Prepared, SessionError> {
-        self.ask("prepare", json!({ "peer": peer, "launches": launches }))
-    }
-
-    /// Device time of one call, in microseconds, over so many replays, after `lead_in` that are not timed.
-    pub fn chunk(
-        &mut self,
-        peer: &str,
-        lead_in: usize,
-        replays: usize,
-    ) -> Result<f64, SessionError> {
-        let arguments = json!({ "peer": peer, "lead_in": lead_in, "replays": replays });
-        self.ask("chunk", arguments)
-            .map(|DeviceTime { device_us }| device_us)
-    }
-
-    /// `count` single calls, and the host's time for one.
-    pub fn calls(&mut self, peer: &str, count: usize) -> Result<PeerCalls, SessionError> {
-        self.ask("calls", json!({ "peer": peer, "count": count }))
-    }
-
-    /// Fills the timed outputs anew and writes them to `outputs`, dense, in the output format of the problem, one file per content.
-    pub fn finish(&mut self, peer: &str, outputs: &[PathBuf]) -> Result<Finished, SessionError> {
-        self.ask("finish", json!({ "peer": peer, "outputs": outputs }))
-    }
-
-    fn ask<T: DeserializeOwned>(
+    /// Sends `command` with `arguments`, an object, and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(
         &mut self,
         command: &str,
         mut arguments: Value,
     ) -> Result<T, SessionError> {
         arguments["do"] = command.into();
-        let peer = arguments["peer"]
-            .as_str()
-            .map(|peer| format!(" {peer}"))
-            .unwrap_or_default();
-        let doing = format!("{command}{peer}");
+        let doing = match arguments["peer"].as_str() {
+            Some(peer) => format!("{command} {peer}"),
+            None => command.to_string(),
+        };
         let sent = self
             .stdin
             .as_mut()
             .map(|stdin| writeln!(stdin, "{arguments}").and_then(|()| stdin.flush()));
         if !matches!(sent, Some(Ok(()))) {
-            return Err(self.died(doing));
+            return Err(self.died(&doing));
         }
         let line = match self.answers.recv_timeout(self.patience) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => {
-                let patience = self.patience;
-                return Err(SessionError::Silent { doing, patience });
+                return Err(SessionError::Ended(format!(
+                    "Python did not answer `{doing}` within {} s and was killed",
+                    self.patience.as_secs_f64()
+                )));
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
+            Err(RecvTimeoutError::Disconnected) => return Err(self.died(&doing)),
         };
         answer(&line).unwrap_or_else(|| {
-            Err(SessionError::Garbage {
-                doing,
-                answer: line.chars().take(100).collect::<String>(),
-            })
+            let start: String = line.chars().take(100).collect();
+            Err(SessionError::Ended(format!(
+                "Python answered `{doing}` with '{start}'"
+            )))
         })
     }
 
-    /// Ends it with what it has started, once: the number of a process that was waited for may be another's.
     fn end(&mut self) {
-        if !std::mem::replace(&mut self.has_ended, true) {
-            let _ = tool::kill_group(&mut self.child);
-        }
         self.stdin = None;
+        if let Some(mut child) = self.child.take() {
+            let _ = tool::kill_group(&mut child);
+        }
     }
 
     /// Python's output has ended, or it takes no more input.
-    fn died(&mut self, doing: String) -> SessionError {
+    fn died(&mut self, doing: &str) -> SessionError {
         // It has at most a traceback left to print.
         self.end();
         thread::sleep(Duration::from_millis(50));
-        let words = self
-            .words
-            .lock()
-            .map(|words| words.iter().cloned().collect::<Vec<_>>().join(" / "));
-        SessionError::Died {
-            doing,
-            words: words.unwrap_or_default(),
-        }
+        let words = self.words.lock();
+        let words = words.map_or(String::new(), |words| joined(words.iter(), " / "));
+        let colon = if words.is_empty() { "" } else { ": " };
+        SessionError::Ended(format!("Python ended during `{doing}`{colon}{words}"))
     }
 }
 
-impl Drop for Session {
+impl Drop for Process {
     fn drop(&mut self) {
         self.end();
     }
@@ -360,9 +332,7 @@ fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
     let value: Value = serde_json::from_str(line).ok()?;
     match value["ok"].as_bool()? {
         true => serde_json::from_value(value).ok().map(Ok),
-        false => Some(Err(SessionError::Refused {
-            reason: value["error"].as_str()?.to_string(),
-        })),
+        false => Some(Err(SessionError::Refused(value["error"].as_str()?.into()))),
     }
 }
 

@@ -1,7 +1,9 @@
 use super::choose::{candidates, items, unsupported};
-use super::measure::launches_of_peers;
-use super::pair::{absent, deciding_rounds, pairs, rounds, wrong_clock};
-use super::session::{Called, Hello, SCRIPT, Session, SessionError};
+use super::measure::graphs;
+use super::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
+use super::session::{
+    Called, DeviceTime, Finished, Hello, Process, SCRIPT, SessionError, SingleCalls,
+};
 use super::*;
 use crate::cli::Cli;
 use crate::record::Record;
@@ -15,7 +17,6 @@ use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,15 +27,12 @@ answers = {
     "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None, "peers": ["torch-flash"],
               "absent": {"flash-attn": "not installed"}},
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
-    "problem": {}, "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
-    "load": {"software": {}, "gpu": None, "uuid": None, "peers": ["candidate/mine.py:f"], "absent": {}},
+    "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
     "call": {"findings": [["C6", "its output shares memory with q"]]},
     "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0},
 }
 for line in sys.stdin:
     command = json.loads(line)
-    if command["do"] == "problem":
-        assert command["causal"] is True and command["q_extents"] == [1, 8, 512, 64] and command["sets"] == 4, command
     if command.get("peer") == "torch-cudnn":
         print(json.dumps({"ok": False, "error": "RuntimeError: No available kernel"}))
     else:
@@ -42,7 +40,7 @@ for line in sys.stdin:
 "#;
 
 /// `script` in Python, where there is one. CI has.
-fn python(script: &str) -> Option<Session> {
+fn python(script: &str) -> Option<Process> {
     let there_is = Command::new("python3")
         .arg("--version")
         .output()
@@ -51,7 +49,7 @@ fn python(script: &str) -> Option<Session> {
         there_is || std::env::var_os("CI").is_none(),
         "CI tests with Python"
     );
-    there_is.then(|| Session::start("python3", script, None).unwrap())
+    there_is.then(|| Process::start("python3", script, None).unwrap())
 }
 
 #[test]
@@ -126,42 +124,29 @@ fn python_is_asked_and_answers() {
         peers: vec!["torch-flash".into()],
         absent: [("flash-attn".to_string(), "not installed".to_string())].into(),
     };
-    assert_eq!(session.hello().unwrap(), hello);
-    assert_eq!(session.ceilings().unwrap().matrix_flops, 7e14);
-    session
-        .problem(
-            &mission(),
-            &[["q", "k", "v"].map(PathBuf::from)],
-            &[vec![]],
-            4,
-        )
-        .unwrap();
-    let prepared = session.prepare("torch-flash", 20).unwrap();
+    assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
+    let reached: Reached = session.ask("ceilings", json!({})).unwrap();
+    assert_eq!(reached.matrix_flops, 7e14);
+    let flash = || json!({ "peer": "torch-flash" });
+    let prepared: DeviceTime = session.ask("prepare", flash()).unwrap();
     assert_eq!((prepared.device_us, prepared.eager), (10.0, None));
-    assert_eq!(session.chunk("torch-flash", 5, 20).unwrap(), 9.5);
-    let loaded = session.load("candidate/mine.py:f", Path::new("mine.py"), "f");
-    assert_eq!(loaded.unwrap().peers, ["candidate/mine.py:f"]);
+    let chunk: DeviceTime = session.ask("chunk", flash()).unwrap();
+    assert_eq!(chunk.device_us, 9.5);
     let called = Called {
         unsupported: None,
         findings: vec![(GateId::C6, "its output shares memory with q".into())],
     };
-    assert_eq!(session.call(serde_json::json!({})).unwrap(), called);
-    let refused = session.prepare("torch-cudnn", 20).unwrap_err();
+    assert_eq!(session.ask::<Called>("call", json!({})).unwrap(), called);
+    let refused = session.ask::<DeviceTime>("prepare", json!({ "peer": "torch-cudnn" }));
+    let refused = refused.unwrap_err();
     assert_eq!(
         (refused.to_string().as_str(), refused.is_fatal()),
         ("RuntimeError: No available kernel", false)
     );
-    assert_eq!(
-        session.calls("torch-flash", 2).unwrap().host_us,
-        [20.0, 21.0]
-    );
-    assert_eq!(
-        session
-            .finish("torch-flash", &["o".into()])
-            .unwrap()
-            .e4m3_scale,
-        Some(64.0)
-    );
+    let calls: SingleCalls = session.ask("calls", flash()).unwrap();
+    assert_eq!(calls.host_us, [20.0, 21.0]);
+    let finished: Finished = session.ask("finish", flash()).unwrap();
+    assert_eq!(finished.e4m3_scale, Some(64.0));
 }
 
 /// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the first of all a second.
@@ -205,7 +190,8 @@ fn the_hosts_time_of_a_call_is_that_of_calls_back_to_back_without_what_the_gpu_t
     let Some(mut session) = python(&format!("{script}{ON_A_CLOCK}")) else {
         return;
     };
-    let calls = session.calls("torch-flash", 5).unwrap();
+    let arguments = json!({ "peer": "torch-flash", "count": 5 });
+    let calls: SingleCalls = session.ask("calls", arguments).unwrap();
     let are = |samples: &[f64], us: f64| samples.iter().all(|sample| (sample - us).abs() < 1e-3);
     assert!(are(&calls.host_us, 5.0), "{:?}", calls.host_us);
     assert!(are(&calls.single_us, 605.0), "{:?}", calls.single_us);
@@ -218,17 +204,16 @@ fn a_python_that_dies_is_reported_with_its_last_words() {
     let Some(mut session) = python(script) else {
         return;
     };
-    assert_eq!(session.chunk("torch-flash", 1, 1).unwrap(), 9.5);
-    let died = session.chunk("torch-flash", 1, 1).unwrap_err();
+    let mut chunk = || session.ask::<DeviceTime>("chunk", json!({ "peer": "torch-flash" }));
+    assert_eq!(chunk().unwrap().device_us, 9.5);
+    let died = chunk().unwrap_err();
     assert!(died.is_fatal());
     assert_eq!(
         died.to_string(),
-        "Python ended while it was asked to chunk torch-flash: CUDA error: lost"
+        "Python ended during `chunk torch-flash`: CUDA error: lost"
     );
     assert!(
-        session
-            .chunk("torch-flash", 1, 1)
-            .is_err_and(|error| error.is_fatal()),
+        chunk().is_err_and(|error| error.is_fatal()),
         "it stays dead"
     );
 }
@@ -245,8 +230,9 @@ fn what_is_no_answer_is_refused() {
         let Some(mut session) = python(&script) else {
             return;
         };
-        let error = session.prepare("torch-math", 1).unwrap_err();
-        let expected = format!("Python was asked to prepare torch-math and answered '{garbage}'");
+        let asked = session.ask::<DeviceTime>("prepare", json!({ "peer": "torch-math" }));
+        let error = asked.unwrap_err();
+        let expected = format!("Python answered `prepare torch-math` with '{garbage}'");
         assert_eq!((error.to_string(), error.is_fatal()), (expected, true));
     }
 }
@@ -258,7 +244,7 @@ fn a_python_without_torch_says_so() {
     )) else {
         return;
     };
-    let error = session.hello().unwrap_err();
+    let error = session.ask::<Hello>("hello", json!({})).unwrap_err();
     assert!(
         error.to_string().starts_with("ModuleNotFoundError: ")
             && error.to_string().contains("torch"),
@@ -268,20 +254,23 @@ fn a_python_without_torch_says_so() {
 
 #[test]
 fn a_python_that_does_not_answer_is_given_up() {
-    let Some(session) = python("import time\ntime.sleep(600)") else {
+    let Some(mut session) = python("import time\ntime.sleep(600)") else {
         return;
     };
-    let mut session = session.with_patience(Duration::from_millis(100));
-    let error = session.hello().unwrap_err();
+    session.patience = Duration::from_millis(100);
+    let error = session.ask::<Hello>("hello", json!({})).unwrap_err();
     assert!(
-        error.is_fatal() && error.to_string().contains("did not answer within 0.1 s"),
+        error.is_fatal()
+            && error
+                .to_string()
+                .contains("did not answer `hello` within 0.1 s"),
         "{error}"
     );
 }
 
 #[test]
 fn a_program_that_is_not_there_names_the_remedy() {
-    let error = Session::start("no-such-python", SCRIPT, None)
+    let error = Process::start("no-such-python", SCRIPT, None)
         .err()
         .unwrap()
         .to_string();
@@ -384,55 +373,67 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
     }
 }
 
-/// What stands where no stage is timed beside it: every set has a launch, and a graph is as long as one of ours.
+/// Where none of ours is timed: every set has a launch, and a graph is as long as one of ours.
 #[test]
 fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let plan = Plan::default();
     let sample_us = plan.sample_time.as_secs_f64() * 1e6;
+    let time = |device_us| {
+        Ok(DeviceTime {
+            device_us,
+            eager: None,
+        })
+    };
+    let given = |peers: &[&str]| {
+        let one = |(of, peer): (usize, &&str)| (of, vec![peer.to_string()]);
+        peers.iter().enumerate().map(one).collect::<Vec<_>>()
+    };
     // Starting a graph takes 8 us.
     let of = |sets: usize, us: f64| {
-        let mut given = vec![(0, vec!["candidate/mine.py:f".to_string()])];
-        let mut lost = vec![];
-        let launches = launches_of_peers(&plan, sets, &mut given, &mut lost, |_, _, count| {
+        let (mut lost, mut built) = (vec![], 0);
+        let given = given(&["candidate/mine.py:f", "torch-math"]);
+        let (launches, ready) = graphs((&plan, sets), None, given, &mut lost, |_, _, count| {
             assert_eq!(count % sets, 0);
-            Ok(us + 8.0 / count as f64)
+            built = count;
+            time(us + 8.0 / count as f64)
         });
-        assert_eq!((given.len(), lost.len(), launches % sets), (1, 0, 0));
+        assert_eq!((ready.len(), lost.len(), launches), (2, 0, built));
         launches
     };
     for sets in 1..=4 {
         assert!(of(sets, 5.0) as f64 * 5.0 > 0.9 * sample_us, "{sets}");
         assert_eq!(of(sets, 1e4), sets);
     }
-    let peer = |name: &str| vec![name.to_string()];
-    let mut given = vec![
-        (0, peer("candidate/mine.py:f")),
-        (1, peer("torch-math")),
-        (2, peer("torch-flash")),
-    ];
     let mut lost = vec![];
+    let refused = || Err(SessionError::Refused("not here".into()));
     // The first Python ends, the peer of the second refuses: the third says.
-    let launches = launches_of_peers(&plan, 4, &mut given, &mut lost, |of, _, _| match of {
-        0 => Err(SessionError::Died {
-            doing: "prepare".into(),
-            words: String::new(),
-        }),
-        1 => Err(SessionError::Refused {
-            reason: "not here".into(),
-        }),
-        _ => Ok(100.0),
+    let three = given(&["candidate/mine.py:f", "torch-math", "torch-flash"]);
+    let (launches, ready) = graphs((&plan, 4), None, three, &mut lost, |of, _, _| match of {
+        0 => Err(SessionError::Ended("Python ended".into())),
+        1 => refused(),
+        _ => time(100.0),
     });
-    assert_eq!((launches, given.len()), (4, 2));
-    assert!(lost[0].0 == "candidate/mine.py:f" && lost[0].1.contains("Python ended"));
-    given.truncate(1);
-    let refuses = |_: usize, _: &str, _: usize| {
-        let reason = "not here".into();
-        Err(SessionError::Refused { reason })
+    let names: Vec<&str> = ready.iter().map(|ready| ready.peer.as_str()).collect();
+    assert_eq!((launches, &names[..]), (4, &["torch-flash"][..]));
+    let [gone, refusing] = &lost[..] else {
+        panic!("{lost:?}")
     };
-    assert_eq!(
-        launches_of_peers(&plan, 4, &mut given, &mut lost, refuses),
-        4
-    );
+    assert!(gone.0 == "candidate/mine.py:f" && gone.1.contains("Python ended"));
+    assert_eq!(refusing.1, "not here");
+    let (launches, ready) = graphs((&plan, 4), None, given(&["a"]), &mut lost, |_, _, _| {
+        refused()
+    });
+    assert_eq!((launches, ready.len()), (4, 0));
+    // With one of ours, all have what it has; what a Python built goes with it.
+    let two = vec![(0, vec!["a".to_string(), "b".to_string()])];
+    let (launches, ready) = graphs((&plan, 4), Some(8), two, &mut lost, |_, peer, count| {
+        assert_eq!(count, 8);
+        match peer {
+            "a" => time(1.0),
+            _ => Err(SessionError::Ended("Python ended".into())),
+        }
+    });
+    assert_eq!((launches, ready.len(), lost.len()), (8, 0, 5));
 }
 
 #[test]
@@ -446,13 +447,11 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     };
     let speed_of_light = SpeedOfLight::none("literal samples");
     let of = |theirs_right, ours_right, speed_of_light: &SpeedOfLight| {
-        pairs(
-            &peer_sampled("torch-flash", 16.0, theirs_right),
-            &ours(ours_right),
-            &place,
-            speed_of_light,
-        )
-        .unwrap()
+        let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
+        ours(ours_right)
+            .iter()
+            .filter_map(|ours| pair(&theirs, ours, &place, speed_of_light).unwrap())
+            .collect::<Vec<Row>>()
     };
     let words = |rows: Vec<Row>| -> Vec<String> {
         let speedup = |row: &Row| row.value(Metric::SpeedupP50).unwrap();
