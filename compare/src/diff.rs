@@ -18,22 +18,21 @@ use crate::registry;
 use anyhow::bail;
 use clap::Args;
 use common::metric::LATENCY_CHANGE;
-use source::{Harness, Side, SourceError};
+use source::Side;
 use std::path::PathBuf;
 
 /// The end of `compare diff --help`.
 pub const EXAMPLES: &str = "\
 BASE and NEW each name a record's folder, a folder of records (the newest of each GPU and backend), a record in results/,
-or a git revision (its committed results/; the work tree is not touched). Records of one GPU and backend are compared.
-What is not the same thing (another GPU, driver, shape, compiler) is NO DATA, with a reason. A NEW that is a folder stands
-for the sources as they are: it is incomplete where a kernel has changed since. Against a BASE in another format it is
-incomplete too.
+or a git revision (its committed results/; the work tree is not touched). Records of the same GPU and backend are compared.
+What is not comparable (another GPU, driver, shape, compiler) is NO DATA, with a reason. A folder as NEW stands for the
+current sources: the comparison is incomplete where a kernel has changed since, and against a BASE in another format.
 
 Examples:
   compare diff main results                     what this branch's records say against those of main
   compare diff HEAD~3 target/compare            the newest run here against records that are committed
   compare diff 20261121T053618Z-nvidia-h200 20261121T112118Z-nvidia-h200 --threshold 1
-                                                two committed records, latencies apart by 1 % or more
+                                                two committed records; latencies must differ by more than 1 %
   compare diff main results --format markdown --out diff.md
                                                 a comment for a pull request
   compare diff target/review/base-record target/review/head --also main HEAD
@@ -43,16 +42,16 @@ Exit codes:
   0  nothing relevant, or improvements only
   1  regressions, with or without improvements
   2  wrong usage, or a record that cannot be read
-  3  nothing can be compared; or without a regression, something is undecided, a run did not end, or data is missing that
-     the base had";
+  3  nothing can be compared; or, without a regression, something is undecided, a run did not end, or data that the base has
+     is missing";
 
 /// The flags of `diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
-    /// What is compared with
+    /// What to compare with
     #[arg(value_name = "BASE")]
     pub base: String,
-    /// What is compared
+    /// What to compare
     #[arg(value_name = "NEW")]
     pub new: String,
     /// How it is printed
@@ -61,10 +60,10 @@ pub struct DiffArgs {
     /// Write it to a file; standard output gets the verdict
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Records of one GPU and backend on a side are sessions of one build: put their samples together (A B B A)
+    /// A side's records of one GPU and backend are sessions of one build, run A B B A: pool their samples
     #[arg(long)]
     pub pool: bool,
-    /// Compare these too, in one verdict: what a folder has no record of, such as the latencies that a change commits
+    /// Compare these too, in the same verdict: what the folders have no record of, such as latencies that a change commits
     #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
     pub also: Vec<String>,
     /// Latencies within this many percent of each other are the same
@@ -75,7 +74,7 @@ pub struct DiffArgs {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
-        _ => Err("give percent above 0, and 100 at most, such as 2".to_string()),
+        _ => Err("give a percentage above 0 and at most 100, such as 2".to_string()),
     }
 }
 
@@ -83,28 +82,23 @@ fn percent(text: &str) -> Result<f64, String> {
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     output::check(&Output::text("--out", args.out.as_ref()), &[])?;
     let root = machine::workspace();
-    let two = |[base, new]: [&String; 2], pool: bool| {
-        let base = source::resolve(base, root.as_deref(), pool)?;
-        Ok((
-            base,
-            source::resolve(new, root.as_deref(), pool).and_then(Side::in_this_format)?,
-        ))
+    let two = |base: &str, new: &str, pool: bool| -> anyhow::Result<_> {
+        let side = |name| source::resolve(name, root.as_deref(), pool);
+        let sides = (side(base)?, side(new)?.in_this_format()?);
+        let none = sides.0.none().or_else(|| sides.1.none());
+        Ok((sides, none))
     };
-    let mut sides = match two([&args.base, &args.new], args.pool) {
-        Err(error @ SourceError::NoRecords { .. }) => {
-            bail!(NoData(format!(
-                "{error}; commit one with `compare accept`, or name another"
-            )))
-        }
-        sides => vec![sides?],
-    };
-    let mut notes = Vec::new();
+    let (sides, none) = two(&args.base, &args.new, args.pool)?;
+    if let Some(none) = none {
+        bail!(NoData(format!(
+            "{none}; commit one with `compare accept`, or name another"
+        )));
+    }
+    let (mut sides, mut notes) = (vec![sides], Vec::new());
     if let [base, new] = &args.also[..] {
-        match two([base, new], false) {
-            Err(error @ SourceError::NoRecords { .. }) => {
-                notes.push(format!("{error}: not compared."))
-            }
-            also => sides.push(also?),
+        match two(base, new, false)? {
+            (_, Some(none)) => notes.push(format!("{none}: not compared.")),
+            (also, None) => sides.push(also),
         }
     }
     let now = match sides.iter().any(|(_, new)| new.is_folder) {
@@ -123,8 +117,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, comparison.overall.to_string()))
 }
 
-/// Compares the records of each two sides, of which all after the first were asked for beside it; `now` is the ladder as it
-/// is built.
+/// Compares the records of each two sides, of which all after the first are of `--also`; `now` is the ladder as it is built.
 fn compare<'a>(
     sides: &'a [(Side, Side)],
     now: &[StageMeta],
@@ -133,11 +126,8 @@ fn compare<'a>(
 ) -> Comparison<'a> {
     let (mut pairs, mut missing, mut unpaired) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (base, new)) in sides.iter().enumerate() {
-        missing.extend(
-            base.other_format
-                .iter()
-                .map(|error| whole(error.to_string())),
-        );
+        let unreadable = base.other_format.iter();
+        missing.extend(unreadable.map(|error| whole(error.to_string())));
         let (mut found, [gone, added]) = pair_up(&base.records, &new.records);
         // One record was named to be compared; of a whole place none may be gone.
         match new.is_list {
@@ -146,27 +136,26 @@ fn compare<'a>(
         }
         unpaired.extend(added);
         if at > 0 {
-            // What both sides share says nothing of the change.
+            // What both sides share says nothing about the change.
             found.retain(|(old, new)| old.1.committed() != new.1.committed());
             if found.is_empty() && base.other_format.is_empty() {
                 notes.push(format!("{} has the records of {}.", new.name, base.name));
             }
         }
-        pairs.extend(found.into_iter().map(|(base, (name, record))| {
-            let outdated = if new.is_folder {
-                outdated(record, now)
-            } else {
-                vec![]
+        for (base, (name, record)) in found {
+            let mut all = match new.is_folder {
+                true => outdated(record, now),
+                false => vec![],
             };
-            let differences = [outdated, differences(&base.1, record, threshold)].concat();
-            Pair {
+            all.extend(differences(&base.1, record, threshold));
+            pairs.push(Pair {
                 base: (&base.0, &base.1),
                 new: (name, record),
-                differences,
-            }
-        }));
+                differences: all,
+            });
+        }
     }
-    notes.extend(harness(&pairs).note(&kernels_changed(&pairs)));
+    notes.extend(note(&harness(&pairs), &kernels_changed(&pairs)));
     let all = pairs
         .iter()
         .flat_map(|pair| &pair.differences)
@@ -187,13 +176,14 @@ fn compare<'a>(
     }
 }
 
-fn harness(pairs: &[Pair<'_>]) -> Harness {
+/// What of the harness changed between the sides, as far as git can tell; the error is why that is not known.
+fn harness(pairs: &[Pair<'_>]) -> Result<Vec<String>, String> {
     let Some(Pair { base, new, .. }) = pairs.first() else {
-        return Harness::Unknown("nothing is compared".into());
+        return Err("nothing is compared".into());
     };
     let (base, new) = (&base.1.meta, &new.1.meta);
     match (&base.git, &new.git) {
-        _ if base.tool_version != new.tool_version => Harness::Changed(vec![format!(
+        _ if base.tool_version != new.tool_version => Ok(vec![format!(
             "compare {} against {}",
             base.tool_version, new.tool_version
         )]),
@@ -205,26 +195,47 @@ fn harness(pairs: &[Pair<'_>]) -> Harness {
                 ..
             },
         ) => source::harness(sha, other, *dirty || *other_dirty),
-        _ => Harness::Unknown("a record does not say which commit it was built from".into()),
+        _ => Err("a record does not say which commit it was built from".into()),
+    }
+}
+
+/// So many of the harness's files a note names.
+const SHOWN: usize = 3;
+
+/// What to do about a changed harness where `kernels` changed too.
+fn note(harness: &Result<Vec<String>, String>, kernels: &[&str]) -> Option<String> {
+    match harness {
+        _ if kernels.is_empty() => None,
+        Ok(files) if files.is_empty() => None,
+        Ok(files) => {
+            let more = match files.len().saturating_sub(SHOWN) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            Some(format!(
+                "Kernel and harness changed together ({}; {}{more}): review the harness first, since it judges the kernel.",
+                kernels.join(", "),
+                joined(files.iter().take(SHOWN), ", ")
+            ))
+        }
+        Err(why) => Some(format!(
+            "Whether the harness changed with the kernel is not known: {why}."
+        )),
     }
 }
 
 /// Stages whose kernel differs in any pair.
 fn kernels_changed<'a>(pairs: &[Pair<'a>]) -> Vec<&'a str> {
-    let changed = pairs.iter().flat_map(
-        |Pair {
-             base: (_, base),
-             new: (_, new),
-             ..
-         }| {
-            let stages = new.meta.stages.iter();
-            stages.filter(|stage| {
-                base.stage(&stage.id)
-                    .is_some_and(|old| old.identity != stage.identity)
-            })
-        },
-    );
-    distinct(changed.map(|stage| stage.id.as_str()))
+    let mut changed = Vec::new();
+    for Pair { base, new, .. } in pairs {
+        for stage in &new.1.meta.stages {
+            let old = base.1.stage(&stage.id);
+            if old.is_some_and(|old| old.identity != stage.identity) {
+                changed.push(stage.id.as_str());
+            }
+        }
+    }
+    distinct(changed)
 }
 
 /// Records of one GPU and backend beside each other, and those of the base and of the new side that have no counterpart. Where
@@ -233,34 +244,26 @@ fn pair_up<'a>(
     base: &'a [Named],
     new: &'a [Named],
 ) -> (Vec<(&'a Named, &'a Named)>, [Vec<String>; 2]) {
-    let find = |records: &'a [Named], like: &Named| {
-        records
-            .iter()
-            .find(|record| source::kind(record) == source::kind(like))
+    let counterpart = |record: &'a Named| {
+        let is_alike = |other: &&Named| source::kind(other) == source::kind(record);
+        Some((base.iter().find(is_alike)?, record))
     };
-    let mut pairs: Vec<_> = new
-        .iter()
-        .filter_map(|record| Some((find(base, record)?, record)))
-        .collect();
+    let mut pairs: Vec<_> = new.iter().filter_map(counterpart).collect();
     if pairs.is_empty() {
         pairs.extend(base.last().zip(new.last()));
     }
-    let alone = |records: &'a [Named], paired: Vec<&'a Named>, side: &str| {
-        let is_alone = |record: &&'a Named| !paired.iter().any(|other| other.0 == record.0);
-        let alone = records.iter().filter(is_alone);
+    let is_paired = |record: &Named| {
+        let is_it = |other: &Named| std::ptr::eq(other, record);
+        pairs.iter().any(|(base, new)| is_it(base) || is_it(new))
+    };
+    let alone = |records: &[Named], side: &str| {
+        let alone = records.iter().filter(|record| !is_paired(record));
         alone
             .map(|(name, _)| format!("{name}: only {side} has a record of this GPU and backend"))
             .collect()
     };
-    let alone = [
-        alone(base, pairs.iter().map(|pair| pair.0).collect(), "the base"),
-        alone(
-            new,
-            pairs.iter().map(|pair| pair.1).collect(),
-            "the new side",
-        ),
-    ];
-    (pairs, alone)
+    let unpaired = [alone(base, "the base"), alone(new, "the new side")];
+    (pairs, unpaired)
 }
 
 #[cfg(test)]

@@ -2,11 +2,15 @@
 
 use crate::judge::Named;
 use crate::measure::machine;
+use crate::record::files::name_of;
 use crate::record::store::{Found, is_record, read_each};
-use crate::record::{Of, Record, Row, StoreError};
+use crate::record::{Of, Record, StoreError};
+use crate::tool::Scratch;
+use anyhow::{Context, anyhow};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::timing::stats::Summary;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,127 +19,78 @@ pub struct Side {
     pub name: String,
     /// The newest record of each GPU and backend, oldest first.
     pub records: Vec<Named>,
-    /// Records of another format, each with its name as path: they were made, and nothing of them can be compared.
+    /// Records of another format, each with its name as path: they exist, and nothing of them can be compared.
     pub other_format: Vec<StoreError>,
-    /// Whether a path led to it. A name in results/ or a revision may be of kernels that were.
+    /// Whether its name is a path. A name in results/ or a revision may be of earlier kernels.
     pub is_folder: bool,
-    /// Whether all records of a place were asked for, and not one by its name.
+    /// Whether it is all records of a place, and not one by its name.
     pub is_list: bool,
 }
 
 impl Side {
     /// Refuses a side with a record of another format, as every other reader does.
-    pub fn in_this_format(mut self) -> Result<Self, SourceError> {
+    pub fn in_this_format(mut self) -> anyhow::Result<Self> {
         match self.other_format.pop() {
-            Some(source) => Err(SourceError::Store {
-                name: self.name,
-                source,
-            }),
+            Some(error) => Err(error).with_context(|| format!("{} cannot be compared", self.name)),
             None => Ok(self),
         }
     }
+
+    /// That there are no records, if so.
+    pub fn none(&self) -> Option<String> {
+        let place = if self.is_folder {
+            ""
+        } else {
+            " in its results/"
+        };
+        let is_empty = self.records.is_empty() && self.other_format.is_empty();
+        is_empty.then(|| format!("{} has no records of the ladder{place}", self.name))
+    }
 }
 
-/// Why a name is no side of a comparison.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// A record cannot be read.
-    #[error("{name} cannot be compared")]
-    Store {
-        name: String,
-        #[source]
-        source: StoreError,
-    },
-    /// A place of records is empty.
-    #[error("{name} has no records of the ladder in {place}")]
-    NoRecords {
-        name: String,
-        /// Where they would be.
-        place: String,
-    },
-    /// It is nothing that is known here.
-    #[error(
-        "{name} is no folder, no record in results/ and no git revision here{why}; give a record's folder, a folder of \
-         records, a record's name or a revision"
-    )]
-    Unknown { name: String, why: String },
-    /// Git found the revision and cannot read it.
-    #[error("git cannot read results/ of {name}: {why}")]
-    Git { name: String, why: String },
-    /// No place for a revision's records.
-    #[error("cannot write to a temporary folder")]
-    Temporary(#[source] std::io::Error),
-}
-
-/// The GPU and backend of a record: what may stand beside each other.
+/// The GPU and backend of a record: only records of the same are compared.
 pub fn kind((_, record): &Named) -> (BackendKind, Option<&str>) {
     (record.meta.backend, record.meta.gpu())
 }
 
 /// Finds what `name` stands for: a folder first, then a record in `results/` of the workspace at `root`, then a revision.
 /// With `pool`, records of one kind are sessions of one build, and the newest gets the samples of all.
-pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> Result<Side, SourceError> {
-    let store = |source| SourceError::Store {
-        name: name.to_string(),
-        source,
+pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> anyhow::Result<Side> {
+    let cannot = || format!("{name} cannot be compared");
+    let is_folder = Path::new(name).is_dir();
+    let path = match root {
+        Some(root) if !is_folder => root.join("results").join(name),
+        _ => PathBuf::from(name),
     };
-    let named = Path::new(name);
-    let is_folder = named.is_dir();
-    let side = |found: Vec<Found>, place: &str, is_list: bool| {
-        let (mut records, mut other_format) = (Vec::new(), Vec::new());
-        for (name, record) in found {
-            match record {
-                Ok(record) => records.push((name, record)),
-                Err(StoreError::Schema { found, reads, .. }) => {
-                    other_format.push(StoreError::Schema {
-                        path: name.into(),
-                        found,
-                        reads,
-                    });
-                }
-                Err(error) => return Err(store(error)),
-            }
-        }
-        if records.is_empty() && other_format.is_empty() {
-            return Err(SourceError::NoRecords {
-                name: name.to_string(),
-                place: place.to_string(),
-            });
-        }
-        Ok(Side {
-            name: name.to_string(),
-            records: newest_of_each_kind(records, pool),
-            other_format,
-            is_folder,
-            is_list,
-        })
-    };
-    let committed = root
-        .map(|root| root.join("results").join(name))
-        .filter(|path| is_record(path));
-    let folder = if is_folder {
-        Some(named.to_path_buf())
+    let is_list = !is_record(&path);
+    let found: Vec<Found> = if !is_list {
+        vec![(name_of(&path), Record::read(&path))]
+    } else if is_folder {
+        read_each(&path, Of::Ladder).with_context(cannot)?
     } else {
-        committed
+        let committed = revision(name, root)?;
+        read_each(&committed.path(""), Of::Ladder).with_context(cannot)?
     };
-    match folder {
-        Some(folder) if is_record(&folder) => {
-            let name = folder.file_name().map_or_else(
-                || name.to_string(),
-                |name| name.to_string_lossy().into_owned(),
-            );
-            side(vec![(name, Record::read(&folder))], "it", false)
-        }
-        Some(folder) => side(read_each(&folder, Of::Ladder).map_err(store)?, "it", true),
-        None => {
-            let folder = revision(name, root)?;
-            side(
-                read_each(&folder.0, Of::Ladder).map_err(store)?,
-                "results/ of that revision",
-                true,
-            )
+    let (mut records, mut other_format) = (Vec::new(), Vec::new());
+    for (name, record) in found {
+        match record {
+            Err(StoreError::Schema { found, reads, .. }) => {
+                other_format.push(StoreError::Schema {
+                    path: name.into(),
+                    found,
+                    reads,
+                });
+            }
+            record => records.push((name, record.with_context(cannot)?)),
         }
     }
+    Ok(Side {
+        name: name.to_string(),
+        records: newest_of_each_kind(records, pool),
+        other_format,
+        is_folder,
+        is_list,
+    })
 }
 
 /// The last of each kind, in order; one of some stages with what those before it say of the others.
@@ -157,22 +112,18 @@ fn newest_of_each_kind(records: Vec<Named>, pool: bool) -> Vec<Named> {
     newest
 }
 
-/// Adds what failed in `older` of the same kernels: a session that is green does not make up for one that is not.
+/// Adds what failed in `older` of the same kernels: a green session does not make up for one that is not.
 fn add_failures(record: &mut Record, older: &Record) {
     for row in &older.rows {
         if row.failure().is_none() || !record.has_source_of(older, &row.subject) {
             continue;
         }
-        let Some(at) = record
-            .rows
-            .iter()
-            .position(|other| other.key() == row.key())
-        else {
-            record.rows.push(row.clone());
-            continue;
-        };
-        for (gate, judged) in row.failed() {
-            record.rows[at].judge(gate, judged.clone());
+        match record.rows.iter_mut().find(|own| own.key() == row.key()) {
+            Some(own) => {
+                let failed = row.failed();
+                failed.for_each(|(gate, judged)| own.judge(gate, judged.clone()));
+            }
+            None => record.rows.push(row.clone()),
         }
     }
 }
@@ -181,17 +132,17 @@ fn add_failures(record: &mut Record, older: &Record) {
 fn add_samples(record: &mut Record, older: &Record) {
     let mut pooled = std::mem::take(&mut record.samples);
     for of_row in &mut pooled {
-        let key = (&of_row.subject, &of_row.on, of_row.by, None);
-        let then = older.row(&of_row.subject, &of_row.on, of_row.by);
-        let is_alike = record.has_source_of(older, &of_row.subject);
-        let Some(row) = record.rows.iter_mut().find(|row| row.key() == key) else {
+        let (subject, on, by) = (&of_row.subject, &of_row.on, of_row.by);
+        let (then, found) = (older.row(subject, on, by), older.samples(subject, on, by));
+        let is_alike = record.has_source_of(older, subject);
+        let mut rows = record.rows.iter_mut();
+        let row = rows.find(|row| row.key() == (subject, on, by, None));
+        let (Some(row), Some(then), Some(found)) = (row, then, found) else {
             continue;
         };
-        let is_pooled = |then: &Row| then.under == row.under && then.failure().is_none();
-        let found = older.samples(&of_row.subject, &of_row.on, of_row.by);
-        let Some(found) = found.filter(|_| is_alike && then.is_some_and(is_pooled)) else {
+        if !is_alike || then.under != row.under || then.failure().is_some() {
             continue;
-        };
+        }
         of_row.device_ns.extend(&found.device_ns);
         let us: Vec<f64> = of_row.device_ns.iter().map(|ns| ns / 1e3).collect();
         if let Ok(summary) = Summary::of(&us) {
@@ -203,139 +154,66 @@ fn add_samples(record: &mut Record, older: &Record) {
     record.samples = pooled;
 }
 
-/// A folder that is removed when it is no longer needed.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The committed results/ of a revision, unpacked through an index of its own: neither the index nor the work tree of the
 /// checkout is touched. Empty where the revision has none.
-fn revision(name: &str, root: Option<&Path>) -> Result<Temporary, SourceError> {
-    let unknown = |why: String| SourceError::Unknown {
-        name: name.to_string(),
-        why,
+fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Scratch> {
+    let parse =
+        |of: &str| ["rev-parse", "--verify", "--quiet", "--end-of-options", of].map(String::from);
+    let sha = match root {
+        Some(root) => git(root, &parse(&format!("{name}^{{commit}}")), None),
+        None => Err("the current folder is not inside the workspace".to_string()),
     };
-    let root =
-        root.ok_or_else(|| unknown(" (the current folder is not inside the workspace)".into()))?;
-    let commit = format!("{name}^{{commit}}");
-    let sha = git(
-        root,
-        &[
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            &commit,
-        ],
-        None,
-    )
-    .map_err(|why| {
-        unknown(if why.is_empty() {
-            why
-        } else {
-            format!(" ({why})")
-        })
+    let sha = sha.map_err(|why| {
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        anyhow!(
+            "{name} is not a folder, a record in results/ or a git revision here{why}; give a record's folder, a folder of \
+             records, a record's name or a revision"
+        )
     })?;
+    let root = root.expect("a revision was found in it");
     // Two runs at once, and two sides of one run, have folders of their own.
-    let folder =
-        Temporary(std::env::temp_dir().join(format!("compare-diff-{}-{sha}", std::process::id())));
-    std::fs::create_dir_all(&folder.0).map_err(SourceError::Temporary)?;
+    let folder = Scratch::new(&format!("diff-{sha}"))?;
     let results = format!("{sha}:results");
-    if git(root, &["rev-parse", "--verify", "--quiet", &results], None).is_err() {
+    if git(root, &parse(&results), None).is_err() {
         return Ok(folder);
     }
-    let index = folder.0.join(".index");
-    let prefix = format!("--prefix={}/", folder.0.display());
+    let index = folder.path(".index");
+    let prefix = format!("--prefix={}", folder.path("").display());
     for arguments in [
         ["read-tree", &results].as_slice(),
         &["checkout-index", "--all", &prefix],
     ] {
-        git(root, arguments, Some(&index)).map_err(|why| SourceError::Git {
-            name: name.to_string(),
-            why,
-        })?;
+        git(root, arguments, Some(&index))
+            .map_err(|why| anyhow!("git cannot read results/ of {name}: {why}"))?;
     }
     Ok(folder)
 }
 
-/// What git prints, trimmed, or what it says went wrong. `index` stands in for the checkout's.
-fn git(root: &Path, arguments: &[&str], index: Option<&Path>) -> Result<String, String> {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root).args(arguments);
-    if let Some(index) = index {
-        command.env("GIT_INDEX_FILE", index);
-    }
-    let output = command
+/// What git prints, trimmed; the error is its message. `index` is used in place of the checkout's.
+fn git(
+    root: &Path,
+    arguments: &[impl AsRef<OsStr>],
+    index: Option<&Path>,
+) -> Result<String, String> {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(arguments)
+        .envs(index.map(|index| ("GIT_INDEX_FILE", index)))
         .output()
-        .map_err(|error| format!("git does not start: {error}"))?;
+        .map_err(|error| format!("git cannot be started: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
-    if output.status.success() {
-        Ok(text(&output.stdout))
-    } else {
-        Err(text(&output.stderr))
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr)),
     }
 }
 
-/// Whether what checks and times kernels changed between two sources, as far as git can tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Harness {
-    Same,
-    /// Files below common/ (the kernels' headers left out) and compare/, or the version of `compare`.
-    Changed(Vec<String>),
-    Unknown(String),
-}
-
-impl Harness {
-    /// What to do about it where kernels changed too.
-    pub fn note(&self, kernels: &[&str]) -> Option<String> {
-        const SHOWN: usize = 3;
-        match self {
-            _ if kernels.is_empty() => None,
-            Harness::Same => None,
-            Harness::Changed(what) => {
-                let more = what.len().saturating_sub(SHOWN);
-                let more = if more > 0 {
-                    format!(" and {more} more")
-                } else {
-                    String::new()
-                };
-                let first = what[..what.len().min(SHOWN)].join(", ");
-                Some(format!(
-                    "Kernel and harness changed together ({}; {first}{more}): read the harness's change first, since it \
-                     judges the kernel's.",
-                    kernels.join(", ")
-                ))
-            }
-            Harness::Unknown(why) => Some(format!(
-                "Whether the harness changed with the kernel is not known: {why}."
-            )),
-        }
-    }
-}
-
-/// Whether what checks and times kernels changed between two commits: common/ without the kernels' headers, and compare/.
-/// Tests and texts are left out.
-pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
-    let unknown = |reason: &str| Harness::Unknown(reason.to_string());
-    let Some(root) = machine::workspace() else {
-        return unknown("the current folder is not inside the workspace");
-    };
-    let exclude = [
-        "common/cuda/**",
-        "**/tests/**",
-        "**/tests.rs",
-        "**/*.md",
-        "**/*.snap",
-    ];
-    let exclude: Vec<String> = exclude
-        .iter()
-        .map(|path| format!(":(exclude,glob){path}"))
-        .collect();
-    let mut arguments = vec![
+/// What changed, between two commits, of what checks and times kernels: common/ without the kernels' headers, and compare/, without
+/// tests and texts. The error is why that is not known.
+pub fn harness(base: &str, new: &str, dirty: bool) -> Result<Vec<String>, String> {
+    let root = machine::workspace().ok_or("the current folder is not inside the workspace")?;
+    let arguments = [
         "diff",
         "--name-only",
         "--end-of-options",
@@ -344,14 +222,16 @@ pub fn harness(base: &str, new: &str, dirty: bool) -> Harness {
         "--",
         "common",
         "compare",
+        ":(exclude,glob)common/cuda/**",
+        ":(exclude,glob)**/tests/**",
+        ":(exclude,glob)**/tests.rs",
+        ":(exclude,glob)**/*.md",
+        ":(exclude,glob)**/*.snap",
     ];
-    arguments.extend(exclude.iter().map(String::as_str));
-    match git(&root, &arguments, None) {
-        Err(_) => unknown("this checkout does not have both commits"),
-        Ok(files) if !files.is_empty() => {
-            Harness::Changed(files.lines().map(String::from).collect())
-        }
-        Ok(_) if dirty => unknown("a record was built from uncommitted changes"),
-        Ok(_) => Harness::Same,
+    let files = git(&root, &arguments, None)
+        .map_err(|_| "this checkout does not have both commits".to_string())?;
+    if files.is_empty() && dirty {
+        return Err("a record was built from uncommitted changes".to_string());
     }
+    Ok(files.lines().map(String::from).collect())
 }

@@ -70,22 +70,22 @@ fn a_kernel_that_changes_with_its_harness_is_said() {
     let kernels = kernels_changed(&[pair(&old, &new), pair(&old, &new)]);
     assert_eq!(kernels, ["stage1-cpasync"]);
     assert_eq!(kernels_changed(&[pair(&old, &old)]), [""; 0]);
-    let files = Harness::Changed(
-        ["a", "b", "c", "d"]
-            .map(|name| format!("common/src/{name}.rs"))
-            .into(),
-    );
-    let note = "Kernel and harness changed together (stage1-cpasync; common/src/a.rs, common/src/b.rs, common/src/c.rs and 1 more): \
-                read the harness's change first, since it judges the kernel's.";
-    assert_eq!(files.note(&kernels).as_deref(), Some(note));
+    let files = Ok(["a", "b", "c", "d"]
+        .map(|name| format!("common/src/{name}.rs"))
+        .into());
+    let said = "Kernel and harness changed together (stage1-cpasync; common/src/a.rs, common/src/b.rs, common/src/c.rs and 1 more): \
+                review the harness first, since it judges the kernel.";
+    assert_eq!(note(&files, &kernels).as_deref(), Some(said));
     assert_eq!(
-        (files.note(&[]), Harness::Same.note(&kernels)),
+        (note(&files, &[]), note(&Ok(vec![]), &kernels)),
         (None, None)
     );
-    let unknown = Harness::Unknown("this checkout does not have both commits".into());
+    let unknown = note(
+        &Err("this checkout does not have both commits".into()),
+        &kernels,
+    );
     assert!(
         unknown
-            .note(&kernels)
             .unwrap()
             .ends_with("is not known: this checkout does not have both commits.")
     );
@@ -95,7 +95,7 @@ fn a_kernel_that_changes_with_its_harness_is_said() {
     )]);
     assert_eq!(
         harness(&[pair(&old, &newer)]),
-        Harness::Changed(vec!["compare 0.1.0 against 0.2.0".into()])
+        Ok(vec!["compare 0.1.0 against 0.2.0".into()])
     );
 }
 
@@ -169,7 +169,7 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     commit(root, "records");
     std::fs::remove_dir_all(root.join("results/3-gpu")).unwrap();
 
-    let names = |name: &str| -> Result<(Vec<String>, bool), SourceError> {
+    let names = |name: &str| -> anyhow::Result<(Vec<String>, bool)> {
         let side = source::resolve(name, Some(root), false)?;
         Ok((
             side.records.into_iter().map(|(name, _)| name).collect(),
@@ -211,21 +211,26 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
             .all(|line| line.starts_with(" D results/3-gpu"))
     );
 
-    assert!(matches!(
-        names("before"),
-        Err(SourceError::NoRecords { .. })
-    ));
-    assert!(matches!(names("nowhere"), Err(SourceError::Unknown { .. })));
-    assert!(
-        matches!(names("--all"), Err(SourceError::Unknown { .. })),
-        "a flag is not passed on to git"
+    let before = source::resolve("before", Some(root), false).unwrap();
+    assert_eq!(
+        before.none().as_deref(),
+        Some("before has no records of the ladder in its results/")
     );
-    assert!(matches!(
-        source::resolve("main", None, false),
-        Err(SourceError::Unknown { .. })
-    ));
+    let refused = |name: &str, root: Option<&Path>| {
+        let error = source::resolve(name, root, false).err().unwrap();
+        format!("{error:#}")
+    };
+    for (name, root) in [
+        ("nowhere", Some(root)),
+        ("--all", Some(root)), // a flag is not passed on to git
+        ("main", None),
+    ] {
+        let error = refused(name, root);
+        let expected = format!("{name} is not a folder, a record in results/ or a git revision");
+        assert!(error.starts_with(&expected), "{error}");
+    }
     std::fs::write(root.join("results/1-gpu/rows.jsonl"), "{").unwrap();
-    assert!(matches!(names("1-gpu"), Err(SourceError::Store { .. })));
+    assert!(refused("1-gpu", Some(root)).starts_with("1-gpu cannot be compared"));
 }
 
 #[test]
@@ -275,10 +280,7 @@ fn a_base_of_another_format_is_incomplete_and_any_other_reader_refuses_it() {
         );
         assert_eq!(layout::json(&found)["missing"][0]["required"], true);
         assert!(
-            matches!(
-                resolve(&base).unwrap().in_this_format(),
-                Err(SourceError::Store { .. })
-            ),
+            resolve(&base).unwrap().in_this_format().is_err(),
             "as new side"
         );
     }
