@@ -1,28 +1,29 @@
 //! `compare new`: a stage of one's own, as a registered copy of another.
 
 use crate::answer::Answer;
-use crate::measure::builds::StageBuild;
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::machine;
-use crate::measure::select::{self, SelectError};
-use crate::record::StoreError;
+use crate::measure::select;
 use crate::record::files::write_atomically;
 use crate::registry;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
-use std::io;
+use std::iter::zip;
 use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
-Copies a stage's crate under a new name and registers it. The copy has the same kernels, the predecessor that it is a copy of,
+Copies a stage's crate under a new name and registers it. The copy has the same kernels, the copied stage as its predecessor,
 and no claims; the family of its default variant gets the new name.
 
 Examples:
   compare new stage12-mine --from stage5-swizzle
-  cargo test -p stage12-mine                    tier T0, barriers left out, counters: all pass before you change a line
+  cargo test -p stage12-mine                    tier T0, synchronisation, counters: all pass before you change a line
   compare render                                its row in COMPARE.md and the README
 
 Exit codes:
   0  made
-  2  the name is taken, or is not one of a stage such as stage12-mine, there is no such stage to copy, or this is no checkout; nothing is written";
+  2  the name is taken or is not a stage name such as stage12-mine, there is no such stage to copy, or the current folder is not in
+     a checkout; nothing is written";
 
 /// The flags of `new`.
 #[derive(Clone, Debug, Args)]
@@ -35,56 +36,16 @@ pub struct NewArgs {
     pub from: String,
 }
 
-/// Why no stage was made. Nothing was written, or all of it was taken back.
-#[derive(Debug, thiserror::Error)]
-pub enum NewError {
-    /// No folder to write to.
-    #[error(
-        "the current folder is not inside a checkout of the workspace; clone it, go there and try again"
-    )]
-    NoCheckout,
-    /// No name of a stage.
-    #[error(
-        "'{0}' is no name for a stage: give stage{1}-WORD, its word in small letters and digits, such as stage{1}-mine"
-    )]
-    Name(String, usize),
-    /// A stage has it, or a folder, or a family of the source.
-    #[error("'{name}' is taken by {by}; choose another word")]
-    Taken { name: String, by: String },
-    /// There is nothing to copy.
-    #[error(transparent)]
-    Source(#[from] SelectError),
-    /// A file of the checkout is not as it should be.
-    #[error(
-        "{file} has no {lacks}; is this build of this checkout? Build again, or register the stage as CONTRIBUTING.md says"
-    )]
-    Unexpected { file: String, lacks: String },
-    /// A file of the checkout cannot be written.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The file system.
-    #[error("cannot {what} {}", path.display())]
-    Io {
-        what: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-}
-
-fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NewError {
-    let path = path.to_path_buf();
-    move |source| NewError::Io { what, path, source }
-}
-
 /// Makes the stage in the checkout around the current folder.
 pub fn new(args: &NewArgs) -> anyhow::Result<Answer> {
-    let root = machine::workspace().ok_or(NewError::NoCheckout)?;
-    let ladder = registry::builds()?;
-    let copy = Copy::new(&root, &args.name, &args.from, &ladder)?;
+    let root = machine::workspace().context(
+        "the current folder is not inside a checkout of the workspace; clone it, go there and try again",
+    )?;
+    let copy = Copy::new(&root, &args.name, &args.from, &registry::builds()?)?;
     copy.make(&root)?;
     let Copy { new, source, .. } = &copy;
     Ok(Answer::pass(format!(
-        "{} is a copy of {}: {} variants, the family {} now called {}, no claims.\n\
+        "{0} is a copy of {1}: {2} variants, the family {3} now called {4}, no claims.\n\
          Next: cargo test -p {0} passes as it is; cargo run -p compare -- render gives it a row. CONTRIBUTING.md has the rest.",
         new.id,
         source.id,
@@ -105,22 +66,6 @@ struct Names {
     type_name: String,
     /// Of the default variant: `swizzle`
     family: String,
-    /// `swizzle-32x256-k4`
-    default_variant: String,
-}
-
-impl Names {
-    /// Those of a stage that copies one with `default_variant` of `family`.
-    fn new(id: &str, word: &str, (family, default_variant): (&str, &str)) -> Self {
-        let capital = |part: &str| part[..1].to_uppercase() + &part[1..];
-        Self {
-            id: id.to_string(),
-            module: id.replace('-', "_"),
-            type_name: word.split('-').map(capital).collect(),
-            family: word.to_string(),
-            default_variant: default_variant.replacen(family, word, 1),
-        }
-    }
 }
 
 /// A stage to be made.
@@ -128,87 +73,97 @@ impl Names {
 struct Copy {
     new: Names,
     source: Names,
-    /// Of the source, with their families.
-    variants: Vec<(String, String)>,
-    /// Its files below its folder.
-    files: Vec<(PathBuf, String)>,
-    /// Where stages are registered: path, what is there, what shall be.
-    registers: Vec<(PathBuf, String, String)>,
+    /// Of the source.
+    default_variant: String,
+    variants: Vec<VariantBuild>,
+    /// Below the checkout: path, what is there, what shall be. First the new stage's files, then where stages are registered.
+    files: Vec<(PathBuf, Option<String>, String)>,
 }
 
 /// Names that the new type would share with what every stage imports.
 const IMPORTED: [&str; 4] = ["Attention", "Artifacts", "StageInfo", "Self"];
 
 impl Copy {
-    /// Reads and composes all that is to be written.
-    fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> Result<Self, NewError> {
+    /// Reads and composes everything that is to be written.
+    fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> anyhow::Result<Self> {
         let source = select::stage(from, ladder)?;
-        let number = |id: &str| parts(id).map(|(number, _)| number);
-        let next = ladder.iter().filter_map(|stage| number(&stage.id)).max();
-        let next = next.map_or(0, |last| last + 1);
-        let bad_name = || NewError::Name(name.to_string(), next);
-        let taken = |by: String| {
-            let name = name.to_string();
-            Err(NewError::Taken { name, by })
+        let numbers = ladder.iter().filter_map(|stage| parts(&stage.id));
+        let next = numbers.last().map_or(0, |(last, _)| last + 1);
+        let taken = |by: String| format!("'{name}' is taken by {by}; choose another word");
+        let word = match parts(name) {
+            Some((_, word)) => {
+                let is_stage = ladder.iter().any(|stage| stage.id == name);
+                ensure!(
+                    !is_stage && !root.join(name).exists(),
+                    taken(format!("the stage or folder {name}"))
+                );
+                Some(word)
+            }
+            None => None,
         };
-        let (number, word) = parts(name).ok_or_else(bad_name)?;
-        if ladder.iter().any(|stage| stage.id == name) || root.join(name).exists() {
-            return taken(format!("the stage or folder {name}"));
-        }
-        if number != next {
-            return Err(bad_name());
-        }
-        let variants: Vec<(String, String)> = source
-            .variants
-            .iter()
-            .map(|variant| (variant.name.clone(), variant.family.clone()))
-            .collect();
-        let default = &source.meta.default_variant;
-        let family = variants
-            .iter()
-            .find_map(|(variant, family)| (variant == default).then_some(family))
-            .expect("a loaded stage has its default variant");
-        let new = Names::new(name, word, (family, default));
-        if IMPORTED.contains(&&*new.type_name) {
-            return taken(format!("{}, which every stage imports", new.type_name));
-        }
-        if word != family && variants.iter().any(|(_, family)| family == word) {
-            return taken(format!("the family {word} of {}", source.id));
-        }
-        let tests = read(&root.join(&source.id).join("tests/stage.rs"))?;
-        let module = source.id.replace('-', "_");
-        let type_name = between(&tests, &format!("tests!({module}::"), ")");
-        let type_name = type_name.ok_or_else(|| NewError::Unexpected {
-            file: format!("{}/tests/stage.rs", source.id),
-            lacks: format!("stage_tests::tests!({module}::…)"),
+        let word = word.filter(|word| name == format!("stage{next}-{word}"));
+        let word = word.with_context(|| {
+            format!(
+                "'{name}' is not a stage name: give stage{next}-WORD, its word in lower-case letters and digits, such as \
+                 stage{next}-mine"
+            )
         })?;
-        let source = Names {
+        let default_variant = source.default_variant.clone();
+        let family = source.variant(&default_variant);
+        let family = &family
+            .expect("a loaded stage has its default variant")
+            .family;
+        let capital = |part: &str| part[..1].to_uppercase() + &part[1..];
+        let new = Names {
+            id: name.to_string(),
+            module: name.replace('-', "_"),
+            type_name: word.split('-').map(capital).collect(),
+            family: word.to_string(),
+        };
+        ensure!(
+            !IMPORTED.contains(&&*new.type_name),
+            taken(format!("{}, which every stage imports", new.type_name))
+        );
+        let is_taken = source.variants.iter().any(|variant| variant.family == word);
+        ensure!(
+            word == family || !is_taken,
+            taken(format!("the family {word} of {}", source.id))
+        );
+        let module = source.id.replace('-', "_");
+        let tests = root.join(&source.id).join("tests/stage.rs");
+        let type_name = read(&tests)?;
+        let type_name = between(&type_name, &format!("tests!({module}::"), ")");
+        let type_name = type_name
+            .with_context(|| unexpected(&tests, &format!("stage_tests::tests!({module}::…)")))?;
+        let source_names = Names {
             id: source.id.clone(),
             module,
             type_name: type_name.to_string(),
             family: family.clone(),
-            default_variant: default.clone(),
         };
         let mut copy = Self {
             new,
-            source,
-            variants,
+            source: source_names,
+            default_variant,
+            variants: source.variants.clone(),
             files: vec![],
-            registers: vec![],
         };
-        copy.files = copy.files(&root.join(&copy.source.id), number)?;
-        copy.registers = copy.registers(root)?;
+        copy.files = copy.of_stage(root, next)?;
+        let last = &ladder.last().expect("there is a stage").id;
+        copy.files.extend(copy.registers(root, last)?);
         Ok(copy)
     }
 
     /// The new stage's files. Tests that the source alone has are of its own idea and stay behind.
-    fn files(&self, folder: &Path, number: usize) -> Result<Vec<(PathBuf, String)>, NewError> {
+    fn of_stage(
+        &self,
+        root: &Path,
+        number: usize,
+    ) -> anyhow::Result<Vec<(PathBuf, Option<String>, String)>> {
         let mut files = Vec::new();
-        for path in files_below(folder)? {
-            let below = path
-                .strip_prefix(folder)
-                .expect("found in it")
-                .to_path_buf();
+        let (folder, renames) = (root.join(&self.source.id), self.renames());
+        for path in files_below(&folder)? {
+            let below = path.strip_prefix(&folder).expect("found in it");
             let file_name = below.file_name().unwrap_or_default().to_string_lossy();
             let extension = below.extension().unwrap_or_default();
             let is_test = below.starts_with("tests")
@@ -217,61 +172,43 @@ impl Copy {
             if is_test || extension == "new" {
                 continue;
             }
-            let text = read(&path)?;
+            let old = read(&path)?;
+            let rename = |text: String, (old, new): &(String, String)| text.replace(old, new);
+            let text = renames.iter().fold(old.clone(), rename);
             let text = match &*file_name {
                 "README.md" => self.readme(number),
-                "lib.rs" => self.library(&text, number),
-                "kernel.cu" => self.kernel(&text),
+                "lib.rs" => self.library(&old, number),
                 "Cargo.toml" => self.manifest(&text, number),
-                _ if file_name.contains("__resources") => in_order(&self.renamed(&text)),
-                _ => self.renamed(&text),
+                _ if file_name.contains("__resources") => in_order(&text),
+                _ => text,
             };
-            files.push((below, text));
+            files.push((Path::new(&self.new.id).join(below), None, text));
         }
         Ok(files)
     }
 
-    /// The source's names, symbols and variants in `text` as the new stage's.
-    fn renamed(&self, text: &str) -> String {
-        let Self { new, source, .. } = self;
-        let of_family = self
-            .variants
-            .iter()
-            .filter(|(_, family)| *family == source.family);
-        let mut text = text.replace(
-            &format!("{}::{}", source.module, source.type_name),
-            &format!("{}::{}", new.module, new.type_name),
-        );
-        for (variant, _) in of_family {
-            let renamed = variant.replacen(&source.family, &new.family, 1);
-            let symbol =
-                |module: &str, variant: &str| format!("{module}_{variant}_").replace('-', "_");
-            text = text
-                .replace(
-                    &symbol(&source.module, variant),
-                    &symbol(&new.module, &renamed),
-                )
-                .replace(&format!(", {variant}: "), &format!(", {renamed}: "));
+    /// The source's names, symbols and variants, each with the new stage's.
+    fn renames(&self) -> Vec<(String, String)> {
+        let (old, new) = (&self.source, &self.new);
+        let of_type = |names: &Names| format!("{}::{}", names.module, names.type_name);
+        let mut renames = vec![(of_type(old), of_type(new))];
+        let is_of_family = |variant: &&VariantBuild| variant.family == old.family;
+        for variant in self.variants.iter().filter(is_of_family) {
+            // As a symbol, in the table of kernel.cu, and in the snapshot of counters.
+            let spelled = |names: &Names| {
+                let name = variant.name.replacen(&old.family, &names.family, 1);
+                let [symbol, family] = [&name, &names.family].map(|name| name.replace('-', "_"));
+                [
+                    format!("{}_{symbol}_", names.module),
+                    format!("VARIANT({family}, {symbol}, "),
+                    format!(", {name}: "),
+                ]
+            };
+            renames.extend(zip(spelled(old), spelled(new)));
         }
-        text.replace(&source.module, &new.module)
-            .replace(&source.id, &new.id)
-    }
-
-    /// kernel.cu with the new names in its table.
-    fn kernel(&self, text: &str) -> String {
-        let [old, new] = [&self.source, &self.new].map(|names| names.family.replace('-', "_"));
-        let line = |line: &str| {
-            let entry = line.strip_prefix("ATTN_").and_then(|entry| {
-                let (kind, arguments) = entry.split_once("VARIANT(")?;
-                let (family, variant) = arguments.split_once(", ")?;
-                (family == old).then(|| {
-                    let variant = variant.replacen(&old, &new, 1);
-                    format!("ATTN_{kind}VARIANT({new}, {variant}")
-                })
-            });
-            entry.unwrap_or_else(|| line.to_string()) + "\n"
-        };
-        text.lines().map(line).collect()
+        let ids = [(&old.module, &new.module), (&old.id, &new.id)];
+        renames.extend(ids.map(|(old, new)| (old.clone(), new.clone())));
+        renames
     }
 
     fn manifest(&self, text: &str, number: usize) -> String {
@@ -280,7 +217,7 @@ impl Copy {
                 "description = \"Stage {number}: a copy of {}\"\n",
                 self.source.id
             ),
-            false => self.renamed(line) + "\n",
+            false => format!("{line}\n"),
         };
         text.lines().map(line).collect()
     }
@@ -313,7 +250,11 @@ impl Copy {
                  fn info(&self) -> &'static StageInfo {{\n        &INFO\n    }}\n\n    \
                  fn artifacts(&self) -> &'static Artifacts {{\n        &ARTIFACTS\n    }}\n\
              }}\n",
-            source.id, new.type_name, new.id, new.default_variant,
+            source.id,
+            new.type_name,
+            new.id,
+            self.default_variant
+                .replacen(&source.family, &new.family, 1),
         )
     }
 
@@ -321,91 +262,75 @@ impl Copy {
         let (source, word) = (&self.source.id, self.new.family.replace('-', " "));
         format!(
             "# Stage {number}: {word}\n\n\
-             A copy of [{source}](../{source}/README.md) so far. Here stands the one idea: what the kernel before does, what that\n\
-             costs, and what this one does instead.\n\n\
+             A copy of [{source}](../{source}/README.md) so far. Describe the one idea here: what the previous kernel does,\n\
+             what that costs, and what this one does instead.\n\n\
              ## Shape of the kernel\n\
-             - What differs from {source}, and which hazard each barrier that is new closes.\n\n\
+             - What differs from {source}, and which hazard each new barrier closes.\n\n\
              ## What was expected and measured\n\
-             Nothing is claimed yet. Predict before you measure: the factor at mission, and which counter goes which way, as claims in\n\
+             Nothing is claimed yet. Predict before you measure: the speedup on mission, and which counter moves which way, as claims in\n\
              `src/lib.rs`.\n"
         )
     }
 
-    /// Every place that lists stages, with the new one behind the last.
-    fn registers(&self, root: &Path) -> Result<Vec<(PathBuf, String, String)>, NewError> {
+    /// Every file that lists stages, with the new one behind the `last`.
+    fn registers(
+        &self,
+        root: &Path,
+        last: &str,
+    ) -> anyhow::Result<Vec<(PathBuf, Option<String>, String)>> {
         let Names {
             id,
             module,
             type_name,
             ..
         } = &self.new;
-        let edit = |file: &str, before: &[(&str, &str)], lines: &[String]| {
+        let last_type = format!("&{}::", last.replace('-', "_"));
+        let edited = |file: &str| {
             let path = root.join(file);
-            let old = read(&path)?;
-            let mut new = old.clone();
-            for (&(start, end), line) in before.iter().zip(lines) {
-                new = behind_last(&new, start, end, line).ok_or_else(|| NewError::Unexpected {
-                    file: file.to_string(),
-                    lacks: format!("line like '{start}…{end}' of a stage"),
-                })?;
-            }
-            Ok::<_, NewError>((path, old, new))
-        };
-        Ok(vec![
-            edit(
-                "Cargo.toml",
-                &[("    \"", "\","), ("", "\" }")],
-                &[
-                    format!("    \"{id}\",\n"),
-                    format!("{id} = {{ path = \"{id}\" }}\n"),
-                ],
-            )?,
-            edit(
-                "compare/Cargo.toml",
-                &[("", ".workspace = true")],
-                &[format!("{id}.workspace = true\n")],
-            )?,
-            edit(
-                "compare/src/registry.rs",
-                &[("    &", ",")],
-                &[format!("    &{module}::{type_name},\n")],
-            )?,
-        ])
-    }
-
-    /// Writes all of it. The folder appears whole; where a register cannot be written, what was done is undone.
-    fn make(&self, root: &Path) -> Result<(), NewError> {
-        let folder = root.join(&self.new.id);
-        let temporary = root.join(format!(".{}.{}.tmp", self.new.id, std::process::id()));
-        let written = self
-            .write(&temporary)
-            .and_then(|()| std::fs::rename(&temporary, &folder).map_err(io_error("make", &folder)));
-        if written.is_err() {
-            // It may never have come to be.
-            let _ = std::fs::remove_dir_all(&temporary);
-            return written;
-        }
-        for (done, (path, _, new)) in self.registers.iter().enumerate() {
-            if let Err(error) = write_atomically(path, new.as_bytes()) {
-                for (path, old, _) in &self.registers[..done] {
-                    let _ = write_atomically(path, old.as_bytes());
+            let (old, mut new) = (read(&path)?, String::new());
+            for line in old.split_inclusive('\n') {
+                new += line;
+                if line.contains(last) {
+                    new += &line.replace(last, id);
+                } else if line.contains(&last_type) {
+                    new += &format!("    &{module}::{type_name},\n");
                 }
-                let _ = std::fs::remove_dir_all(&folder);
-                return Err(error.into());
             }
-        }
-        Ok(())
+            ensure!(new != old, unexpected(&path, &format!("line of {last}")));
+            Ok((file.into(), Some(old), new))
+        };
+        let files = [
+            "Cargo.toml",
+            "compare/Cargo.toml",
+            "compare/src/registry.rs",
+        ];
+        files.into_iter().map(edited).collect()
     }
 
-    fn write(&self, folder: &Path) -> Result<(), NewError> {
-        for (below, text) in &self.files {
-            let path = folder.join(below);
-            let parent = path.parent().unwrap_or(folder);
-            std::fs::create_dir_all(parent).map_err(io_error("make", parent))?;
-            std::fs::write(&path, text).map_err(io_error("write", &path))?;
+    /// Writes everything, or takes all of it back.
+    fn make(&self, root: &Path) -> anyhow::Result<()> {
+        let write = |path: &Path, text: &str| write_atomically(&root.join(path), text.as_bytes());
+        let made = self
+            .files
+            .iter()
+            .try_for_each(|(path, _, new)| write(path, new));
+        if let Err(error) = made {
+            let _ = std::fs::remove_dir_all(root.join(&self.new.id));
+            for (path, old, _) in &self.files {
+                // What could not be written has not changed.
+                let _ = old.as_ref().map(|old| write(path, old));
+            }
+            bail!(error);
         }
         Ok(())
     }
+}
+
+fn unexpected(file: &Path, lacks: &str) -> String {
+    format!(
+        "{} has no {lacks}; is this program built from this checkout? Build again, or register the stage as CONTRIBUTING.md says",
+        file.display()
+    )
 }
 
 /// Number and word of `stage12-mine`.
@@ -424,25 +349,6 @@ fn parts(id: &str) -> Option<(usize, &str)> {
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(text.split_once(before)?.1.split_once(after)?.0)
-}
-
-/// `text` with `line` behind the last of its lines that names a stage between `start` and `end`.
-fn behind_last(text: &str, start: &str, end: &str, line: &str) -> Option<String> {
-    let names_a_stage = |line: &str| {
-        let name = line.trim_end().strip_prefix(start)?.strip_suffix(end)?;
-        name.strip_prefix("stage")?
-            .starts_with(|c: char| c.is_ascii_digit())
-            .then_some(())
-    };
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let last = lines
-        .iter()
-        .rposition(|line| names_a_stage(line).is_some())?;
-    Some(
-        [&lines[..=last], &[line], &lines[last + 1..]]
-            .concat()
-            .concat(),
-    )
 }
 
 /// The snapshot of resources with its columns and its order as the tests write them.
@@ -466,18 +372,18 @@ fn in_order(text: &str) -> String {
     head.to_string() + &lines.concat()
 }
 
-fn read(path: &Path) -> Result<String, NewError> {
-    std::fs::read_to_string(path).map_err(io_error("read", path))
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn files_below(folder: &Path) -> Result<Vec<PathBuf>, NewError> {
+fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io_error("read", folder))? {
-        let path = entry.map_err(io_error("read", folder))?.path();
-        if path.is_dir() {
-            found.extend(files_below(&path)?);
-        } else {
-            found.push(path);
+    let entries = std::fs::read_dir(folder);
+    for entry in entries.with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => found.extend(files_below(&path)?),
+            false => found.push(path),
         }
     }
     found.sort();
@@ -492,7 +398,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
     }
 
-    fn copy(name: &str, from: &str) -> Result<Copy, NewError> {
+    fn copy(name: &str, from: &str) -> anyhow::Result<Copy> {
         Copy::new(&root(), name, from, &registry::builds().unwrap())
     }
 
@@ -538,11 +444,9 @@ mod tests {
         for stage in registry::STAGES {
             let copy = copy(&next("mine"), stage.info().id).unwrap();
             let text = |name: &str| {
-                let found = copy
-                    .files
-                    .iter()
-                    .find(|(below, _)| below == Path::new(name));
-                found.unwrap_or_else(|| panic!("{name}")).1.as_str()
+                let path = Path::new(&copy.new.id).join(name);
+                let found = copy.files.iter().find(|(below, ..)| *below == path);
+                found.unwrap_or_else(|| panic!("{name}")).2.as_str()
             };
             let kernel = read(&root().join(stage.info().id).join("kernel.cu")).unwrap();
             let changed = kernel
@@ -552,13 +456,14 @@ mod tests {
             let renamed = copy
                 .variants
                 .iter()
-                .filter(|(_, family)| *family == copy.source.family);
+                .filter(|variant| variant.family == copy.source.family);
             assert_eq!(changed.count(), renamed.count(), "{}", stage.info().id);
             let library = text("src/lib.rs");
             assert!(library.contains("claims: &[],"), "{library}");
             let is_listed = !stage.info().redundant.is_empty();
             assert_eq!(library.contains("site: "), is_listed, "{library}");
-            for (name, text) in &copy.files {
+            let is_new = |(_, old, _): &&(_, Option<String>, _)| old.is_none();
+            for (name, _, text) in copy.files.iter().filter(is_new) {
                 let is_own = |line: &&str| !line.contains("copy of");
                 let lines: Vec<&str> = text.lines().filter(is_own).collect();
                 let names_the_source = lines.iter().any(|line| line.contains(&copy.source.module));
@@ -590,9 +495,10 @@ mod tests {
         let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
         std::fs::write(&first, "old").unwrap();
         std::fs::create_dir_all(second.join("in the way")).unwrap();
-        copy.registers = [&first, &second]
-            .map(|path| (path.clone(), "old".to_string(), "new".to_string()))
-            .into();
+        copy.files.retain(|(_, old, _)| old.is_none());
+        let registers = [&first, &second]
+            .map(|path| (path.clone(), Some("old".to_string()), "new".to_string()));
+        copy.files.extend(registers);
         copy.make(folder.path()).unwrap_err();
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!((left.len(), read(&first).unwrap().as_str()), (2, "old"));
