@@ -18,25 +18,25 @@ use safetensors::tensor::{Dtype as Stored, TensorView};
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
-Runs the variant in the emulator and compares what it computes of one row, tile of keys by tile, with FP64: S, the running maximum,
-P, the sum and O. S is shown after the mask and before the scale. What is printed is the first that leaves what its precision allows,
-with the lines that computed it and the planted fault that it resembles. Hazards of the row's blocks are printed with both accesses and
-what would order them. Needs no GPU; where there is one, its output is compared with the emulator's, which tells a miscompiled kernel
-from a wrong one.
-docs/symptoms.md goes from symptoms to causes.
+Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
+S is shown after the mask and before the scale. The first quantity that is off by more than its precision allows is printed,
+with the lines that computed it and the planted fault that it resembles. Hazards in the row's blocks are printed with both accesses
+and what would order them. Needs no GPU; if there is one, its output is compared with the emulator's, which tells a miscompiled
+kernel from a wrong one.
+docs/symptoms.md leads from symptoms to causes.
 
 Examples:
   compare explain --stage 5 --problem 'mission f16 full normal:0'
-                                                the case as a failing `compare run` names it; the default variant
+                                                a case as a failing `compare run` prints it; the default variant
   compare explain --stage 3 --variant wmma-pv-32x64 --problem '1x2x113x64 f16 causal' --row 0,1,112
   compare explain --stage 7 --input attention.safetensors --dump row.safetensors
                                                 real tensors; S, P, maximum, sum and O of each tile go to a file
 
 Exit codes:
-  0  nothing leaves what the precision allows
+  0  everything is as exact as its precision allows
   1  wrong, and explained
   2  wrong usage, or a file that cannot be read or written
-  3  undecided: a gate fails and nothing of this row says why; NO DATA without GCC";
+  3  undecided: a gate fails and nothing in this row explains it; NO DATA without GCC";
 
 /// The flags of `explain`.
 #[derive(Clone, Debug, Args)]
@@ -47,7 +47,7 @@ pub struct ExplainArgs {
     /// The variant [default: the stage's]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// The case, as reports name it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: f16 full normal:0]
+    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: f16 full normal:0]
     #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
     pub problem: Option<Named>,
     /// Real tensors: a safetensors file as for `run`
@@ -56,7 +56,7 @@ pub struct ExplainArgs {
     /// The mask of --input: full or causal
     #[arg(long, value_name = "MASK", value_parser = mask, requires = "input", default_value = "full")]
     pub mask: Mask,
-    /// Batch, query head and query row, from 0 [default: the row that is furthest off]
+    /// Batch, query head and query row, from 0 [default: the row with the largest error]
     #[arg(long, value_name = "B,H,I", value_parser = row)]
     pub row: Option<[usize; 3]>,
     /// Write S, P, maximum, sum and O of each tile as safetensors
@@ -168,7 +168,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, args.format.print(&document, &document)))
 }
 
-/// What the case is called, how its inputs were drawn, and they.
+/// The case's name, the family of its inputs, and the inputs.
 fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> {
     match (&args.problem, &args.input) {
         (_, Some(path)) => {
@@ -182,11 +182,12 @@ fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> 
             let inputs = Inputs::generate(&case.problem, case.family, case.seed);
             Ok((case.name.clone(), Some(case.family), inputs))
         }
-        (None, None) => bail!("--problem or --input says what is computed"),
+        (None, None) => bail!("give --problem or --input"),
     }
 }
 
-/// S, P, O [tiles, keys or columns], maximum and sum [tiles] of each warp, with the keys; NaN where a tile has none.
+/// Of each warp S and P [tiles, keys], O [tiles, columns], maximum and sum [tiles], and which keys [tiles, keys]; NaN, or -1, where
+/// a tile has none.
 fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
     let mut tensors: Vec<(String, Stored, Vec<usize>, Vec<u8>)> = Vec::new();
     for Chain { block, warp, steps } in chains {
@@ -198,37 +199,31 @@ fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
         };
         let most = steps.iter().map(|step| step.scores.len()).max();
         let keys = most.unwrap_or(0);
-        let keys_of = |step: &Step| {
-            let known: Vec<i64> = step.scores.keys().copied().collect();
-            (0..keys).map(move |at| known.get(at).copied())
-        };
-        let each_key = |of: fn(&Step, i64) -> Option<f64>| -> Vec<Option<f64>> {
-            let of_step = |step| keys_of(step).map(move |key| of(step, key?));
-            steps.iter().flat_map(of_step).collect()
-        };
-        let each_tile = |of: fn(&Step) -> Option<f64>| steps.iter().map(of).collect();
-        let output = steps
+        let key = |step: &Step, at: usize| step.scores.keys().nth(at).copied();
+        let numbers = steps
             .iter()
-            .flat_map(|step| (0..dim as i64).map(|at| step.output.get(&at).map(|cell| cell.sum())));
-        let scores = each_key(|step, key| Some(step.scores.get(&key)?.any()));
-        let probabilities = each_key(|step, key| Some(step.probabilities.get(&key)?.any()));
-        let floats = [
-            ("S", Some(keys), scores),
-            ("P", Some(keys), probabilities),
-            (
-                "maximum",
-                None,
-                each_tile(|step| Some(step.max.as_ref()?.any())),
-            ),
-            ("sum", None, each_tile(Step::row_sum)),
-            ("O", Some(dim), output.collect()),
-        ];
-        let numbers = steps.iter().flat_map(keys_of);
-        let numbers = numbers.flat_map(|key| key.unwrap_or(-1).to_le_bytes());
+            .flat_map(|step| (0..keys).map(move |at| key(step, at)))
+            .flat_map(|key| key.unwrap_or(-1).to_le_bytes());
         add("keys", Stored::I64, Some(keys), numbers.collect());
-        for (what, width, values) in floats {
-            let bytes = values
-                .into_iter()
+        type Figure<'a> = &'a dyn Fn(&Step, usize) -> Option<f64>;
+        let figures: [(&str, Option<usize>, Figure<'_>); 5] = [
+            ("S", Some(keys), &|step, at| {
+                Some(step.scores.get(&key(step, at)?)?.any())
+            }),
+            ("P", Some(keys), &|step, at| {
+                Some(step.probabilities.get(&key(step, at)?)?.any())
+            }),
+            ("maximum", None, &|step, _| Some(step.max.as_ref()?.any())),
+            ("sum", None, &|step, _| step.row_sum()),
+            ("O", Some(dim), &|step, at| {
+                Some(step.output.get(&(at as i64))?.sum())
+            }),
+        ];
+        for (what, width, figure) in figures {
+            let columns = 0..width.unwrap_or(1);
+            let bytes = steps
+                .iter()
+                .flat_map(|step| columns.clone().map(move |at| figure(step, at)))
                 .flat_map(|value| (value.unwrap_or(f64::NAN) as f32).to_le_bytes());
             add(what, Stored::F32, width, bytes.collect());
         }

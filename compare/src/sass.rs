@@ -1,6 +1,7 @@
 //! `compare sass`: which instructions a kernel consists of, and what moved since another build.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NoData};
+use crate::judge::list::joined;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
 use crate::measure::select::{Chosen, Instances};
@@ -9,27 +10,26 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document};
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
-use crate::tool::{CUOBJDUMP, Tool};
-use anyhow::Context;
+use crate::tool::{CUOBJDUMP, Scratch, Tool};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::metric::Metric;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
-use similar::{ChangeTag, TextDiff};
+use similar::TextDiff;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the help shows at its end.
 pub const EXAMPLES: &str = "\
-Reads the machine code that this build embeds, with cuobjdump; needs nvcc at build time and no GPU. The main loop is the one whose own
-instructions multiply most. `compare run` keeps the counts in its record, where `compare diff` shows what moved.
+Disassembles the machine code in this build with cuobjdump; needs nvcc at build time and no GPU. The main loop is the loop whose own
+instructions multiply most. `compare run` keeps the counts in its record, and `compare diff` shows what changed.
 
 Examples:
-  compare sass --stages 8                       what each instance of stage 8 consists of
+  compare sass --stages 8                       the instruction counts of each instance of stage 8
   compare sass --stages 8 --variants overlap-lazy-256x64 --dtypes f16 --head-dims 64 --loop
                                                 its main loop
-  compare sass --stages 8 --save base.sass      all of it, to compare with later
-  compare sass --stages 8 --against base.sass   what moved since, and the loops side by side
+  compare sass --stages 8 --save base.sass      the whole listing, to compare with later
+  compare sass --stages 8 --against base.sass   what changed since, and a diff of the loops
 
 Exit codes:
   0  shown
@@ -43,13 +43,13 @@ pub struct SassArgs {
     pub chosen: Chosen,
     #[command(flatten)]
     pub instances: Instances,
-    /// Of which architecture: sm_90a [default: the last that the stage was built for]
+    /// The architecture, such as sm_90a [default: the last that the stage was built for]
     #[arg(long, value_name = "ARCH")]
     pub arch: Option<String>,
-    /// Print the main loop of each instance, too
+    /// Also print the main loop of each instance
     #[arg(long = "loop")]
     pub main_loop: bool,
-    /// Write the listing of the one stage that is chosen to a file
+    /// Write the listing of the one chosen stage to a file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Compare with a listing that --save wrote
@@ -64,32 +64,26 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("code is read, not run")?;
     let builds = ladder.builds();
     let picked = args.chosen.of(&builds)?;
-    anyhow::ensure!(
+    ensure!(
         picked.len() == 1 || (args.save.is_none() && args.against.is_none()),
-        "--save and --against are about one stage; choose it by --stages"
+        "--save and --against take one stage; choose it by --stages"
     );
-    let before = args.against.as_ref().map(|path| {
-        std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}; --save writes one", path.display()))
-    });
-    let before = before.transpose()?;
-    if let (Some(text), Some(path)) = (&before, &args.against) {
-        anyhow::ensure!(
+    let mut before = None;
+    if let Some(path) = &args.against {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {shown}; --save writes one"))?;
+        ensure!(
             text.contains("Function : "),
-            "{} is no listing that --save wrote: it has no function",
-            path.display()
+            "{shown} is not a listing that --save wrote: it has no function"
         );
+        before = Some(text);
     }
-    let tool = match CUOBJDUMP.find() {
-        Ok(tool) => tool,
-        Err(reason) => return Ok(Answer::no_data(reason)),
-    };
+    let tool = CUOBJDUMP.find().map_err(NoData)?;
     let (mut lines, mut loops) = (Vec::new(), Vec::new());
     for picked in picked {
-        let listing = match listing(loaded(&ladder.stages, &picked.stage.id), &tool) {
-            Ok(listing) => listing,
-            Err(reason) => return Ok(Answer::no_data(reason)),
-        };
+        let stage = loaded(&ladder.stages, &picked.stage.id);
+        let listing = listing(stage, &tool).map_err(NoData)?;
         if let Some(path) = &args.save {
             write_atomically(path, listing.as_bytes())?;
         }
@@ -107,7 +101,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
                 };
                 let Some(now) = of(&listing) else {
                     let built = archs().collect::<Vec<_>>().join(", ");
-                    anyhow::bail!(
+                    bail!(
                         "{} has no code for {arch}; it was built for {built}",
                         picked.stage.id
                     );
@@ -133,9 +127,7 @@ pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
             }
         }
     }
-    if lines.is_empty() {
-        anyhow::bail!(args.instances.absent());
-    }
+    ensure!(!lines.is_empty(), args.instances.absent());
     let document = Document::of(vec![Block::bullets(lines)]);
     let text = [vec![terminal(&document, WIDTH)], loops].concat();
     Ok(Answer::pass(text.join("\n")))
@@ -170,13 +162,9 @@ pub fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
             "{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"
         ));
     };
-    let file = std::env::temp_dir().join(format!("compare-{id}-{}.fatbin", std::process::id()));
-    std::fs::write(&file, fatbin)
-        .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
-    let listing = listing_of(tool, &file, id);
-    // What is left of it disturbs nobody.
-    let _ = std::fs::remove_file(&file);
-    listing
+    let written = Scratch::new(id).and_then(|folder| Ok((folder.write("fatbin", fatbin)?, folder)));
+    let (file, _folder) = written.map_err(|error| format!("{error:#}"))?;
+    listing_of(tool, &file, id)
 }
 
 /// What cuobjdump prints of the code of `id` in `file`.
@@ -193,9 +181,9 @@ pub fn listing_of(tool: &Tool, file: &Path, id: &str) -> Result<String, String> 
         .map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().next().unwrap_or("nothing said");
+        let said = said.lines().next().unwrap_or("no message");
         return Err(format!(
-            "{} does not read the code of {id}: {said}",
+            "{} cannot read the code of {id}: {said}",
             tool.path.display()
         ));
     }
@@ -214,31 +202,23 @@ fn words(function: &Function) -> String {
     let word = |(metric, value): (Metric, f64)| format!("{} {metric}", metric.show(value));
     let (of_loop, of_all): (Vec<String>, Vec<String>) =
         figures.map(word).partition(|word| word.ends_with(IN_LOOP));
-    let of_loop: Vec<&str> = of_loop
-        .iter()
-        .map(|word| word.trim_end_matches(IN_LOOP))
-        .collect();
-    let of_loop = if of_loop.is_empty() {
-        vec![]
-    } else {
-        vec![format!("in the main loop {}", of_loop.join(", "))]
-    };
-    [of_all, of_loop].concat().join("; ")
+    let mut words = joined(of_all, "; ");
+    if !of_loop.is_empty() {
+        let of_loop = of_loop.iter().map(|word| word.trim_end_matches(IN_LOOP));
+        words += &format!("; in the main loop {}", joined(of_loop, ", "));
+    }
+    words
 }
 
 /// `HGMMA in the main loop as before (8); LDS in the main loop 0 → 14`
 fn moved(then: &Function, now: &Function) -> String {
     let pairs = then.figures().into_iter().zip(now.figures());
-    let word = |((metric, was), (_, is)): ((Metric, f64), (Metric, f64))| match () {
-        () if was == 0.0 && is == 0.0 => None,
-        () if was == is => Some(format!("{metric} as before ({})", metric.show(is))),
-        () => Some(format!(
-            "{metric} {} → {}",
-            metric.show(was),
-            metric.show(is)
-        )),
+    let pairs = pairs.filter(|((_, was), (_, is))| (*was, *is) != (0.0, 0.0));
+    let word = |((metric, was), (_, is)): ((Metric, f64), (Metric, f64))| match was == is {
+        true => format!("{metric} as before ({})", metric.show(is)),
+        false => format!("{metric} {} → {}", metric.show(was), metric.show(is)),
     };
-    pairs.filter_map(word).collect::<Vec<_>>().join("; ")
+    joined(pairs.map(word), "; ")
 }
 
 /// The main loop, an instruction a line.
@@ -254,21 +234,20 @@ fn shown(function: &Function) -> String {
 /// whatever their registers.
 fn differ(then: &Function, now: &Function) -> Option<String> {
     let [before, after] = [then, now].map(Function::main_loop);
-    let names = |of: &[&Instruction]| of.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
-    let (old, new) = (names(&before), names(&after));
+    let [old, new] =
+        [&before, &after].map(|of| of.iter().map(|one| &*one.name).collect::<Vec<_>>());
     if old == new {
         return None;
     }
-    let [old, new] = [&old, &new].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
     let diff = TextDiff::from_slices(&old, &new);
     let line = |change: similar::Change<&str>| {
         let text =
             |of: &[&Instruction], at: Option<usize>| at.map_or("", |at| &of[at].text).to_string();
-        match change.tag() {
-            ChangeTag::Delete => format!("- {}\n", text(&before, change.old_index())),
-            ChangeTag::Insert => format!("+ {}\n", text(&after, change.new_index())),
-            ChangeTag::Equal => format!("  {}\n", text(&after, change.new_index())),
-        }
+        let text = match change.new_index() {
+            None => text(&before, change.old_index()),
+            at => text(&after, at),
+        };
+        format!("{} {text}\n", change.tag())
     };
     Some(diff.iter_all_changes().map(line).collect())
 }

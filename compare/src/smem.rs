@@ -4,12 +4,14 @@
 mod layout;
 
 use crate::answer::{Answer, Format, NoData};
+use crate::judge::list::joined;
 use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
 use crate::registry::{self, Ladder};
 use crate::tool;
+use anyhow::{bail, ensure};
 use clap::Args;
 use common::metric::Unit;
 use common::stage::LoadedStage;
@@ -20,9 +22,9 @@ use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Each line is an array of the struct that kernel.cu carves its shared memory by (`Shared`), as the C++ compiler lays it out. The size of
-that struct is what a launch asks for. What a kernel puts where another array was, by a cast, has no line of its own; a union says so.
-Needs the workspace and g++, no GPU and no nvcc.
+Each line is an array of `Shared`, the struct by which kernel.cu divides its shared memory, as the C++ compiler lays it out; its size
+is what a launch requests. Arrays that reuse the place of another show where they are members of a union, not where a kernel casts.
+Needs the workspace and g++, but no GPU and no nvcc.
 
 Examples:
   compare smem --stages 5                       the default variant of stage 5, each of its instances
@@ -30,7 +32,7 @@ Examples:
 
 Exit codes:
   0  shown
-  2  wrong usage, or a layout whose size is not what the launch asks for
+  2  wrong usage, or a layout whose size is not what the launch requests
   3  NO DATA: no workspace, or no C++ compiler that compiles the kernels";
 
 /// The flags of `smem`.
@@ -51,49 +53,38 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Prints the layouts of the chosen instances.
 pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
-    let ladder = Ladder::without_gpu("structs are read, nothing is run")?;
+    let ladder = Ladder::without_gpu("structs are read, nothing runs")?;
     let builds = ladder.builds();
     let mut blocks = Vec::new();
     for picked in args.chosen.of(&builds)? {
-        let is_chosen = |name: &str| match args.chosen.variants.is_empty() {
-            true => name == picked.stage.default_variant,
-            false => args.chosen.takes_by_name(name),
-        };
-        let variants = picked
-            .variants
-            .iter()
-            .filter(|variant| is_chosen(&variant.name));
-        let kernels = variants
-            .flat_map(|variant| variant.kernels.iter().map(|kernel| (&variant.name, kernel)));
-        let kernels: Vec<_> = kernels
-            .filter(|(_, kernel)| args.instances.takes(kernel))
-            .collect();
+        let mut kernels = Vec::new();
+        for variant in picked.variants {
+            if args.chosen.variants.is_empty() && variant.name != picked.stage.default_variant {
+                continue;
+            }
+            let taken = variant.kernels.iter();
+            let taken = taken.filter(|kernel| args.instances.takes(kernel));
+            kernels.extend(taken.map(|kernel| (&variant.name, &kernel.facts)));
+        }
         if kernels.is_empty() {
             continue;
         }
         let layouts = of_stage(loaded(&ladder.stages, &picked.stage.id)).map_err(NoData)?;
-        for (variant, kernel) in kernels {
-            let layout = of_kernel(
-                &layouts,
-                &kernel.facts.symbol,
-                kernel.facts.dynamic_shared_bytes,
-            )?;
-            let (dtype, dim) = (kernel.facts.dtype, kernel.facts.head_dim);
+        for (variant, facts) in kernels {
+            let layout = of_kernel(&layouts, &facts.symbol, facts.dynamic_shared_bytes)?;
             blocks.push(Block::section(format!(
-                "{}/{variant} {dtype} d{dim}",
-                picked.stage.id
+                "{}/{variant} {} d{}",
+                picked.stage.id, facts.dtype, facts.head_dim
             )));
             blocks.push(Block::Table(table(layout)));
         }
     }
-    if blocks.is_empty() {
-        anyhow::bail!(args.instances.absent());
-    }
+    ensure!(!blocks.is_empty(), args.instances.absent());
     let document = Document::of(blocks);
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 
-/// The layout of an instance, whose size must be what its launches ask for.
+/// The layout of an instance, whose size must be what its launches request.
 fn of_kernel<'a>(
     layouts: &'a BTreeMap<String, Layout>,
     symbol: &str,
@@ -103,9 +94,9 @@ fn of_kernel<'a>(
     let bytes = found.map_or(0, |layout| layout.bytes);
     match found.filter(|_| bytes == asked as u64) {
         Some(layout) => Ok(layout),
-        None => anyhow::bail!(
-            "{symbol} asks for {asked} bytes of shared memory, and its struct has {bytes} by the C++ compiler that is here: CXX or \
-             common/emulator/include are others than this program was built by; build again"
+        None => bail!(
+            "{symbol} requests {asked} bytes of shared memory, but its struct has {bytes} with this C++ compiler: CXX or \
+             common/emulator/include have changed since this program was built; build again"
         ),
     }
 }
@@ -179,14 +170,13 @@ fn table(layout: &Layout) -> Table {
         row(name, &buffer.element, shape(buffer), offset(buffer), size)
     });
     let padding = (layout.padding() > 0).then(|| sum("padding", layout.padding()));
-    let launch = sum("a launch asks for", layout.bytes);
+    let launch = sum("a launch requests", layout.bytes);
     Table::of(buffers.chain(padding).chain([launch]))
 }
 
 /// `2 x 64 x 72`
 fn shape(buffer: &Buffer) -> String {
-    let extents: Vec<String> = buffer.extents.iter().map(u64::to_string).collect();
-    extents.join(" x ")
+    joined(&buffer.extents, " x ")
 }
 
 /// `9,216`, of several `9,216, each 18,432 on`.
@@ -255,7 +245,7 @@ mod tests {
         assert_eq!(of_kernel(&layouts, "a", 128).unwrap().bytes, 128);
         let error = of_kernel(&layouts, "a", 256).unwrap_err().to_string();
         assert!(
-            error.starts_with("a asks for 256 bytes of shared memory, and its struct has 128"),
+            error.starts_with("a requests 256 bytes of shared memory, but its struct has 128"),
             "{error}"
         );
         assert!(of_kernel(&layouts, "b", 0).is_err());
@@ -290,7 +280,7 @@ mod tests {
         | ring[2].k             | half    | 8 x 32 | 0, each 1,024 on   | 1,024 |
         | ring[2].v             | half    | 8 x 32 | 512, each 1,024 on | 1,024 |
         | o (where ring[2] was) | half    | 8 x 32 | 0                  |   512 |
-        | a launch asks for     |         |        |                    | 2,048 |
+        | a launch requests     |         |        |                    | 2,048 |
         ");
     }
 }

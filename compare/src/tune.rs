@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Every preset goes through the quick gates and the chosen problems; one that is not green has no time. The best three of
-each stage and problem go to tune/<gpu>.json, beside what is there of other problems; commit it. `compare run` then
-times all presets on mission with the full mask, which claims are about, and these three elsewhere. An entry whose kernel has changed
-since is STALE: `run` times all presets again until it is renewed.
+Every preset is put through the quick gates and timed on the chosen problems; one that is not green has no time. The best three of
+each stage and problem go to tune/<gpu>.json, beside the entries of other problems; commit it. `compare run` then
+times all presets on mission with the full mask, which claims are about, and only these three elsewhere. An entry is STALE once its
+kernel has changed: `run` times all presets again until you tune again.
 
 Examples:
   compare tune                                  all stages on every problem that tier T2 times
@@ -48,7 +48,7 @@ Exit codes:
   0  ranked and written
   1  two presets compile to the same machine code (nothing is timed), or a gate failed (green presets are written)
   2  wrong usage, or a file that cannot be read or written
-  3  NO DATA: there is no GPU that can be timed";
+  3  NO DATA: there is no GPU to time on";
 
 /// The flags of `tune`.
 #[derive(Clone, Debug, Args)]
@@ -97,22 +97,24 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<Answer> {
 }
 
 fn no_data(reason: impl Display) -> NoData {
-    NoData(format!("presets are ranked by times on a GPU: {reason}"))
+    NoData(format!(
+        "presets are ranked by their times on a GPU: {reason}"
+    ))
 }
 
-/// The answer where variants compile to the same machine code.
+/// The answer where variants compile to the same machine code as another one.
 fn same_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Option<Answer> {
     let reasons = shared_code(built).join("\n  ");
     (!reasons.is_empty()).then(|| Answer::new(
         Exit::Fail,
         format!(
-            "FAIL: two presets are one, so that the knob between them does nothing; remove one, or make it a\nconstant that the \
-             kernel uses. Nothing was ranked.\n  {reasons}"
+            "FAIL: presets compile to the same machine code, so the parameter that differs has no effect; remove one, or make\nit a \
+             constant that the kernel uses. Nothing was ranked.\n  {reasons}"
         ),
     ))
 }
 
-/// Ranks what `folder` says. Where it left variants out, the ranking is a guess.
+/// Ranks what the record in `folder` timed. Where it left variants out, the ranking is a guess.
 fn from_record(args: &TuneArgs, folder: &Path) -> anyhow::Result<Answer> {
     let record = Record::read(folder)?;
     Limited::refuse(&folder.display().to_string(), record.meta.device)?;
@@ -218,25 +220,15 @@ fn written(
 
 /// The variants that compile to the same machine code as another one, and which.
 fn shared_code<'a>(built: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
-    let shares = |row: &&Row| {
-        row.verdicts
-            .get(&GateId::R1)
-            .is_some_and(|judged| judged.reason.contains(rows::SAME_CODE))
+    let reason = |row: &Row| {
+        let reason = &row.verdicts.get(&GateId::R1)?.reason;
+        let is_shared = reason.contains(rows::SAME_CODE);
+        is_shared.then(|| format!("{} ({}): {reason}", row.subject, row.on))
     };
-    let shared = built.into_iter().filter(shares);
-    shared
-        .map(|row| {
-            format!(
-                "{} ({}): {}",
-                row.subject,
-                row.on,
-                row.verdicts[&GateId::R1].reason
-            )
-        })
-        .collect()
+    built.into_iter().filter_map(reason).collect()
 }
 
-/// Where the best of a machine go, and what is there: the file as it is, or an empty one.
+/// The file that a machine's best go to, and its content, which is empty where there is no file.
 fn open(args: &TuneArgs, machine: &Machine) -> anyhow::Result<(PathBuf, TuningCache)> {
     let path = args.out.clone().unwrap_or_else(|| path_of(&machine.name));
     let here = machine.gpu.name().unwrap_or_default();

@@ -797,7 +797,7 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
     let (code, text) = tune(&["--shapes", "mission"]);
     assert_eq!(code, Some(3), "{text}");
     assert!(
-        text.starts_with("NO DATA: presets are ranked by times on a GPU"),
+        text.starts_with("NO DATA: presets are ranked by their times on a GPU"),
         "{text}"
     );
     assert!(!file.exists());

@@ -1,12 +1,13 @@
 //! Rankings from a record, and what of a plan the tuning cache makes unnecessary. Pure.
 
 use crate::judge::best::{time, timed, withheld};
+use crate::judge::list::{grouped, joined};
 use crate::judge::state::{gates, is_green, summary, with};
 use crate::measure::builds::StageBuild;
 use crate::measure::plan::{Plan, PlannedTiming, Request};
 use crate::record::meta::TimingScope;
 use crate::record::tuning_cache::{Entry, Known, Ranked, TuningCache};
-use crate::record::{On, Place, Record, Row, Source, Subject};
+use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Problem;
 use common::verdict::Verdict;
@@ -39,74 +40,64 @@ impl Ranking {
 
 /// Every variant of a stage on each problem on which `record` has a time of one of them.
 pub fn of_record(record: &Record) -> Vec<PlannedTiming> {
-    let mut planned: Vec<PlannedTiming> = Vec::new();
-    for row in timed(record) {
-        let (Some(stage), Some(place)) = (record.stage(row.subject.stage()), row.on.problem())
-        else {
-            continue;
-        };
-        let shape = record.meta.shape(&place.shape);
-        let Some(Ok(problem)) = shape.map(|shape| Problem::new(shape, place.dtype, place.mask))
-        else {
-            continue;
-        };
-        if planned
-            .iter()
-            .any(|known| (known.subject.stage(), known.problem) == (&stage.id, problem))
-        {
-            continue;
-        }
-        planned.extend(stage.subjects().map(|subject| PlannedTiming {
+    let timed = timed(record).filter_map(|row| {
+        let (stage, place) = (record.stage(row.subject.stage())?, row.on.problem()?);
+        let shape = record.meta.shape(&place.shape)?;
+        let problem = Problem::new(shape, place.dtype, place.mask).ok()?;
+        Some(((&stage.id, problem), (stage, place)))
+    });
+    let all = |((_, problem), of): ((_, Problem), Vec<(&'_ StageMeta, &'_ Place)>)| {
+        let (stage, place) = of[0];
+        let timing = move |subject| PlannedTiming {
             subject,
             place: place.clone(),
             problem,
-        }));
-    }
-    planned
+        };
+        stage.subjects().map(timing).collect::<Vec<_>>()
+    };
+    grouped(timed).into_iter().flat_map(all).collect()
 }
 
-/// Ranks what was set out to be timed by what `record` says of it.
+/// Ranks what was planned to be timed by what `record` says of it.
 pub fn rank(planned: &[PlannedTiming], record: &Record) -> Vec<Ranking> {
-    let mut rankings: Vec<Ranking> = Vec::new();
-    for timing in planned {
-        let Some(build) = record.stage(timing.subject.stage()) else {
-            continue;
-        };
-        let same = |ranking: &Ranking| ranking.entry.is_of(&build.id, &timing.problem);
-        let index = rankings.iter().position(same).unwrap_or_else(|| {
-            let entry = Entry {
-                stage: build.id.clone(),
-                identity: build.identity.clone(),
-                shape_name: timing.place.shape.clone(),
-                shape: timing.problem.shape,
-                dtype: timing.problem.dtype,
-                mask: timing.problem.mask,
-                tuned: String::new(),
-                timed: 0,
-                untimed: 0,
-                best: vec![],
-            };
-            rankings.push(Ranking {
-                entry,
-                refused: vec![],
-            });
-            rankings.len() - 1
-        });
-        match place(timing, record) {
-            Ok(ranked) => rankings[index].entry.best.push(ranked),
-            Err(refused) => rankings[index].refused.push(refused),
+    let by_problem = planned
+        .iter()
+        .map(|timing| ((timing.subject.stage(), timing.problem), timing));
+    let ranking = |((stage, problem), timings): ((&str, Problem), Vec<&PlannedTiming>)| {
+        let build = record.stage(stage)?;
+        let (mut best, mut refused) = (Vec::new(), Vec::new());
+        for timing in &timings {
+            match place(timing, record) {
+                Ok(ranked) => best.push(ranked),
+                Err(reason) => refused.push(reason),
+            }
         }
-    }
-    for ranking in &mut rankings {
-        let untimed = ranking.refused.iter().filter(|refused| !refused.was_tried);
-        ranking.entry.untimed = untimed.count();
-        ranking.entry.best.sort_by(|a, b| {
+        best.sort_by(|a: &Ranked, b| {
             a.p50_us
                 .total_cmp(&b.p50_us)
                 .then_with(|| a.variant.cmp(&b.variant))
         });
-    }
-    rankings
+        let entry = Entry {
+            stage: build.id.clone(),
+            identity: build.identity.clone(),
+            shape_name: timings[0].place.shape.clone(),
+            shape: problem.shape,
+            dtype: problem.dtype,
+            mask: problem.mask,
+            tuned: String::new(),
+            timed: 0,
+            untimed: refused
+                .iter()
+                .filter(|refused: &&Refused| !refused.was_tried)
+                .count(),
+            best,
+        };
+        Some(Ranking { entry, refused })
+    };
+    grouped(by_problem)
+        .into_iter()
+        .filter_map(ranking)
+        .collect()
 }
 
 /// The figures of an arm, or why it has none.
@@ -124,58 +115,45 @@ fn place(timing: &PlannedTiming, record: &Record) -> Result<Ranked, Refused> {
         was_tried: true,
     };
     let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
-    let built: Vec<(&str, &Row)> = record
-        .instances(subject, Source::Ptxas, dtype, head_dim)
-        .filter_map(|(arch, row)| Some((arch?, row)))
-        .collect();
-    if let Some(failure) = built.iter().find_map(|(_, row)| row.failures().next()) {
+    let built = || record.instances(subject, Source::Ptxas, dtype, head_dim);
+    if let Some(failure) = built().find_map(|(_, row)| row.failures().next()) {
         return Err(refused(failure, true));
     }
+    let unsupported = unsupported(subject, place, problem, record);
     if summary(record, subject).is_some() && !is_green(record, subject) {
-        let failed: Vec<String> = with(&gates(record, subject), Verdict::Fail)
-            .map(|(gate, judged)| format!("{gate}: {}", judged.reason))
-            .collect();
+        let gates = gates(record, subject);
+        let failed = with(&gates, Verdict::Fail);
+        let failed = failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason));
+        let failed = joined(failed, "; ");
         let is_wrong = !failed.is_empty();
-        return Err(
-            match unsupported(subject, place, problem, record).filter(|_| !is_wrong) {
-                Some(reason) => refused(reason, false),
-                None => refused(
-                    if is_wrong {
-                        failed.join("; ")
-                    } else {
-                        "not green on C1-C6".into()
-                    },
-                    is_wrong,
-                ),
-            },
-        );
+        let not_green = || unsupported.unwrap_or_else(|| "not green on C1-C6".into());
+        let reason = if is_wrong { failed } else { not_green() };
+        return Err(refused(reason, is_wrong));
     }
     let Some(row) = time(record, subject, place) else {
-        let unsupported = unsupported(subject, place, problem, record);
-        let was_tried = unsupported.is_some();
-        let reason = unsupported.unwrap_or_else(|| "it was not timed".into());
         return Err(Refused {
-            was_tried,
-            ..refused(reason, false)
+            was_tried: unsupported.is_some(),
+            ..refused(
+                unsupported.unwrap_or_else(|| "it was not timed".into()),
+                false,
+            )
         });
     };
     if let Some(reason) = withheld(record, row) {
         return Err(refused(reason, true));
     }
     let us = |metric: Metric| row.value(metric).unwrap_or(f64::NAN);
-    let runs = |(arch, _): &&(&str, &Row)| record.meta.machine.gpu.runs(arch);
+    let runs = |arch: Option<&str>| arch.is_some_and(|arch| record.meta.machine.gpu.runs(arch));
+    let code = built().find(|(arch, _)| runs(*arch));
     Ok(Ranked {
-        variant: variant.clone(),
+        variant,
         p50_us: us(Metric::P50),
         p90_us: us(Metric::P90),
-        sass_sha256: built
-            .iter()
-            .find(runs)
-            .and_then(|(_, row)| row.sass.clone()),
+        sass_sha256: code.and_then(|(_, row)| row.sass.clone()),
     })
 }
 
-/// Why the preset does not take the problem, if that is so: by its cases, which a committed record is without, or because
+/// Why the preset does not take the problem, if so: by its cases, which a committed record lacks, or because
 /// the device refuses its instance, of which such a record declares nothing.
 fn unsupported(
     subject: &Subject,

@@ -27,15 +27,11 @@ pub fn failures<'a>(rankings: impl IntoIterator<Item = &'a Ranking>) -> Vec<Stri
 
 /// Why a ranking is a guess.
 pub fn missing(ranking: &Ranking) -> String {
-    let untimed = ranking
-        .refused
-        .iter()
-        .filter(|refused| !refused.was_tried)
-        .count();
-    let all = ranking.entry.best.len() + ranking.refused.len();
+    let Ranking { entry, refused } = ranking;
+    let (untimed, all) = (entry.untimed, entry.best.len() + refused.len());
     format!(
         "{}: {untimed} of {all} variants were not timed",
-        title(&ranking.entry)
+        title(entry)
     )
 }
 
