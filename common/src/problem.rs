@@ -379,7 +379,7 @@ pub const NAMED_SHAPES: [NamedShape; 6] = [
 
 /// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
 /// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
-pub const LARGE_SHAPES: [NamedShape; 2] = [
+pub const LARGE_SHAPES: [NamedShape; 4] = [
     NamedShape {
         name: "big",
         shape: Shape::bhsd(4, 16, 4096, 64),
@@ -387,6 +387,14 @@ pub const LARGE_SHAPES: [NamedShape; 2] = [
     NamedShape {
         name: "big_wide",
         shape: Shape::bhsd(4, 16, 4096, 128),
+    },
+    NamedShape {
+        name: "long_16k",
+        shape: Shape::bhsd(1, 16, 16384, 64),
+    },
+    NamedShape {
+        name: "long_16k_wide",
+        shape: Shape::bhsd(1, 16, 16384, 128),
     },
 ];
 

@@ -45,8 +45,9 @@ chosen problems are measured again, the others stay. With other packages it star
 is NO DATA with the reason.
 
 Examples:
-  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide under both masks, in f16
-                                                and what stages claim of e4m3; ours alone against the sequence length
+  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide, long_16k, long_16k_wide
+                                                under both masks, in f16 and what stages claim of other types; ours alone
+                                                against the sequence length
   compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
   compare peers --shapes mission,1x8:2x512x64 --masks causal
                                                 two shapes, one with grouped heads
@@ -170,7 +171,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
     let mut items = choose::items(&args.problems, &chosen, &completing.record);
     // Where problems are chosen, only those are measured.
-    let growth = if args.problems == Problems::default() {
+    let mut growth = if args.problems == Problems::default() {
         choose::growth(&chosen)
     } else {
         vec![]
@@ -183,18 +184,23 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         !growth.is_empty(),
     );
     items.retain(|item| !has(&completing.record, item));
+    growth.retain(|item| !has_growth(&completing.record, item));
     let mut done = planned - items.len() - growth.len();
-    let ceiling = Row::new("ceiling", On::All, Source::Peers);
-    let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
-        Ok(reached) => ceiling
-            .figure(Metric::MatrixFlops, reached.matrix_flops)
-            .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
-        Err(error) => ceiling.note(error.to_string()),
-    };
     let came = |to| Some(Came { to, planned });
     completing.record.meta.peers = came(done);
-    let matrix_flops = ceiling.value(Metric::MatrixFlops);
-    completing.append(not_installed(&hello).chain([ceiling]))?;
+    completing.append(not_installed(&hello))?;
+    let mut matrix_flops = matrix_rate(&completing.record);
+    if matrix_flops.is_none() {
+        let ceiling = Row::new("ceiling", On::All, Source::Peers);
+        let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
+            Ok(reached) => ceiling
+                .figure(Metric::MatrixFlops, reached.matrix_flops)
+                .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
+            Err(error) => ceiling.note(error.to_string()),
+        };
+        matrix_flops = ceiling.value(Metric::MatrixFlops);
+        completing.append([ceiling])?;
+    }
     let mut bars = Progress::new(args.quiet);
     let timed = completing.record.clone();
     let plan = plan(args.iters);
@@ -210,8 +216,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         exchange: Scratch::new("peers")?,
     };
     for item in &items {
-        let all = planned - growth.len();
-        bars.step("problem", &item.place.to_string(), done, all);
+        bars.step("problem", &item.place.to_string(), done, planned);
         let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
         completing
             .record
@@ -221,8 +226,8 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         completing.record.meta.peers = came(done);
         completing.append(rows)?;
     }
-    for (at, item) in growth.iter().enumerate() {
-        bars.step("growth", &item.place.shape, at, growth.len());
+    for item in &growth {
+        bars.step("growth", &item.place.shape, done, planned);
         let row = match matrix_flops {
             Some(flops) => bench.alone(item, flops).context(failed)?,
             None => None,
@@ -264,17 +269,31 @@ fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows:
     let is_alike = before == (Some(tools), Some(METHOD.to_string()));
     let is_again = |row: &Row| match row.has(Metric::PeakShare) {
         true => grows,
-        false => {
-            !is_interrupted
-                && items
-                    .iter()
-                    .any(|item| row.on.problem() == Some(&item.place))
-        }
+        false => items
+            .iter()
+            .any(|item| row.on.problem() == Some(&item.place)),
     };
-    let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
+    // Shares of the product's rate are of one rate: that of the session which began.
+    let stays = |row: &Row| match is_interrupted {
+        true => row.on != On::All || row.has(Metric::MatrixFlops),
+        false => row.on != On::All && !is_again(row),
+    };
+    let stays = |row: &Row| is_alike && stays(row);
     record
         .rows
         .retain(|row| row.by != Source::Peers || stays(row));
+}
+
+/// What a matrix product reached in the session that is resumed.
+fn matrix_rate(record: &Record) -> Option<f64> {
+    let mut rows = record.by(Source::Peers);
+    rows.find_map(|row| row.value(Metric::MatrixFlops))
+}
+
+/// Whether the session has timed ours alone on a problem of the growth.
+fn has_growth(record: &Record, item: &Item) -> bool {
+    let mut rows = record.by(Source::Peers);
+    rows.any(|row| row.has(Metric::PeakShare) && row.on.problem() == Some(&item.place))
 }
 
 /// Whether the session has timed a problem.

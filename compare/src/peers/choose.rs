@@ -9,7 +9,7 @@ use crate::record::{Place, Record, Row, Subject};
 use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
 
 /// The shapes that are measured unless `--shapes` says otherwise.
-const SHAPES: [&str; 7] = [
+const SHAPES: [&str; 9] = [
     "mission",
     "mission_b2",
     "stretch",
@@ -17,6 +17,8 @@ const SHAPES: [&str; 7] = [
     "wide",
     "big",
     "big_wide",
+    "long_16k",
+    "long_16k_wide",
 ];
 
 /// Query rows of all sequences together, and heads, of the growth with the sequence length.

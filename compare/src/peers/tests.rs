@@ -60,13 +60,13 @@ fn a_session_goes_on_or_is_added_to_and_one_with_other_tools_is_replaced() {
         problem: Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap(),
         stages: vec![],
     };
-    let grown = |row: &Row| row.has(Metric::PeakShare);
     let place = item("1x16x16384x64").place;
     let growth = Row::new(WMMA, On::Problem(place), Source::Peers);
     let interrupted = || {
         let mut record = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
             .with(absent("torch-flash", On::All, "not there"))
+            .with(Row::new("ceiling", On::All, Source::Peers).figure(Metric::MatrixFlops, 7e14))
             .with(growth.clone().figure(Metric::PeakShare, 0.8))
             .changed(|meta| meta.peers = Some(Came { to: 1, planned: 9 }));
         let meta = &mut record.meta;
@@ -75,30 +75,25 @@ fn a_session_goes_on_or_is_added_to_and_one_with_other_tools_is_replaced() {
         record
     };
     let ended = || interrupted().changed(|meta| meta.peers = None);
-    // Whether mission, long and the growth are there when the session has begun.
+    // Whether mission, long, the growth, and the rate that its shares are of are there when the session has begun.
     let after = |mut record: Record, tools: &[String], shape: &str, grows: bool| {
         begin_session(&mut record, tools.to_vec(), &[item(shape)], grows);
-        assert!(record.by(Source::Peers).all(|row| row.on != On::All));
-        let grown = record.by(Source::Peers).any(grown);
+        let rate = matrix_rate(&record);
+        let of_all = record.by(Source::Peers).filter(|row| row.on == On::All);
+        assert_eq!(of_all.count(), usize::from(rate.is_some()));
+        let grown = has_growth(&record, &item("1x16x16384x64"));
         let [mission, long] = ["mission", "long"].map(|shape| has(&record, &item(shape)));
-        (mission, long, grown)
+        (mission, long, grown, rate == Some(7e14))
     };
     assert!(has(&interrupted(), &item("mission")));
-    assert_eq!(
-        after(interrupted(), &tools, "mission", true),
-        (true, false, false)
-    );
-    assert_eq!(
-        after(interrupted(), &tools, "mission", false),
-        (true, false, true)
-    );
-    assert_eq!(
-        after(ended(), &tools, "mission", false),
-        (false, false, true)
-    );
-    assert_eq!(after(ended(), &tools, "long", false), (true, false, true));
-    assert_eq!(after(ended(), &tools, "long", true), (true, false, false));
-    let replaced = (false, false, false);
+    let whole = (true, false, true, true);
+    assert_eq!(after(interrupted(), &tools, "mission", true), whole);
+    assert_eq!(after(interrupted(), &tools, "mission", false), whole);
+    let after_end = |shape, grows| after(ended(), &tools, shape, grows);
+    assert_eq!(after_end("mission", false), (false, false, true, false));
+    assert_eq!(after_end("long", false), (true, false, true, false));
+    assert_eq!(after_end("long", true), (true, false, false, false));
+    let replaced = (false, false, false, false);
     let others = ["torch 2.12.0".to_string()];
     assert_eq!(after(interrupted(), &others, "long", false), replaced);
     assert_eq!(after(ended(), &others, "long", false), replaced);
