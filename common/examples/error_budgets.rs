@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p common --example error_budgets`, with the names of dtypes behind it for theirs alone
 
-use common::faults::{Fault, Model, faulty_output};
+use common::faults::{Fault, Model, model_output};
 use common::gate::{Errors, Evidence, c4_tolerance};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -55,7 +55,7 @@ fn main() -> Result<(), Failure> {
             LENGTHS.map(|seq| format!("S = {seq}")).join(" | ")
         );
         println!("|---|{}", "---|".repeat(LENGTHS.len()));
-        for &family in Family::for_dtype(dtype) {
+        for family in Family::for_dtype(dtype) {
             let mut cells = Vec::new();
             for seq in LENGTHS {
                 let worst = worst(dtype, p, family, seq)?;
@@ -124,8 +124,8 @@ fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
             };
             let correct = measure(&Model::of(dtype).output(&inputs));
             let baseline = correct.baseline_rms_row_rel;
-            let faulty =
-                FAULTS.map(|fault| measure(&faulty_output(fault, &inputs)).rms_row_rel / baseline);
+            let faulty = FAULTS
+                .map(|fault| measure(&model_output(&inputs, Some(fault))).rms_row_rel / baseline);
             let cells = [
                 correct.c2_rows_bound() / baseline,
                 correct.rms_row_rel / baseline,

@@ -1,15 +1,16 @@
 //! One case through the correctness gates: lay inputs out, launch, compare, judge. Launching and judging can be had apart,
 //! so that a GPU runs one case while processors judge others.
 
-use crate::device::cuda::CudaDevice;
-use crate::device::emulated::{self, Selection};
+use crate::device::cuda::{CudaDevice, CudaError};
+use crate::device::emulated::{self, Selection, TraceError};
 use crate::device::{Execution, Staged};
 use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
-use crate::reference::{Probability, Reference};
+use crate::problem::Problem;
+use crate::reference::{Probability, Reference, reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
-use crate::verdict::{GateId, GateResult, Verdict};
+use crate::verdict::{GateId, GateResult};
 use emulator::{Fault, Schedule, Suppress};
 use std::fmt;
 use std::sync::Arc;
@@ -31,6 +32,16 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// How the inputs were drawn; `None` for real tensors.
+    pub fn family(&self) -> Option<Family> {
+        match self {
+            Source::Seeded { family, .. } => Some(*family),
+            Source::File { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Source {
     /// `normal:0`, or the file's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,32 +50,6 @@ impl fmt::Display for Source {
             Source::File { name } => f.write_str(name),
         }
     }
-}
-
-/// The outcome of a case. The fields that exist depend on the status, so that 0 never stands for "not measured".
-#[derive(Clone, Debug, PartialEq)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "nearly every outcome is the large one"
-)]
-pub enum Outcome {
-    /// It ran; the gates judged it.
-    Checked {
-        /// Measured errors.
-        errors: Errors,
-        /// One result per gate.
-        gates: Vec<GateResult>,
-    },
-    /// The stage has no such launch. Not a failure of this variant.
-    Unsupported {
-        /// Why.
-        reason: String,
-    },
-    /// The launch failed or never ended. A failure.
-    Failed {
-        /// The error, with its place.
-        reason: String,
-    },
 }
 
 /// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
@@ -87,15 +72,30 @@ pub enum Target<'a> {
     },
 }
 
-/// What the gates said, and the output they said it of.
+/// What the gates said of a case, and the output they said it of.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// For the record.
-    pub outcome: Outcome,
-    /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch; `None` unless it was checked.
-    pub output: Option<Vec<f32>>,
-    /// Why the GPU cannot be used any more, if that is the outcome.
-    pub fatal: bool,
+    /// Measured errors.
+    pub errors: Errors,
+    /// One result per gate.
+    pub gates: Vec<GateResult>,
+    /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch.
+    pub output: Vec<f32>,
+}
+
+/// The outcome of a case: it ran and the gates judged it, or there is nothing to judge.
+pub type Outcome = Result<Checked, NoOutput>;
+
+/// The gates that fail. A case that has no output fails C1.
+pub fn failures(outcome: Outcome) -> Vec<GateResult> {
+    match outcome {
+        Ok(checked) => checked
+            .gates
+            .into_iter()
+            .filter(GateResult::is_fail)
+            .collect(),
+        Err(error) => vec![GateResult::fail(GateId::C1, error.to_string())],
+    }
 }
 
 /// The inputs of a problem as they are uploaded, laid out once for all variants that run on them.
@@ -108,12 +108,8 @@ pub struct StagedInputs {
 }
 
 impl StagedInputs {
-    /// Lays `inputs` out, which came from `source`.
-    pub fn new(inputs: &Inputs, source: &Source) -> Self {
-        let family = match source {
-            Source::Seeded { family, .. } => Some(*family),
-            Source::File { .. } => None,
-        };
+    /// Lays `inputs` out. `family`: how they were drawn; `None` for real tensors.
+    pub fn new(inputs: &Inputs, family: Option<Family>) -> Self {
         Self {
             family,
             layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)),
@@ -139,13 +135,13 @@ impl StagedInputs {
     }
 }
 
-/// Why a case has no output that could be judged.
+/// Why a case has no output to judge.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoOutput {
-    /// The stage has no such launch.
+    /// The stage has no such launch. Not a failure of the variant.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The launch failed or never ended.
+    /// The launch failed or never ended. A failure.
     #[error("{reason}")]
     Failed {
         /// The error, with its place.
@@ -155,20 +151,20 @@ pub enum NoOutput {
     },
 }
 
-impl From<NoOutput> for Checked {
-    fn from(end: NoOutput) -> Self {
-        let reason = end.to_string();
-        match end {
-            NoOutput::Unsupported(_) => Checked {
-                outcome: Outcome::Unsupported { reason },
-                output: None,
-                fatal: false,
-            },
-            NoOutput::Failed { fatal, .. } => Checked {
-                outcome: Outcome::Failed { reason },
-                output: None,
-                fatal,
-            },
+impl NoOutput {
+    fn of_fault(what: impl fmt::Display, fault: &Fault) -> Self {
+        NoOutput::Failed {
+            reason: format!("{what}: {fault}"),
+            fatal: false,
+        }
+    }
+}
+
+impl From<CudaError> for NoOutput {
+    fn from(error: CudaError) -> Self {
+        NoOutput::Failed {
+            reason: error.to_string(),
+            fatal: error.is_fatal(),
         }
     }
 }
@@ -179,7 +175,7 @@ pub struct Launched {
     staged: Arc<StagedInputs>,
     probability: Probability,
     runs: Vec<Run>,
-    /// What was found beside the outputs: by H1, where the case was traced; by who launched a program that is no stage.
+    /// Found beside the outputs: by H1, where the case was traced; by the caller, for a candidate.
     findings: Vec<GateResult>,
 }
 
@@ -194,47 +190,41 @@ pub struct Run {
     pub execution: Execution,
 }
 
-/// Runs `variant` of `stage` on `inputs` and judges it by gates C1 to C6 and C8 against `reference`, and by H1 where it is traced.
+/// Runs `variant` of `stage` on inputs of `family`, seed 0, and judges it by gates C1 to C6 and C8, and by H1 where it is traced.
 pub fn check(
     stage: &LoadedStage,
     variant: &str,
-    inputs: &Inputs,
-    source: &Source,
-    reference: &Reference,
+    problem: &Problem,
+    family: Family,
     target: Target<'_>,
-) -> Checked {
-    check_suppressed(
-        stage,
-        variant,
-        &Arc::new(StagedInputs::new(inputs, source)),
-        reference,
-        target,
-        None,
-    )
+) -> Outcome {
+    check_suppressed(stage, variant, problem, family, target, None)
 }
 
 /// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
 pub(crate) fn check_suppressed(
     stage: &LoadedStage,
     variant: &str,
-    staged: &Arc<StagedInputs>,
-    reference: &Reference,
+    problem: &Problem,
+    family: Family,
     target: Target<'_>,
     suppress: Option<&Suppress>,
-) -> Checked {
-    match launch_suppressed(stage, variant, staged, target, suppress) {
-        Ok(launched) => launched.judge(reference),
-        Err(end) => end.into(),
-    }
+) -> Outcome {
+    let probability = stage.prepare(variant, problem)?.kernel.probability;
+    let inputs = Inputs::generate(problem, family, 0);
+    let reference = reference(&inputs, probability).expect("generated inputs are finite");
+    let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
+    let launched = launch_suppressed(stage, variant, &staged, target, suppress)?;
+    Ok(launched.judge(&reference))
 }
 
 /// The first half of [`check`]: all launches that `target` asks for, the traced ones included.
 ///
-/// The first launch has strided tensors between NaN (gate C6), and what the numeric gates judge is its output. Launches
-/// after it alternate between packed and strided tensors, so that C5 also says that the layout does not matter. A kernel
-/// that writes log-sum-exps is asked for them in the first launch alone (gate C8) and where it is traced, so that C5 also says
-/// that they do not touch the output. What the traced
-/// launches leave is held against that, too. What is traced, and has no hazard there, is launched once more on rows that are far apart: offsets need 64 bits.
+/// The first launch has strided tensors between NaN (gate C6), and the numeric gates judge its output. Later launches alternate
+/// between packed and strided tensors, so that C5 also says that the layout does not matter. A kernel that writes log-sum-exps is
+/// asked for them in every second launch (gate C8) and where it is traced, so that C5 also says that they do not touch the output.
+/// C5 compares what the traced launches leave with all that, too. What is traced and has no hazard is launched once more on rows
+/// that lie far apart: their offsets need 64 bits.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -257,19 +247,15 @@ fn launch_suppressed(
     if let Target::Emulated { schedules, traced } = target
         && !traced.is_empty()
     {
-        let failed = |what: &str, fault: Fault| NoOutput::Failed {
-            reason: format!("{what}: {fault}"),
-            fatal: false,
-        };
         let (judged, executions) =
             judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
-                .map_err(|fault| failed("traced", fault))?;
+                .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
         // A hazard may have stopped a block. An access outside of the tensors is one, and would find no memory far apart.
-        if judged.verdict != Verdict::Fail {
+        if !judged.is_fail() {
             runs.extend(executions);
             let execution =
                 emulated::execute_far_apart(&prepared, staged.of_launch(1), schedules[0])
-                    .map_err(|fault| failed("rows far apart", fault))?;
+                    .map_err(|fault| NoOutput::of_fault("rows far apart", &fault))?;
             runs.push(Run {
                 label: format!("{:?}, rows far apart", schedules[0]),
                 index: 1,
@@ -287,8 +273,8 @@ fn launch_suppressed(
 }
 
 impl Launched {
-    /// What a program that is no stage left of its launches, at least one, and what else was found of it, which goes before
-    /// what the gates say. Its P is held in `probability`.
+    /// The launches of a candidate, at least one, and other findings, which take precedence over what the gates say. It
+    /// holds P in `probability`.
     pub fn by_another(
         staged: Arc<StagedInputs>,
         probability: Probability,
@@ -311,13 +297,10 @@ impl Launched {
     /// The second half of [`check`]: the gates, on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
         let problem = &self.staged.of_launch(0).problem;
-        let images = self
-            .runs
-            .iter()
-            .map(|run| (self.staged.of_launch(run.index), run));
-        let outputs: Vec<Vec<f32>> = images
-            .clone()
-            .map(|(staged, run)| staged.values(&run.execution.output))
+        let staged = |run: &Run| self.staged.of_launch(run.index);
+        let runs = || self.runs.iter();
+        let outputs: Vec<Vec<f32>> = runs()
+            .map(|run| staged(run).values(&run.execution.output))
             .collect();
         let evidence = Evidence {
             problem,
@@ -327,13 +310,10 @@ impl Launched {
         };
         let (errors, numeric) = gate::numeric_gates(&evidence);
         let mut gates = numeric.to_vec();
-        let lses: Vec<Option<Vec<f32>>> = images
-            .clone()
-            .map(|(staged, run)| Some(staged.lse.floats(run.execution.lse.as_ref()?)))
+        let lses: Vec<Option<Vec<f32>>> = runs()
+            .map(|run| Some(staged(run).lse.floats(run.execution.lse.as_ref()?)))
             .collect();
-        let repeats: Vec<Repeat<'_>> = self
-            .runs
-            .iter()
+        let repeats: Vec<Repeat<'_>> = runs()
             .zip(outputs.iter().zip(&lses))
             .map(|(run, (output, lse))| Repeat {
                 label: &run.label,
@@ -342,20 +322,18 @@ impl Launched {
             })
             .collect();
         gates.push(gate::c5(problem, &repeats));
-        gates.push(gate::c6(
-            &images
-                .clone()
-                .flat_map(|(staged, run)| buffers(staged, &run.execution))
-                .collect::<Vec<_>>(),
-        ));
+        let buffers: Vec<Buffer<'_>> = runs()
+            .flat_map(|run| buffers(staged(run), &run.execution))
+            .collect();
+        gates.push(gate::c6(&buffers));
         let lse = lses.iter().flatten().next();
         gates.extend(lse.map(|lse| gate::c8(problem, reference, lse)));
         gates.retain(|gate| self.findings.iter().all(|found| found.gate != gate.gate));
         gates.extend(self.findings);
         Checked {
-            outcome: Outcome::Checked { errors, gates },
-            output: outputs.into_iter().next(),
-            fatal: false,
+            errors,
+            gates,
+            output: outputs.into_iter().next().unwrap_or_default(),
         }
     }
 }
@@ -371,24 +349,16 @@ pub fn both_backends(
         return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
     };
     let first = staged.of_launch(0);
-    match launch(
-        stage,
-        variant,
-        staged,
-        Target::Emulated {
-            schedules: &[Schedule::InOrder],
-            traced: &[],
-        },
-    ) {
+    let target = Target::Emulated {
+        schedules: &[Schedule::InOrder],
+        traced: &[],
+    };
+    match launch(stage, variant, staged, target) {
         Ok(launched) => {
             let emulated = first.values(&launched.runs[0].execution.output);
             gate::b1(&first.problem, family, output, &emulated)
         }
-        Err(end) => GateResult::judge(
-            GateId::B1,
-            false,
-            format!("the emulator gives no output: {end}"),
-        ),
+        Err(end) => GateResult::fail(GateId::B1, format!("the emulator gives no output: {end}")),
     }
 }
 
@@ -445,27 +415,20 @@ fn launch_all(
     match target {
         Target::Emulated { schedules, .. } => {
             for (index, &schedule) in schedules.iter().enumerate() {
-                let (execution, _) = emulated::execute_suppressed(
+                let execution = emulated::execute_suppressed(
                     &of_launch(prepared, index),
                     staged.of_launch(index),
                     schedule,
                     suppress,
                 )
-                .map_err(|fault| NoOutput::Failed {
-                    reason: format!("schedule {schedule:?}: {fault}"),
-                    fatal: false,
-                })?;
+                .map_err(|fault| NoOutput::of_fault(format!("schedule {schedule:?}"), &fault))?;
                 runs.push(run(index, format!("{schedule:?}"), execution));
             }
         }
         Target::Cuda { device, launches } => {
             for index in 0..launches {
-                let execution = device
-                    .execute(stage, &of_launch(prepared, index), staged.of_launch(index))
-                    .map_err(|error| NoOutput::Failed {
-                        reason: error.to_string(),
-                        fatal: error.is_fatal(),
-                    })?;
+                let (prepared, staged) = (of_launch(prepared, index), staged.of_launch(index));
+                let execution = device.execute(stage, &prepared, staged)?;
                 runs.push(run(index, format!("launch {}", index + 1), execution));
             }
         }
@@ -482,14 +445,17 @@ fn judge_hazards(
 ) -> Result<(GateResult, Vec<Run>), Fault> {
     let (mut reports, mut runs) = (Vec::new(), Vec::new());
     for &schedule in schedules {
-        let traced = emulated::execute_traced(prepared, staged, schedule, &Selection::default())?;
-        if let Some((report, execution)) = traced {
-            reports.push((format!("{schedule:?}"), report));
-            runs.push(Run {
-                label: format!("{schedule:?}, traced"),
-                index: 0,
-                execution,
-            });
+        match emulated::execute_traced(prepared, staged, schedule, &Selection::default()) {
+            Ok((report, execution)) => {
+                reports.push((format!("{schedule:?}"), report));
+                runs.push(Run {
+                    label: format!("{schedule:?}, traced"),
+                    index: 0,
+                    execution,
+                });
+            }
+            Err(TraceError::NoTracedBuild) => {} // H1 has no data
+            Err(TraceError::Refused(fault)) => return Err(fault),
         }
     }
     let traced: Vec<Traced<'_>> = reports

@@ -81,35 +81,8 @@ impl<Name> Relation<Name> {
 impl Relation {
     /// The same as a record keeps it.
     pub fn recorded(self) -> Relation<String> {
-        match self {
-            Relation::Faster { base, at_least } => {
-                let base = base.recorded();
-                Relation::Faster { base, at_least }
-            }
-            Relation::FasterThanPeer {
-                rival,
-                at_least,
-                goal,
-            } => Relation::FasterThanPeer {
-                rival,
-                at_least,
-                goal,
-            },
-            Relation::Ratio {
-                base,
-                at_least,
-                at_most,
-            } => {
-                let base = base.recorded();
-                Relation::Ratio {
-                    base,
-                    at_least,
-                    at_most,
-                }
-            }
-            Relation::AtLeast { bound } => Relation::AtLeast { bound },
-            Relation::AtMost { bound } => Relation::AtMost { bound },
-        }
+        let written = serde_json::to_value(self).expect("a relation is plain data");
+        serde_json::from_value(written).expect("what is written is read")
     }
 
     /// The metric does not change.
@@ -258,16 +231,18 @@ const fn mission(dtype: Dtype) -> Where {
     }
 }
 
-/// Whom a claim against a peer is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rival {
-    /// The fastest peer whose output is right.
-    FastestPeer,
-    /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
-    FastestPyTorch,
-    /// Its FlashAttention backend.
-    PyTorchFlash,
+named! {
+    /// Whom a claim against a peer is about.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Rival {
+        /// The fastest peer whose output is right.
+        FastestPeer = "the fastest peer",
+        /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
+        FastestPyTorch = "the fastest of PyTorch",
+        /// Its FlashAttention backend.
+        PyTorchFlash = "PyTorch's flash",
+    }
 }
 
 impl Rival {
@@ -281,16 +256,6 @@ impl Rival {
     }
 }
 
-impl fmt::Display for Rival {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Rival::FastestPeer => "the fastest peer",
-            Rival::FastestPyTorch => "the fastest of PyTorch",
-            Rival::PyTorchFlash => "PyTorch's flash",
-        })
-    }
-}
-
 /// The other side of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base<Name = &'static str> {
@@ -298,15 +263,6 @@ pub struct Base<Name = &'static str> {
     pub stage: Name,
     /// The family of its variants.
     pub family: Name,
-}
-
-impl Base {
-    fn recorded(self) -> Base<String> {
-        Base {
-            stage: self.stage.to_string(),
-            family: self.family.to_string(),
-        }
-    }
 }
 
 impl<Name: fmt::Display> fmt::Display for Base<Name> {

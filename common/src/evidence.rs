@@ -1,100 +1,72 @@
 //! What a variant counts on a problem of the claims, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
-use crate::device::emulated::{Selection, trace};
+use crate::device::emulated::{Selection, TraceError, trace};
 use crate::problem::{Mask, Problem};
-use crate::stage::Prepared;
+use crate::stage::{Prepared, Unsupported};
+use emulator::Schedule;
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
-use emulator::{Schedule, TraceReport};
 
-/// The outcome of counting a launch. The fields that exist depend on the status.
+/// A launch, counted.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "nearly every outcome is the large one"
-)]
-pub enum Counting {
-    /// It was counted.
-    Counted {
-        /// Counters of the whole launch.
-        launch: Counters,
-        /// Blocks that were traced; the others are like them.
-        traced_blocks: u64,
-        /// Blocks of the launch.
-        launch_blocks: u64,
-        /// Tiles of the launch: pairs of a tile of queries and a tile of keys, over all heads.
-        tiles: u64,
-    },
-    /// The traced blocks have a hazard (gate H1): figures of a broken kernel mean nothing.
-    Hazardous {
-        /// The first hazard.
-        reason: String,
-    },
-    /// It was not counted.
-    NotCounted {
-        /// Why.
-        reason: String,
-    },
+pub struct CountedLaunch {
+    /// Counters of the whole launch.
+    pub counters: Counters,
+    /// Blocks that were traced; the others are like them.
+    pub traced_blocks: u64,
+    /// Blocks of the launch.
+    pub launch_blocks: u64,
+    /// Tiles of the launch: pairs of a tile of queries and a tile of keys, over all heads.
+    pub tiles: u64,
 }
 
-impl Counting {
-    /// Counters of the launch, or why there are none.
-    pub fn launch(&self) -> Result<&Counters, &str> {
-        match self {
-            Counting::Counted { launch, .. } => Ok(launch),
-            Counting::Hazardous { reason } | Counting::NotCounted { reason } => Err(reason),
-        }
-    }
+/// Why a launch has no counters.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCounted {
+    /// The traced blocks have a hazard (gate H1): figures of a broken kernel mean nothing.
+    #[error("{0}")]
+    Hazard(String),
+    /// The stage has no such launch.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// It cannot be traced.
+    #[error(transparent)]
+    NotTraced(#[from] TraceError),
 }
 
 /// Counts the launch of `prepared` on `staged`. Where no mask and no ragged tile makes blocks different, the first and
 /// the last block are traced and stand for all; if they differ after all, or where blocks may differ, every block is.
-pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Counting {
+pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let sample =
         (are_blocks_alike(prepared, &staged.problem) && ends[0] != ends[1]).then_some(&ends[..]);
-    let counted = match traced(prepared, staged, sample) {
-        Ok(counted) if counted.launch().is_none() => traced(prepared, staged, None),
-        other => other,
-    };
-    match counted {
-        Err(counting) => *counting,
-        Ok(counted) => Counting::Counted {
-            launch: counted.launch().unwrap_or(counted.sum),
-            traced_blocks: counted.traced_blocks,
-            launch_blocks: counted.launch_blocks,
-            tiles: tiles(prepared, &staged.problem),
-        },
+    let mut counted = traced(prepared, staged, sample)?;
+    if counted.launch().is_none() {
+        counted = traced(prepared, staged, None)?;
     }
+    Ok(CountedLaunch {
+        counters: counted.launch().unwrap_or(counted.sum),
+        traced_blocks: counted.traced_blocks,
+        launch_blocks: counted.launch_blocks,
+        tiles: tiles(prepared, &staged.problem),
+    })
 }
 
-/// The counters of some blocks, or why there are none.
+/// The counters of some blocks.
 fn traced(
     prepared: &Prepared<'_>,
     staged: &Staged,
     blocks: Option<&[[u32; 3]]>,
-) -> Result<Counted, Box<Counting>> {
+) -> Result<Counted, NotCounted> {
     let selection = Selection {
         blocks,
         ..Selection::default()
     };
-    match trace(prepared, staged, Schedule::InOrder, &selection) {
-        Err(fault) => Err(Box::new(Counting::NotCounted {
-            reason: fault.to_string(),
-        })),
-        Ok(None) => {
-            let reason = "the C++ compiler has no traced build; g++ 12 or later has".to_string();
-            Err(Box::new(Counting::NotCounted { reason }))
-        }
-        Ok(Some(TraceReport {
-            hazards, counted, ..
-        })) => match hazards.first() {
-            Some(hazard) => Err(Box::new(Counting::Hazardous {
-                reason: hazard.to_string(),
-            })),
-            None => Ok(counted),
-        },
+    let report = trace(prepared, staged, Schedule::InOrder, &selection)?;
+    match report.hazards.first() {
+        Some(hazard) => Err(NotCounted::Hazard(hazard.to_string())),
+        None => Ok(report.counted),
     }
 }
 

@@ -4,27 +4,18 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// A 16-bit floating point format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// IEEE binary16: 11 bits of significand, at most 65504.
-    F16,
-    /// bfloat16: 8 bits of significand, the range of f32.
-    Bf16,
+named! {
+    /// A 16-bit floating point format.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Format {
+        /// IEEE binary16: 11 bits of significand, at most 65504.
+        F16 = "f16",
+        /// bfloat16: 8 bits of significand, the range of f32.
+        Bf16 = "bf16",
+    }
 }
 
 impl Format {
-    /// Both.
-    pub const ALL: [Format; 2] = [Format::F16, Format::Bf16];
-
-    /// The name used in reasons.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::F16 => "f16",
-            Format::Bf16 => "bf16",
-        }
-    }
-
     /// The code nearest to `value`, ties to even; beyond the range, infinity.
     pub fn encode(self, value: f32) -> u16 {
         match self {

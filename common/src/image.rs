@@ -35,26 +35,15 @@ const FAR_ELEMENTS: usize = 1 << 37;
 /// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
 const FAR_GUARD: usize = 1 << 34;
 
-/// How the elements lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// Dense, with guard bands before and after only: what timing uses.
-    Packed,
-    /// A wider row pitch, another one for each tensor, NaN rows between heads, and batches that are not a multiple of heads
-    /// apart.
-    Strided,
-}
-
-impl Layout {
-    /// Both.
-    pub const ALL: [Layout; 2] = [Layout::Packed, Layout::Strided];
-
-    /// The name used in reasons.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Packed => "packed",
-            Layout::Strided => "strided",
-        }
+named! {
+    /// How the elements lie.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Layout {
+        /// Dense, with guard bands before and after only: what timing uses.
+        Packed = "packed",
+        /// A wider row pitch, another one for each tensor, NaN rows between heads, and batches that are not a multiple of heads
+        /// apart.
+        Strided = "strided",
     }
 }
 
@@ -99,33 +88,27 @@ impl Image {
 
     /// An output, in either format, whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        let mut image = Self::empty(extents, size_of::<u16>(), None, layout);
-        image
-            .bytes
-            .chunks_exact_mut(2)
-            .for_each(|pair| pair.copy_from_slice(&OUTPUT_GUARD.to_le_bytes()));
-        for row in 0..image.rows() {
-            let range = image.row_range(row);
-            image.bytes[range]
-                .chunks_exact_mut(2)
-                .for_each(|pair| pair.copy_from_slice(&UNWRITTEN.to_le_bytes()));
-        }
-        image
+        Self::empty(extents, size_of::<u16>(), None, layout).poisoned()
     }
 
     /// The log-sum-exps of `[batch, heads, rows]`, dense f32, poisoned likewise.
     pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
         let extents = [batch, heads, rows, 1];
-        let mut image = Self::empty(extents, size_of::<f32>(), None, Layout::Packed);
-        let elements = image.offset..image.offset + batch * heads * rows * image.element_bytes;
-        let poison = |bytes: &mut [u8], with: u16| {
-            bytes
-                .chunks_exact_mut(2)
-                .for_each(|pair| pair.copy_from_slice(&with.to_le_bytes()));
+        Self::empty(extents, size_of::<f32>(), None, Layout::Packed).poisoned()
+    }
+
+    fn poisoned(mut self) -> Self {
+        let fill = |bytes: &mut [u8], with: u16| {
+            for pair in bytes.chunks_exact_mut(2) {
+                pair.copy_from_slice(&with.to_le_bytes());
+            }
         };
-        poison(&mut image.bytes, OUTPUT_GUARD);
-        poison(&mut image.bytes[elements], UNWRITTEN);
-        image
+        fill(&mut self.bytes, OUTPUT_GUARD);
+        for row in 0..self.rows() {
+            let range = self.row_range(row);
+            fill(&mut self.bytes[range], UNWRITTEN);
+        }
+        self
     }
 
     /// The f32 elements in `bytes` (this image's, after a launch), dense.
@@ -169,19 +152,13 @@ impl Image {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         // Between the rows in memory order: the gap before each row, then what follows the last.
         let mut start = 0;
-        for row in 0..=self.rows() {
-            let row_range = if row < self.rows() {
-                self.row_range(row)
-            } else {
-                after.len()..after.len()
-            };
-            if let Some(offset) = first_difference(&self.bytes, after, start..row_range.start) {
-                return Some(Violation {
-                    offset,
-                    what: self.outside(offset, row, start),
-                });
+        let end = after.len()..after.len();
+        for row in self.element_ranges().chain([end]) {
+            if let Some(offset) = first_difference(&self.bytes, after, start..row.start) {
+                let what = self.describe(offset);
+                return Some(Violation { offset, what });
             }
-            start = row_range.end;
+            start = row.end;
         }
         None
     }
@@ -192,19 +169,17 @@ impl Image {
     /// If `after` has another length.
     pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
-        let inside = (0..self.rows()).find_map(|row| {
-            let offset = first_difference(&self.bytes, after, self.row_range(row))?;
-            let column = (offset - self.row_offset(row)) / self.element_bytes;
-            let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
-            Some(Violation {
-                offset,
-                what: format!("element [{b}, {h}, {s}, {column}]"),
-            })
-        });
-        match (inside, self.first_violation(after)) {
-            (Some(a), Some(b)) => Some(if a.offset <= b.offset { a } else { b }),
-            (a, b) => a.or(b),
-        }
+        let offset = first_difference(&self.bytes, after, 0..after.len())?;
+        let next = self.rows_before(offset);
+        let what = match next.checked_sub(1).map(|row| (row, self.row_range(row))) {
+            Some((row, range)) if range.contains(&offset) => {
+                let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
+                let column = (offset - range.start) / self.element_bytes;
+                format!("element [{b}, {h}, {s}, {column}]")
+            }
+            _ => self.describe(offset),
+        };
+        Some(Violation { offset, what })
     }
 
     /// Byte ranges of the rows: everything that a kernel may touch.
@@ -214,25 +189,12 @@ impl Image {
 
     /// Words for a byte: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is no element.
     pub fn describe(&self, offset: usize) -> String {
-        // Rows are in memory order.
-        let (mut low, mut high) = (0, self.rows());
-        while low < high {
-            let middle = (low + high) / 2;
-            if self.row_offset(middle) <= offset {
-                low = middle + 1
-            } else {
-                high = middle
-            }
-        }
-        let gap_start = if low == 0 {
-            0
-        } else {
-            self.row_range(low - 1).end
+        let Some(row) = self.rows_before(offset).checked_sub(1) else {
+            return format!("{} bytes before {}", self.offset - offset, self.row_name(0));
         };
-        if offset < gap_start {
-            self.row_name(low - 1)
-        } else {
-            self.outside(offset, low, gap_start)
+        match offset.checked_sub(self.row_range(row).end) {
+            None => self.row_name(row),
+            Some(past) => format!("{past} bytes past the end of {}", self.row_name(row)),
         }
     }
 
@@ -313,16 +275,18 @@ impl Image {
         start..start + self.extents[3] * self.element_bytes
     }
 
-    /// Words for a byte in the gap that starts at `gap_start`, before dense row `next_row`.
-    fn outside(&self, offset: usize, next_row: usize, gap_start: usize) -> String {
-        match next_row {
-            0 => format!("{} bytes before {}", self.offset - offset, self.row_name(0)),
-            next => format!(
-                "{} bytes past the end of {}",
-                offset - gap_start,
-                self.row_name(next - 1)
-            ),
+    /// How many rows start at or before a byte; they lie in memory order.
+    fn rows_before(&self, offset: usize) -> usize {
+        let (mut low, mut high) = (0, self.rows());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.row_offset(middle) <= offset {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
+        low
     }
 
     fn row_name(&self, row: usize) -> String {

@@ -1,5 +1,8 @@
 //! What every stage shares on the host: problems, inputs, references, gates, timing, records and the two backends.
 
+#[macro_use]
+mod named;
+
 #[cfg(feature = "emulated")]
 pub mod check;
 pub mod claim;

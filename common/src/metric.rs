@@ -72,6 +72,21 @@ pub enum Threshold {
     NotCompared,
 }
 
+/// Where a metric comes from: what it takes to judge it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The emulator's counters; needs its traced build, and neither GPU nor nvcc.
+    Counters,
+    /// What `kernel.cu` declares; always there.
+    Declared,
+    /// ptxas; needs nvcc.
+    Compiler,
+    /// ncu's counters; needs a GPU, and the permission to profile.
+    Profile,
+    /// A GPU.
+    Gpu,
+}
+
 /// A line of the registry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
@@ -85,10 +100,18 @@ pub struct Spec {
     pub threshold: Threshold,
     /// Where the threshold comes from.
     pub because: &'static str,
+    /// What it takes to judge it.
+    pub source: Source,
     /// The gate that judges it.
     pub gate: Option<GateId>,
+    /// Whether ncu reads it as the emulator counts it, or alone has it, so that claims about it are judged on a GPU too. The
+    /// other counters mean something else to ncu: instructions as nvcc joins them, wavefronts with the hardware's retries.
+    pub is_judged_by_ncu: bool,
+    /// The counters that a share is of: part and whole.
+    pub parts: Option<(Metric, Metric)>,
 }
 
+/// What a GPU measures, and no gate judges.
 const fn spec(
     label: &'static str,
     unit: Unit,
@@ -102,7 +125,10 @@ const fn spec(
         better,
         threshold,
         because,
+        source: Source::Gpu,
         gate: None,
+        is_judged_by_ncu: false,
+        parts: None,
     }
 }
 
@@ -113,123 +139,117 @@ impl Spec {
             ..self
         }
     }
+
+    const fn from(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
+
+    const fn also_by_ncu(self) -> Self {
+        Self {
+            is_judged_by_ncu: true,
+            ..self
+        }
+    }
+}
+
+const fn context(label: &'static str, unit: Unit) -> Spec {
+    not_compared(label, unit, "context of other figures")
+}
+
+const fn not_compared(label: &'static str, unit: Unit, because: &'static str) -> Spec {
+    spec(
+        label,
+        unit,
+        Better::Informational,
+        Threshold::NotCompared,
+        because,
+    )
 }
 
 const fn latency(label: &'static str) -> Spec {
     context(label, Unit::Us).judged_by(GateId::L1)
 }
 
-const fn context(label: &'static str, unit: Unit) -> Spec {
-    spec(
-        label,
-        unit,
-        Better::Informational,
-        Threshold::NotCompared,
-        "context of other figures",
-    )
-}
-
 /// Of two arms that were interleaved.
 const fn speedup(label: &'static str) -> Spec {
-    spec(
-        label,
-        Unit::Ratio,
-        Better::Higher,
-        Threshold::NotCompared,
-        "the claim's own bound",
-    )
-    .judged_by(GateId::L1)
+    Spec {
+        better: Better::Higher,
+        ..not_compared(label, Unit::Ratio, "the claim's own bound").judged_by(GateId::L1)
+    }
 }
 
 /// An error over the bound of its gate.
 const fn of_bound(label: &'static str, gate: GateId) -> Spec {
+    const BECAUSE: &str = "kernels that add in another order differ by a few percent of the bound";
     spec(
         label,
         Unit::Share,
         Better::Lower,
         Threshold::Absolute(ERROR_MARGIN),
-        OF_BOUND,
+        BECAUSE,
     )
     .judged_by(gate)
 }
 
-/// Inside its cap occupancy and latency say what it is worth.
-const fn resource(label: &'static str) -> Spec {
-    const BECAUSE: &str = "inside its cap occupancy and latency say what it is worth";
-    spec(
-        label,
-        Unit::Count,
-        Better::Informational,
-        Threshold::Exact,
-        BECAUSE,
-    )
-    .judged_by(GateId::R1)
+/// A count of which any difference is one, for better or worse only as `better` says.
+const fn count(label: &'static str, better: Better, because: &'static str) -> Spec {
+    spec(label, Unit::Count, better, Threshold::Exact, because)
 }
 
-/// Of the machine code: what a difference is worth latency says.
-const fn code(label: &'static str) -> Spec {
-    spec(
-        label,
-        Unit::Count,
-        Better::Informational,
-        Threshold::Exact,
-        "the same compiler makes the same code of the same source",
-    )
-    .judged_by(GateId::E1)
+const fn resource(label: &'static str) -> Spec {
+    const BECAUSE: &str = "inside its cap occupancy and latency say what it is worth";
+    count(label, Better::Informational, BECAUSE)
+        .judged_by(GateId::R1)
+        .from(Source::Compiler)
 }
 
 const fn spill(label: &'static str) -> Spec {
     const BECAUSE: &str = "memory traffic that the source does not ask for";
-    spec(label, Unit::Count, Better::Lower, Threshold::Exact, BECAUSE).judged_by(GateId::R1)
+    count(label, Better::Lower, BECAUSE)
+        .judged_by(GateId::R1)
+        .from(Source::Compiler)
+}
+
+/// Of the machine code: what a difference is worth latency says.
+const fn code(label: &'static str) -> Spec {
+    const BECAUSE: &str = "the same compiler makes the same code of the same source";
+    count(label, Better::Informational, BECAUSE)
+        .judged_by(GateId::E1)
+        .from(Source::Compiler)
 }
 
 /// A counter of which more may be better.
 const fn counter(label: &'static str) -> Spec {
     const BECAUSE: &str = "deterministic; more may be better";
-    spec(
-        label,
-        Unit::Count,
-        Better::Informational,
-        Threshold::Exact,
-        BECAUSE,
-    )
-    .judged_by(GateId::E1)
+    count(label, Better::Informational, BECAUSE)
+        .judged_by(GateId::E1)
+        .from(Source::Counters)
 }
 
 /// A counter of what only costs.
 const fn cost(label: &'static str) -> Spec {
-    const BECAUSE: &str = "deterministic, and only a cost";
-    spec(
-        label,
-        Unit::Count,
-        Better::Lower,
-        Threshold::ExactUnlessLatency,
-        BECAUSE,
-    )
-    .judged_by(GateId::E1)
+    Spec {
+        better: Better::Lower,
+        threshold: Threshold::ExactUnlessLatency,
+        because: "deterministic, and only a cost",
+        ..counter(label)
+    }
 }
 
 /// Part of counters that are compared themselves.
-const fn share(label: &'static str) -> Spec {
-    spec(
-        label,
-        Unit::Share,
-        Better::Informational,
-        Threshold::NotCompared,
-        "its parts are compared",
-    )
+const fn share(label: &'static str, part: Metric, whole: Metric) -> Spec {
+    Spec {
+        parts: Some((part, whole)),
+        ..not_compared(label, Unit::Share, "its parts are compared")
+    }
     .judged_by(GateId::E1)
+    .from(Source::Counters)
 }
 
 /// Of ncu alone.
 const fn profiled(label: &'static str, unit: Unit) -> Spec {
-    spec(
-        label,
-        unit,
-        Better::Informational,
-        Threshold::NotCompared,
-        "hardware counters differ from launch to launch",
-    )
+    const BECAUSE: &str = "hardware counters differ from launch to launch";
+    not_compared(label, unit, BECAUSE).from(Source::Profile)
 }
 
 /// Medians of two records within this of each other are the same. Two measurements of the same code in one process
@@ -238,8 +258,6 @@ pub const LATENCY_CHANGE: f64 = 0.02;
 
 /// An error that moved by less than this share of its gate's bound has not changed.
 pub const ERROR_MARGIN: f64 = 0.1;
-
-const OF_BOUND: &str = "kernels that add in another order differ by a few percent of the bound";
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $metric:ident: $spec:expr,)*) => {
@@ -301,7 +319,7 @@ metrics! {
     TileN: context("keys per tile", Unit::Count),
     Threads: context("threads", Unit::Count),
     MinBlocks: context("minimum blocks per SM", Unit::Count),
-    DynamicSharedBytes: resource("dynamic shared bytes"),
+    DynamicSharedBytes: resource("dynamic shared bytes").from(Source::Declared),
     RegisterCap: context("register cap", Unit::Count),
     SharedCapBytes: context("shared-memory cap", Unit::Count),
     Registers: resource("registers"),
@@ -329,31 +347,31 @@ metrics! {
     LoopBarriers: code("BAR, SYNCS in the main loop"),
     Occupancy: spec(
         "occupancy", Unit::Share, Better::Higher, Threshold::ExactUnlessLatency, "resident warps hide latency, unless the latency says otherwise"
-    ),
+    ).from(Source::Compiler),
     /// Bytes that lanes read from global memory, cp.async included.
-    GlobalReadBytes: counter("global bytes read"),
+    GlobalReadBytes: counter("global bytes read").also_by_ncu(),
     GlobalReadSectors: cost("global sectors read"),
-    PlainReadBytes: counter("global bytes read through registers"),
-    AsyncCopyBytes: counter("cp.async bytes"),
-    AsyncCopyShare: share("cp.async share of global bytes read"),
+    PlainReadBytes: counter("global bytes read through registers").also_by_ncu(),
+    AsyncCopyBytes: counter("cp.async bytes").also_by_ncu(),
+    AsyncCopyShare: share("cp.async share of global bytes read", Metric::AsyncCopyBytes, Metric::GlobalReadBytes).also_by_ncu(),
     TmaReadBytes: counter("bytes read by TMA"),
-    TmaReadShare: share("TMA's share of global bytes read"),
-    GlobalWriteBytes: counter("global bytes written"),
+    TmaReadShare: share("TMA's share of global bytes read", Metric::TmaReadBytes, Metric::GlobalReadBytes),
+    GlobalWriteBytes: counter("global bytes written").also_by_ncu(),
     GlobalWriteSectors: cost("global sectors written"),
     SharedReadRequests: counter("shared-load requests"),
     SharedReadBytes: counter("shared bytes read"),
     SharedReadWavefronts: counter("shared-load wavefronts"),
     SharedReadConflicts: cost("shared-load bank conflicts"),
-    SharedReadConflictShare: share("bank conflicts' share of shared-load wavefronts"),
+    SharedReadConflictShare: share("bank conflicts' share of shared-load wavefronts", Metric::SharedReadConflicts, Metric::SharedReadWavefronts).also_by_ncu(),
     SharedWriteRequests: counter("shared-store requests"),
     SharedWriteBytes: counter("shared bytes written"),
     SharedWriteWavefronts: counter("shared-store wavefronts"),
     SharedWriteConflicts: cost("shared-store bank conflicts"),
-    SharedWriteConflictShare: share("bank conflicts' share of shared-store wavefronts"),
+    SharedWriteConflictShare: share("bank conflicts' share of shared-store wavefronts", Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts),
     AsyncWriteWavefronts: counter("cp.async shared wavefronts"),
     AsyncWriteConflicts: cost("cp.async bank conflicts"),
     TensorOps: counter("tensor operations"),
-    TensorMacs: counter("tensor multiply-adds"),
+    TensorMacs: counter("tensor multiply-adds").also_by_ncu(),
     Shuffles: counter("shuffles"),
     Votes: counter("votes"),
     WarpBarriers: counter("warp barriers"),
@@ -370,12 +388,12 @@ metrics! {
     DramThroughput: profiled("DRAM throughput", Unit::Share),
     DramBytes: profiled("DRAM bytes", Unit::Count),
     AchievedOccupancy: profiled("achieved occupancy", Unit::Share),
-    TensorPipeActive: profiled("tensor pipe active", Unit::Share).judged_by(GateId::E1),
+    TensorPipeActive: profiled("tensor pipe active", Unit::Share).judged_by(GateId::E1).also_by_ncu(),
     SectorsPerRead: profiled("sectors per global read", Unit::Ratio),
     L2SectorsRead: profiled("L2 sectors read", Unit::Count),
     L2HitRate: profiled("L2 hit rate", Unit::Share),
     LocalInstructions: profiled("local-memory instructions", Unit::Count),
-    BarrierStallShare: profiled("barrier stalls' share", Unit::Share).judged_by(GateId::E1),
+    BarrierStallShare: profiled("barrier stalls' share", Unit::Share).judged_by(GateId::E1).also_by_ncu(),
     LongScoreboardShare: profiled("long-scoreboard stalls' share", Unit::Share),
     ShortScoreboardShare: profiled("short-scoreboard stalls' share", Unit::Share),
     /// A matrix product of the same library in the same session.
@@ -383,21 +401,6 @@ metrics! {
     CopyBytesPerSecond: context("copy", Unit::Rate),
     /// Operations of both products per second, over those of that matrix product.
     PeakShare: context("share of the matrix product's rate", Unit::Share),
-}
-
-/// Where a metric comes from: what it takes to judge it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The emulator's counters; needs its traced build, and neither GPU nor nvcc.
-    Counters,
-    /// What `kernel.cu` declares; always there.
-    Declared,
-    /// ptxas; needs nvcc.
-    Compiler,
-    /// ncu's counters; needs a GPU, and the permission to profile.
-    Profile,
-    /// A GPU.
-    Gpu,
 }
 
 impl Metric {
@@ -408,57 +411,20 @@ impl Metric {
 
     /// As written in records.
     pub fn name(self) -> String {
-        format!("{self:?}")
-            .chars()
-            .enumerate()
-            .fold(String::new(), |mut name, (at, c)| {
-                if c.is_ascii_uppercase() && at > 0 {
-                    name.push('_');
-                }
-                name.push(c.to_ascii_lowercase());
-                name
-            })
+        let name = serde_json::to_value(self).ok();
+        name.and_then(|name| Some(name.as_str()?.to_string()))
+            .unwrap_or_default()
     }
 
     /// What it takes to judge it.
-    #[cfg(feature = "emulated")]
-    pub fn source(self) -> Source {
-        match self {
-            Metric::DynamicSharedBytes => Source::Declared,
-            Metric::Registers
-            | Metric::SpillBytes
-            | Metric::StackBytes
-            | Metric::StaticSharedBytes
-            | Metric::Occupancy
-            | Metric::CodeBytes
-            | Metric::LocalAccesses
-            | Metric::LoopInstructions
-            | Metric::LoopMacs
-            | Metric::LoopHmma
-            | Metric::LoopHgmma
-            | Metric::LoopQgmma
-            | Metric::LoopLdsm
-            | Metric::LoopLds
-            | Metric::LoopSts
-            | Metric::LoopLdgsts
-            | Metric::LoopTma
-            | Metric::LoopMufu
-            | Metric::LoopFma
-            | Metric::LoopShuffles
-            | Metric::LoopBarriers => Source::Compiler,
-            _ if self.counted(&Counters::default()).is_some() => Source::Counters,
-            _ if self.spec().gate == Some(GateId::E1) => Source::Profile,
-            _ => Source::Gpu,
-        }
+    pub const fn source(self) -> Source {
+        self.spec().source
     }
 
     /// Every metric that the emulator counts, in the order of the tables.
-    #[cfg(feature = "emulated")]
     pub fn all_counted() -> impl Iterator<Item = Metric> {
-        Metric::ALL
-            .iter()
-            .copied()
-            .filter(|metric| metric.counted(&Counters::default()).is_some())
+        let all = Metric::ALL.iter().copied();
+        all.filter(|metric| metric.source() == Source::Counters)
     }
 
     /// Whether it is a part of a whole, 0 to 1, and not a count.
@@ -466,36 +432,14 @@ impl Metric {
         matches!(self.spec().unit, Unit::Share)
     }
 
-    /// Whether ncu reads it as the emulator counts it, or alone has it, so that claims about it are judged on a GPU too. What
-    /// both have beside these is of another definition: instructions as nvcc joins them, wavefronts with the hardware's retries.
+    /// [`Spec::is_judged_by_ncu`].
     pub const fn is_judged_by_ncu(self) -> bool {
-        matches!(
-            self,
-            Metric::TensorPipeActive
-                | Metric::TensorMacs
-                | Metric::GlobalReadBytes
-                | Metric::PlainReadBytes
-                | Metric::AsyncCopyBytes
-                | Metric::AsyncCopyShare
-                | Metric::GlobalWriteBytes
-                | Metric::SharedReadConflictShare
-                | Metric::BarrierStallShare
-        )
+        self.spec().is_judged_by_ncu
     }
 
-    /// The counters that a share is of: part and whole.
+    /// [`Spec::parts`].
     pub const fn parts(self) -> Option<(Metric, Metric)> {
-        match self {
-            Metric::AsyncCopyShare => Some((Metric::AsyncCopyBytes, Metric::GlobalReadBytes)),
-            Metric::TmaReadShare => Some((Metric::TmaReadBytes, Metric::GlobalReadBytes)),
-            Metric::SharedReadConflictShare => {
-                Some((Metric::SharedReadConflicts, Metric::SharedReadWavefronts))
-            }
-            Metric::SharedWriteConflictShare => {
-                Some((Metric::SharedWriteConflicts, Metric::SharedWriteWavefronts))
-            }
-            _ => None,
-        }
+        self.spec().parts
     }
 
     /// A value in words: `16,777,216`, `4.9 %`, `5.274 µs`.
@@ -625,7 +569,10 @@ mod tests {
         counters.shared_read.wavefronts = 40;
         counters.shared_read.ideal_wavefronts = 30;
         assert_eq!(Metric::all_counted().count(), 31);
-        assert!(Metric::all_counted().all(|metric| metric.source() == Source::Counters));
+        for &metric in Metric::ALL {
+            let is_counted = metric.counted(&Counters::default()).is_some();
+            assert_eq!(is_counted, metric.source() == Source::Counters, "{metric}");
+        }
         for (metric, expected) in [
             (Metric::PlainReadBytes, 4.0),
             (Metric::TmaReadShare, 0.125),

@@ -5,39 +5,29 @@ use crate::format::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Element type of Q, K and V, and by [`Dtype::output`] of O.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE binary16. What a record is about that does not say.
-    #[default]
-    F16,
-    /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
-    E4m3,
-    /// bfloat16. Not every stage has it.
-    Bf16,
+named! {
+    /// Element type of Q, K and V, and by [`Dtype::output`] of O.
+    #[derive(
+        Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    )]
+    #[serde(rename_all = "lowercase")]
+    pub enum Dtype {
+        /// IEEE binary16. What a record is about that does not say.
+        #[default]
+        F16 = "f16",
+        /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
+        E4m3 = "e4m3",
+        /// bfloat16. Not every stage has it.
+        Bf16 = "bf16",
+    }
 }
 
 impl Dtype {
-    /// All, in the order in which they are reported.
-    pub const ALL: [Dtype; 3] = [Dtype::F16, Dtype::E4m3, Dtype::Bf16];
-
     /// Size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::F16 | Dtype::Bf16 => 2,
             Dtype::E4m3 => 1,
-        }
-    }
-
-    /// The name used on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::F16 => "f16",
-            Dtype::E4m3 => "e4m3",
-            Dtype::Bf16 => "bf16",
         }
     }
 
@@ -50,66 +40,16 @@ impl Dtype {
     }
 }
 
-/// A word that names no element type or mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not one of the names")]
-pub struct UnknownWord;
-
-impl std::str::FromStr for Dtype {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|known| known.to_string() == text)
-            .ok_or(UnknownWord)
-    }
-}
-
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Which keys a query sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mask {
-    /// Every key.
-    Full,
-    /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q` (FlashAttention >= 2.1).
-    /// A query that sees no key gives exactly 0.
-    Causal,
-}
-
-impl Mask {
-    /// Both, in the order in which they are reported.
-    pub const ALL: [Mask; 2] = [Mask::Full, Mask::Causal];
-
-    /// The name used on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mask::Full => "full",
-            Mask::Causal => "causal",
-        }
-    }
-}
-
-impl std::str::FromStr for Mask {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        Self::ALL
-            .into_iter()
-            .find(|known| known.to_string() == text)
-            .ok_or(UnknownWord)
-    }
-}
-
-impl fmt::Display for Mask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// Which keys a query sees.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mask {
+        /// Every key.
+        Full = "full",
+        /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q` (FlashAttention >= 2.1).
+        /// A query that sees no key gives exactly 0.
+        Causal = "causal",
     }
 }
 
@@ -349,53 +289,27 @@ pub struct NamedShape {
     pub shape: Shape,
 }
 
+const fn named(name: &'static str, shape: Shape) -> NamedShape {
+    NamedShape { name, shape }
+}
+
 /// The named shapes. `mission` is the one that claims are stated on.
 pub const NAMED_SHAPES: [NamedShape; 6] = [
-    NamedShape {
-        name: "small",
-        shape: Shape::bhsd(1, 1, 32, 64),
-    },
-    NamedShape {
-        name: "mission",
-        shape: Shape::bhsd(1, 8, 512, 64),
-    },
-    NamedShape {
-        name: "mission_b2",
-        shape: Shape::bhsd(2, 8, 512, 64),
-    },
-    NamedShape {
-        name: "stretch",
-        shape: Shape::bhsd(4, 16, 512, 64),
-    },
-    NamedShape {
-        name: "long",
-        shape: Shape::bhsd(1, 8, 2048, 64),
-    },
-    NamedShape {
-        name: "wide",
-        shape: Shape::bhsd(1, 8, 512, 128),
-    },
+    named("small", Shape::bhsd(1, 1, 32, 64)),
+    named("mission", Shape::bhsd(1, 8, 512, 64)),
+    named("mission_b2", Shape::bhsd(2, 8, 512, 64)),
+    named("stretch", Shape::bhsd(4, 16, 512, 64)),
+    named("long", Shape::bhsd(1, 8, 2048, 64)),
+    named("wide", Shape::bhsd(1, 8, 512, 128)),
 ];
 
 /// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
 /// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
 pub const LARGE_SHAPES: [NamedShape; 4] = [
-    NamedShape {
-        name: "big",
-        shape: Shape::bhsd(4, 16, 4096, 64),
-    },
-    NamedShape {
-        name: "big_wide",
-        shape: Shape::bhsd(4, 16, 4096, 128),
-    },
-    NamedShape {
-        name: "long_16k",
-        shape: Shape::bhsd(1, 16, 16384, 64),
-    },
-    NamedShape {
-        name: "long_16k_wide",
-        shape: Shape::bhsd(1, 16, 16384, 128),
-    },
+    named("big", Shape::bhsd(4, 16, 4096, 64)),
+    named("big_wide", Shape::bhsd(4, 16, 4096, 128)),
+    named("long_16k", Shape::bhsd(1, 16, 16384, 64)),
+    named("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
 ];
 
 /// Every shape that has a name.
@@ -454,31 +368,18 @@ pub fn edge_shapes() -> Vec<Shape> {
     for (seq_q, seq_kv) in PAIRS {
         for head_dim in [64, 128] {
             shapes.push(Shape {
-                batch: 1,
-                heads_q: 2,
-                heads_kv: 2,
-                seq_q,
                 seq_kv,
-                head_dim,
+                ..Shape::bhsd(1, 2, seq_q, head_dim)
             });
         }
     }
-    shapes.push(Shape {
-        batch: 2,
-        heads_q: 8,
-        heads_kv: 2,
-        seq_q: 65,
-        seq_kv: 129,
-        head_dim: 64,
-    });
-    shapes.push(Shape {
-        batch: 2,
-        heads_q: 8,
-        heads_kv: 2,
-        seq_q: 129,
-        seq_kv: 65,
-        head_dim: 128,
-    });
+    for (seq_q, seq_kv, head_dim) in [(65, 129, 64), (129, 65, 128)] {
+        shapes.push(Shape {
+            heads_kv: 2,
+            seq_kv,
+            ..Shape::bhsd(2, 8, seq_q, head_dim)
+        });
+    }
     shapes
 }
 

@@ -5,7 +5,7 @@
 use crate::maps::BoxRows;
 use crate::problem::Dtype;
 use crate::reference::Probability;
-use crate::verdict::{GateId, GateResult, Verdict};
+use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
@@ -141,33 +141,38 @@ const REGISTER_UNIT: u32 = 256;
 /// Shared memory is handed out in units of this many bytes.
 const SHARED_UNIT: usize = 128;
 
-/// The architectures whose limits are known.
-pub const ARCHITECTURES: [&str; 9] = [
-    "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121",
+/// The architectures whose limits are known, and these: CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability".
+pub const ARCHITECTURES: [(&str, Multiprocessor); 9] = [
+    ("sm_80", limits(2048, 32, 164, 163)),
+    ("sm_86", limits(1536, 16, 100, 99)),
+    ("sm_87", limits(1536, 16, 164, 163)),
+    ("sm_89", limits(1536, 24, 100, 99)),
+    ("sm_90", limits(2048, 32, 228, 227)),
+    ("sm_100", limits(2048, 32, 228, 227)),
+    ("sm_103", limits(2048, 32, 228, 227)),
+    ("sm_120", limits(1536, 24, 100, 99)),
+    ("sm_121", limits(1536, 24, 100, 99)),
 ];
 
-/// The limits of `arch` (`sm_89`, `sm_90a`): CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability". `None` for an architecture that is not in the table.
-pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
-    let kib = 1024usize;
-    let limits = |threads, blocks, shared, opt_in| {
-        Some(Multiprocessor {
-            threads,
-            blocks,
-            registers: 65_536,
-            shared_bytes: shared * kib,
-            shared_opt_in_bytes: opt_in * kib,
-        })
-    };
-    match arch.trim_start_matches("sm_").trim_end_matches(['a', 'f']) {
-        "80" => limits(2048, 32, 164, 163),
-        "86" => limits(1536, 16, 100, 99),
-        "87" => limits(1536, 16, 164, 163),
-        "89" => limits(1536, 24, 100, 99),
-        "90" | "100" | "103" => limits(2048, 32, 228, 227),
-        "120" | "121" => limits(1536, 24, 100, 99),
-        _ => None,
+/// Shared memory in KiB.
+const fn limits(threads: u32, blocks: u32, shared: usize, opt_in: usize) -> Multiprocessor {
+    Multiprocessor {
+        threads,
+        blocks,
+        registers: 65_536,
+        shared_bytes: shared << 10,
+        shared_opt_in_bytes: opt_in << 10,
     }
+}
+
+/// The limits of `arch` (`sm_89`, `sm_90a`), if they are known.
+pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
+    let name = arch.trim_end_matches(['a', 'f']);
+    let (_, limits) = ARCHITECTURES
+        .into_iter()
+        .find(|(known, _)| *known == name)?;
+    Some(limits)
 }
 
 /// How many blocks fit on an SM, and what stops the next one.
@@ -183,28 +188,18 @@ pub struct Occupancy {
     pub limit: Limit,
 }
 
-/// What stops the next block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// Resident blocks.
-    Blocks,
-    /// Resident threads.
-    Threads,
-    /// Registers.
-    Registers,
-    /// Shared memory.
-    SharedMemory,
-}
-
-impl Limit {
-    /// As printed.
-    pub fn label(self) -> &'static str {
-        match self {
-            Limit::Blocks => "blocks",
-            Limit::Threads => "threads",
-            Limit::Registers => "registers",
-            Limit::SharedMemory => "shared memory",
-        }
+named! {
+    /// What stops the next block.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Limit {
+        /// Resident blocks.
+        Blocks = "blocks",
+        /// Resident threads.
+        Threads = "threads",
+        /// Registers.
+        Registers = "registers",
+        /// Shared memory.
+        SharedMemory = "shared memory",
     }
 }
 
@@ -288,9 +283,8 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
     let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
     let Some(caps) = facts.caps else {
         let remedy = "add it: UPDATE_CAPS=1 cargo test -p STAGE resources";
-        return GateResult::judge(
+        return GateResult::fail(
             GateId::R1,
-            false,
             format!(
                 "{}: {} has no line in the stage's caps.csv; {remedy}",
                 entry.arch, facts.symbol
@@ -349,43 +343,7 @@ pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
         });
         GateResult::judge(GateId::R1, true, summary + &refused)
     } else {
-        GateResult::judge(
-            GateId::R1,
-            false,
-            format!("{}: {}", entry.arch, broken.join("; ")),
-        )
-    }
-}
-
-/// Two variants that compile to the same machine code are one variant with two names: the knob between them does
-/// nothing. `entries` are (variant, dtype and head size, entry); each pair that shares code fails.
-pub fn judge_distinct<'a>(
-    entries: impl IntoIterator<Item = (&'a str, &'a KernelFacts, &'a PtxasEntry)>,
-) -> GateResult {
-    let mut owners: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-    let mut count = 0;
-    for (variant, _, entry) in entries {
-        let names = owners.entry((&entry.arch, &entry.sass_sha256)).or_default();
-        if !names.contains(&variant) {
-            names.push(variant);
-        }
-        count += 1;
-    }
-    let shared: Vec<String> = owners
-        .into_iter()
-        .filter(|(_, names)| names.len() > 1)
-        .map(|((arch, _), names)| {
-            format!("{arch}: {} compile to the same code", names.join(" and "))
-        })
-        .collect();
-    match (count, shared.is_empty()) {
-        (0, _) => GateResult {
-            gate: GateId::R1,
-            verdict: Verdict::NoData,
-            reason: "no machine code was built".into(),
-        },
-        (_, true) => GateResult::judge(GateId::R1, true, format!("{count} kernels, all distinct")),
-        (_, false) => GateResult::judge(GateId::R1, false, shared.join("; ")),
+        GateResult::fail(GateId::R1, format!("{}: {}", entry.arch, broken.join("; ")))
     }
 }
 

@@ -98,10 +98,10 @@ impl Deref for Kernel {
 /// A launch that a stage will not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// A program that is no stage says so.
+    /// What is not a stage, a candidate, refuses in its own words.
     #[error("{reason}")]
     ByItself {
-        /// In its words.
+        /// Its words.
         reason: String,
     },
     /// No such variant.
@@ -199,56 +199,14 @@ pub trait Attention: Sync {
     }
 }
 
-/// Why a stage's compiled table cannot be used. Each is a fault of the stage's `kernel.cu` or of its build.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// More variants than the emulated table holds.
-    #[error(
-        "{stage}: kernel.cu declares {count} instances, the emulated table holds {capacity}; raise AttentionTable::CAPACITY"
-    )]
-    TableOverflow {
-        /// The stage.
-        stage: &'static str,
-        /// Instances declared.
-        count: i32,
-        /// Instances that fit.
-        capacity: i32,
-    },
-    /// A record does not make sense.
-    #[error("{stage}: record of {symbol}: {problem}")]
-    Record {
-        /// The stage.
-        stage: &'static str,
-        /// The entry.
-        symbol: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The caps do not parse.
-    #[error("{stage}: caps.csv: '{line}' is not `{}`", Caps::HEAD)]
-    Caps {
-        /// The stage.
-        stage: &'static str,
-        /// The line.
-        line: &'static str,
-    },
-    /// The build report does not parse.
-    #[error("{stage}: the build report is not readable")]
-    Report {
-        /// The stage.
-        stage: &'static str,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The default variant is not in the table.
-    #[error("{stage}: the default variant '{variant}' is not declared in kernel.cu")]
-    NoDefault {
-        /// The stage.
-        stage: &'static str,
-        /// The default it names.
-        variant: &'static str,
-    },
+/// Why a stage's compiled table cannot be used: a fault of the stage's `kernel.cu` or of its build.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{stage}: {problem}")]
+pub struct LoadError {
+    /// The stage.
+    pub stage: &'static str,
+    /// What is wrong, with its place.
+    pub problem: String,
 }
 
 /// A stage with its table and build report read and checked.
@@ -278,32 +236,33 @@ const TABLE_CAPACITY: i32 = 256;
 impl LoadedStage {
     /// Reads the table and the build report of `attention`.
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
-        let (stage, artifacts) = (attention.info().id, attention.artifacts());
+        let (info, artifacts) = (attention.info(), attention.artifacts());
+        let fail = |problem| LoadError {
+            stage: info.id,
+            problem,
+        };
         let report = serde_json::from_str(artifacts.report_json)
-            .map_err(|source| LoadError::Report { stage, source })?;
-        let plain = read_table(stage, artifacts.kernels)?;
-        let mut kernels = plain
-            .map(|record| read_record(stage, &record))
-            .collect::<Result<Vec<_>, _>>()?;
-        let caps = Caps::parse(artifacts.caps).map_err(|line| LoadError::Caps { stage, line })?;
+            .map_err(|error| fail(format!("the build report is not readable: {error}")))?;
+        let mut kernels = read_table(artifacts.kernels).map_err(fail)?;
+        let caps = Caps::parse(artifacts.caps)
+            .map_err(|line| fail(format!("caps.csv: '{line}' is not `{}`", Caps::HEAD)))?;
         for kernel in &mut kernels {
             kernel.facts.caps = caps.get(kernel.symbol.as_str()).copied();
         }
         #[cfg(feature = "emulated")]
         if let Some(table) = artifacts.traced_kernels {
-            for record in read_table(stage, table)? {
-                let traced = read_record(stage, &record)?;
-                if let Some(kernel) = kernels
-                    .iter_mut()
-                    .find(|kernel| kernel.symbol == traced.symbol)
-                {
+            for traced in read_table(table).map_err(fail)? {
+                let mut plain = kernels.iter_mut();
+                if let Some(kernel) = plain.find(|kernel| kernel.symbol == traced.symbol) {
                     kernel.traced = Some(traced.emulated);
                 }
             }
         }
-        let variant = attention.info().default_variant;
-        if !kernels.iter().any(|kernel| kernel.variant == variant) {
-            return Err(LoadError::NoDefault { stage, variant });
+        let default = info.default_variant;
+        if !kernels.iter().any(|kernel| kernel.variant == default) {
+            return Err(fail(format!(
+                "the default variant '{default}' is not declared in kernel.cu"
+            )));
         }
         Ok(Self {
             attention,
@@ -352,13 +311,6 @@ impl LoadedStage {
     /// One variant of each family, in the order of `kernel.cu`: the stage's default where it is of that family, else the
     /// first that is declared; of those that the device can run for every dtype and head size, if there are such.
     pub fn family_variants(&self) -> Vec<&str> {
-        self.best_of_families()
-            .into_iter()
-            .map(|kernel| kernel.variant.as_str())
-            .collect()
-    }
-
-    fn best_of_families(&self) -> Vec<&Kernel> {
         let mut chosen: Vec<(&Kernel, _)> = Vec::new();
         for kernel in &self.kernels {
             let rank = (
@@ -374,23 +326,25 @@ impl LoadedStage {
                 None => chosen.push((kernel, rank)),
             }
         }
-        chosen.into_iter().map(|(kernel, _)| kernel).collect()
+        let chosen = chosen.into_iter();
+        chosen.map(|(kernel, _)| kernel.variant.as_str()).collect()
+    }
+
+    /// The family of `variant`, if there is such a variant.
+    pub fn family_of(&self, variant: &str) -> Option<&str> {
+        let mut kernels = self.kernels.iter();
+        let kernel = kernels.find(|kernel| kernel.variant == variant)?;
+        Some(&kernel.family)
     }
 
     /// The variant that tests and quick runs use: the stage's own, or on a device that cannot run it for every dtype and
     /// head size the first of its family that the device can.
     pub fn default_variant(&self) -> &str {
         let named = self.info().default_variant;
-        let family = self
-            .kernels
-            .iter()
-            .find(|kernel| kernel.variant == named)
-            .map(|kernel| &kernel.family);
-        let best = self
-            .best_of_families()
+        self.family_variants()
             .into_iter()
-            .find(|kernel| Some(&kernel.family) == family);
-        best.map_or(named, |kernel| &kernel.variant)
+            .find(|variant| self.family_of(variant) == self.family_of(named))
+            .unwrap_or(named)
     }
 
     /// Whether the device can run every instance of `variant`.
@@ -444,12 +398,12 @@ impl LoadedStage {
 
     /// The instance of `variant` for the dtype and head size of `problem`, with its grid; or why there is none.
     pub fn prepare(&self, variant: &str, problem: &Problem) -> Result<Prepared<'_>, Unsupported> {
-        let of_variant: Vec<&Kernel> = self
+        let mut of_variant = self
             .kernels
             .iter()
             .filter(|kernel| kernel.variant == variant)
-            .collect();
-        if of_variant.is_empty() {
+            .peekable();
+        if of_variant.peek().is_none() {
             return Err(Unsupported::Variant {
                 stage: self.info().id,
                 variant: variant.to_string(),
@@ -458,13 +412,12 @@ impl LoadedStage {
         }
         let (dtype, head_dim) = (problem.dtype, problem.shape.head_dim);
         let kernel = of_variant
-            .into_iter()
-            .find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim));
-        let kernel = kernel.ok_or_else(|| Unsupported::Instance {
-            variant: variant.to_string(),
-            dtype,
-            head_dim,
-        })?;
+            .find(|kernel| (kernel.dtype, kernel.head_dim) == (dtype, head_dim))
+            .ok_or_else(|| Unsupported::Instance {
+                variant: variant.to_string(),
+                dtype,
+                head_dim,
+            })?;
         self.refuse(kernel)?;
         self.attention.accepts(kernel, problem)?;
         Ok(Prepared {
@@ -475,43 +428,27 @@ impl LoadedStage {
     }
 }
 
-/// What `kernel.cu` declares of one instance.
-struct Record {
-    kernel: &'static AttentionKernel,
-    maps: Option<&'static AttentionMaps>,
-    /// 0: the launch has no clusters.
-    cluster: i32,
-}
-
-fn read_table(
-    stage: &'static str,
-    table: Table,
-) -> Result<impl Iterator<Item = Record>, LoadError> {
+/// The instances that `kernel.cu` declares; or what is wrong with its table.
+fn read_table(table: Table) -> Result<Vec<Kernel>, String> {
     let (mut count, mut maps, mut clusters) = (0, std::ptr::null(), std::ptr::null());
     // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
     // the address of a static table that constructors filled before `main`.
     let records = unsafe { table(&mut count, &mut maps, &mut clusters) };
     if count > TABLE_CAPACITY {
-        return Err(LoadError::TableOverflow {
-            stage,
-            count,
-            capacity: TABLE_CAPACITY,
-        });
+        return Err(format!(
+            "kernel.cu declares {count} instances, the emulated table holds {TABLE_CAPACITY}; raise AttentionTable::CAPACITY"
+        ));
     }
     // SAFETY: the tables hold `count` initialised records each and live as long as the program; only the first is always
     // there.
-    let read = move |index| unsafe {
-        Record {
-            kernel: &*records.add(index),
-            maps: (!maps.is_null()).then(|| &*maps.add(index)),
-            cluster: if clusters.is_null() {
-                0
-            } else {
-                *clusters.add(index)
-            },
-        }
+    let read = |index| unsafe {
+        read_record(
+            &*records.add(index),
+            (!maps.is_null()).then(|| &*maps.add(index)),
+            (!clusters.is_null()).then(|| *clusters.add(index)),
+        )
     };
-    Ok((0..count as usize).map(read))
+    (0..count as usize).map(read).collect()
 }
 
 /// C identifiers have underscores where names on the command line have hyphens.
@@ -520,27 +457,15 @@ fn hyphenated(text: &CStr) -> String {
 }
 
 fn read_record(
-    stage: &'static str,
-    &Record {
-        kernel: record,
-        maps,
-        cluster,
-    }: &Record,
-) -> Result<Kernel, LoadError> {
+    record: &AttentionKernel,
+    maps: Option<&AttentionMaps>,
+    cluster: Option<i32>,
+) -> Result<Kernel, String> {
     // SAFETY: the three names are string literals of the emulated build.
-    let (family, variant, symbol) = unsafe {
-        (
-            CStr::from_ptr(record.family),
-            CStr::from_ptr(record.variant),
-            CStr::from_ptr(record.symbol),
-        )
-    };
+    let [family, variant, symbol] =
+        [record.family, record.variant, record.symbol].map(|name| unsafe { CStr::from_ptr(name) });
     let symbol = symbol.to_string_lossy().into_owned();
-    let fail = |problem: String| LoadError::Record {
-        stage,
-        symbol: symbol.clone(),
-        problem,
-    };
+    let fail = |problem: String| format!("record of {symbol}: {problem}");
     let positive = |name: &str, value: i32| {
         u32::try_from(value)
             .ok()
@@ -551,14 +476,14 @@ fn read_record(
         params::AttentionDtype_ATTENTION_F16 => Dtype::F16,
         params::AttentionDtype_ATTENTION_E4M3 => Dtype::E4m3,
         params::AttentionDtype_ATTENTION_BF16 => Dtype::Bf16,
-        other => return Err(fail(format!("dtype {other} is unknown"))),
+        other => return Err(fail(format!("unknown dtype {other}"))),
     };
     let probability = match record.probability_dtype as u32 {
         params::AttentionProbability_ATTENTION_P_F32 => Probability::F32,
         params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
         params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
         params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
-        other => return Err(fail(format!("P's type {other} is unknown"))),
+        other => return Err(fail(format!("unknown type of P, {other}"))),
     };
     let declarable = Probability::declarable(dtype);
     if !declarable.contains(&probability) {
@@ -589,7 +514,7 @@ fn read_record(
         dynamic_shared_bytes: positive("dynamic_shared_bytes", record.dynamic_shared_bytes)?
             as usize,
         boxes: maps.and_then(BoxRows::read),
-        cluster: u32::try_from(cluster).unwrap_or(0).max(1),
+        cluster: cluster.map_or(1, |blocks| blocks.max(1) as u32),
         caps: None,
         probability,
         lse: record.lse != 0,

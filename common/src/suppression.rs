@@ -12,23 +12,21 @@
 //! The cost is in proportion to what survives. A site is tried on one problem per instance, the family's first preset
 //! before the others, until something goes wrong; only a survivor goes through every preset, schedule and gate.
 
-use crate::check::{Outcome, Source, StagedInputs, Target, check_suppressed};
+use crate::check::{Target, check_suppressed, failures};
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
 use crate::image::Layout;
 use crate::inputs::{Family as Distribution, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::reference::reference;
 use crate::resources::KernelFacts;
 use crate::stage::{LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
-use crate::verdict::{GateId, GateResult, Verdict};
+use crate::verdict::{GateId, GateResult};
 use emulator::trace::{Hazard, HazardKind, SyncSite};
 use emulator::{Place, Schedule, Suppress, TraceReport};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 /// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to six tiles are
 /// filled, drained and used again.
@@ -142,7 +140,7 @@ impl SiteResult {
 
 impl Suppressed {
     /// What is not as it should be and what to do about it, a line each; none if every site is needed or listed, and
-    /// every entry of the list is of use. What is broken is not among them: no list heals it.
+    /// every entry of the list is needed. Broken kernels are not among them: no list fixes those.
     pub fn wrong(&self) -> Vec<String> {
         let sites = self
             .sites
@@ -226,8 +224,7 @@ enum Unfit {
 struct Case<'a> {
     stage: &'a LoadedStage,
     prepared: Prepared<'a>,
-    source: Source,
-    inputs: Inputs,
+    family: Distribution,
     /// Strided, so that what lies between rows is out of bounds.
     staged: Staged,
     name: String,
@@ -243,19 +240,14 @@ struct Site {
 
 impl<'a> FamilyOfKernels<'a> {
     fn new(stage: &'a LoadedStage, first: &'a str) -> Self {
-        let family_of = |variant: &str| {
-            stage
-                .kernels
-                .iter()
-                .find(|kernel| kernel.variant == variant)
-        };
-        let name = family_of(first).map_or("", |kernel| kernel.family.as_str());
-        let others = stage.variants().into_iter().filter(|variant| {
-            *variant != first && family_of(variant).is_some_and(|kernel| kernel.family == name)
-        });
+        let name = stage.family_of(first);
+        let others = stage
+            .variants()
+            .into_iter()
+            .filter(|variant| *variant != first && stage.family_of(variant) == name);
         Self {
             stage,
-            name,
+            name: name.unwrap_or_default(),
             variants: std::iter::once(first).chain(others).collect(),
         }
     }
@@ -274,7 +266,7 @@ impl<'a> FamilyOfKernels<'a> {
         let mut cases = self.cases(searched, TILES, false, Distribution::Normal);
         // A kernel may choose its way by the scales of E4M3.
         let large = self.cases(searched, TILES, false, Distribution::Large);
-        let has_scales = |case: &Case<'_>| !case.inputs.q.scales.is_empty();
+        let has_scales = |case: &Case<'_>| case.staged.problem.dtype == Dtype::E4m3;
         cases.extend(large.into_iter().filter(has_scales));
         let traced = cases
             .par_iter()
@@ -341,8 +333,8 @@ impl<'a> FamilyOfKernels<'a> {
         let mut listings = self.stage.info().redundant.iter();
         let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
-        let finding = match self.hazard(site, &reached)? {
-            Some((_, killed)) => killed,
+        let finding = match self.hazard(site, reached.iter().copied(), true)? {
+            Some(killed) => killed,
             // A quick look takes the list's word for the rest.
             None if presets == Presets::OnePerFamily && listing.is_some() => Finding::Survived {
                 cases: reached.len(),
@@ -360,28 +352,29 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each
-    /// case gets one, and all schedules are tried.
+    /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each case
+    /// gets one, and all schedules are tried. `is_known`: the cases are clean with all sites under the first schedule.
     fn hazard<'c>(
         &self,
         site: &Site,
-        cases: &[&'c Case<'a>],
-    ) -> Result<Option<(&'c Case<'a>, Finding)>, Unfit> {
-        for (case, schedule) in cases.iter().zip(SCHEDULES.iter().cycle()) {
-            if let Some(hazard) = most_telling(&case.trace(Some(&site.place), *schedule)?.hazards) {
-                // With all sites it was traced under the first schedule alone.
-                if *schedule != SCHEDULES[0]
-                    && let Some(broken) = case.hazardous(&case.trace(None, *schedule)?)
-                {
-                    return Err(Unfit::Broken(vec![broken]));
-                }
-                let (gate, what, at) = (
-                    GateId::H1,
-                    in_a_line(hazard, &site.place.file),
-                    case.name.clone(),
-                );
-                return Ok(Some((case, Finding::Killed { gate, what, at })));
+        cases: impl IntoIterator<Item = &'c Case<'a>>,
+        is_known: bool,
+    ) -> Result<Option<Finding>, Unfit>
+    where
+        'a: 'c,
+    {
+        for (case, &schedule) in cases.into_iter().zip(SCHEDULES.iter().cycle()) {
+            let report = case.trace(Some(&site.place), schedule)?;
+            let Some(hazard) = most_telling(&report.hazards) else {
+                continue;
+            };
+            if !(is_known && schedule == SCHEDULES[0])
+                && let Some(broken) = case.hazardous(&case.trace(None, schedule)?)
+            {
+                return Err(Unfit::Broken(vec![broken]));
             }
+            let what = in_a_line(hazard, &site.place.file);
+            return Ok(Some(case.killed(GateId::H1, what)));
         }
         Ok(None)
     }
@@ -399,32 +392,26 @@ impl<'a> FamilyOfKernels<'a> {
         });
         let mut more = self.cases(&[variant], 0, true, Distribution::Normal);
         more.extend(self.cases(&[variant], MANY_TILES, true, Distribution::Normal));
-        // Maxima that rise from tile to tile take a kernel where it corrects itself.
+        // Maxima that rise from tile to tile make a kernel correct itself.
         more.extend(self.cases(&[variant], MANY_TILES, false, Distribution::Large));
         if other_presets {
             more.extend(self.cases(&self.variants[1..], TILES, false, Distribution::Normal));
         }
-        if let Some((case, killed)) = self.hazard(site, &more.iter().collect::<Vec<_>>())? {
-            // Nobody has looked at this case with all sites yet.
-            return match case.hazardous(&case.trace(None, SCHEDULES[0])?) {
-                Some(broken) => Err(Unfit::Broken(vec![broken])),
-                None => Ok(killed),
-            };
+        if let Some(killed) = self.hazard(site, &more, false)? {
+            return Ok(killed);
         }
-        let cases: Vec<&Case<'_>> = reached.iter().copied().chain(&more).collect();
-        for case in &cases {
+        let cases = || reached.iter().copied().chain(&more);
+        for case in cases() {
             if let Some((gate, what)) = case.check(Some(&site.place)) {
                 return match case.check(None) {
                     Some((gate, before)) => Err(Unfit::Broken(vec![case.broken(gate, &before)])),
-                    None => Ok(Finding::Killed {
-                        gate,
-                        what,
-                        at: case.name.clone(),
-                    }),
+                    None => Ok(case.killed(gate, what)),
                 };
             }
         }
-        Ok(Finding::Survived { cases: cases.len() })
+        Ok(Finding::Survived {
+            cases: cases().count(),
+        })
     }
 
     /// One problem for each instance of `variants`: two blocks of rows, the second with a single row; `tiles` tiles of
@@ -447,15 +434,12 @@ impl<'a> FamilyOfKernels<'a> {
             let (shape, mask) = problem_of(facts, facts.block_m + 1, tiles, other_mask);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
             let prepared = self.stage.prepare(variant, &problem).ok()?;
-            let source = Source::Seeded { family, seed: 0 };
-            let inputs = Inputs::generate(&problem, family, 0);
-            let staged = Staged::new(&inputs, Layout::Strided);
+            let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
             let name = format!("{variant} {shape} {} {mask} {family}", facts.dtype);
             Some(Case {
                 stage: self.stage,
                 prepared,
-                source,
-                inputs,
+                family,
                 staged,
                 name,
             })
@@ -468,19 +452,12 @@ impl<'a> FamilyOfKernels<'a> {
 
 impl Case<'_> {
     fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
-        let suppress = without.map(|site| Suppress { site: site.clone() });
-        let traced = trace(
-            &self.prepared,
-            &self.staged,
-            schedule,
-            &Selection {
-                suppress,
-                blocks: None,
-                watch: None,
-            },
-        );
-        let report = traced.map_err(|fault| Unfit::Refused(format!("{}: {fault}", self.name)))?;
-        report.ok_or_else(|| Unfit::Refused(format!("{}: there is no traced build", self.name)))
+        let selection = Selection {
+            suppress: suppress(without),
+            ..Selection::default()
+        };
+        trace(&self.prepared, &self.staged, schedule, &selection)
+            .map_err(|error| Unfit::Refused(format!("{}: {error}", self.name)))
     }
 
     /// What H1 says of a trace with all sites, if there is a hazard.
@@ -488,54 +465,43 @@ impl Case<'_> {
         Some(self.broken(GateId::H1, &report.hazards.first()?.to_string()))
     }
 
+    fn killed(&self, gate: GateId, what: String) -> Finding {
+        let at = self.name.clone();
+        Finding::Killed { gate, what, at }
+    }
+
     fn broken(&self, gate: GateId, what: &str) -> Broken {
-        let (stage, variant) = (
-            self.stage.info().id.to_string(),
-            self.prepared.kernel.variant.clone(),
-        );
-        let result = GateResult::judge(
-            gate,
-            false,
-            format!("{} with all its synchronisation: {what}", self.name),
-        );
         Broken {
-            stage,
-            variant,
-            result,
+            stage: self.stage.info().id.to_string(),
+            variant: self.prepared.kernel.variant.clone(),
+            result: GateResult::fail(
+                gate,
+                format!("{} with all its synchronisation: {what}", self.name),
+            ),
         }
     }
 
     /// The first gate that fails, and why.
     fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
-        let suppress = without.map(|site| Suppress { site: site.clone() });
-        let staged = Arc::new(StagedInputs::new(&self.inputs, &self.source));
-        let kernel = self.prepared.kernel;
-        let reference =
-            reference(&self.inputs, kernel.probability).expect("generated inputs are finite");
-        let target = Target::Emulated {
-            schedules: &THOROUGH,
-            traced: &[],
-        };
         let checked = check_suppressed(
             self.stage,
-            &kernel.variant,
-            &staged,
-            &reference,
-            target,
-            suppress.as_ref(),
+            &self.prepared.kernel.variant,
+            &self.staged.problem,
+            self.family,
+            Target::Emulated {
+                schedules: &THOROUGH,
+                traced: &[],
+            },
+            suppress(without).as_ref(),
         );
-        match checked.outcome {
-            Outcome::Checked { gates, .. } => {
-                let failed = gates
-                    .into_iter()
-                    .find(|gate| gate.verdict == Verdict::Fail)?;
-                Some((failed.gate, failed.reason))
-            }
-            Outcome::Failed { reason } | Outcome::Unsupported { reason } => {
-                Some((GateId::C1, reason))
-            }
-        }
+        let failed = failures(checked).into_iter().next()?;
+        Some((failed.gate, failed.reason))
     }
+}
+
+fn suppress(site: Option<&Place>) -> Option<Suppress> {
+    let site = site?.clone();
+    Some(Suppress { site })
 }
 
 /// So many rows over so many tiles of an instance's own keys and one key more: rings are filled, drained and used again, and
@@ -547,12 +513,8 @@ pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
 fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
     let seq_kv = tiles * facts.block_n + 1;
     let shape = Shape {
-        batch: 1,
-        heads_q: 1,
-        heads_kv: 1,
-        seq_q,
         seq_kv,
-        head_dim: facts.head_dim,
+        ..Shape::bhsd(1, 1, seq_q, facts.head_dim)
     };
     let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
     (shape, if is_full { Mask::Full } else { Mask::Causal })
@@ -591,6 +553,7 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
 }
 
 /// What the source says at a site.
+#[derive(Default)]
 struct Words {
     /// The comment directly above the line, and the line.
     all: String,
@@ -600,39 +563,25 @@ struct Words {
 
 fn words_of(sources: &[(&str, &str)], place: &Place) -> Words {
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
-    let text = sources
-        .iter()
-        .find(|(name, _)| *name == file)
-        .map_or("", |(_, text)| text);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .take(place.line as usize)
-        .collect();
+    let text = sources.iter().find(|(name, _)| *name == file);
+    let lines = text.into_iter().flat_map(|(_, text)| text.lines());
+    let lines: Vec<&str> = lines.map(str::trim).take(place.line as usize).collect();
     let Some((line, above)) = lines.split_last() else {
-        return Words {
-            all: String::new(),
-            purpose: String::new(),
-        };
+        return Words::default();
     };
-    let start = above
-        .iter()
-        .rposition(|line| !line.starts_with("//"))
-        .map_or(0, |last| last + 1);
+    let is_code = |line: &&str| !line.starts_with("//");
+    let start = above.iter().rposition(is_code).map_or(0, |last| last + 1);
     let comment: Vec<&str> = above[start..]
         .iter()
         .map(|line| line.trim_start_matches('/').trim())
         .collect();
     let comment = comment.join(" ");
-    let purpose = if comment.is_empty() {
-        (*line).to_string()
-    } else {
-        comment.clone()
+    let all = format!("{comment} {line}").trim().to_string();
+    let purpose = match comment.is_empty() {
+        true => all.clone(),
+        false => comment,
     };
-    Words {
-        all: format!("{comment} {line}").trim().to_string(),
-        purpose,
-    }
+    Words { all, purpose }
 }
 
 fn lists(listing: &Redundant, family: &str, words: &str) -> bool {

@@ -1,10 +1,10 @@
 //! The state of the GPU around a measurement, read through NVML. Optional: without the library or the right to read, a
 //! record says why it has none. Nothing is ever set.
 
-use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::error::{Bits, NvmlError};
+use nvml_wrapper::{Device, Nvml};
 
 /// What was read, or why nothing was.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,12 +23,6 @@ pub enum Conditions {
 pub struct Reading {
     /// SM clock, in MHz.
     pub sm_mhz: Option<u32>,
-    /// Clock of the device memory, in MHz.
-    pub memory_mhz: Option<u32>,
-    /// Power of the board, in watts.
-    pub power_w: Option<f64>,
-    /// Temperature of the GPU, in degrees Celsius.
-    pub temperature_c: Option<u32>,
     /// What holds the clocks down, by name; an empty list means nothing does.
     pub throttle: Option<Vec<String>>,
 }
@@ -102,14 +96,12 @@ impl TelemetryError {
 impl Telemetry {
     /// Finds the GPU with this UUID, as [`crate::device::cuda::DeviceInfo::uuid`] gives it.
     pub fn open(uuid: &str) -> Result<Self, TelemetryError> {
-        let library = Nvml::init().map_err(TelemetryError::of("nvmlInit_v2"))?;
-        library
-            .device_by_uuid(uuid)
-            .map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))?;
-        Ok(Self {
-            library,
+        let telemetry = Self {
+            library: Nvml::init().map_err(TelemetryError::of("nvmlInit_v2"))?,
             uuid: uuid.to_string(),
-        })
+        };
+        telemetry.device()?;
+        Ok(telemetry)
     }
 
     /// The version of the NVIDIA driver, `580.65.06`.
@@ -119,9 +111,15 @@ impl Telemetry {
             .map_err(TelemetryError::of("nvmlSystemGetDriverVersion"))
     }
 
+    fn device(&self) -> Result<Device<'_>, TelemetryError> {
+        self.library
+            .device_by_uuid(self.uuid.as_str())
+            .map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))
+    }
+
     /// What else is on the GPU.
     pub fn surroundings(&self) -> Surroundings {
-        let Ok(device) = self.library.device_by_uuid(self.uuid.as_str()) else {
+        let Ok(device) = self.device() else {
             return Surroundings::default();
         };
         let is_another = |pid: u32| pid != std::process::id();
@@ -134,37 +132,22 @@ impl Telemetry {
     }
 
     /// The state of the GPU now. Takes about a millisecond.
-    pub fn read(&self) -> Conditions {
-        let absent = |error: TelemetryError| Conditions::Absent {
-            reason: error.to_string(),
-        };
-        let device = match self.library.device_by_uuid(self.uuid.as_str()) {
-            Ok(device) => device,
-            Err(error) => return absent(TelemetryError::of("nvmlDeviceGetHandleByUUID")(error)),
-        };
-        let sm_clock = device.clock_info(Clock::SM);
+    pub fn read(&self) -> Result<Reading, TelemetryError> {
+        let device = self.device()?;
         let throttle = match device.current_throttle_reasons_strict() {
             Err(NvmlError::IncorrectBits(Bits::U64(mask))) => {
                 Ok(ThrottleReasons::from_bits_retain(mask))
             }
             read => read,
         };
-        let reading = Reading {
-            sm_mhz: sm_clock.as_ref().ok().copied(),
-            memory_mhz: device.clock_info(Clock::Memory).ok(),
-            power_w: device
-                .power_usage()
-                .ok()
-                .map(|milliwatts| f64::from(milliwatts) / 1e3),
-            temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
-            throttle: throttle.ok().map(throttle_names),
-        };
-        match sm_clock {
-            Err(error) if reading == Reading::default() => {
-                absent(TelemetryError::of("nvmlDeviceGetClockInfo")(error))
+        let throttle = throttle.ok().map(throttle_names);
+        let sm_mhz = match device.clock_info(Clock::SM) {
+            Err(error) if throttle.is_none() => {
+                return Err(TelemetryError::of("nvmlDeviceGetClockInfo")(error));
             }
-            _ => Conditions::Read(reading),
-        }
+            clock => clock.ok(),
+        };
+        Ok(Reading { sm_mhz, throttle })
     }
 }
 

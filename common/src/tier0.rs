@@ -1,11 +1,9 @@
 //! Tier T0: what `cargo test` runs for every stage on the emulator. Few cases, chosen to be ragged, grouped and masked.
 
-use crate::check::{Outcome, Source, Target, check};
-use crate::inputs::{Family, Inputs};
+use crate::check::{self, NoOutput, Target, check};
+use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::reference::reference;
 use crate::stage::{Kernel, LoadedStage, Unsupported};
-use crate::verdict::Verdict;
 use emulator::Schedule;
 
 /// The schedules under which every output must have the same bits.
@@ -165,31 +163,23 @@ pub fn failures_on(
         "{variant} {} {} {} {family}",
         problem.shape, problem.dtype, problem.mask
     );
-    let seed = 0;
-    let inputs = Inputs::generate(&problem, family, seed);
-    let probability = match stage.prepare(variant, &problem) {
-        Ok(prepared) => prepared.kernel.probability,
-        Err(Unsupported::Device { .. }) => return vec![],
-        Err(Unsupported::Instance { .. }) if is_without(stage, variant, problem.dtype) => {
-            return vec![];
+    match check(
+        stage,
+        variant,
+        &problem,
+        family,
+        Target::Emulated { schedules, traced },
+    ) {
+        Err(NoOutput::Unsupported(Unsupported::Device { .. })) => vec![],
+        Err(NoOutput::Unsupported(Unsupported::Instance { .. }))
+            if is_without(stage, variant, problem.dtype) =>
+        {
+            vec![]
         }
-        Err(unsupported) => return vec![format!("{case}: {unsupported}")],
-    };
-    let reference = reference(&inputs, probability).expect("generated inputs are finite");
-    let source = Source::Seeded { family, seed };
-    let target = Target::Emulated { schedules, traced };
-    match check(stage, variant, &inputs, &source, &reference, target).outcome {
-        Outcome::Checked { gates, .. } => {
-            let failed = gates
-                .into_iter()
-                .filter(|result| result.verdict == Verdict::Fail);
-            failed
-                .map(|result| format!("{case}: {} FAIL: {}", result.gate, result.reason))
-                .collect()
-        }
-        Outcome::Unsupported { reason } | Outcome::Failed { reason } => {
-            vec![format!("{case}: {reason}")]
-        }
+        outcome => check::failures(outcome)
+            .into_iter()
+            .map(|result| format!("{case}: {} FAIL: {}", result.gate, result.reason))
+            .collect(),
     }
 }
 
@@ -203,6 +193,7 @@ pub fn is_without(stage: &LoadedStage, variant: &str, dtype: Dtype) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inputs::Inputs;
     use std::collections::BTreeSet;
 
     #[test]

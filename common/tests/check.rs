@@ -1,13 +1,12 @@
 //! The whole path of a case, with stages that are wrong in known ways: each must be caught by the gate that is there for
 //! it. The kernels are Rust functions in the place of emulated entries.
 
-use common::check::{Outcome, Source, Target, check};
-use common::inputs::{Family, Inputs};
+use common::check::{NoOutput, Outcome, Target, check};
+use common::inputs::Family;
 use common::limits::DeviceLimits;
 use common::params::{AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::reference::{Probability, reference};
-use common::stage::{Artifacts, Attention, LoadError, LoadedStage, StageInfo, Unsupported};
+use common::stage::{Artifacts, Attention, LoadedStage, StageInfo, Unsupported};
 use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
 use emulator::Schedule;
@@ -319,35 +318,17 @@ fn outcome_on(device: Option<DeviceLimits>, variant: &str, traced: &[Schedule]) 
     let mut stage = LoadedStage::load(&Fake).unwrap();
     stage.device = device;
     let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
-    let inputs = Inputs::generate(&problem, Family::Normal, 0);
-    let reference = reference(&inputs, Probability::F32).unwrap();
-    let source = Source::Seeded {
-        family: Family::Normal,
-        seed: 0,
+    let target = Target::Emulated {
+        schedules: &SCHEDULES,
+        traced,
     };
-    check(
-        &stage,
-        variant,
-        &inputs,
-        &source,
-        &reference,
-        Target::Emulated {
-            schedules: &SCHEDULES,
-            traced,
-        },
-    )
-    .outcome
+    check(&stage, variant, &problem, Family::Normal, target)
 }
 
 fn failed(variant: &str) -> Vec<GateId> {
-    match outcome(variant) {
-        Outcome::Checked { gates, .. } => gates
-            .iter()
-            .filter(|result| result.verdict == Verdict::Fail)
-            .map(|result| result.gate)
-            .collect(),
-        other => panic!("{variant}: {other:?}"),
-    }
+    let checked = outcome(variant).unwrap();
+    let failed = checked.gates.iter().filter(|result| result.is_fail());
+    failed.map(|result| result.gate).collect()
 }
 
 #[test]
@@ -367,9 +348,7 @@ fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
 #[test]
 fn log_sum_exps_are_judged_where_a_kernel_writes_them() {
     let c8 = |variant: &str| {
-        let Outcome::Checked { gates, .. } = outcome(variant) else {
-            panic!("{variant}")
-        };
+        let gates = outcome(variant).unwrap().gates;
         gates
             .into_iter()
             .find(|result| result.gate == GateId::C8)
@@ -409,9 +388,7 @@ fn a_stage_that_is_wrong_on_packed_rows_alone_fails() {
 #[test]
 fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
     let judged = |variant: &str, verdict: Verdict| -> Vec<GateId> {
-        let Outcome::Checked { gates, .. } = outcome_on(None, variant, &SCHEDULES[..1]) else {
-            panic!("{variant}")
-        };
+        let gates = outcome_on(None, variant, &SCHEDULES[..1]).unwrap().gates;
         gates
             .iter()
             .filter(|result| result.verdict == verdict)
@@ -435,7 +412,7 @@ fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
 #[test]
 fn refused_launches_are_not_failures_and_say_why() {
     let reason = |variant| match outcome(variant) {
-        Outcome::Unsupported { reason } => reason,
+        Err(NoOutput::Unsupported(reason)) => reason.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(reason("refuses").contains("on principle"));
@@ -454,8 +431,8 @@ fn what_the_device_cannot_run_is_refused_before_launch_and_what_it_can_is_judged
             "writes-zeros",
             &[],
         ) {
-            Outcome::Unsupported { reason } => reason,
-            Outcome::Checked { .. } => "judged".to_string(),
+            Err(NoOutput::Unsupported(reason)) => reason.to_string(),
+            Ok(_) => "judged".to_string(),
             other => panic!("{other:?}"),
         }
     };
@@ -486,11 +463,9 @@ fn a_missing_default_variant_is_an_error_of_the_stage() {
             Fake.artifacts()
         }
     }
-    assert!(matches!(
-        LoadedStage::load(&NoDefault),
-        Err(LoadError::NoDefault {
-            variant: "absent",
-            ..
-        })
-    ));
+    let error = LoadedStage::load(&NoDefault).unwrap_err();
+    assert_eq!(
+        error.problem,
+        "the default variant 'absent' is not declared in kernel.cu"
+    );
 }

@@ -107,7 +107,7 @@ fn the_watchdog_ends_a_wait_and_loses_the_context_on_a_real_gpu() {
         error.is_fatal()
             && error
                 .to_string()
-                .starts_with("selftest/spin-500000us: no end after"),
+                .starts_with("timer/spin-500000us: no end after"),
         "{error}"
     );
     assert!(matches!(

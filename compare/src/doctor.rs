@@ -472,7 +472,6 @@ mod tests {
         let mut reading = Reading {
             sm_mhz: Some(1980),
             throttle: Some(vec!["gpu_idle".into()]),
-            ..Reading::default()
         };
         let mut around = Surroundings {
             is_divided: Some(false),

@@ -11,6 +11,7 @@ use crate::record::files::write_atomically;
 use crate::registry::Ladder;
 use anyhow::bail;
 use clap::Args;
+use common::device::emulated::TraceError;
 use common::explain::{Chain, InvestigateError, Step, dense, investigate};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem};
@@ -137,7 +138,9 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let problem = inputs.problem;
     let prepared = loaded.prepare(&variant, &problem)?;
     let found = match investigate(&prepared, &inputs, family, args.row) {
-        Err(InvestigateError::NoTrace) => return Ok(Answer::no_data(InvestigateError::NoTrace)),
+        Err(InvestigateError::Trace(error @ TraceError::NoTracedBuild)) => {
+            return Ok(Answer::no_data(error));
+        }
         found => found?,
     };
     let dim = problem.shape.head_dim;

@@ -13,9 +13,9 @@ use crate::registry::Ladder;
 use crate::tool::{self, Ended};
 use anyhow::Context;
 use clap::Args;
-use common::check::{Outcome, buffers};
+use common::check::{Checked, NoOutput, Outcome, buffers};
 use common::device::Staged;
-use common::device::cuda::{CudaDevice, CudaError};
+use common::device::cuda::CudaDevice;
 use common::gate::{self, Evidence};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -118,9 +118,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
         for subject in &job.variants {
             let stage = loaded(&ladder.stages, subject.stage());
             let outcome = match stage.prepare(subject.name(), problem) {
-                Err(unsupported) => Outcome::Unsupported {
-                    reason: unsupported.to_string(),
-                },
+                Err(unsupported) => Err(unsupported.into()),
                 Ok(prepared) => {
                     let reference = match references.entry(prepared.kernel.probability) {
                         Entry::Occupied(known) => known.into_mut(),
@@ -128,11 +126,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                             place.insert(reference(&inputs, prepared.kernel.probability)?)
                         }
                     };
-                    once(&device, stage, &prepared, &staged, reference).unwrap_or_else(|error| {
-                        Outcome::Failed {
-                            reason: error.to_string(),
-                        }
-                    })
+                    once(&device, stage, &prepared, &staged, reference)
                 }
             };
             let on = On::Case(place.clone(), format!("{}:0", Family::Normal));
@@ -141,7 +135,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
             if row.failure().is_some() {
                 exit = Exit::Fail;
             }
-            if matches!(outcome, Outcome::Failed { .. }) {
+            if matches!(outcome, Err(NoOutput::Failed { .. })) {
                 return Ok(Answer::new(exit, ""));
             }
         }
@@ -156,7 +150,7 @@ fn once(
     prepared: &Prepared<'_>,
     staged: &Staged,
     reference: &Reference,
-) -> Result<Outcome, CudaError> {
+) -> Outcome {
     let execution = device.execute(stage, prepared, staged)?;
     let output = staged.values(&execution.output);
     let evidence = Evidence {
@@ -168,7 +162,11 @@ fn once(
     let (errors, numeric) = gate::numeric_gates(&evidence);
     let mut gates = numeric.to_vec();
     gates.push(gate::c6(&buffers(staged, &execution).collect::<Vec<_>>()));
-    Ok(Outcome::Checked { errors, gates })
+    Ok(Checked {
+        errors,
+        gates,
+        output,
+    })
 }
 
 fn append(path: &Path, row: &Row) -> anyhow::Result<()> {

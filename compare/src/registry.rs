@@ -242,6 +242,49 @@ pub fn metas() -> Result<Vec<StageMeta>, LadderError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::reference::Probability;
+    use std::collections::BTreeSet;
+
+    /// C2 and C3 take their bounds from the type that a kernel declares for P, and C8 judges only those that declare log-sum-exps:
+    /// a stage that declares less than its predecessor is judged by less, and stays green.
+    #[test]
+    fn only_these_stages_declare_less_than_their_predecessor() {
+        let stages: Vec<LoadedStage> = STAGES
+            .iter()
+            .map(|stage| LoadedStage::load(*stage).unwrap())
+            .collect();
+        let mut less = BTreeSet::new();
+        for stage in &stages {
+            let id = stage.info().id;
+            let before = stages
+                .iter()
+                .find(|other| stage.info().predecessor == Some(other.info().id));
+            for kernel in &stage.kernels {
+                let dtype = kernel.dtype;
+                let alike = before.and_then(|b| b.kernels.iter().find(|k| k.dtype == dtype));
+                let (probability, lse) = match (alike, before) {
+                    (Some(kernel), _) => (kernel.probability, kernel.lse),
+                    (None, Some(_)) => (Probability::half(dtype), false),
+                    (None, None) => (Probability::F32, false),
+                };
+                let exact_first = Probability::declarable(dtype).iter();
+                let rank = |p| exact_first.clone().position(|other| *other == p);
+                if rank(kernel.probability) > rank(probability) {
+                    less.insert(format!("{id}: P of {dtype}"));
+                }
+                if lse && !kernel.lse {
+                    less.insert(format!("{id}: log-sum-exps of {dtype}"));
+                }
+            }
+        }
+        let expected = [
+            "stage10-fp8: P of e4m3",
+            "stage10-fp8: log-sum-exps of e4m3",
+            "stage3-wmma-pv: P of e4m3",
+            "stage3-wmma-pv: P of f16",
+        ];
+        assert_eq!(less, BTreeSet::from(expected.map(String::from)));
+    }
 
     #[test]
     fn gpus_that_share_a_run_are_of_one_kind() {

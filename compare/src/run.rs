@@ -26,7 +26,6 @@ use crate::tune;
 use crate::{pages, render, sass};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
-use common::check::Outcome;
 use common::device::BackendKind;
 use common::faults;
 use common::gate;
@@ -525,13 +524,7 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
         let (errors, gates) = gate::numeric_gates(&evidence);
         let on = On::Named(format!("out, {} mask", problem.mask));
         let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
-        Some(rows::of_outcome(
-            row,
-            &Outcome::Checked {
-                errors,
-                gates: gates.to_vec(),
-            },
-        ))
+        Some(rows::judged(row, &errors, &gates))
     };
     problems.iter().filter_map(judge).collect()
 }

@@ -13,7 +13,6 @@ use crate::record::{
     Claim, Judged, Meta, Negative, Of, On, Place, Record, Refuted, Relation, Row, Source,
     StageMeta, Subject, VariantMeta,
 };
-use common::check::Outcome;
 use common::claim::{Base, Rival};
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
@@ -275,11 +274,7 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
         end_to_end: None,
     };
     let on = On::Case(Place::claims(Dtype::F16), "normal:0".into());
-    let outcome = Outcome::Checked {
-        errors,
-        gates: C1_TO_C6.map(judge).to_vec(),
-    };
-    rows::of_outcome(Row::new(subject, on, by), &outcome)
+    rows::judged(Row::new(subject, on, by), &errors, &C1_TO_C6.map(judge))
 }
 
 /// Of a whole emulated run that came to its end; no gate has a scope yet.

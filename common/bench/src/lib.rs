@@ -16,18 +16,16 @@
 
 mod measurement;
 
-use common::check::{Outcome, Source, Target, check};
-use common::device::cuda::{Arm, CudaDevice, CudaError};
+use common::check::{Target, check};
+use common::device::cuda::{Arm, CudaDevice, CudaError, RotatedOutput};
 use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape};
-use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
 use common::timing::Plan;
-use common::verdict::Verdict;
 use criterion::measurement::Measurement;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 use measurement::LaunchTime;
@@ -150,8 +148,8 @@ fn each_case(
 /// What a variant is benchmarked on once it is green.
 struct Gated {
     staged: Staged,
-    /// The dense output that the gates judged, as bits.
-    output: Vec<u32>,
+    /// The dense output that the gates judged.
+    output: Vec<f32>,
 }
 
 /// Judges `variant` by every correctness gate on the inputs that will be timed.
@@ -161,40 +159,22 @@ fn gate(
     problem: &Problem,
     target: Target<'_>,
 ) -> Result<Gated, Box<dyn Error>> {
-    let (family, seed) = (Family::Normal, 0);
-    let inputs = Inputs::generate(problem, family, seed);
-    let reference = reference(&inputs, stage.prepare(variant, problem)?.kernel.probability)?;
-    let checked = check(
-        stage,
-        variant,
-        &inputs,
-        &Source::Seeded { family, seed },
-        &reference,
-        target,
-    );
-    let refuse = |reason: String| {
-        Err(format!(
-            "{variant} is not green on {} {} {}: {reason}",
-            problem.shape, problem.dtype, problem.mask
-        ))
-    };
-    match checked.outcome {
-        Outcome::Checked { gates, .. } => {
-            if let Some(failed) = gates.iter().find(|result| result.verdict == Verdict::Fail) {
-                return Ok(refuse(format!("{} {}", failed.gate, failed.reason))?);
-            }
-        }
-        Outcome::Unsupported { reason } | Outcome::Failed { reason } => return Ok(refuse(reason)?),
+    let family = Family::Normal;
+    let checked = check(stage, variant, problem, family, target)?;
+    if let Some(failed) = checked.gates.iter().find(|result| result.is_fail()) {
+        let Problem {
+            shape, dtype, mask, ..
+        } = problem;
+        return Err(format!(
+            "{variant} is not green on {shape} {dtype} {mask}: {} {}",
+            failed.gate, failed.reason
+        )
+        .into());
     }
-    let output = checked
-        .output
-        .unwrap_or_default()
-        .into_iter()
-        .map(|value| value.to_bits())
-        .collect();
+    let inputs = Inputs::generate(problem, family, 0);
     Ok(Gated {
         staged: Staged::new(&inputs, Layout::Packed),
-        output,
+        output: checked.output,
     })
 }
 
@@ -234,18 +214,13 @@ fn on_gpu(
     });
     if let Some((gated, arm)) = green {
         let outputs = arm.outputs().unwrap_or_else(|error| stop(&error));
-        let as_gated = |bytes: &[u8]| {
-            gated
-                .staged
-                .values(bytes)
-                .iter()
-                .map(|value| value.to_bits())
-                .eq(gated.output.iter().copied())
+        let bits =
+            |values: &[f32]| -> Vec<u32> { values.iter().map(|value| value.to_bits()).collect() };
+        let gated_bits = bits(&gated.output);
+        let is_gated = |output: &RotatedOutput| {
+            bits(&gated.staged.values(&output.execution.output)) == gated_bits
         };
-        if !outputs
-            .iter()
-            .all(|output| as_gated(&output.execution.output))
-        {
+        if !outputs.iter().all(is_gated) {
             stop(&format!(
                 "{variant}: the timed buffers do not hold the output that the gates judged"
             ));

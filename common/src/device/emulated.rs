@@ -6,7 +6,7 @@ use crate::maps::{self, BoxRows, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
-use emulator::{Entry, Fault, Launch, Report, Schedule, Suppress, TraceReport};
+use emulator::{Entry, Fault, Launch, Schedule, Suppress, TraceReport};
 use std::ffi::c_void;
 
 /// Images start on a 128-byte boundary, as device allocations do (cudaMalloc: 256 bytes).
@@ -165,7 +165,7 @@ pub fn execute(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
-) -> Result<(Execution, Report), Fault> {
+) -> Result<Execution, Fault> {
     execute_suppressed(prepared, staged, schedule, None)
 }
 
@@ -175,20 +175,19 @@ pub fn execute_suppressed(
     staged: &Staged,
     schedule: Schedule,
     suppress: Option<&Suppress>,
-) -> Result<(Execution, Report), Fault> {
+) -> Result<Execution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
     // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
-    // buffers that it points to; each holds
-    // every address that extents and strides of `staged` allow, and is on the boundary that kernels rely on. Without a
-    // barrier a kernel computes something else, but at the same addresses.
-    let report = unsafe {
+    // buffers that it points to; each holds every address that extents and strides of `staged` allow, and is on the boundary
+    // that kernels rely on. Without a barrier a kernel computes something else, but at the same addresses.
+    unsafe {
         match suppress {
             None => emulator::launch(&launch),
             Some(suppress) => emulator::launch_suppressed(&launch, suppress),
         }
     }?;
-    Ok((buffers.execution(), report))
+    Ok(buffers.execution())
 }
 
 /// Address space that takes memory only where it is touched.
@@ -308,16 +307,27 @@ pub struct Selection<'a> {
     pub watch: Option<Watch>,
 }
 
-/// Runs the traced build of `prepared` on `staged`: hazards and counters. `None` where there is no traced build, since
-/// the C++ compiler can't make it. Errors: a launch that is refused; what stops a block is among the hazards.
+/// Why a launch cannot be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// It is refused as a whole.
+    #[error("the traced build does not start: {0}")]
+    Refused(#[from] Fault),
+    /// The C++ compiler was not GCC, whose -fsanitize=thread reports every access.
+    #[error(
+        "the C++ compiler has no traced build; g++ 12 or later has: set CXX=g++ and build again"
+    )]
+    NoTracedBuild,
+}
+
+/// Runs the traced build of `prepared` on `staged`: hazards and counters. What stops a block is among the hazards.
 pub fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
     selection: &Selection<'_>,
-) -> Result<Option<TraceReport>, Fault> {
-    let traced = execute_traced(prepared, staged, schedule, selection)?;
-    Ok(traced.map(|(report, _)| report))
+) -> Result<TraceReport, TraceError> {
+    Ok(execute_traced(prepared, staged, schedule, selection)?.0)
 }
 
 /// As [`trace`], with what the launch left: of the blocks that ran, as far as they came.
@@ -326,10 +336,8 @@ pub fn execute_traced(
     staged: &Staged,
     schedule: Schedule,
     selection: &Selection<'_>,
-) -> Result<Option<(TraceReport, Execution)>, Fault> {
-    let Some(entry) = prepared.kernel.traced else {
-        return Ok(None);
-    };
+) -> Result<(TraceReport, Execution), TraceError> {
+    let entry = prepared.kernel.traced.ok_or(TraceError::NoTracedBuild)?;
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
     let options = TraceOptions {
@@ -342,5 +350,5 @@ pub fn execute_traced(
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
     let report =
         unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }?;
-    Ok(Some((report, buffers.execution())))
+    Ok((report, buffers.execution()))
 }

@@ -20,7 +20,7 @@ pub enum BackendKind {
     Emulated,
     /// An NVIDIA GPU.
     Cuda,
-    /// This machine's processor, by a program that is no stage.
+    /// The host's processor, by a candidate.
     Cpu,
 }
 

@@ -2,14 +2,14 @@
 
 use super::{Case, Explained, explain};
 use crate::device::Staged;
-use crate::device::emulated::{self, Selection};
+use crate::device::emulated::{self, Selection, TraceError};
 use crate::gate::{self, Evidence};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
 use crate::problem::Problem;
 use crate::reference::{ReferenceError, reference, reference_of_rows};
 use crate::stage::Prepared;
-use crate::verdict::{GateResult, Verdict};
+use crate::verdict::GateResult;
 use emulator::trace::Watch;
 use emulator::{Fault, Schedule, TraceReport};
 
@@ -30,14 +30,9 @@ pub enum InvestigateError {
     /// The model has nothing to say of such inputs.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// The launch is refused as a whole.
-    #[error("the traced build does not start: {0}")]
-    Refused(Fault),
-    /// The C++ compiler was not GCC.
-    #[error(
-        "kernels were built without GCC, whose -fsanitize=thread tells accesses; set CXX=g++ and build again"
-    )]
-    NoTrace,
+    /// The launch cannot be traced.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// A row of a launch, explained.
@@ -72,7 +67,7 @@ impl Investigated {
 
     /// Whether a gate fails.
     pub fn is_red(&self) -> bool {
-        self.gates.iter().any(|gate| gate.verdict == Verdict::Fail)
+        self.gates.iter().any(GateResult::is_fail)
     }
 }
 
@@ -97,7 +92,7 @@ pub fn investigate(
     let number = given.map(|row| dense(&problem, row)).transpose()?;
     let staged = Staged::new(inputs, Layout::Strided);
     let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
-        Ok((execution, _)) => (Some(staged.values(&execution.output)), None),
+        Ok(execution) => (Some(staged.values(&execution.output)), None),
         Err(fault) => (None, Some(fault)),
     };
     let reference = match number {
@@ -151,10 +146,13 @@ fn trace(
     row: [usize; 3],
 ) -> Result<TraceReport, InvestigateError> {
     let number = dense(&staged.problem, row)?;
-    let mut rows = staged.output.element_ranges().skip(number);
     let watch = Watch {
         row: row.map(|index| index as i32),
-        output: rows.next().unwrap_or_default(),
+        output: staged
+            .output
+            .element_ranges()
+            .nth(number)
+            .unwrap_or_default(),
     };
     let run = |blocks: Option<&[[u32; 3]]>| {
         let selection = Selection {
@@ -163,8 +161,6 @@ fn trace(
             watch: Some(watch.clone()),
         };
         emulated::trace(prepared, staged, Schedule::InOrder, &selection)
-            .map_err(InvestigateError::Refused)?
-            .ok_or(InvestigateError::NoTrace)
     };
     if staged.problem.scores() * staged.problem.shape.head_dim as u64 > TRACED_WHOLE {
         let of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
@@ -176,5 +172,5 @@ fn trace(
             return Ok(report);
         }
     }
-    run(None)
+    Ok(run(None)?)
 }

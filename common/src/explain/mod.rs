@@ -11,45 +11,31 @@ use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::Place;
 use emulator::trace::{Observations, Passed};
-use std::fmt;
 
 pub use investigate::{InvestigateError, Investigated, dense, investigate};
 pub use resemble::Likeness;
 pub use steps::{Cell, Chain, Step, chains};
 
-/// What is compared, in the order of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Quantity {
-    /// S = Q·K, masked; not scaled.
-    Score,
-    /// The running maximum, of scaled scores in base 2.
-    Maximum,
-    /// P, the exponentials under the maximum.
-    Probability,
-    /// The running sum of exponentials.
-    Sum,
-    /// O so far under the new maximum.
-    Rescaled,
-    /// O with the tile's P·V.
-    Output,
-    /// Which keys a row takes in.
-    Keys,
-    /// What was stored.
-    Result,
-}
-
-impl fmt::Display for Quantity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Score => "S",
-            Self::Maximum => "the running maximum",
-            Self::Probability => "P",
-            Self::Sum => "the running sum",
-            Self::Rescaled => "O, rescaled,",
-            Self::Output => "O",
-            Self::Keys => "the set of keys",
-            Self::Result => "the stored output",
-        })
+named! {
+    /// What is compared, in the order of a step.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Quantity {
+        /// S = Q·K, masked; not scaled.
+        Score = "S",
+        /// The running maximum, of scaled scores in base 2.
+        Maximum = "the running maximum",
+        /// P, the exponentials under the maximum.
+        Probability = "P",
+        /// The running sum of exponentials.
+        Sum = "the running sum",
+        /// O so far under the new maximum.
+        Rescaled = "O, rescaled,",
+        /// O with the tile's P·V.
+        Output = "O",
+        /// Which keys a row takes in.
+        Keys = "the set of keys",
+        /// What was stored.
+        Result = "the stored output",
     }
 }
 
@@ -71,18 +57,12 @@ pub struct Wrong {
 pub struct Deviation {
     /// What.
     pub quantity: Quantity,
-    /// First key of the tile; none for what concerns the row as a whole.
-    pub tile: Option<i64>,
-    /// Which tile of the warp it is, from 0.
-    pub step: usize,
-    /// blockIdx and warp; none for what concerns the row as a whole.
-    pub chain: Option<([u32; 3], u32)>,
+    /// Index in [`Explained::chains`] and in its steps; none for what concerns the row as a whole.
+    pub at: Option<[usize; 2]>,
     /// All numbers of this quantity and tile that are wrong.
     pub wrong: Vec<Wrong>,
     /// How many there are.
     pub of: usize,
-    /// Where the kernel shows it: innermost first.
-    pub shown: Vec<Place>,
     /// Where to look, likeliest first: lines with their callers, and what happens there.
     pub look: Vec<Passed>,
     /// The planted fault that it resembles most.
@@ -257,11 +237,11 @@ struct Found<'a> {
     cell: &'a Cell,
 }
 
-/// One quantity of a step against the model: `None` where all of it is right.
+/// One quantity of a step against the model; the error is what is wrong.
 fn compare<'a>(
     quantity: Quantity,
     cells: impl IntoIterator<Item = (i64, &'a Cell, f64, (f64, f64))>,
-) -> Option<Found<'a>> {
+) -> Result<(), Found<'a>> {
     let (mut wrong, mut of, mut first) = (Vec::new(), 0, None);
     for (at, cell, kernel, (model, bound)) in cells {
         let found = Wrong {
@@ -276,25 +256,25 @@ fn compare<'a>(
             first.get_or_insert(cell);
         }
     }
-    Some(Found {
-        quantity,
-        wrong,
-        of,
-        cell: first?,
-    })
+    match first {
+        None => Ok(()),
+        Some(cell) => Err(Found {
+            quantity,
+            wrong,
+            of,
+            cell,
+        }),
+    }
 }
 
 impl Operands {
-    /// The first quantity of a step that is wrong.
-    fn judge<'a>(&self, step: &'a Step, before: &Before, p: Probability) -> Option<Found<'a>> {
+    /// A step against the model; the error is the first quantity that is wrong.
+    fn judge<'a>(&self, step: &'a Step, before: &Before, p: Probability) -> Result<(), Found<'a>> {
         let scores = step.scores.iter();
-        let of_scores = compare(
+        compare(
             Quantity::Score,
             scores.map(|(&key, cell)| (key, cell, cell.any(), self.score(key))),
-        );
-        if of_scores.is_some() {
-            return of_scores;
-        }
+        )?;
         let max = step.max.as_ref().map_or(before.max, Cell::any);
         if let Some(cell) = &step.max {
             let largest = self.largest(step);
@@ -308,37 +288,26 @@ impl Operands {
             };
             let bound = 4.0 * UNIT * model.abs();
             let lanes = cell.lanes.values();
-            let found = compare(
+            compare(
                 Quantity::Maximum,
                 lanes.map(|&kernel| (0, cell, kernel, (model, bound))),
-            );
-            if found.is_some() {
-                return found;
-            }
+            )?;
         }
         let probabilities = step.probabilities.iter();
-        let found = compare(
+        compare(
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
                 let of = score * self.scale_log2;
                 let model = (of - shift(max)).exp2();
-                let bound = if model == 0.0 {
-                    0.0
-                } else {
-                    model * exponential(of, shift(max))
+                let bound = match model {
+                    0.0 => 0.0,
+                    _ => model * exponential(of, shift(max)),
                 };
-                (
-                    key,
-                    cell,
-                    cell.any(),
-                    (model, bound + f64::from(f32::MIN_POSITIVE)),
-                )
+                let bound = bound + f64::from(f32::MIN_POSITIVE);
+                (key, cell, cell.any(), (model, bound))
             }),
-        );
-        if found.is_some() {
-            return found;
-        }
+        )?;
         let factor = before.factor(max);
         let slack = exponential(shift(before.max), shift(max));
         if let Some(cell) = &step.sum {
@@ -351,15 +320,11 @@ impl Operands {
             } else {
                 cell.lanes.values().copied().collect()
             };
-            let found = compare(
+            let values = values.into_iter();
+            compare(
                 Quantity::Sum,
-                values
-                    .into_iter()
-                    .map(|kernel| (0, cell, kernel, (model, bound))),
-            );
-            if found.is_some() {
-                return found;
-            }
+                values.map(|kernel| (0, cell, kernel, (model, bound))),
+            )?;
         }
         let column = |at: i64| usize::try_from(at).unwrap_or(usize::MAX);
         let rescaled = |at: i64| {
@@ -367,15 +332,11 @@ impl Operands {
             let magnitude = before.magnitude.get(column(at)).copied().unwrap_or(0.0);
             (output * factor, magnitude * factor * (slack + 4.0 * UNIT))
         };
-        let found = compare(
+        let cells = step.rescaled.iter();
+        compare(
             Quantity::Rescaled,
-            step.rescaled
-                .iter()
-                .map(|(&at, cell)| (at, cell, cell.sum(), rescaled(at))),
-        );
-        if found.is_some() {
-            return found;
-        }
+            cells.map(|(&at, cell)| (at, cell, cell.sum(), rescaled(at))),
+        )?;
         let weights = weights(step, p);
         compare(
             Quantity::Output,
@@ -456,16 +417,16 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
     let chains = chains(observations);
     let mut ends = Vec::new();
-    let mut first: Option<(usize, &Chain, Found<'_>, Before)> = None;
-    for chain in &chains {
+    let mut first: Option<(Found<'_>, [usize; 2], Before)> = None;
+    for (at, chain) in chains.iter().enumerate() {
         let mut before = Before::nothing(operands.dim);
-        for (at, step) in chain.steps.iter().enumerate() {
-            if let Some(found) = operands.judge(step, &before, case.probability) {
-                let is_first = first.as_ref().is_none_or(|(known_at, _, known, _)| {
-                    (at, found.quantity) < (*known_at, known.quantity)
+        for (tile, step) in chain.steps.iter().enumerate() {
+            if let Err(found) = operands.judge(step, &before, case.probability) {
+                let is_first = first.as_ref().is_none_or(|(known, [_, known_tile], _)| {
+                    (tile, found.quantity) < (*known_tile, known.quantity)
                 });
                 if is_first {
-                    first = Some((at, chain, found, before.clone()));
+                    first = Some((found, [at, tile], before.clone()));
                 }
                 break;
             }
@@ -474,27 +435,18 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         ends.push(before);
     }
     let deviation = match first {
-        Some((at, chain, found, before)) => {
-            let step = &chain.steps[at];
-            let likeness =
-                resemble::step(&operands, case, step, &before, &found.wrong, found.quantity);
-            let look = resemble::look(
-                observations,
-                found.quantity,
-                found.cell,
-                &likeness,
-                operands.visible,
-            );
+        Some((found, at, before)) => {
+            let step = &chains[at[0]].steps[at[1]];
+            let (quantity, wrong) = (found.quantity, found.wrong);
+            let likeness = resemble::step(&operands, case, step, &before, &wrong, quantity);
+            let visible = operands.visible;
             Some(Deviation {
-                quantity: found.quantity,
-                tile: Some(step.tile),
-                step: at,
-                chain: Some((chain.block, chain.warp)),
+                quantity,
+                at: Some(at),
                 of: found.of,
-                shown: place(observations, found.cell.place),
-                look,
+                look: resemble::look(observations, quantity, found.cell, &likeness, visible),
                 likeness,
-                wrong: found.wrong,
+                wrong,
             })
         }
         None => case.output.and_then(|output| {
@@ -537,24 +489,12 @@ fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> O
         })
         .collect();
     let likeness = resemble::keys(wrong.first()?);
-    let look = last.map(|cell| {
-        resemble::look(
-            observations,
-            Quantity::Keys,
-            cell,
-            &likeness,
-            operands.visible,
-        )
-    });
+    let (quantity, visible) = (Quantity::Keys, operands.visible);
+    let look = last.map(|cell| resemble::look(observations, quantity, cell, &likeness, visible));
     Some(Deviation {
-        quantity: Quantity::Keys,
-        tile: None,
-        step: 0,
-        chain: None,
+        quantity,
+        at: None,
         of: times.len(),
-        shown: last
-            .map(|cell| place(observations, cell.place))
-            .unwrap_or_default(),
         look: look.unwrap_or_default(),
         likeness,
         wrong,
@@ -575,10 +515,9 @@ fn result(
         .fold(f64::NEG_INFINITY, f64::max);
     let factors: Vec<f64> = ends.iter().map(|end| end.factor(max)).collect();
     let sum: f64 = ends.iter().zip(&factors).map(|(end, f)| end.sum * f).sum();
-    let inverse = if sum > 0.0 {
-        operands.value_scale / sum
-    } else {
-        0.0
+    let inverse = match sum > 0.0 {
+        true => operands.value_scale / sum,
+        false => 0.0,
     };
     let found = (0..operands.dim).map(|at| {
         let of = |values: fn(&Before) -> &[f64]| -> f64 {
@@ -608,15 +547,8 @@ fn result(
     let look = resemble::look_at_end(observations, &likeness);
     Some(Deviation {
         quantity: Quantity::Result,
-        tile: None,
-        step: 0,
-        chain: None,
+        at: None,
         of: all.len(),
-        shown: observations
-            .stores
-            .first()
-            .map(|places| own(places))
-            .unwrap_or_default(),
         look,
         likeness,
         wrong,

@@ -4,11 +4,11 @@ use super::steps::Cell;
 use super::{Before, Case, Operands, Quantity, Step, Wrong, dot, rounded, weights};
 use crate::faults::Fault;
 use crate::format::Format;
-use crate::problem::Dtype;
+use crate::problem::{Dtype, Shape};
 use crate::reference::Probability;
 use emulator::trace::{Observations, Passed, Step as Marked};
 
-/// The fault, and what speaks for it.
+/// The fault, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
     /// None where nothing known leaves such figures.
@@ -30,17 +30,9 @@ pub(super) enum Suspect {
     Copy(&'static str),
 }
 
-pub(super) fn like(fault: Fault, why: impl Into<String>) -> Likeness {
+pub(super) fn like(fault: impl Into<Option<Fault>>, why: impl Into<String>) -> Likeness {
     Likeness {
-        fault: Some(fault),
-        why: why.into(),
-        operand: Suspect::Here,
-    }
-}
-
-pub(super) fn unlike(why: impl Into<String>) -> Likeness {
-    Likeness {
-        fault: None,
+        fault: fault.into(),
         why: why.into(),
         operand: Suspect::Here,
     }
@@ -55,6 +47,33 @@ impl Likeness {
 /// Values agree when they are this near: a signature, not a bound.
 fn agree(a: f64, b: f64, unit: f64) -> bool {
     a == b || (a - b).abs() <= 2e-5 * unit.max(1e-6)
+}
+
+/// Whether the kernel's numbers are what `value` gives.
+fn all_agree(wrong: &[Wrong], value: impl Fn(i64) -> Option<f64>) -> bool {
+    let unit = wrong.iter().map(|w| w.model.abs()).fold(0.0, f64::max);
+    let is = |w: &Wrong| value(w.at).is_some_and(|value| agree(w.kernel, value, unit));
+    wrong.iter().all(is)
+}
+
+/// Whether rows of another key head, or of keys further on, give the kernel's numbers: `explains` says so of a head and a
+/// distance. Returns the distance too.
+fn displaced(
+    operands: &Operands,
+    shape: &Shape,
+    what: &str,
+    explains: impl Fn(usize, i64) -> bool,
+) -> Option<(Likeness, i64)> {
+    let mut heads = (0..shape.batch * shape.heads_kv).filter(|head| *head != operands.head);
+    if let Some(head) = heads.find(|&head| explains(head, 0)) {
+        let (batch, head) = (head / shape.heads_kv, head % shape.heads_kv);
+        let why = format!("{what} batch {batch}, key head {head}");
+        return Some((like(Fault::WrongKeyHead, why), 0));
+    }
+    let mut distances = (1..operands.keys as i64).flat_map(|far| [-far, far]);
+    let far = distances.find(|&far| explains(operands.head, far))?;
+    let why = format!("{what} keys {far} further on");
+    Some((like(Fault::StaleTile, why), far))
 }
 
 /// Rounded once more than it should be, to `format` or to so many bits less.
@@ -134,7 +153,7 @@ pub(super) fn step(
             }
         }
         Quantity::Output => output(operands, case, step, before, wrong, max),
-        Quantity::Keys | Quantity::Result => unlike(""),
+        Quantity::Keys | Quantity::Result => like(None, ""),
     }
 }
 
@@ -194,41 +213,28 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
         .copied()
         .filter(|w| w.model.is_finite() && w.kernel.is_finite())
         .collect();
-    let unit = wrong.iter().map(|w| w.model.abs()).fold(0.0, f64::max);
     if wrong.is_empty() {
-        return unlike("scores are not finite").of(Suspect::Copy("k"));
+        return like(None, "scores are not finite").of(Suspect::Copy("k"));
     }
-    let all = |value: &dyn Fn(i64) -> Option<f64>| {
-        wrong
-            .iter()
-            .all(|w| value(w.at).is_some_and(|value| agree(w.kernel, value, unit)))
-    };
+    let all = |value: &dyn Fn(i64) -> Option<f64>| all_agree(&wrong, value);
     if all(&|key| Some(dot(&operands.q, operands.value(key)?))) {
         return like(Fault::SwappedKeysAndValues, "the scores are those of V")
             .of(Suspect::Copy("k"));
     }
-    for head in 0..shape.batch * shape.heads_kv {
-        let of = |key: i64| Some(dot(&operands.q, operands.row(&operands.k, head, key)?));
-        if head != operands.head && all(&of) {
-            let why = format!(
-                "the scores are those of batch {}, key head {}",
-                head / shape.heads_kv,
-                head % shape.heads_kv
-            );
-            return like(Fault::WrongKeyHead, why).of(Suspect::Copy("k"));
-        }
-    }
-    for far in (1..operands.keys as i64).flat_map(|far| [-far, far]) {
-        if all(&|key| Some(dot(&operands.q, operands.key(key + far)?))) {
-            let why = format!("each score is that of the key {far} further on");
-            let fault = like(Fault::StaleTile, why);
-            let is_whole = wrong.len() == scores;
-            return fault.of(if is_whole {
-                Suspect::Copy("k")
-            } else {
-                Suspect::Product
-            });
-        }
+    let is_of = |head: usize, far: i64| {
+        all(&|key| {
+            Some(dot(
+                &operands.q,
+                operands.row(&operands.k, head, key + far)?,
+            ))
+        })
+    };
+    if let Some((likeness, far)) = displaced(operands, &shape, "the scores are those of", is_of) {
+        let is_whole = far == 0 || wrong.len() == scores;
+        return likeness.of(match is_whole {
+            true => Suspect::Copy("k"),
+            false => Suspect::Product,
+        });
     }
     let codes = case.inputs.q.codes();
     for (row, q) in codes.chunks(operands.dim).enumerate() {
@@ -256,9 +262,15 @@ fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> 
             "they are off by few percent of their products, as if codes meant other values",
         )
     } else if let Some(ratio) = ratio(&wrong) {
-        unlike(format!("they are {ratio:.4} times what they should be"))
+        like(
+            None,
+            format!("they are {ratio:.4} times what they should be"),
+        )
     } else {
-        unlike("no other row, key, head or rounding gives these scores")
+        like(
+            None,
+            "no other row, key, head or rounding gives these scores",
+        )
     };
     found.of(Suspect::Product)
 }
@@ -299,42 +311,32 @@ fn output(
     wrong: &[Wrong],
     max: f64,
 ) -> Likeness {
-    let weights = weights(step, case.probability);
-    let unit = wrong.iter().map(|w| w.model.abs()).fold(0.0, f64::max);
     let column = |at: i64| usize::try_from(at).ok().filter(|at| *at < operands.dim);
     let base = |at: i64| match step.rescaled.get(&at) {
         Some(cell) => cell.sum(),
         None => column(at).map_or(0.0, |at| before.output[at]) * before.factor(max),
     };
-    let all = |value: &dyn Fn(i64) -> Option<f64>| {
-        wrong
+    // P times a column of V, or of another matrix, head or key in its place.
+    let product = |weights: &[(i64, f64)], of: &[f64], head: usize, far: i64, at: usize| -> f64 {
+        let row = |key: i64| operands.row(of, head, key + far);
+        let products = weights
             .iter()
-            .all(|w| value(w.at).is_some_and(|value| agree(w.kernel, value, unit)))
+            .map(|&(key, p)| p * row(key).map_or(0.0, |row| row[at]));
+        products.sum()
     };
-    let product = |rows: &dyn Fn(i64) -> Option<f64>| -> f64 {
-        weights
-            .iter()
-            .map(|&(key, p)| p * rows(key).unwrap_or(0.0))
-            .sum()
-    };
-    let head_row =
-        |of: &'_ [f64], head: usize, key: i64, at: usize| Some(operands.row(of, head, key)?[at]);
+    let p = weights(step, case.probability);
+    let all = |value: &dyn Fn(i64) -> Option<f64>| all_agree(wrong, value);
     let with = |of: &[f64], head: usize, far: i64| {
-        all(&|at| {
-            let place = column(at)?;
-            Some(base(at) + product(&|key| head_row(of, head, key + far, place)))
-        })
+        all(&|at| Some(base(at) + product(&p, of, head, far, column(at)?)))
+    };
+    let unscaled = |at: i64| {
+        let at = column(at)?;
+        Some(before.output[at] + product(&p, &operands.v, operands.head, 0, at))
     };
     if step.rescaled.is_empty()
         && before.factor(max) != 1.0
         && before.output.iter().any(|value| *value != 0.0)
-        && all(&|at| {
-            let place = column(at)?;
-            Some(
-                before.output[place]
-                    + product(&|key| head_row(&operands.v, operands.head, key, place)),
-            )
-        })
+        && all(&unscaled)
     {
         return like(
             Fault::MissingRescale,
@@ -351,38 +353,21 @@ fn output(
     if with(&operands.k, operands.head, 0) {
         return like(Fault::SwappedKeysAndValues, "P was multiplied by K").of(Suspect::Copy("v"));
     }
-    let shape = case.inputs.problem.shape;
-    for head in (0..shape.batch * shape.heads_kv).filter(|head| *head != operands.head) {
-        if with(&operands.v, head, 0) {
-            let why = format!(
-                "P was multiplied by V of batch {}, key head {}",
-                head / shape.heads_kv,
-                head % shape.heads_kv
-            );
-            return like(Fault::WrongKeyHead, why).of(Suspect::Copy("v"));
-        }
-    }
-    for far in (1..operands.keys as i64).flat_map(|far| [-far, far]) {
-        if with(&operands.v, operands.head, far) {
-            let why = format!("P of each key was multiplied by V of the key {far} further on");
-            let fault = like(Fault::StaleTile, why);
-            return fault.of(if far % 16 == 0 {
-                Suspect::Copy("v")
-            } else {
-                Suspect::Product
-            });
-        }
+    let shape = &case.inputs.problem.shape;
+    let is_of = |head: usize, far: i64| with(&operands.v, head, far);
+    if let Some((likeness, far)) = displaced(operands, shape, "P was multiplied by V of", is_of) {
+        return likeness.of(match far % 16 {
+            0 => Suspect::Copy("v"),
+            _ => Suspect::Product,
+        });
     }
     // Of roundings only what is as near as the model should be tells one from another.
     let is_by = |round: &dyn Fn(f64) -> f64| {
         let cells = step.probabilities.iter();
-        let weights: Vec<(i64, f64)> = cells.map(|(&key, cell)| (key, round(cell.any()))).collect();
+        let p: Vec<(i64, f64)> = cells.map(|(&key, cell)| (key, round(cell.any()))).collect();
         wrong.iter().all(|w| {
-            let value = |key| head_row(&operands.v, operands.head, key, w.at as usize);
-            let products = weights
-                .iter()
-                .map(|&(key, p)| p * value(key).unwrap_or(0.0));
-            (w.kernel - base(w.at) - products.sum::<f64>()).abs() <= 2.0 * w.bound
+            let added = product(&p, &operands.v, operands.head, 0, w.at as usize);
+            (w.kernel - base(w.at) - added).abs() <= 2.0 * w.bound
         })
     };
     if is_by(&|weight| rounded(Probability::E4m3, weight)) {
@@ -403,7 +388,11 @@ fn output(
             off_by_rounding("O is", operands.format()),
         )
     } else {
-        unlike("no other key, head or rounding of V and P gives this output").of(Suspect::Product)
+        like(
+            None,
+            "no other key, head or rounding of V and P gives this output",
+        )
+        .of(Suspect::Product)
     }
 }
 
@@ -468,7 +457,8 @@ pub(super) fn result(
             format!("the row is {ratio:.4} times what it should be, as by {of}"),
         )
     } else {
-        unlike(
+        like(
+            None,
             "O, maximum and sum are right in every warp: it goes wrong when they are merged or stored",
         )
     }

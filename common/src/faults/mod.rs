@@ -6,159 +6,87 @@ use crate::image::UNWRITTEN;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use crate::reference::{Probability, ReferenceError, reference};
-use crate::verdict::{GateId, Verdict};
+use crate::verdict::GateId;
 use rayon::prelude::*;
-use std::fmt;
+use std::collections::BTreeSet;
 
 mod model;
 
 pub use model::Model;
 
-/// A way of being wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fault {
-    /// Every element is 0.
-    Zeros,
-    /// Row i is row i of V.
-    CopyOfValues,
-    /// The middle K/V tile is skipped.
-    DroppedTile,
-    /// P of tile t meets V of tile t − 1.
-    StaleTile,
-    /// The accumulator keeps its scale when the running maximum grows.
-    MissingRescale,
-    /// Keys past the end of a ragged last tile count with score 0.
-    UnmaskedPadding,
-    /// P is rounded to E4M3 by a kernel that declares 16 bits.
-    ProbabilityInE4m3,
-    /// The output is 1 % too large.
-    OnePercentScale,
-    /// One element, the largest of the middle row, is 0.
-    OneWrongElement,
-    /// The last element was never written.
-    NanLeft,
-    /// The last element is infinite.
-    InfinityLeft,
-    /// E4M3 encoded for 127.5 levels a side and decoded for 127: 0.4 % gain and bias (P4).
-    CodecMismatch,
-    /// E4M3 scales of batch 0 used for every batch (P5).
-    ScalesOfFirstBatch,
-    /// A causal row sees one key too many.
-    CausalOffByOne,
-    /// K and V change places (P30).
-    SwappedKeysAndValues,
-    /// Grouped queries read head h mod heads_kv instead of h / group.
-    WrongKeyHead,
-    /// A row that sees no key gives the mean of V: a finite "minus infinity" (P29).
-    EmptyRowAveraged,
-    /// The running maximum starts at 0: P of rows far below it vanishes.
-    MaximumFromZero,
-    /// The running maximum is that of the row before: right wherever neither over- nor underflows.
-    NeighbourState,
-    /// One row, the middle one, is 2 % too large.
-    OneRowOff,
-    /// P is rounded towards 0.
-    ProbabilityTruncated,
-    /// The row sum is held in the 16 bits of the output.
-    SumInHalf,
-    /// The accumulator is rounded to those after every tile.
-    AccumulatorInHalf,
-    /// The accumulator is cut off towards 0 after every tile, to the 13 bits of fraction that FP8 tensor cores keep: what is lost
-    /// grows with the keys where V has a mean, and nearly cancels where it has none.
-    AccumulatorCutOff,
-    /// The output is rounded towards 0.
-    OutputTruncated,
-    /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
-    ThroughF16,
-    /// Log-sum-exps in base 2.
-    LseInBase2,
-    /// Log-sum-exps of scores that were not scaled.
-    LseUnscaled,
-    /// Log-sum-exps without the row's maximum.
-    LseWithoutMaximum,
-    /// The log-sum-exp of the row before.
-    LseOfNeighbour,
-    /// A finite log-sum-exp for a row that sees no key.
-    LseOfEmptyRow,
-    /// The last log-sum-exp was never written.
-    LseUnset,
+named! {
+    /// A way of being wrong.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Fault {
+        /// Every element is 0.
+        Zeros = "zeros",
+        /// Row i is row i of V.
+        CopyOfValues = "copy of V",
+        /// The middle K/V tile is skipped.
+        DroppedTile = "dropped tile",
+        /// P of tile t meets V of tile t − 1.
+        StaleTile = "stale tile",
+        /// The accumulator keeps its scale when the running maximum grows.
+        MissingRescale = "missing rescale",
+        /// Keys past the end of a ragged last tile count with score 0.
+        UnmaskedPadding = "unmasked padding",
+        /// P is rounded to E4M3 by a kernel that declares 16 bits.
+        ProbabilityInE4m3 = "P rounded to FP8",
+        /// The output is 1 % too large.
+        OnePercentScale = "1 % scale",
+        /// One element, the largest of the middle row, is 0.
+        OneWrongElement = "one wrong element",
+        /// The last element was never written.
+        NanLeft = "NaN left",
+        /// The last element is infinite.
+        InfinityLeft = "infinity left",
+        /// E4M3 encoded for 127.5 levels a side and decoded for 127: 0.4 % gain and bias (P4).
+        CodecMismatch = "codec mismatch",
+        /// E4M3 scales of batch 0 used for every batch (P5).
+        ScalesOfFirstBatch = "scales of batch 0",
+        /// A causal row sees one key too many.
+        CausalOffByOne = "causal off by one",
+        /// K and V change places (P30).
+        SwappedKeysAndValues = "K and V swapped",
+        /// Grouped queries read head h mod heads_kv instead of h / group.
+        WrongKeyHead = "wrong key head",
+        /// A row that sees no key gives the mean of V: a finite "minus infinity" (P29).
+        EmptyRowAveraged = "empty row averaged",
+        /// The running maximum starts at 0: P of rows far below it vanishes.
+        MaximumFromZero = "running maximum starts at 0",
+        /// The running maximum is that of the row before: right wherever neither over- nor underflows.
+        NeighbourState = "state of a neighbouring row",
+        /// One row, the middle one, is 2 % too large.
+        OneRowOff = "one row off by 2 %",
+        /// P is rounded towards 0.
+        ProbabilityTruncated = "P truncated",
+        /// The row sum is held in the 16 bits of the output.
+        SumInHalf = "row sum in half",
+        /// The accumulator is rounded to those after every tile.
+        AccumulatorInHalf = "O rounded to half once a tile",
+        /// The accumulator is cut off towards 0 after every tile, to the 13 bits of fraction that FP8 tensor cores keep: what is lost
+        /// grows with the keys where V has a mean, and nearly cancels where it has none.
+        AccumulatorCutOff = "O cut off to 13 bits once a tile",
+        /// The output is rounded towards 0.
+        OutputTruncated = "output truncated",
+        /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
+        ThroughF16 = "bf16 through f16",
+        /// Log-sum-exps in base 2.
+        LseInBase2 = "LSE in base 2",
+        /// Log-sum-exps of scores that were not scaled.
+        LseUnscaled = "LSE of unscaled scores",
+        /// Log-sum-exps without the row's maximum.
+        LseWithoutMaximum = "LSE without the maximum",
+        /// The log-sum-exp of the row before.
+        LseOfNeighbour = "LSE of a neighbouring row",
+        /// A finite log-sum-exp for a row that sees no key.
+        LseOfEmptyRow = "finite LSE of an empty row",
+        /// The last log-sum-exp was never written.
+        LseUnset = "LSE not written",
+    }
 }
 
 impl Fault {
-    /// All, in the order in which they are reported.
-    pub const ALL: [Fault; 32] = [
-        Fault::Zeros,
-        Fault::CopyOfValues,
-        Fault::DroppedTile,
-        Fault::StaleTile,
-        Fault::MissingRescale,
-        Fault::UnmaskedPadding,
-        Fault::ProbabilityInE4m3,
-        Fault::OnePercentScale,
-        Fault::OneWrongElement,
-        Fault::NanLeft,
-        Fault::InfinityLeft,
-        Fault::CodecMismatch,
-        Fault::ScalesOfFirstBatch,
-        Fault::CausalOffByOne,
-        Fault::SwappedKeysAndValues,
-        Fault::WrongKeyHead,
-        Fault::EmptyRowAveraged,
-        Fault::MaximumFromZero,
-        Fault::NeighbourState,
-        Fault::OneRowOff,
-        Fault::ProbabilityTruncated,
-        Fault::SumInHalf,
-        Fault::AccumulatorInHalf,
-        Fault::AccumulatorCutOff,
-        Fault::OutputTruncated,
-        Fault::ThroughF16,
-        Fault::LseInBase2,
-        Fault::LseUnscaled,
-        Fault::LseWithoutMaximum,
-        Fault::LseOfNeighbour,
-        Fault::LseOfEmptyRow,
-        Fault::LseUnset,
-    ];
-
-    /// The name used in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::Zeros => "zeros",
-            Fault::CopyOfValues => "copy of V",
-            Fault::DroppedTile => "dropped tile",
-            Fault::StaleTile => "stale tile",
-            Fault::MissingRescale => "missing rescale",
-            Fault::UnmaskedPadding => "unmasked padding",
-            Fault::ProbabilityInE4m3 => "P rounded to FP8",
-            Fault::OnePercentScale => "1 % scale",
-            Fault::OneWrongElement => "one wrong element",
-            Fault::NanLeft => "NaN left",
-            Fault::InfinityLeft => "infinity left",
-            Fault::CodecMismatch => "codec mismatch",
-            Fault::ScalesOfFirstBatch => "scales of batch 0",
-            Fault::CausalOffByOne => "causal off by one",
-            Fault::SwappedKeysAndValues => "K and V swapped",
-            Fault::WrongKeyHead => "wrong key head",
-            Fault::EmptyRowAveraged => "empty row averaged",
-            Fault::MaximumFromZero => "running maximum starts at 0",
-            Fault::NeighbourState => "state of a neighbouring row",
-            Fault::OneRowOff => "one row off by 2 %",
-            Fault::ProbabilityTruncated => "P truncated",
-            Fault::SumInHalf => "row sum in half",
-            Fault::AccumulatorInHalf => "O rounded to half once a tile",
-            Fault::AccumulatorCutOff => "O cut off to 13 bits once a tile",
-            Fault::OutputTruncated => "output truncated",
-            Fault::ThroughF16 => "bf16 through f16",
-            Fault::LseInBase2 => "LSE in base 2",
-            Fault::LseUnscaled => "LSE of unscaled scores",
-            Fault::LseWithoutMaximum => "LSE without the maximum",
-            Fault::LseOfNeighbour => "LSE of a neighbouring row",
-            Fault::LseOfEmptyRow => "finite LSE of an empty row",
-            Fault::LseUnset => "LSE not written",
-        }
-    }
-
     /// Whether it is one of the log-sum-exps, which gate C8 must kill; the output is right.
     pub fn is_of_lse(self) -> bool {
         use Fault::*;
@@ -195,23 +123,15 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// The output of the [`Model`] of the dtype, `[batch, heads_q, seq_q, head_dim]`, dense: correct.
-pub fn model_output(inputs: &Inputs) -> Vec<f32> {
-    Model::of(inputs.problem.dtype).output(inputs)
-}
-
-/// That [`Model`]'s output with a fault built in. Where the fault does not apply ([`Fault::applies_to`]), the
-/// correct output.
-pub fn faulty_output(fault: Fault, inputs: &Inputs) -> Vec<f32> {
+/// The output of the [`Model`] of the dtype, `[batch, heads_q, seq_q, head_dim]`, dense, with a fault if one is given. Where
+/// the fault does not apply ([`Fault::applies_to`]), the correct output.
+pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
     let run = |fault| Model::of(dtype).run(inputs, &model::all_rows(inputs), fault);
     let dim = inputs.problem.shape.head_dim;
+    let Some(fault) = fault else {
+        return run(None);
+    };
     match fault {
         Fault::Zeros => vec![0.0; inputs.q.len()],
         Fault::CopyOfValues => copy_of_values(inputs),
@@ -294,7 +214,7 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
     .collect()
 }
 
-/// What the gates made of one fault, over all cases of [`selftest`].
+/// How the gates judged one fault, over all cases of [`selftest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caught {
     /// The fault; `None` for the correct model, which nothing may catch.
@@ -322,20 +242,14 @@ impl Caught {
 /// The cases: small, ragged with grouped heads and both batches, more queries than keys, and one of the mission's kind.
 fn selftest_cases() -> Vec<(Problem, Family)> {
     let ragged = Shape {
-        batch: 2,
-        heads_q: 4,
         heads_kv: 2,
-        seq_q: 29,
         seq_kv: 75,
-        head_dim: 64,
+        ..Shape::bhsd(2, 4, 29, 64)
     };
     let tall = Shape {
-        batch: 1,
-        heads_q: 2,
         heads_kv: 1,
-        seq_q: 61,
         seq_kv: 35,
-        head_dim: 128,
+        ..Shape::bhsd(1, 2, 61, 128)
     };
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
@@ -350,7 +264,7 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
             (
                 Shape::bhsd(1, 2, 256, 64),
                 Mask::Full,
-                &[Family::Normal, Family::AllNegative, Family::Large],
+                vec![Family::Normal, Family::AllNegative, Family::Large],
             ),
         ];
         for (shape, mask, families) in shapes {
@@ -376,11 +290,10 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
             Ok(subjects
                 .iter()
                 .map(|subject| {
-                    let output = match subject {
-                        Some(fault) if !fault.applies_to(&problem) => return None,
-                        Some(fault) => faulty_output(*fault, &inputs),
-                        None => model_output(&inputs),
-                    };
+                    if subject.is_some_and(|fault| !fault.applies_to(&problem)) {
+                        return None;
+                    }
+                    let output = model_output(&inputs, *subject);
                     let evidence = Evidence {
                         problem: &problem,
                         family: Some(family),
@@ -392,7 +305,7 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                         let lse = model_lse(&inputs, *subject);
                         gates.push(c8(&problem, &reference, &lse));
                     }
-                    let failed = gates.iter().filter(|gate| gate.verdict == Verdict::Fail);
+                    let failed = gates.iter().filter(|gate| gate.is_fail());
                     Some(failed.map(|gate| gate.gate).collect())
                 })
                 .collect())
@@ -402,29 +315,22 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
         .iter()
         .enumerate()
         .map(|(i, &fault)| {
-            let results: Vec<&Vec<GateId>> = per_case
-                .iter()
-                .filter_map(|case| case[i].as_ref())
-                .collect();
-            let mut gates_that_failed: Vec<GateId> =
-                results.iter().copied().flatten().copied().collect();
-            gates_that_failed.sort_unstable();
-            gates_that_failed.dedup();
-            let of_dtype = |dtype: Dtype| {
+            let results = || per_case.iter().filter_map(|case| case[i].as_ref());
+            let gates_that_failed: BTreeSet<GateId> = results().flatten().copied().collect();
+            let survives = |dtype: Dtype| {
                 let cases = selftest_cases.iter().zip(&per_case);
                 let mut of_dtype = cases
-                    .filter(move |((problem, _), _)| problem.dtype == dtype)
-                    .filter_map(move |(_, case)| case[i].as_ref())
+                    .filter(|((problem, _), _)| problem.dtype == dtype)
+                    .filter_map(|(_, case)| case[i].as_ref())
                     .peekable();
                 of_dtype.peek().is_some() && of_dtype.all(Vec::is_empty)
             };
-            let survived = Dtype::ALL.into_iter().filter(|&dtype| of_dtype(dtype));
-            let cases_failed = results.iter().filter(|gates| !gates.is_empty()).count();
+            let survived = Dtype::ALL.into_iter().filter(|&dtype| survives(dtype));
             Caught {
                 fault,
-                cases: results.len(),
-                cases_failed,
-                gates_that_failed,
+                cases: results().count(),
+                cases_failed: results().filter(|gates| !gates.is_empty()).count(),
+                gates_that_failed: gates_that_failed.into_iter().collect(),
                 survived: survived.collect(),
             }
         })

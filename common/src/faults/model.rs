@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
-use crate::reference::panels::{Panels, TILE_ROWS, pack_rows};
+use crate::reference::panels::{self, TILE_ROWS, pack_heads, pack_rows};
 use crate::reference::row_index;
 use rayon::prelude::*;
 
@@ -32,7 +32,7 @@ impl Model {
 }
 
 /// Panels of 8 columns: two vectors of f32.
-type Packed = Panels<f32, 8>;
+type Packed = panels::Packed<f32, 8>;
 
 /// One query row on its way through the tiles.
 #[derive(Clone)]
@@ -101,31 +101,15 @@ impl Model {
         finish: impl Fn(RowState, f32, f32) -> Values + Sync + Send + Copy,
     ) -> Vec<T> {
         let shape = inputs.problem.shape;
-        let (dim, group, kv_len) = (
-            shape.head_dim,
-            shape.heads_q / shape.heads_kv,
-            shape.seq_kv * shape.head_dim,
-        );
+        let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
         let (keys, values) = if fault == Some(Fault::SwappedKeysAndValues) {
             (&inputs.v, &inputs.k)
         } else {
             (&inputs.k, &inputs.v)
         };
-        let decoded = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
-        let packed: Vec<(Packed, Packed)> = (0..shape.batch * shape.heads_kv)
-            .into_par_iter()
-            .map(|head| {
-                let range = head * kv_len..(head + 1) * kv_len;
-                (
-                    Panels::transposed(&decoded[1][range.clone()], dim),
-                    Panels::new(&decoded[2][range], dim),
-                )
-            })
-            .collect();
-
-        rows.chunk_by(|a, b| a / shape.seq_q == b / shape.seq_q)
-            .flat_map(|head_rows| head_rows.chunks(TILE_ROWS))
-            .collect::<Vec<_>>()
+        let [q, k, v] = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
+        let packed: Vec<Packed> = pack_heads(&shape, &k, &v);
+        panels::tiles(&shape, rows)
             .into_par_iter()
             .flat_map_iter(|rows| {
                 let [b, h, _] = row_index(&inputs.problem, rows[0]);
@@ -144,20 +128,10 @@ impl Model {
                     * scale(keys, kv_head)
                     * inputs.problem.softmax_scale
                     * std::f32::consts::LOG2_E;
-                let (packed_keys, packed_values) = &packed[b * shape.heads_kv + kv_head];
-                let q_tile = pack_rows(
-                    rows.iter()
-                        .map(|&row| &decoded[0][row * dim..(row + 1) * dim]),
-                    dim,
-                );
-                let states = self.tiles(
-                    inputs,
-                    rows,
-                    &q_tile,
-                    (packed_keys, packed_values),
-                    score_scale,
-                    fault,
-                );
+                let packed = &packed[b * shape.heads_kv + kv_head];
+                let of_rows = rows.iter().map(|&row| &q[row * dim..(row + 1) * dim]);
+                let q_tile = pack_rows(of_rows, dim);
+                let states = self.tiles(inputs, rows, &q_tile, packed, score_scale, fault);
                 let output_scale = scale(values, kv_head);
                 states
                     .into_iter()
@@ -172,24 +146,22 @@ impl Model {
         inputs: &Inputs,
         rows: &[usize],
         q_tile: &[[f32; TILE_ROWS]],
-        (keys, values): (&Packed, &Packed),
+        (keys, values): &Packed,
         score_scale: f32,
         fault: Option<Fault>,
     ) -> Vec<RowState> {
         let shape = inputs.problem.shape;
         let dim = shape.head_dim;
         let format = inputs.problem.dtype.output();
+        let sees = |row: usize| inputs.problem.visible_keys(row % shape.seq_q);
         let visible: Vec<usize> = rows
             .iter()
-            .map(
-                |&row| match (fault, inputs.problem.visible_keys(row % shape.seq_q)) {
-                    (Some(Fault::CausalOffByOne), keys) => (keys + 1).min(shape.seq_kv),
-                    (Some(Fault::EmptyRowAveraged), 0) => shape.seq_kv,
-                    (_, keys) => keys,
-                },
-            )
+            .map(|&row| match (fault, sees(row)) {
+                (Some(Fault::CausalOffByOne), keys) => (keys + 1).min(shape.seq_kv),
+                (Some(Fault::EmptyRowAveraged), 0) => shape.seq_kv,
+                (_, keys) => keys,
+            })
             .collect();
-        let empty = |row: usize| inputs.problem.visible_keys(rows[row] % shape.seq_q) == 0;
 
         let max = if fault == Some(Fault::MaximumFromZero) {
             0.0
@@ -214,7 +186,7 @@ impl Model {
             let mut scores = vec![vec![f32::NEG_INFINITY; self.block_n]; rows.len()];
             keys.multiply(q_tile, 0..dim, start..end, |row, key, sum| {
                 if row < rows.len() && key < visible[row] {
-                    let flat = fault == Some(Fault::EmptyRowAveraged) && empty(row);
+                    let flat = fault == Some(Fault::EmptyRowAveraged) && sees(rows[row]) == 0;
                     scores[row][key - start] = if flat { 0.0 } else { sum * score_scale };
                 }
             });

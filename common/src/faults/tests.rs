@@ -1,5 +1,6 @@
 use super::*;
 use crate::inputs::Operand;
+use crate::verdict::{GateResult, Verdict};
 
 #[test]
 fn every_fault_is_killed_and_the_correct_model_is_not() {
@@ -30,14 +31,14 @@ fn tier_0_catches_states_that_start_or_end_elsewhere() {
                          }: &crate::tier0::Case| {
                 let inputs = Inputs::generate(problem, family, 0);
                 let reference = reference(&inputs, Probability::half(dtype)).unwrap();
-                let output = faulty_output(fault, &inputs);
+                let output = model_output(&inputs, Some(fault));
                 let evidence = Evidence {
                     problem,
                     family: Some(family),
                     reference: &reference,
                     output: &output,
                 };
-                crate::gate::any_failed(&numeric_gates(&evidence).1)
+                numeric_gates(&evidence).1.iter().any(GateResult::is_fail)
             };
             let cases = crate::tier0::extremes()
                 .into_iter()
@@ -87,9 +88,9 @@ fn gates_mean_the_same_at_every_scale() {
                 .map(|gate| gate.gate)
                 .collect::<Vec<_>>()
         };
-        let correct = model_output(&inputs);
+        let correct = model_output(&inputs, None);
         assert_eq!(failed(&correct), [], "{scale}");
-        let row = failed(&faulty_output(Fault::OneRowOff, &inputs));
+        let row = failed(&model_output(&inputs, Some(Fault::OneRowOff)));
         assert!(row.contains(&GateId::C3), "{scale}: {row:?}");
         for element in [70, 64 * 50 + 9] {
             let mut output = correct.clone();
@@ -116,7 +117,7 @@ fn every_fault_changes_the_output_where_it_applies() {
         let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
         let inputs = Inputs::generate(&problem, Family::Normal, 3);
         let bits = |output: Vec<f32>| output.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        let correct = bits(model_output(&inputs));
+        let correct = bits(model_output(&inputs, None));
         let lse_bits = |fault| -> Vec<u32> {
             let lse = model_lse(&inputs, fault);
             lse.into_iter().map(f32::to_bits).collect()
@@ -124,7 +125,7 @@ fn every_fault_changes_the_output_where_it_applies() {
         for fault in Fault::ALL {
             let changed = match fault.is_of_lse() {
                 true => lse_bits(Some(fault)) != lse_bits(None),
-                false => bits(faulty_output(fault, &inputs)) != correct,
+                false => bits(model_output(&inputs, Some(fault))) != correct,
             };
             assert_eq!(changed, fault.applies_to(&problem), "{fault} on {dtype}");
         }
@@ -135,7 +136,7 @@ fn every_fault_changes_the_output_where_it_applies() {
 fn rows_of_the_model_are_those_of_its_whole_output() {
     let problem = Problem::new(Shape::bhsd(1, 2, 40, 64), Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 3);
-    let (whole, rows) = (model_output(&inputs), [0, 1, 7, 38, 39, 40, 77]);
+    let (whole, rows) = (model_output(&inputs, None), [0, 1, 7, 38, 39, 40, 77]);
     let part = Model::of(Dtype::F16).output_rows(&inputs, &rows);
     for (values, row) in part.chunks(64).zip(rows) {
         assert_eq!(values, &whole[row * 64..][..64], "row {row}");
@@ -172,7 +173,7 @@ fn the_correct_model_passes_on_every_edge_shape() {
             };
             let (_, gates) = numeric_gates(&evidence);
             assert!(
-                !crate::gate::any_failed(&gates),
+                !gates.iter().any(GateResult::is_fail),
                 "{shape} {dtype} {mask} {block_n}: {gates:?}"
             );
         }

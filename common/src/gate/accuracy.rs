@@ -32,7 +32,7 @@ pub fn c3(errors: &Errors) -> GateResult {
             "element {} is not 0 in a row whose reference is exactly 0",
             at(index)
         );
-        return GateResult::judge(GateId::C3, false, reason);
+        return GateResult::fail(GateId::C3, reason);
     }
     let ([b, h, s], bound) = (errors.max_row_rel_at, errors.c3_bound());
     let reason = format!(

@@ -51,7 +51,7 @@ pub fn b1(problem: &Problem, family: Family, gpu: &[f32], emulated: &[f32]) -> G
             gpu.len(),
             emulated.len()
         );
-        return GateResult::judge(GateId::B1, false, reason);
+        return GateResult::fail(GateId::B1, reason);
     }
     let norm = |values: &mut dyn Iterator<Item = f64>| {
         values.map(|value| value * value).sum::<f64>().sqrt()

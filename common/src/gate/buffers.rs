@@ -44,7 +44,7 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
                 after.len(),
                 image.bytes.len()
             );
-            return GateResult::judge(GateId::C6, false, reason);
+            return GateResult::fail(GateId::C6, reason);
         }
         let (changed, rule) = match role {
             Role::Input => (image.first_change(after), "input changed"),
@@ -53,7 +53,7 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
         if let Some(Violation { offset, what }) = changed {
             let layout = image.layout.name();
             let reason = format!("{name}: {rule} at {what} (byte {offset} of the {layout} image)");
-            return GateResult::judge(GateId::C6, false, reason);
+            return GateResult::fail(GateId::C6, reason);
         }
     }
     let shown: Vec<String> = buffers
@@ -63,6 +63,6 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     GateResult::judge(
         GateId::C6,
         true,
-        format!("margins, gaps and inputs intact: {}", shown.join(", ")),
+        format!("guard bands, gaps and inputs intact: {}", shown.join(", ")),
     )
 }

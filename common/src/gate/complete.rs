@@ -36,9 +36,8 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
             format!("all {elements} elements written and finite"),
         )
     } else {
-        GateResult::judge(
+        GateResult::fail(
             GateId::C1,
-            false,
             format!("of {elements} elements {}", complaints.join("; ")),
         )
     }

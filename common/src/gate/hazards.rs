@@ -42,7 +42,7 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
         if more > 0 {
             reasons.push(format!("and {more} more"));
         }
-        return GateResult::judge(GateId::H1, false, reasons.join("; "));
+        return GateResult::fail(GateId::H1, reasons.join("; "));
     }
     // Nothing was seen either where the build was not instrumented or the trace was off.
     let unseen = launches
@@ -54,7 +54,7 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
             "{label}: the trace saw {seen} bytes written to global memory, and the output has {output_bytes}: not all of \
              the kernel is traced"
         );
-        return GateResult::judge(GateId::H1, false, reason);
+        return GateResult::fail(GateId::H1, reason);
     }
     let blocks: u64 = launches
         .iter()

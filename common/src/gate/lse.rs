@@ -15,7 +15,7 @@ pub fn c8(problem: &Problem, reference: &Reference, lse: &[f32]) -> GateResult {
             lse.len(),
             batch * heads * rows
         );
-        return GateResult::judge(GateId::C8, false, reason);
+        return GateResult::fail(GateId::C8, reason);
     }
     let scores = C8_SCORES * SCORE_ROUNDING * reference.largest_score;
     let bound = |exact: f64| (C8_LSE * exact.abs().max(1.0)).max(scores);

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::format::Format;
 use crate::reference::{Probability, row_index};
+use std::borrow::Cow;
 
 /// How far an output is from its reference. Every gate fails NaN.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,13 +60,10 @@ impl Errors {
     /// If the reference lacks something of a row: what is not there would be off by nothing.
     pub fn measure(evidence: &Evidence<'_>) -> Self {
         let Evidence {
-            problem,
-            reference,
-            output,
-            ..
+            problem, reference, ..
         } = *evidence;
         let dim = problem.shape.head_dim;
-        let whole = output.len() == problem.shape.q_extents().iter().product::<usize>();
+        let output = values(evidence);
         let floor = c3_floor(problem);
         let format = problem.dtype.output();
 
@@ -99,12 +97,7 @@ impl Errors {
             let (mut error_square, mut norm_square) = (0.0, 0.0);
             let mut baseline_square = 0.0;
             for (d, &exact) in exact.iter().enumerate() {
-                let found = if whole {
-                    f64::from(output[row * dim + d])
-                } else {
-                    f64::NAN
-                };
-                let error = (found - exact).abs();
+                let error = (f64::from(output[row * dim + d]) - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
                 allclose.offer(error / c4_tolerance(format, value_rms, exact), [b, h, s, d]);
                 baseline_square += (f64::from(baseline[d]) - exact).powi(2);
@@ -119,7 +112,7 @@ impl Errors {
             baseline_row_fourths += (baseline_square / (norm * norm)).powi(2);
             if norm_square == 0.0 && nonzero_in_zero_row.is_none() {
                 // Written so that NaN is not zero; -0 is.
-                let zero = |d: &usize| whole && f64::from(output[row * dim + d]) == 0.0;
+                let zero = |d: &usize| output[row * dim + d] == 0.0;
                 nonzero_in_zero_row = (0..dim).find(|d| !zero(d)).map(|d| [b, h, s, d]);
             }
         }
@@ -148,7 +141,7 @@ impl Errors {
                 / baseline_row_fourths.max(f64::MIN_POSITIVE),
             largest_score: reference.largest_score,
             reference_max_abs: reference_max_abs.value,
-            end_to_end: EndToEnd::measure(evidence, whole),
+            end_to_end: EndToEnd::measure(evidence),
         }
     }
 
@@ -191,27 +184,20 @@ pub struct EndToEnd {
 }
 
 impl EndToEnd {
-    /// `None` where there are no values before rounding. `whole`: whether the output has the problem's length.
-    fn measure(evidence: &Evidence<'_>, whole: bool) -> Option<Self> {
+    /// `None` where there are no values before rounding.
+    fn measure(evidence: &Evidence<'_>) -> Option<Self> {
         let Evidence {
-            problem,
-            reference,
-            output,
-            ..
+            problem, reference, ..
         } = *evidence;
         let dim = problem.shape.head_dim;
+        let output = values(evidence);
         let mut max_abs = Worst::new([0; 4]);
         let (mut sum, mut bad) = (0.0, 0usize);
         let exact = reference.unquantised.as_ref()?;
         for (&row, exact) in reference.rows.iter().zip(exact.chunks_exact(dim)) {
             let [b, h, s] = row_index(problem, row);
             for (d, &exact) in exact.iter().enumerate() {
-                let found = if whole {
-                    f64::from(output[row * dim + d])
-                } else {
-                    f64::NAN
-                };
-                let error = (found - exact).abs();
+                let error = (f64::from(output[row * dim + d]) - exact).abs();
                 max_abs.offer(error, [b, h, s, d]);
                 sum += error;
                 bad += usize::from(
@@ -230,6 +216,15 @@ impl EndToEnd {
                 && mean_abs <= SEEDS_MEAN
                 && bad_share <= C4_E4M3_BAD_SHARE,
         })
+    }
+}
+
+/// The output's values; NaN if it has the wrong length.
+fn values<'a>(evidence: &Evidence<'a>) -> Cow<'a, [f32]> {
+    let expected = evidence.problem.shape.q_extents().iter().product();
+    match evidence.output.len() == expected {
+        true => Cow::Borrowed(evidence.output),
+        false => Cow::Owned(vec![f32::NAN; expected]),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::format::Format;
 use crate::inputs::Family;
 use crate::problem::Problem;
 use crate::reference::Reference;
-use crate::verdict::{GateId, GateResult, Verdict};
+use crate::verdict::{GateId, GateResult};
 
 mod accuracy;
 mod backends;
@@ -109,11 +109,6 @@ pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     (errors, gates)
 }
 
-/// Whether any gate says FAIL.
-pub fn any_failed(gates: &[GateResult]) -> bool {
-    gates.iter().any(|gate| gate.verdict == Verdict::Fail)
-}
-
 /// C3: a row's norm counts as at least `sqrt(head_dim)` times the smallest normal value of the output's format: below it the
 /// output itself has fewer bits.
 pub fn c3_floor(problem: &Problem) -> f64 {
@@ -144,9 +139,8 @@ fn wrong_length(gate: GateId, evidence: &Evidence<'_>) -> Option<GateResult> {
     let expected: usize = evidence.problem.shape.q_extents().iter().product();
     let found = evidence.output.len();
     (found != expected).then(|| {
-        GateResult::judge(
+        GateResult::fail(
             gate,
-            false,
             format!("{found} output elements, the problem has {expected}"),
         )
     })

@@ -2,7 +2,7 @@
 
 use super::{Errors, Evidence};
 use crate::reference::row_index;
-use crate::verdict::{GateId, GateResult, Verdict};
+use crate::verdict::{GateId, GateResult};
 
 /// Periods that tiles, warps and fragments make, smallest first.
 const PERIODS: [usize; 9] = [2, 4, 8, 16, 32, 48, 64, 96, 128];
@@ -14,8 +14,7 @@ pub(super) fn with_pattern(
     mut result: GateResult,
 ) -> GateResult {
     let extents = evidence.problem.shape.q_extents();
-    let is_judged =
-        matches!(result.gate, GateId::C2 | GateId::C3) && result.verdict == Verdict::Fail;
+    let is_judged = matches!(result.gate, GateId::C2 | GateId::C3) && result.is_fail();
     if is_judged && evidence.output.len() == extents.iter().product::<usize>() {
         let bound = match result.gate {
             GateId::C2 => Bound::Element(errors.c2_bound()),
@@ -189,7 +188,7 @@ mod tests {
         };
         let (_, [_, c2, c3, _]) = crate::gate::numeric_gates(&evidence);
         [c2, c3].map(|gate| {
-            if gate.verdict == Verdict::Fail {
+            if gate.is_fail() {
                 gate.reason
             } else {
                 String::new()

@@ -16,62 +16,48 @@ pub struct Repeat<'a> {
     pub lse: Option<&'a [f32]>,
 }
 
-/// Of values that should have the same bits: how many differ, and the first that does.
-fn differing(first: &[f32], other: &[f32]) -> Option<(usize, usize)> {
-    let differs = |i: &usize| first[*i].to_bits() != other[*i].to_bits();
-    let mut all = (0..first.len()).filter(differs);
-    let at = all.next()?;
-    Some((1 + all.count(), at))
+/// How one of several arrays, which should have the same bits, differs from the first, if one does.
+fn difference(
+    what: &str,
+    arrays: &[(&str, &[f32])],
+    place: impl Fn(usize) -> String,
+) -> Option<String> {
+    let (&(first_label, first), rest) = arrays.split_first()?;
+    rest.iter().find_map(|&(label, other)| {
+        if first.len() != other.len() {
+            let (a, b) = (first.len(), other.len());
+            return Some(format!("{first_label} has {a} {what}, {label} has {b}"));
+        }
+        let differs = |i: &usize| first[*i].to_bits() != other[*i].to_bits();
+        let mut differing = (0..first.len()).filter(differs);
+        let at = differing.next()?;
+        Some(format!(
+            "{} of {} {what} differ between {first_label} and {label}, first at {}: {:e} and {:e}",
+            1 + differing.count(),
+            first.len(),
+            place(at),
+            first[at],
+            other[at],
+        ))
+    })
 }
 
 /// C5: all outputs have the same bits (NaN payloads and signs of zero included) as the first, and so have the log-sum-exps of the
-/// runs that were asked for them. One output alone is no evidence.
+/// runs that were asked for them. A single output is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
-    let Some((first, rest)) = repeats.split_first().filter(|(_, rest)| !rest.is_empty()) else {
+    if repeats.len() < 2 {
         return GateResult::no_data(GateId::C5, "fewer than two runs");
-    };
-    let extents = problem.shape.q_extents();
-    for other in rest {
-        if other.output.len() != first.output.len() {
-            let (a, b) = (first.output.len(), other.output.len());
-            let reason = format!("{} has {a} elements, {} has {b}", first.label, other.label);
-            return GateResult::judge(GateId::C5, false, reason);
-        }
-        if let Some((count, element)) = differing(first.output, other.output) {
-            let reason = format!(
-                "{count} of {} elements differ between {} and {}, first at {}: {:e} and {:e}",
-                first.output.len(),
-                first.label,
-                other.label,
-                super::at(index_of(extents, element)),
-                first.output[element],
-                other.output[element],
-            );
-            return GateResult::judge(GateId::C5, false, reason);
-        }
     }
-    let mut lses = repeats
-        .iter()
-        .filter_map(|repeat| Some((repeat.label, repeat.lse?)));
-    if let Some((first_label, first)) = lses.next() {
-        for (label, other) in lses {
-            if first.len() != other.len() {
-                let (a, b) = (first.len(), other.len());
-                let reason = format!("{first_label} has {a} log-sum-exps, {label} has {b}");
-                return GateResult::judge(GateId::C5, false, reason);
-            }
-            if let Some((count, row)) = differing(first, other) {
-                let [b, h, s] = row_index(problem, row);
-                let reason = format!(
-                    "{count} of {} log-sum-exps differ between {first_label} and {label}, first of row [{b}, {h}, {s}]: \
-                     {:e} and {:e}",
-                    first.len(),
-                    first[row],
-                    other[row],
-                );
-                return GateResult::judge(GateId::C5, false, reason);
-            }
-        }
+    let all = repeats.iter();
+    let outputs: Vec<_> = all.clone().map(|run| (run.label, run.output)).collect();
+    let lses: Vec<_> = all.filter_map(|run| Some((run.label, run.lse?))).collect();
+    let extents = problem.shape.q_extents();
+    let element = |at: usize| super::at(index_of(extents, at));
+    let row = |at: usize| format!("row {:?}", row_index(problem, at));
+    let difference = difference("elements", &outputs, element)
+        .or_else(|| difference("log-sum-exps", &lses, row));
+    if let Some(reason) = difference {
+        return GateResult::fail(GateId::C5, reason);
     }
     let labels: Vec<&str> = repeats.iter().map(|repeat| repeat.label).collect();
     let shown = if labels.len() <= 4 {

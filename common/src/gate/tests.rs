@@ -5,6 +5,7 @@ use crate::image::{Image, Layout, UNWRITTEN};
 use crate::inputs::{Inputs, Operand, Tensor};
 use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, reference};
+use crate::verdict::Verdict;
 
 /// One case with its correct output.
 struct Case {
@@ -21,7 +22,7 @@ impl Case {
         Self {
             problem,
             reference,
-            output: model_output(&inputs),
+            output: model_output(&inputs, None),
         }
     }
 
@@ -476,7 +477,7 @@ fn c5_compares_the_log_sum_exps_of_runs_that_have_them() {
     let (verdict, reason) = judge(&other);
     assert_eq!(verdict, Verdict::Fail);
     let expected = format!(
-        "1 of {rows} log-sum-exps differ between first and third, first of row [0, 0, 1]: 5e-1 and -5e-1"
+        "1 of {rows} log-sum-exps differ between first and third, first at row [0, 0, 1]: 5e-1 and -5e-1"
     );
     assert_eq!(reason, expected);
     assert_eq!(judge(&lse[1..]).0, Verdict::Fail);

@@ -66,7 +66,7 @@ impl Stream {
         for (slot, byte) in key[8..24].iter_mut().zip(family.name().bytes()) {
             *slot = byte;
         }
-        key[24] = purpose as u8;
+        key[24] = purpose.byte();
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(index);
         Self { rng, spare: None }
@@ -97,14 +97,21 @@ impl Stream {
 /// What a stream is for: part of its key.
 #[derive(Clone, Copy)]
 enum Purpose {
-    Q = 0,
-    K = 1,
-    V = 2,
-    Direction = 3,
-    Winner = 4,
-    ScaleQ = 5,
-    ScaleK = 6,
-    ScaleV = 7,
+    Values(Tensor),
+    Direction,
+    Winner,
+    Scales(Tensor),
+}
+
+impl Purpose {
+    fn byte(self) -> u8 {
+        match self {
+            Purpose::Values(tensor) => tensor as u8,
+            Purpose::Direction => 3,
+            Purpose::Winner => 4,
+            Purpose::Scales(tensor) => 5 + tensor as u8,
+        }
+    }
 }
 
 /// ln(x) of a positive normal number, from its exponent and the series of atanh: |s| <= 0.1716, so that the term left
@@ -147,17 +154,12 @@ fn two_to(x: f64) -> f64 {
 /// Draws one tensor of `[batch, heads, rows, head_dim]`, one stream per batch and head.
 pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Draft {
     let [batch, heads, rows, dim] = extents;
-    let (purpose, scale_purpose) = match tensor {
-        Tensor::Q => (Purpose::Q, Purpose::ScaleQ),
-        Tensor::K => (Purpose::K, Purpose::ScaleK),
-        Tensor::V => (Purpose::V, Purpose::ScaleV),
-    };
     let mut values = vec![0f32; batch * heads * rows * dim];
     values
         .par_chunks_mut(rows * dim)
         .enumerate()
         .for_each(|(head, values)| {
-            let mut stream = Stream::new(seed, family, purpose, head as u64);
+            let mut stream = Stream::new(seed, family, Purpose::Values(tensor), head as u64);
             values.fill_with(|| stream.normal());
             shape_head(
                 family,
@@ -168,12 +170,13 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
                 values,
                 &mut stream,
             );
-            if family == Family::ZeroHead && head % heads == zero_head(tensor) % heads {
+            // Head 0 of Q, 1 of K, 2 of V.
+            if family == Family::ZeroHead && head % heads == tensor as usize % heads {
                 values.fill(0.0);
             }
         });
     let scales = (family == Family::RandomScales).then(|| {
-        let mut stream = Stream::new(seed, family, scale_purpose, 0);
+        let mut stream = Stream::new(seed, family, Purpose::Scales(tensor), 0);
         let (low, high) = SCALE_EXPONENTS;
         (0..batch * heads)
             .map(|_| two_to(low + (high - low) * stream.uniform()) as f32)
@@ -183,15 +186,6 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
         values.iter_mut().for_each(|value| *value *= scale);
     }
     Draft { values, scales }
-}
-
-/// Which head of a tensor the zero-head family empties.
-fn zero_head(tensor: Tensor) -> usize {
-    match tensor {
-        Tensor::Q => 0,
-        Tensor::K => 1,
-        Tensor::V => 2,
-    }
 }
 
 /// Turns one head's N(0, 1) values into the family's.
@@ -325,7 +319,7 @@ mod tests {
 
     #[test]
     fn normal_deviates_have_the_moments_of_the_normal_distribution() {
-        let mut stream = Stream::new(1, Family::Normal, Purpose::Q, 0);
+        let mut stream = Stream::new(1, Family::Normal, Purpose::Values(Tensor::Q), 0);
         let n = 200_000;
         let draws: Vec<f64> = (0..n).map(|_| f64::from(stream.normal())).collect();
         let moment = |power| draws.iter().map(|x| x.powi(power)).sum::<f64>() / f64::from(n);

@@ -11,19 +11,21 @@ use rayon::prelude::*;
 
 pub(crate) mod panels;
 
-use panels::{Panels, Real, TILE_ROWS, pack_rows};
+use panels::{Packed, Real, pack_heads, pack_rows, tiles};
 
-/// The type in which a kernel holds P, the softmax weights, when it multiplies them with V.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Probability {
-    /// Never rounded.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// bfloat16.
-    Bf16,
-    /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
-    E4m3,
+named! {
+    /// The type in which a kernel holds P, the softmax weights, when it multiplies them with V.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Probability {
+        /// Never rounded.
+        F32 = "f32",
+        /// IEEE binary16.
+        F16 = "f16",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
+        E4m3 = "e4m3",
+    }
 }
 
 /// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest
@@ -75,16 +77,6 @@ impl Probability {
             Probability::F16 => Some(Format::F16),
             Probability::Bf16 => Some(Format::Bf16),
             Probability::F32 | Probability::E4m3 => None,
-        }
-    }
-
-    /// The name used in reasons.
-    pub fn name(self) -> &'static str {
-        match self {
-            Probability::F32 => "f32",
-            Probability::F16 => "f16",
-            Probability::Bf16 => "bf16",
-            Probability::E4m3 => "e4m3",
         }
     }
 
@@ -204,33 +196,22 @@ pub fn reference_of_rows(
         None
     };
 
-    let row_at = |element: usize| row_index(problem, rows[element / problem.shape.head_dim]);
     let finite = |which, bad: Option<usize>| match bad {
-        Some(element) => Err(ReferenceError::NotFinite {
+        Some(row) => Err(ReferenceError::NotFinite {
             which,
-            row: row_at(element),
+            row: row_index(problem, rows[row]),
         }),
         None => Ok(()),
     };
-    finite("FP64", exact.iter().position(|value| !value.is_finite()))?;
-    if let Some(row) = lse
-        .iter()
-        .position(|&lse| lse.is_nan() || lse == f64::INFINITY)
-    {
-        let row = row_index(problem, rows[row]);
-        return Err(ReferenceError::NotFinite { which: "FP64", row });
-    }
-    finite(
-        "baseline",
-        baseline.iter().position(|value| !value.is_finite()),
-    )?;
-    finite(
-        "unquantised",
-        unquantised
-            .iter()
-            .flatten()
-            .position(|value| !value.is_finite()),
-    )?;
+    let row_of = |element: usize| element / problem.shape.head_dim;
+    let is_bad = |value: &f64| !value.is_finite();
+    finite("FP64", exact.iter().position(is_bad).map(row_of))?;
+    let is_no_lse = |&lse: &f64| lse.is_nan() || lse == f64::INFINITY;
+    finite("FP64", lse.iter().position(is_no_lse))?;
+    let bad = baseline.iter().position(|value| !value.is_finite());
+    finite("baseline", bad.map(row_of))?;
+    let bad = unquantised.iter().flatten().position(is_bad);
+    finite("unquantised", bad.map(row_of))?;
     let sampled = rows.len() < row_count(problem);
     Ok(Reference {
         rows,
@@ -300,7 +281,7 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
 /// FP64 attention on dense values: outputs, and the log-sum-exp of each row.
 fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
     let scale = f64::from(problem.softmax_scale);
-    attend::<f64, f64, 4>(
+    attend::<f64, 4>(
         problem,
         rows,
         [&q, &k, &v],
@@ -323,7 +304,7 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
     let Inputs { problem, q, k, v } = inputs;
     let format = problem.dtype.output();
     let group = problem.shape.heads_q / problem.shape.heads_kv;
-    attend::<f32, f32, 8>(
+    attend::<f32, 8>(
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
@@ -356,49 +337,18 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
 /// Attention over the given rows in T, with panels of `N` columns. `scales(b, h)` gives the factor of the scores and
 /// that of the output; `softmax` turns a row's scaled, visible scores into weights and gives their log-sum-exp. Returns the
 /// outputs, and the log-sum-exp of each row in FP64.
-fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
+fn attend<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
     softmax: impl Fn(&mut [T]) -> T + Sync,
-    finish: impl Fn(T) -> Out + Sync,
-) -> (Vec<Out>, Vec<f64>) {
+    finish: impl Fn(T) -> T + Sync,
+) -> (Vec<T>, Vec<f64>) {
     let shape = &problem.shape;
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
-    let kv_len = shape.seq_kv * dim;
-    let packed: Vec<(Panels<T, N>, Panels<T, N>)> = (0..shape.batch * shape.heads_kv)
-        .into_par_iter()
-        .map(|head| {
-            let range = head * kv_len..(head + 1) * kv_len;
-            (
-                Panels::transposed(&k[range.clone()], dim),
-                Panels::new(&v[range], dim),
-            )
-        })
-        .collect();
-
-    // Tiles of rows that share a head.
-    let mut out = vec![Out::default(); rows.len() * dim];
-    let mut lse = vec![f64::NEG_INFINITY; rows.len()];
-    let mut tiles = Vec::new();
-    let (mut rest_rows, mut rest_out) = (rows, out.as_mut_slice());
-    let mut rest_lse = lse.as_mut_slice();
-    while let Some(&first) = rest_rows.first() {
-        let end = (first / shape.seq_q + 1) * shape.seq_q;
-        let len = rest_rows
-            .iter()
-            .take(TILE_ROWS)
-            .take_while(|&&row| row < end)
-            .count();
-        let (tile_rows, tile_out, tile_lse);
-        (tile_rows, rest_rows) = rest_rows.split_at(len);
-        (tile_out, rest_out) = rest_out.split_at_mut(len * dim);
-        (tile_lse, rest_lse) = rest_lse.split_at_mut(len);
-        tiles.push((tile_rows, tile_out, tile_lse));
-    }
-
-    tiles.into_par_iter().for_each(|(rows, out, lse)| {
+    let packed: Vec<Packed<T, N>> = pack_heads(shape, k, v);
+    let of_tile = |rows: &[usize]| {
         let [b, h, _] = row_index(problem, rows[0]);
         let (keys, values) = &packed[b * shape.heads_kv + h / group];
         let [score_scale, output_scale] = scales(b, h);
@@ -416,19 +366,23 @@ fn attend<T: Real, Out: Copy + Default + Send, const N: usize>(
                 weights[row][key] = sum * score_scale;
             }
         });
-        for ((weights, &visible), lse) in weights.iter_mut().zip(&visible).zip(lse) {
+        let mut lse = vec![f64::NEG_INFINITY; rows.len()];
+        for ((weights, &visible), lse) in weights.iter_mut().zip(&visible).zip(&mut lse) {
             if visible > 0 {
                 *lse = softmax(&mut weights[..visible]).into();
             }
         }
         let p_tile = pack_rows(weights.iter().map(Vec::as_slice), most);
+        let mut out = vec![T::default(); rows.len() * dim];
         values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
             if row < visible.len() {
                 out[row * dim + column] = finish(sum * output_scale);
             }
         });
-    });
-    (out, lse)
+        (out, lse)
+    };
+    let (out, lse): (Vec<_>, Vec<_>) = tiles(shape, rows).into_par_iter().map(of_tile).unzip();
+    (out.concat(), lse.concat())
 }
 
 #[cfg(test)]

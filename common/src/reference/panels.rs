@@ -1,6 +1,8 @@
 //! The inner product that reference and model share: a small register tile over panels packed so that the compiler
 //! turns its loops into vector instructions without intrinsics.
 
+use crate::problem::Shape;
+use rayon::prelude::*;
 use std::ops::{AddAssign, Mul};
 
 /// Query rows that one register tile covers.
@@ -83,6 +85,29 @@ impl<T: Real, const N: usize> Panels<T, N> {
             }
         }
     }
+}
+
+/// K and V of a head, packed for the products with Q and with P.
+pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
+
+/// Packs K and V of every batch and key head.
+pub(crate) fn pack_heads<T: Real, const N: usize>(
+    shape: &Shape,
+    k: &[T],
+    v: &[T],
+) -> Vec<Packed<T, N>> {
+    let (dim, head) = (shape.head_dim, shape.seq_kv * shape.head_dim);
+    k.par_chunks(head)
+        .zip(v.par_chunks(head))
+        .map(|(k, v)| (Panels::transposed(k, dim), Panels::new(v, dim)))
+        .collect()
+}
+
+/// Cuts rows (dense numbers, ascending) into tiles of one head.
+pub(crate) fn tiles<'a>(shape: &Shape, rows: &'a [usize]) -> Vec<&'a [usize]> {
+    rows.chunk_by(|a, b| a / shape.seq_q == b / shape.seq_q)
+        .flat_map(|of_head| of_head.chunks(TILE_ROWS))
+        .collect()
 }
 
 /// Packs up to `TILE_ROWS` rows of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::verdict::Verdict;
 
 fn facts() -> KernelFacts {
     KernelFacts {
@@ -235,49 +236,6 @@ fn bytes_that_the_driver_reserves_are_not_the_kernels() {
     assert_eq!(judge(&facts(), &entry).verdict, Verdict::Pass);
     entry.arch = "sm_89".into();
     assert_eq!(judge(&facts(), &entry).verdict, Verdict::Fail);
-}
-
-#[test]
-fn one_program_under_two_names_fails() {
-    let (facts, one, other) = (
-        facts(),
-        entry("sm_90a"),
-        PtxasEntry {
-            sass_sha256: "b2".into(),
-            ..entry("sm_90a")
-        },
-    );
-    assert_eq!(
-        judge_distinct([
-            ("wmma-qk-32x64", &facts, &one),
-            ("scalar-32x64", &facts, &other)
-        ])
-        .verdict,
-        Verdict::Pass
-    );
-    let result = judge_distinct([
-        ("wmma-qk-32x64", &facts, &one),
-        ("scalar-32x64", &facts, &one),
-    ]);
-    assert_eq!(result.verdict, Verdict::Fail);
-    assert_eq!(
-        result.reason,
-        "sm_90a: wmma-qk-32x64 and scalar-32x64 compile to the same code"
-    );
-    // The same code for two architectures is not a clash.
-    let ada = PtxasEntry {
-        sass_sha256: "a1".into(),
-        ..entry("sm_89")
-    };
-    assert_eq!(
-        judge_distinct([
-            ("wmma-qk-32x64", &facts, &one),
-            ("scalar-32x64", &facts, &ada)
-        ])
-        .verdict,
-        Verdict::Pass
-    );
-    assert_eq!(judge_distinct([]).verdict, Verdict::NoData);
 }
 
 #[test]

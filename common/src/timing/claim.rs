@@ -2,7 +2,6 @@
 
 use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
 use crate::verdict::{GateId, GateResult, Verdict};
-use std::fmt;
 
 /// The largest [`Summary::noise`] at which intervals alone decide, whatever the session did meanwhile.
 pub const NOISE_LIMIT: f64 = 0.02;
@@ -28,17 +27,19 @@ pub struct Comparison {
     pub drift: f64,
 }
 
-/// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// The whole interval lies within the margin of 1.
-    Same,
-    /// The whole interval lies above that.
-    Faster,
-    /// The whole interval lies below that.
-    Slower,
-    /// The interval crosses a margin.
-    Ambiguous,
+named! {
+    /// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Change {
+        /// The whole interval lies within the margin of 1.
+        Same = "SAME",
+        /// The whole interval lies above that.
+        Faster = "FASTER",
+        /// The whole interval lies below that.
+        Slower = "SLOWER",
+        /// The interval crosses a margin.
+        Ambiguous = "AMBIGUOUS",
+    }
 }
 
 impl Change {
@@ -55,22 +56,6 @@ impl Change {
         } else {
             Change::Ambiguous
         }
-    }
-
-    /// As printed in tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Change::Same => "SAME",
-            Change::Faster => "FASTER",
-            Change::Slower => "SLOWER",
-            Change::Ambiguous => "AMBIGUOUS",
-        }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.label())
     }
 }
 

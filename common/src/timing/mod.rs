@@ -18,25 +18,16 @@ use std::time::Duration;
 pub use claim::{Change, Comparison};
 pub use roofline::SpeedOfLight;
 
-/// What the L2 cache can have held, by size alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CacheState {
-    /// All sets, inputs and outputs, fit in half of the cache.
-    Warm,
-    /// Between the two: part of the inputs may be resident. So it is when a problem is too large to be warm.
-    Partial,
-    /// The inputs span at least three times the cache.
-    Cold,
-}
-
-impl CacheState {
-    /// As printed in tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            CacheState::Warm => "warm L2",
-            CacheState::Partial => "partial L2",
-            CacheState::Cold => "cold L2",
-        }
+named! {
+    /// What the L2 cache can have held, by size alone.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum CacheState {
+        /// All sets, inputs and outputs, fit in half of the cache.
+        Warm = "warm L2",
+        /// Between the two: part of the inputs may be resident. So it is when a problem is too large to be warm.
+        Partial = "partial L2",
+        /// The inputs span at least three times the cache.
+        Cold = "cold L2",
     }
 }
 

@@ -74,32 +74,6 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
         .find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
-/// What a GPU was seen to reach, where a data sheet states more than any program gets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reached {
-    /// Words that the device name must hold, as in [`Peak`].
-    pub words: &'static [&'static str],
-    /// Dense f16 and bf16 tensor FLOP/s of a large matrix product.
-    pub f16_flops: f64,
-    /// Where the figure comes from.
-    pub source: &'static str,
-}
-
-/// For records that did not measure it themselves.
-pub const REACHED: [Reached; 1] = [Reached {
-    words: &["H200"],
-    f16_flops: 790e12,
-    source: "cuBLAS, 16-bit, 8192³, one H200, November 2026",
-}];
-
-/// What the device with this name was seen to reach, if anyone looked.
-pub fn reached(device_name: &str) -> Option<&'static Reached> {
-    let words: Vec<&str> = device_name.split([' ', '-']).collect();
-    REACHED
-        .iter()
-        .find(|reached| reached.words.iter().all(|word| words.contains(word)))
-}
-
 /// One lower bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
@@ -198,7 +172,7 @@ impl SpeedOfLight {
             "impossible: {us:.3} us, below {:.3} us ({}); the kernel skips work or the timer is broken",
             bound.us, bound.why
         );
-        Some(GateResult::judge(GateId::L1, false, reason))
+        Some(GateResult::fail(GateId::L1, reason))
     }
 
     /// The largest bound, in microseconds; 0 where there is none.

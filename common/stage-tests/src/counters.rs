@@ -71,9 +71,9 @@ fn counted(prepared: &Prepared<'_>, staged: &Staged, all: bool, schedule: Schedu
         blocks: (!all).then_some(&ends),
         ..Selection::default()
     };
-    let report =
-        trace(prepared, staged, schedule, &selection).unwrap_or_else(|fault| panic!("{fault}"));
-    report.expect("GCC builds the traced kernel").counted
+    trace(prepared, staged, schedule, &selection)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .counted
 }
 
 fn write(text: &mut String, name: &str, counted: &Counted) -> std::fmt::Result {

@@ -1,15 +1,12 @@
 //! What kernels show of a row, beside the model of each step: nothing where they are right, and where they are not the line.
 
 use crate::load;
-use common::check::Outcome;
-use common::check::{Source, Target, check};
+use common::check::{Target, check, failures};
 use common::explain::{Investigated, investigate};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
-use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
 use common::tier0::is_without;
-use common::verdict::Verdict;
 use emulator::trace::Step;
 use emulator::{Place, Schedule};
 
@@ -117,7 +114,7 @@ fn failing(stage: &LoadedStage, word: &str) -> String {
     let variant = named.map_or(stage.default_variant(), |name| name);
     for (name, problem, family) in cases() {
         let inputs = Inputs::generate(&problem, family, 0);
-        let Some(gate) = failed(stage, variant, &inputs, family) else {
+        let Some(gate) = failed(stage, variant, &problem, family) else {
             continue;
         };
         let prepared = stage.prepare(variant, &problem).expect("it was launched");
@@ -147,20 +144,12 @@ fn failing(stage: &LoadedStage, word: &str) -> String {
 }
 
 /// The first gate that fails, if one does.
-fn failed(stage: &LoadedStage, variant: &str, inputs: &Inputs, family: Family) -> Option<String> {
-    let prepared = stage.prepare(variant, &inputs.problem).ok()?;
-    let reference = reference(inputs, prepared.kernel.probability).expect("a reference");
+fn failed(stage: &LoadedStage, variant: &str, problem: &Problem, family: Family) -> Option<String> {
+    stage.prepare(variant, problem).ok()?;
     let target = Target::Emulated {
         schedules: &[Schedule::InOrder, Schedule::Reversed],
         traced: &[Schedule::InOrder],
     };
-    let source = Source::Seeded { family, seed: 0 };
-    match check(stage, variant, inputs, &source, &reference, target).outcome {
-        Outcome::Checked { gates, .. } => gates
-            .iter()
-            .find(|gate| gate.verdict == Verdict::Fail)
-            .map(|gate| gate.gate.to_string()),
-        Outcome::Failed { .. } => Some("C1".into()),
-        Outcome::Unsupported { .. } => None,
-    }
+    let failed = failures(check(stage, variant, problem, family, target));
+    failed.first().map(|result| result.gate.to_string())
 }

@@ -1,12 +1,10 @@
 //! Warps that come late, where rings of tiles are filled several times: who frees a slot must know that all that wait for it
 //! have gone on, or a late one waits by parity for a phase that never ends.
 
-use common::check::{Outcome, Source, Target, check};
-use common::inputs::{Family, Inputs};
+use common::inputs::Family;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::reference::reference;
 use common::stage::{Attention, LoadedStage};
-use common::verdict::Verdict;
+use common::tier0::{Case, failures_on};
 use emulator::Schedule;
 
 /// In each block another warp is late.
@@ -38,32 +36,14 @@ pub fn late_warps(attention: &'static dyn Attention) {
     let stage = LoadedStage::load(attention).expect("the stage loads");
     let mut failures = Vec::new();
     for (problem, family) in problems(stage.takes(Dtype::F16)) {
-        let inputs = Inputs::generate(&problem, family, 0);
+        let case = Case {
+            problem,
+            family,
+            schedules: &SCHEDULES,
+        };
         for variant in stage.variants() {
-            let Ok(prepared) = stage.prepare(variant, &problem) else {
-                continue;
-            };
-            let reference = reference(&inputs, prepared.kernel.probability)
-                .expect("generated inputs are finite");
-            let source = Source::Seeded { family, seed: 0 };
-            let target = Target::Emulated {
-                schedules: &SCHEDULES,
-                traced: &[],
-            };
-            let case = format!(
-                "{variant} {} {} {}",
-                problem.shape, problem.dtype, problem.mask
-            );
-            match check(&stage, variant, &inputs, &source, &reference, target).outcome {
-                Outcome::Checked { gates, .. } => failures.extend(
-                    gates
-                        .into_iter()
-                        .filter(|result| result.verdict == Verdict::Fail)
-                        .map(|result| format!("{case}: {} {}", result.gate, result.reason)),
-                ),
-                Outcome::Unsupported { reason } | Outcome::Failed { reason } => {
-                    failures.push(format!("{case}: {reason}"))
-                }
+            if stage.prepare(variant, &problem).is_ok() {
+                failures.extend(failures_on(&stage, variant, &case, &[]));
             }
         }
     }

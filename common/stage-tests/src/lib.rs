@@ -123,7 +123,7 @@ pub fn devices(attention: &'static dyn Attention) {
         .iter()
         .map(|kernel| kernel.family.clone())
         .collect();
-    for arch in ARCHITECTURES {
+    for (arch, _) in ARCHITECTURES {
         stage.device = Some(arch.parse().expect("it is in the table"));
         let runs = |variant: &str| {
             stage

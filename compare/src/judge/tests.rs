@@ -9,7 +9,7 @@ use super::verdict::{Exit, Report, of_differences, report};
 use super::*;
 use crate::pages::ladder as ladder_page;
 use crate::record::meta::{Came, GateScope, Measurable, Progress, Refusal, Scope};
-use crate::record::{On, Place, Row, Source, Subject};
+use crate::record::{On, Place, Relation, Row, Source, Subject};
 use crate::testing::{
     CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, candidate, committed, emulated, ladder, mission,
     timed,
@@ -106,6 +106,21 @@ fn the_first_failure_is_named_and_each_kind_has_its_advice() {
             );
         });
     }
+    // Where the record has the failing case, the advice says how to look at it.
+    let on = On::Case(place(), "normal:0".into());
+    let failed = GateResult::judge(GateId::C3, false, "off");
+    let case = Row::new(WMMA, on, Source::Emulator).verdict(&failed);
+    let other = On::Case(place(), "normal:1".into());
+    let other = Row::new(WMMA, other, Source::Emulator);
+    let with_case = emulated().failing(WMMA, GateId::C3).with(other).with(case);
+    of(Some(&with_case), &[], |report| {
+        let explain = "`compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`";
+        assert!(
+            report.overall.actions[0].contains(explain),
+            "{:?}",
+            report.overall.actions
+        );
+    });
     // A committed refutation settles a claim; one that passes again is announced.
     let negative = [named(
         "a",
@@ -450,6 +465,24 @@ fn data_that_a_whole_tier_should_have_is_required() {
                 .all(|missing| !missing.what.contains("global bytes read"))
         );
     });
+    // A claim about what nvcc says is required where R1 is.
+    let misses_registers = |measurable| {
+        let mut record = emulated().changed(|meta| {
+            let claim = &mut meta.stages[1].claims[1];
+            claim.metric = Metric::Registers;
+            claim.relation = Relation::AtMost { bound: 96.0 };
+        });
+        record.scope(GateId::R1, measurable);
+        of(Some(&record), &[], |report| {
+            report
+                .required()
+                .any(|missing| missing.what.contains("registers"))
+        })
+    };
+    assert!(misses_registers(Measurable::Yes));
+    assert!(!misses_registers(Measurable::No {
+        reason: "no nvcc".into()
+    }));
     // What the sanitizer added is not missing.
     let c7 = GateScope {
         gate: GateId::C7,
@@ -989,6 +1022,27 @@ fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
         "writes were not counted"
     );
     assert_eq!(history(&records, None)[0].points[0].commit, "01234567");
+    let of_another = On::Instance {
+        dtype: Dtype::F16,
+        head_dim: 64,
+        arch: Some("sm_80".into()),
+    };
+    let row = Row::new(WMMA, of_another, Source::Ptxas).figure(Metric::Registers, 40_u32);
+    let mut built = timed(US).built(96, 0);
+    built.rows.insert(0, row);
+    assert_eq!(
+        history::registers(&built, &WMMA.into()),
+        Some(96.0),
+        "of what runs on its GPU"
+    );
+}
+
+#[test]
+fn a_row_of_the_gpu_without_a_median_is_no_latency() {
+    let mut record = timed(US);
+    let row = record.row_mut(WMMA, &mission(), Source::Gpu);
+    row.figures.remove(&Metric::P50);
+    assert_eq!(best::time(&record, &WMMA.into(), &place()), None);
 }
 
 /// The committed records: what the ladder has come to, word for word.

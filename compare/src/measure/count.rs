@@ -7,7 +7,7 @@ use super::rows;
 use crate::record::meta::by_id;
 use crate::record::{On, Source, Subject};
 use common::device::Staged;
-use common::evidence::{Counting, count};
+use common::evidence::count;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
@@ -54,15 +54,13 @@ impl Executor<'_> {
                 {
                     continue; // an earlier run has it
                 }
-                let counting = match stage.prepare(subject.name(), &staged.problem) {
+                let counted = match stage.prepare(subject.name(), &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),
-                    Err(unsupported) => Counting::NotCounted {
-                        reason: unsupported.to_string(),
-                    },
+                    Err(unsupported) => Err(unsupported.into()),
                 };
                 measured
                     .record
-                    .append(rows::counters(subject.clone(), dtype, &counting));
+                    .append(rows::counters(subject.clone(), dtype, &counted));
             }
             sink.grown(measured)?;
         }

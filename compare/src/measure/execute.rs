@@ -130,7 +130,7 @@ impl Executor<'_> {
         let mut done = plan.cases.len() - missing.len();
         'problems: for group in by_problem(missing) {
             let inputs = Arc::new(self.inputs(group[0])?);
-            let staged = Arc::new(StagedInputs::new(&inputs, &group[0].source));
+            let staged = Arc::new(StagedInputs::new(&inputs, group[0].source.family()));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
                 let (launched, judged) = std::thread::scope(|scope| {
                     let judging = waiting

@@ -360,8 +360,8 @@ fn beside(mode: Mode) -> Vec<Item> {
         .filter(|problem| problem.scores() <= TRACED_SCORES)
         .chain(short);
     let each = |problem: Problem| {
-        let families = Family::for_dtype(problem.dtype).iter();
-        families.map(move |&family| item(problem, family, 0, mode))
+        let families = Family::for_dtype(problem.dtype).into_iter();
+        families.map(move |family| item(problem, family, 0, mode))
     };
     problems.flat_map(each).collect()
 }
@@ -373,7 +373,7 @@ fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
     for dtype in Dtype::ALL {
         let small = problem(named("small"), dtype, Mask::Full);
         let short = problem(Shape::bhsd(1, 1, 7, 64), dtype, Mask::Causal);
-        for &family in Family::for_dtype(dtype) {
+        for family in Family::for_dtype(dtype) {
             let extreme = Family::EXTREME.contains(&family);
             let seeds = if extreme { 0..1 } else { 0..3 };
             items.extend(seeds.map(|seed| item(small, family, seed, plain)));
@@ -444,7 +444,7 @@ fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
                     (false, _) => 0..1,
                 };
                 let problem = problem(shape.shape, dtype, mask);
-                for &family in Family::for_dtype(dtype) {
+                for family in Family::for_dtype(dtype) {
                     let seeded = |seed| item(problem, family, seed, plain);
                     items.extend(seeds.clone().map(seeded));
                 }

@@ -4,10 +4,10 @@ use super::builds::StageBuild;
 use crate::judge::list::joined;
 use crate::record::ncu::FORMULAS;
 use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
-use common::check::Outcome;
+use common::check::{NoOutput, Outcome};
 
 use common::device::cuda::TimerCheck;
-use common::evidence::Counting;
+use common::evidence::{CountedLaunch, NotCounted};
 use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
@@ -99,24 +99,26 @@ fn share_code(rows: &mut [Row]) {
     }
 }
 
-/// A case with what came of it. Without a verdict it was not taken.
+/// A case with its outcome. Without a verdict it was not taken.
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
-        Outcome::Checked { errors, gates } => with_errors(row, errors).with_verdicts(gates),
-        Outcome::Unsupported { reason } => row.note(reason),
-        Outcome::Failed { reason } => row.verdict(&not_launched(reason)),
+        Ok(checked) => judged(row, &checked.errors, &checked.gates),
+        Err(NoOutput::Unsupported(reason)) => row.note(reason.to_string()),
+        Err(NoOutput::Failed { reason, .. }) => row.verdict(&not_launched(reason)),
     }
+}
+
+/// A case with what the gates say.
+pub fn judged(row: Row, errors: &Errors, gates: &[GateResult]) -> Row {
+    row.figure(Metric::MaxError, errors.max_abs)
+        .figure(Metric::MaxRowError, errors.max_row_rel)
+        .with_figures(of_bounds(errors))
+        .with_verdicts(gates)
 }
 
 /// What C1 says of a launch that failed or never ended.
 pub fn not_launched(reason: &str) -> GateResult {
     GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"))
-}
-
-fn with_errors(row: Row, errors: &Errors) -> Row {
-    row.figure(Metric::MaxError, errors.max_abs)
-        .figure(Metric::MaxRowError, errors.max_row_rel)
-        .with_figures(of_bounds(errors))
 }
 
 /// The largest errors as shares of what C2 and C3 allow.
@@ -150,7 +152,7 @@ pub fn timing(
 ) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Gpu);
     let mut row = arm(row, &measurement.device, after)
-        .under(measurement.rotation.state.label())
+        .under(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
     let clocks = measurement
         .conditions
@@ -197,26 +199,23 @@ pub fn pair(
 }
 
 /// What the emulator counts of a variant on the claims' problem.
-pub fn counters(subject: Subject, dtype: Dtype, counting: &Counting) -> Row {
+pub fn counters(
+    subject: Subject,
+    dtype: Dtype,
+    counted: &Result<CountedLaunch, NotCounted>,
+) -> Row {
     let row = Row::new(subject, On::claims(dtype), Source::Emulator);
-    match counting {
-        Counting::Counted {
-            launch,
-            traced_blocks,
-            launch_blocks,
-            tiles,
-        } => {
-            let counted = Metric::all_counted().filter(|metric| !metric.is_share());
-            let value = |metric: Metric| metric.counted(launch).unwrap_or(f64::NAN);
-            row.with_figures(counted.map(|metric| (metric, value(metric))))
-                .figure(Metric::TracedBlocks, *traced_blocks)
-                .figure(Metric::LaunchBlocks, *launch_blocks)
-                .figure(Metric::Tiles, *tiles)
+    match counted {
+        Ok(launch) => {
+            let metrics = Metric::all_counted().filter(|metric| !metric.is_share());
+            let value = |metric: Metric| metric.counted(&launch.counters).unwrap_or(f64::NAN);
+            row.with_figures(metrics.map(|metric| (metric, value(metric))))
+                .figure(Metric::TracedBlocks, launch.traced_blocks)
+                .figure(Metric::LaunchBlocks, launch.launch_blocks)
+                .figure(Metric::Tiles, launch.tiles)
         }
-        Counting::Hazardous { reason } => {
-            row.verdict(&GateResult::judge(GateId::H1, false, reason))
-        }
-        Counting::NotCounted { reason } => row.note(reason),
+        Err(NotCounted::Hazard(reason)) => row.verdict(&GateResult::fail(GateId::H1, reason)),
+        Err(reason) => row.note(reason.to_string()),
     }
 }
 
@@ -368,8 +367,10 @@ mod tests {
     use super::*;
     use crate::measure::builds::{BuiltKernel, metas};
     use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case, ladder, samples, suppressed};
+    use common::device::emulated::TraceError;
     use common::evidence::Counters;
     use common::resources::{self, PtxasEntry};
+    use common::stage::Unsupported;
     use common::telemetry::Reading;
     use common::timing::Rotation;
     use common::verdict::Verdict;
@@ -399,8 +400,8 @@ mod tests {
             of_outcome(Row::new(WMMA, on, Source::Gpu), &outcome)
         };
         insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"emulator","figures":{"max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15},"verdicts":{"C1":{"is":"pass"},"C2":{"is":"fail","reason":"too large"},"C3":{"is":"pass"},"C4":{"is":"pass"},"C5":{"is":"pass"},"C6":{"is":"pass"}}}"#);
-        insta::assert_snapshot!(line(&of(Outcome::Unsupported { reason: "too long".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
-        insta::assert_snapshot!(line(&of(Outcome::Failed { reason: "illegal address".into() })), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
+        insta::assert_snapshot!(line(&of(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
+        insta::assert_snapshot!(line(&of(Err(NoOutput::Failed { reason: "illegal address".into(), fatal: false }))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
     }
 
     #[test]
@@ -451,18 +452,18 @@ mod tests {
 
     #[test]
     fn counters_are_counts_and_a_kernel_that_was_not_counted_has_none() {
-        let counted = |counting: Counting| counters(SCALAR.into(), Dtype::E4m3, &counting);
+        let counted = |counted| counters(SCALAR.into(), Dtype::E4m3, &counted);
         let mut launch = Counters::default();
         (
             launch.shared_read.wavefronts,
             launch.shared_read.ideal_wavefronts,
         ) = (128, 96);
-        let row = counted(Counting::Counted {
-            launch,
+        let row = counted(Ok(CountedLaunch {
+            counters: launch,
             traced_blocks: 2,
             launch_blocks: 128,
             tiles: 1024,
-        });
+        }));
         assert_eq!(row.on.to_string(), "mission e4m3 full");
         assert!(
             row.figures.keys().all(|metric| !metric.is_share()),
@@ -475,9 +476,7 @@ mod tests {
             ),
             (Some(32.0), Some(0.25))
         );
-        let hazardous = counted(Counting::Hazardous {
-            reason: "race at kernel.cu:88".into(),
-        });
+        let hazardous = counted(Err(NotCounted::Hazard("race at kernel.cu:88".into())));
         assert_eq!(
             hazardous
                 .failed()
@@ -485,16 +484,14 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(GateId::H1, "race at kernel.cu:88")]
         );
-        let absent = counted(Counting::NotCounted {
-            reason: "no traced build".into(),
-        });
+        let absent = counted(Err(TraceError::NoTracedBuild.into()));
         assert_eq!(
             (
                 absent.figures.len(),
                 absent.verdicts.len(),
                 absent.note.as_deref()
             ),
-            (0, 0, Some("no traced build"))
+            (0, 0, Some(&*TraceError::NoTracedBuild.to_string()))
         );
     }
 

@@ -275,7 +275,7 @@ pub fn mask(word: &str) -> Result<Mask, SelectError> {
 
 /// The input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
-    find("family", word, &Family::ALL, Family::name)
+    find("family", word, &Family::ALL, |family| family.name())
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.

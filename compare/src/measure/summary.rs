@@ -162,8 +162,9 @@ mod tests {
     use super::*;
     use crate::record::{Place, Source};
     use crate::testing::{SCALAR, WMMA, builds, case};
-    use common::check::Outcome;
+    use common::check::{NoOutput, Outcome};
     use common::problem::{Dtype, Mask};
+    use common::stage::Unsupported;
 
     fn summed(cases: &[Row], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
         let meta = crate::testing::meta(vec![]);
@@ -315,12 +316,12 @@ mod tests {
 
     #[test]
     fn cases_are_counted_by_how_they_ended_and_hazards_elsewhere_count() {
-        let lost = ended(&Outcome::Failed {
+        let lost = ended(&Err(NoOutput::Failed {
             reason: "deadlock at kernel.cu:88".into(),
-        });
-        let unsupported = ended(&Outcome::Unsupported {
-            reason: "too long".into(),
-        });
+            fatal: false,
+        }));
+        let reason = "too long".into();
+        let unsupported = ended(&Err(Unsupported::ByItself { reason }.into()));
         let row = of(vec![green(), lost, unsupported, green()], &[]);
         let counts = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
             .map(|metric| row.value(metric));

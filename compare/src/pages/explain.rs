@@ -151,19 +151,19 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         likeness,
         ..
     } = deviation;
-    let place = match (deviation.tile, deviation.chain) {
-        (Some(tile), Some(([x, y, z], warp))) => {
-            let chain = explained
-                .chains
-                .iter()
-                .find(|chain| (chain.block, chain.warp) == ([x, y, z], warp));
-            let tiles = chain.map_or(0, |chain| chain.steps.len());
+    let place = match deviation.at {
+        Some([chain, step]) => {
+            let chain = &explained.chains[chain];
+            let [x, y, z] = chain.block;
             format!(
-                " first in tile {} of {tiles} (keys from {tile}) of warp {warp} of block {x},{y},{z}; all before it is right",
-                deviation.step + 1
+                " first in tile {} of {} (keys from {}) of warp {} of block {x},{y},{z}; all before it is right",
+                step + 1,
+                chain.steps.len(),
+                chain.steps[step].tile,
+                chain.warp
             )
         }
-        _ => "; all that the warps computed is right".to_string(),
+        None => "; all that the warps computed is right".to_string(),
     };
     let what = if *quantity == Quantity::Result {
         "column"

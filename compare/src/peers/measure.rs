@@ -263,7 +263,7 @@ impl<'a> Bench<'a> {
         }
         let timed = Timed {
             place: item.place.clone(),
-            cache: bench.pool.rotation().state.label(),
+            cache: bench.pool.rotation().state.name(),
             speed_of_light,
             ours: arms,
             theirs,
@@ -290,7 +290,7 @@ impl<'a> Bench<'a> {
             .map(|_| ours.chunk(&self.plan))
             .collect::<Result<Vec<f64>, CudaError>>()?;
         let sampled = ours.finish(device_us, &mut bench)?;
-        let row = sampled.row(&item.place, bench.pool.rotation().state.label())?;
+        let row = sampled.row(&item.place, bench.pool.rotation().state.name())?;
         // A wrong output has no rate.
         let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
         Ok(us.map(|us| {

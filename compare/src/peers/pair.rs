@@ -2,11 +2,10 @@
 
 use crate::measure::rows;
 use crate::record::{On, Place, Row, Source, Subject};
-use common::gate;
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, SpeedOfLight, claim};
-use common::verdict::Verdict;
+use common::verdict::{GateResult, Verdict};
 
 /// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
 /// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
@@ -99,7 +98,7 @@ pub struct Sampled {
 
 impl Sampled {
     fn is_right(&self) -> bool {
-        !gate::any_failed(&self.judged.gates)
+        !self.judged.gates.iter().any(GateResult::is_fail)
     }
 
     /// Its row. `cache` is what the buffers amount to.

@@ -1,15 +1,15 @@
 //! What is timed: one kernel over rotating sets of buffers.
 
-use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, LaunchName};
+use super::{Argument, BoundKernel, CudaDevice, CudaError, DeviceInputs, Helpers, LaunchName};
 use crate::device::{Execution, Staged};
-use crate::params::AttentionLaunch;
 use crate::problem::Problem;
 use crate::stage::{LoadedStage, Prepared};
 use crate::timing::{Plan, Rotation};
 use cudarc::driver::sys::{
     self, CUevent_flags, CUgraphInstantiate_flags, CUgraphNodeType, CUstreamCaptureMode,
 };
-use cudarc::driver::{CudaEvent, CudaGraph, CudaSlice, DriverError, LaunchConfig};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaGraph, CudaSlice, DriverError, LaunchConfig};
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -62,14 +62,6 @@ pub struct RotatedOutput {
     pub execution: Execution,
 }
 
-/// What one launch of an arm is.
-enum Work {
-    /// A stage's kernel, with the parameters of every set.
-    Attention(Vec<AttentionLaunch>),
-    /// A helper kernel with the same argument, nanoseconds or none, every time.
-    Helper(Option<u64>),
-}
-
 /// A graph of an arm's launches.
 pub(super) struct TimedGraph {
     graph: CudaGraph,
@@ -83,6 +75,9 @@ pub(super) struct TimedGraph {
     sample_time: Duration,
 }
 
+/// How long the stream is held while the host submits a graph.
+const LEAD_IN: Duration = Duration::from_micros(50);
+
 /// How long an arm runs before its graph is sized: an idle GPU takes this long to raise its clocks.
 const SETTLING: Duration = Duration::from_millis(100);
 
@@ -91,13 +86,14 @@ const SETTLING: Duration = Duration::from_millis(100);
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) kernel: BoundKernel,
-    work: Work,
+    /// Of each set that the launches rotate over.
+    arguments: Vec<Argument>,
     pub(super) pool: Option<Rc<InputPool>>,
     outputs: Vec<CudaSlice<u8>>,
     /// A delay at the end of every graph, as a fraction of the graph's own time.
     delay: f64,
     pub(super) graph: Option<TimedGraph>,
-    next_set: usize,
+    next_set: Cell<usize>,
 }
 
 impl fmt::Debug for Arm<'_> {
@@ -160,105 +156,90 @@ impl CudaDevice {
         self.check_usable()?;
         let kernel = self.bind(stage, prepared, &pool.contents[0])?;
         let mut outputs = Vec::with_capacity(pool.sets.len());
-        let mut launches = Vec::with_capacity(pool.sets.len());
+        let mut arguments = Vec::with_capacity(pool.sets.len());
         for (set, inputs) in pool.sets.iter().enumerate() {
             let staged = &pool.contents[set % pool.contents.len()];
             let output = self.upload(&staged.output.bytes)?;
-            launches.push(self.launch_of(prepared, staged, inputs, &output, None)?);
+            arguments.push(self.launch_of(prepared, staged, inputs, &output, None)?);
             outputs.push(output);
         }
-        Ok(self.new_arm(
-            kernel,
-            Work::Attention(launches),
-            Some(Rc::clone(pool)),
-            outputs,
-        ))
+        Ok(self.new_arm(kernel, arguments, Some(Rc::clone(pool)), outputs))
     }
 
     /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which
     /// the gates and the speed of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
-        let name = LaunchName {
-            stage: "selftest".into(),
-            variant: "empty-kernel".into(),
-            problem: String::new(),
-        };
-        let kernel = BoundKernel {
-            function: self.helpers()?.noop,
-            config: ONE_WARP,
-            name,
-        };
+        let kernel = self.helper("empty-kernel", |helpers| &helpers.noop)?;
         let mut outputs = Vec::new();
         if let Some(pool) = pool {
             for set in 0..pool.sets.len() {
                 outputs.push(self.upload(&pool.contents[set % pool.contents.len()].output.bytes)?);
             }
         }
-        Ok(self.new_arm(kernel, Work::Helper(None), pool.cloned(), outputs))
+        let arguments = (0..outputs.len().max(1)).map(|_| Argument::None).collect();
+        Ok(self.new_arm(kernel, arguments, pool.cloned(), outputs))
     }
 
     /// An arm whose kernel runs for `duration` by the GPU's own clock: a known length.
     pub fn spin_arm(&self, duration: Duration) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
-        let variant = format!("spin-{}us", duration.as_micros());
+        let name = format!("spin-{}us", duration.as_micros());
+        let kernel = self.helper(&name, |helpers| &helpers.spin)?;
+        let nanoseconds = Argument::Nanoseconds(duration.as_nanos() as u64);
+        Ok(self.new_arm(kernel, vec![nanoseconds], None, Vec::new()))
+    }
+
+    /// A helper kernel of one warp.
+    fn helper(
+        &self,
+        name: &str,
+        pick: impl Fn(&Helpers) -> &CudaFunction,
+    ) -> Result<BoundKernel, CudaError> {
         let name = LaunchName {
-            stage: "selftest".into(),
-            variant,
+            stage: "timer".into(),
+            variant: name.into(),
             problem: String::new(),
         };
-        let kernel = BoundKernel {
-            function: self.helpers()?.spin,
+        Ok(BoundKernel {
+            function: pick(&self.helpers()?).clone(),
             config: ONE_WARP,
             name,
-        };
-        let nanoseconds = duration.as_nanos() as u64;
-        Ok(self.new_arm(kernel, Work::Helper(Some(nanoseconds)), None, Vec::new()))
+        })
     }
 
     fn new_arm(
         &self,
         kernel: BoundKernel,
-        work: Work,
+        arguments: Vec<Argument>,
         pool: Option<Rc<InputPool>>,
         outputs: Vec<CudaSlice<u8>>,
     ) -> Arm<'_> {
         Arm {
             device: self,
             kernel,
-            work,
+            arguments,
             pool,
             outputs,
             delay: 0.0,
             graph: None,
-            next_set: 0,
+            next_set: Cell::new(0),
         }
     }
 
     /// A kernel that holds the stream for `duration`, while the host submits what comes behind it.
     pub(super) fn enqueue_spin(&self, duration: Duration) -> Result<(), CudaError> {
-        let name = LaunchName {
-            stage: "timer".into(),
-            variant: "lead-in".into(),
-            problem: String::new(),
-        };
-        let kernel = BoundKernel {
-            function: self.helpers()?.spin,
-            config: ONE_WARP,
-            name,
-        };
-        self.enqueue(
-            &kernel,
-            Argument::Nanoseconds(&(duration.as_nanos() as u64)),
-        )
+        let kernel = self.helper("lead-in", |helpers| &helpers.spin)?;
+        self.enqueue(&kernel, &Argument::Nanoseconds(duration.as_nanos() as u64))
     }
 
-    /// An event that records time.
-    pub(super) fn timing_event(&self) -> Result<CudaEvent, CudaError> {
-        let event = self
-            .context
-            .new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        event.map_err(|error| self.driver_error("making an event", error))
+    /// Events that record time.
+    pub(super) fn timing_events(&self, count: usize) -> Result<Vec<CudaEvent>, CudaError> {
+        let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+        (0..count)
+            .map(|_| self.context.new_event(flags))
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.driver_error("making an event", error))
     }
 }
 
@@ -277,10 +258,7 @@ impl Arm<'_> {
 
     /// How many sets the launches rotate over.
     pub(super) fn sets(&self) -> usize {
-        match &self.work {
-            Work::Attention(sets) => sets.len(),
-            Work::Helper(_) => self.outputs.len().max(1),
-        }
+        self.arguments.len()
     }
 
     pub(super) fn rotation(&self) -> Rotation {
@@ -291,22 +269,30 @@ impl Arm<'_> {
     }
 
     /// Puts one launch on the next set into the stream.
-    pub(super) fn enqueue_next(&mut self) -> Result<(), CudaError> {
-        let set = self.next_set;
-        self.next_set = (set + 1) % self.sets();
+    pub(super) fn enqueue_next(&self) -> Result<(), CudaError> {
+        let set = self.next_set.get();
+        self.next_set.set((set + 1) % self.sets());
         self.enqueue_on(set)
     }
 
     fn enqueue_on(&self, set: usize) -> Result<(), CudaError> {
-        match &self.work {
-            Work::Attention(sets) => self
-                .device
-                .enqueue(&self.kernel, Argument::Attention(&sets[set])),
-            Work::Helper(None) => self.device.enqueue(&self.kernel, Argument::None),
-            Work::Helper(Some(duration)) => self
-                .device
-                .enqueue(&self.kernel, Argument::Nanoseconds(duration)),
-        }
+        self.device.enqueue(&self.kernel, &self.arguments[set])
+    }
+
+    /// Microseconds between the first two of `events`, recorded before and after `submit`, with what that returns. The work may
+    /// take the time `expected`, and the watchdog's on top.
+    pub(super) fn time<T>(
+        &self,
+        events: &[CudaEvent],
+        expected: Duration,
+        submit: impl FnOnce() -> Result<T, CudaError>,
+    ) -> Result<(f64, T), CudaError> {
+        let (device, start, end) = (self.device, &events[0], &events[1]);
+        device.record(start)?;
+        let submitted = submit()?;
+        device.record(end)?;
+        device.wait(end, &self.kernel.name, expected)?;
+        Ok((device.elapsed_us(start, end)?, submitted))
     }
 
     /// Fills every output with NaN again.
@@ -355,22 +341,14 @@ impl Arm<'_> {
             self.device.prepare_to_time()?;
             self.build_graph(plan)?;
         }
-        let (device, graph) = (self.device, self.timed_graph()?);
+        let graph = self.timed_graph()?;
         let replays = launches.div_ceil(graph.launches as u64).max(1);
-        let (start, end) = (device.timing_event()?, device.timing_event()?);
-        device.enqueue_spin(Duration::from_micros(50))?;
-        device.record(&start)?;
-        for _ in 0..replays {
-            self.replay()?;
-        }
-        device.record(&end)?;
         let done = replays as f64 * graph.launches as f64;
-        device.wait(
-            &end,
-            &self.kernel.name,
-            microseconds(2.0 * done * graph.launch_us),
-        )?;
-        let us = device.elapsed_us(&start, &end)?;
+        let events = self.device.timing_events(2)?;
+        self.device.enqueue_spin(LEAD_IN)?;
+        let (us, ()) = self.time(&events, microseconds(2.0 * done * graph.launch_us), || {
+            (0..replays).try_for_each(|_| self.replay())
+        })?;
         Ok(microseconds(us * launches as f64 / done))
     }
 
@@ -387,7 +365,11 @@ impl Arm<'_> {
 
     /// Puts one replay of the graph into the stream.
     pub(super) fn replay(&self) -> Result<(), CudaError> {
-        let launched = self.timed_graph()?.graph.launch();
+        self.launch(&self.timed_graph()?.graph)
+    }
+
+    fn launch(&self, graph: &CudaGraph) -> Result<(), CudaError> {
+        let launched = graph.launch();
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
@@ -406,15 +388,12 @@ impl Arm<'_> {
             self.enqueue_on(set)?;
             device.finish(&self.kernel.name, Duration::ZERO)?;
         }
-        let (start, end) = (device.timing_event()?, device.timing_event()?);
+        let events = device.timing_events(2)?;
         let settling = Instant::now();
         let mut launch_us = f64::INFINITY;
         while settling.elapsed() < SETTLING || !launch_us.is_finite() {
-            device.record(&start)?;
-            self.enqueue_next()?;
-            device.record(&end)?;
-            device.wait(&end, &self.kernel.name, Duration::ZERO)?;
-            launch_us = launch_us.min(device.elapsed_us(&start, &end)?);
+            let (us, ()) = self.time(&events, Duration::ZERO, || self.enqueue_next())?;
+            launch_us = launch_us.min(us);
         }
         // One launch between events reads several microseconds too long, so the first graph may come out too short.
         let mut launches = plan.launches_per_sample(launch_us, self.sets());
@@ -422,18 +401,10 @@ impl Arm<'_> {
             let graph = self.capture(launches, None)?;
             let mut fastest = f64::INFINITY;
             for _ in 0..3 {
-                device.enqueue_spin(Duration::from_micros(50))?;
-                device.record(&start)?;
-                graph
-                    .launch()
-                    .map_err(|error| device.launch_error(&self.kernel.name, error))?;
-                device.record(&end)?;
-                device.wait(
-                    &end,
-                    &self.kernel.name,
-                    microseconds(2.0 * launches as f64 * launch_us),
-                )?;
-                fastest = fastest.min(device.elapsed_us(&start, &end)?);
+                device.enqueue_spin(LEAD_IN)?;
+                let expected = microseconds(2.0 * launches as f64 * launch_us);
+                let (us, ()) = self.time(&events, expected, || self.launch(&graph))?;
+                fastest = fastest.min(us);
             }
             launch_us = fastest / launches as f64;
             let needed = plan.launches_per_sample(launch_us, self.sets());

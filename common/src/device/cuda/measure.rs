@@ -48,12 +48,7 @@ impl CudaDevice {
     pub fn measure<'d>(&'d self, arm: &mut Arm<'d>, plan: &Plan) -> Result<Timed, CudaError> {
         let session = Session::start(self, vec![arm], plan)?;
         let samples = session.device_samples()?;
-        let mut timed = session.end(samples)?;
-        // A session ends with one entry per arm.
-        timed.pop().ok_or(CudaError::Sets {
-            sets: 0,
-            problems: 0,
-        })
+        Ok(session.end(samples)?.swap_remove(0))
     }
 
     /// Times two arms on the same inputs, interleaved (A B B A), on graphs built beforehand. A comparison that is too
@@ -90,12 +85,7 @@ impl CudaDevice {
             comparison = compare(&samples)?;
         }
         let mut timed = session.end(samples)?;
-        let (Some(new), Some(base)) = (timed.pop(), timed.pop()) else {
-            return Err(CudaError::Sets {
-                sets: 0,
-                problems: 0,
-            });
-        };
+        let (new, base) = (timed.swap_remove(1), timed.swap_remove(0));
         Ok(TimedPair {
             comparison,
             base_outputs: base.outputs,
@@ -151,20 +141,18 @@ impl Arm<'_> {
     }
 
     /// Calls the kernel `samples` times, each time when the one before has ended.
-    pub fn calls(&mut self, samples: usize) -> Result<Calls, CudaError> {
-        let (start, end) = (self.device.timing_event()?, self.device.timing_event()?);
+    pub fn calls(&self, samples: usize) -> Result<Calls, CudaError> {
+        let events = self.device.timing_events(2)?;
         let mut calls = Calls {
             single_us: Vec::with_capacity(samples),
             host_us: Vec::with_capacity(samples),
         };
         for _ in 0..samples {
-            self.device.record(&start)?;
-            calls
-                .host_us
-                .push(CudaDevice::host_us(|| self.enqueue_next())?);
-            self.device.record(&end)?;
-            self.device.wait(&end, &self.kernel.name, Duration::ZERO)?;
-            calls.single_us.push(self.device.elapsed_us(&start, &end)?);
+            let (single_us, host_us) = self.time(&events, Duration::ZERO, || {
+                CudaDevice::host_us(|| self.enqueue_next())
+            })?;
+            calls.single_us.push(single_us);
+            calls.host_us.push(host_us);
         }
         Ok(calls)
     }
@@ -177,6 +165,8 @@ struct Session<'a, 'd> {
     /// Which arm is sampled when within a round.
     order: &'static [usize],
     plan: &'a Plan,
+    /// Launches of a graph; arms that are compared have equal ones.
+    launches: usize,
     /// One more than `order` is long.
     events: Vec<CudaEvent>,
     /// What one round takes on the device.
@@ -203,30 +193,26 @@ impl<'a, 'd> Session<'a, 'd> {
             arm.build_graph(plan)?;
         }
         // Equal graphs: a replay costs some microseconds of its own, which would favour the arm with more launches.
-        let launches = arms
-            .iter()
-            .filter_map(|arm| arm.graph.as_ref())
-            .map(|graph| graph.launches)
-            .max();
-        for arm in &mut arms {
-            if let Some(launches) = launches.filter(|_| order.len() > 1) {
+        let mut launches = 0;
+        for arm in &arms {
+            launches = launches.max(arm.timed_graph()?.launches);
+        }
+        if arms.len() > 1 {
+            for arm in &mut arms {
                 arm.resize_graph(launches)?;
             }
         }
-        let events = (0..=order.len())
-            .map(|_| device.timing_event())
-            .collect::<Result<Vec<_>, _>>()?;
         let mut round_us = 0.0;
         for &arm in order {
-            let graph = arms[arm].timed_graph()?;
-            round_us += graph.launch_us * graph.launches as f64;
+            round_us += arms[arm].timed_graph()?.launch_us * launches as f64;
         }
         let mut session = Self {
             device,
             arms,
             order,
             plan,
-            events,
+            launches,
+            events: device.timing_events(order.len() + 1)?,
             round: microseconds(round_us),
             lead_in: Duration::ZERO,
             before: Vec::new(),
@@ -239,15 +225,13 @@ impl<'a, 'd> Session<'a, 'd> {
     /// Replays rounds until clocks have settled, and learns how long the host takes to submit one.
     fn warm_up(&mut self) -> Result<(), CudaError> {
         let start = Instant::now();
-        let (mut submissions, mut rounds) = (Vec::new(), 0);
-        let fewest = self.launches_per_round().into_iter().min().unwrap_or(1);
+        let (mut submissions, mut launched) = (Vec::new(), 0);
         loop {
             submissions.push(CudaDevice::host_us(|| self.submit_round())?);
             self.wait_round()?;
-            rounds += 1;
+            launched += self.replays_per_arm() * self.launches;
             let elapsed = start.elapsed();
-            let enough =
-                elapsed >= self.plan.warm_up && rounds * fewest >= self.plan.warm_up_launches;
+            let enough = elapsed >= self.plan.warm_up && launched >= self.plan.warm_up_launches;
             if enough || elapsed >= self.plan.warm_up.max(self.plan.budget / 2) {
                 break;
             }
@@ -258,17 +242,9 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(())
     }
 
-    /// Launches of every arm in one round.
-    fn launches_per_round(&self) -> Vec<usize> {
-        let launches = |arm: usize| {
-            self.arms[arm]
-                .graph
-                .as_ref()
-                .map_or(0, |graph| graph.launches)
-        };
-        (0..self.arms.len())
-            .map(|arm| self.order.iter().filter(|&&a| a == arm).count() * launches(arm))
-            .collect()
+    /// In one round.
+    fn replays_per_arm(&self) -> usize {
+        self.order.len() / self.arms.len()
     }
 
     fn submit_round(&self) -> Result<(), CudaError> {
@@ -292,16 +268,10 @@ impl<'a, 'd> Session<'a, 'd> {
 
     /// Device time per launch, in microseconds, of every arm: as many rounds as the plan and its budget give.
     fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
-        let per_arm = self.order.len() / self.arms.len();
+        let per_arm = self.replays_per_arm();
         let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
         let samples = self.plan.samples_within_budget(round_us / per_arm as f64);
         let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
-        let timed = |arm: &&mut Arm<'d>| Ok(arm.timed_graph()?.launches);
-        let launches = self
-            .arms
-            .iter()
-            .map(timed)
-            .collect::<Result<Vec<_>, CudaError>>()?;
         for _ in 0..samples.div_ceil(per_arm) {
             self.device.enqueue_spin(self.lead_in)?;
             self.submit_round()?;
@@ -312,13 +282,13 @@ impl<'a, 'd> Session<'a, 'd> {
                 .windows(2)
                 .map(between)
                 .collect::<Result<Vec<_>, _>>()?;
-            share_out(&round_us, self.order, &launches, &mut taken);
+            share_out(&round_us, self.order, self.launches, &mut taken);
         }
         Ok(taken)
     }
 
     /// Microseconds between two events around one launch into an idle stream, of every arm, in the same order.
-    fn single_samples(&mut self) -> Result<Vec<Vec<f64>>, CudaError> {
+    fn single_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let mut launch_us = 0.0f64;
         for arm in &self.arms {
             launch_us = launch_us.max(arm.timed_graph()?.launch_us);
@@ -327,49 +297,34 @@ impl<'a, 'd> Session<'a, 'd> {
             budget: self.plan.budget / 4,
             ..self.plan.clone()
         };
-        let per_arm = self.order.len() / self.arms.len();
+        let per_arm = self.replays_per_arm();
         let samples = plan.samples_within_budget((launch_us + 30.0) * self.arms.len() as f64);
         let mut taken = vec![Vec::with_capacity(samples); self.arms.len()];
-        let (start, end) = (&self.events[0], &self.events[1]);
         for _ in 0..samples.div_ceil(per_arm) {
-            for &arm in self.order {
-                self.device.record(start)?;
-                self.arms[arm].enqueue_next()?;
-                self.device.record(end)?;
-                self.device.wait(
-                    end,
-                    &self.arms[arm].kernel.name,
-                    microseconds(2.0 * launch_us),
-                )?;
-                taken[arm].push(self.device.elapsed_us(start, end)?);
+            for &at in self.order {
+                let (arm, expected) = (&self.arms[at], microseconds(2.0 * launch_us));
+                let (us, ()) = arm.time(&self.events, expected, || arm.enqueue_next())?;
+                taken[at].push(us);
             }
         }
         Ok(taken)
     }
 
-    /// Replays of `arm` that fill [`LONG_RUN_US`], submitted between the first two events, while `meanwhile` runs on
-    /// the host.
+    /// Replays of `arm` that fill [`LONG_RUN_US`]: microseconds by the events around them, how many launches they were, and
+    /// what `meanwhile` on the host returned, beside which the second event is not punctual.
     fn long_run<T>(
         &self,
         arm: &Arm<'d>,
         meanwhile: impl FnOnce() -> T,
     ) -> Result<(f64, usize, T), CudaError> {
-        let graph = arm.timed_graph()?;
-        let replay_us = graph.launch_us * graph.launches as f64;
+        let replay_us = arm.timed_graph()?.launch_us * self.launches as f64;
         let replays = (LONG_RUN_US / replay_us).ceil().clamp(1.0, 1000.0) as usize;
-        self.device.record(&self.events[0])?;
-        for _ in 0..replays {
-            arm.replay()?;
-        }
-        self.device.record(&self.events[1])?;
-        let result = meanwhile();
-        self.device.wait(
-            &self.events[1],
-            &arm.kernel.name,
-            microseconds(2.0 * replays as f64 * replay_us),
-        )?;
-        let event_us = self.device.elapsed_us(&self.events[0], &self.events[1])?;
-        Ok((event_us, replays * graph.launches, result))
+        let expected = microseconds(2.0 * replays as f64 * replay_us);
+        let (us, result) = arm.time(&self.events, expected, || {
+            (0..replays).try_for_each(|_| arm.replay())?;
+            Ok(meanwhile())
+        })?;
+        Ok((us, replays * self.launches, result))
     }
 
     fn conditions_under_load(&self) -> Result<Vec<Conditions>, CudaError> {
@@ -441,9 +396,9 @@ impl<'a, 'd> Session<'a, 'd> {
 
 /// Gives every arm its samples of one round, as time per launch: `round_us` are the round's replays in the order in which
 /// `order` names their arms, of `launches` each.
-fn share_out(round_us: &[f64], order: &[usize], launches: &[usize], taken: &mut [Vec<f64>]) {
+fn share_out(round_us: &[f64], order: &[usize], launches: usize, taken: &mut [Vec<f64>]) {
     for (&us, &arm) in round_us.iter().zip(order) {
-        taken[arm].push(us / launches[arm] as f64);
+        taken[arm].push(us / launches as f64);
     }
 }
 
@@ -455,11 +410,11 @@ mod tests {
     fn each_replay_of_a_round_is_a_sample_of_its_own_arm() {
         let mut taken = vec![Vec::new(); 2];
         for round_us in [[10.0, 40.0, 44.0, 12.0], [14.0, 48.0, 52.0, 16.0]] {
-            share_out(&round_us, order(2), &[2, 4], &mut taken);
+            share_out(&round_us, order(2), 2, &mut taken);
         }
         assert_eq!(
             taken,
-            [vec![5.0, 6.0, 7.0, 8.0], vec![10.0, 11.0, 12.0, 13.0]]
+            [vec![5.0, 6.0, 7.0, 8.0], vec![20.0, 22.0, 24.0, 26.0]]
         );
     }
 }

@@ -117,11 +117,10 @@ struct BoundKernel {
 }
 
 /// The one parameter of a kernel, or none.
-#[derive(Clone, Copy)]
-enum Argument<'a> {
+enum Argument {
     None,
-    Nanoseconds(&'a u64),
-    Attention(&'a AttentionLaunch),
+    Nanoseconds(u64),
+    Attention(Box<AttentionLaunch>),
 }
 
 /// Q, K and V of one set on the device.
@@ -155,10 +154,6 @@ impl CudaDevice {
     /// Opens GPU number `ordinal`, from 0, among those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let (context, mut info) = attach(ordinal)?;
-        let opening = |error| CudaError::Driver {
-            doing: "opening the GPU",
-            error,
-        };
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
         // They would also be recorded into captured graphs.
         unsafe { context.disable_event_tracking() };
@@ -188,8 +183,12 @@ impl CudaDevice {
 
     /// Clocks, power, temperature and throttle reasons now, or why they cannot be read.
     pub fn conditions(&self) -> Conditions {
-        match &self.telemetry {
+        let read = match &self.telemetry {
             Ok(telemetry) => telemetry.read(),
+            Err(error) => Err(error.clone()),
+        };
+        match read {
+            Ok(reading) => Conditions::Read(reading),
             Err(error) => Conditions::Absent {
                 reason: error.to_string(),
             },
@@ -226,7 +225,7 @@ impl CudaDevice {
             .then(|| self.upload(&staged.lse.bytes))
             .transpose()?;
         let launch = self.launch_of(prepared, staged, &inputs, &output, lse.as_ref())?;
-        self.enqueue(&kernel, Argument::Attention(&launch))?;
+        self.enqueue(&kernel, &launch)?;
         self.finish(&kernel.name, Duration::ZERO)?;
         let lse = lse.map(|lse| self.download(&lse)).transpose()?;
         let execution = self.read_back(&kernel.name, staged, &inputs, &output)?;
@@ -361,11 +360,9 @@ impl CudaDevice {
     fn upload_inputs(&self, staged: &Staged) -> Result<DeviceInputs, CudaError> {
         let [q, k, v] = &staged.inputs;
         let scales = |scales: &[f32]| {
-            if scales.is_empty() {
-                Ok(None)
-            } else {
-                self.upload(scales).map(Some)
-            }
+            (!scales.is_empty())
+                .then(|| self.upload(scales))
+                .transpose()
         };
         Ok(DeviceInputs {
             images: [
@@ -387,11 +384,8 @@ impl CudaDevice {
     ) -> Result<Execution, CudaError> {
         for (operand, scales) in staged.inputs.iter().zip(&inputs.scales) {
             let Some(scales) = scales else { continue };
-            let bits = |values: &[f32]| {
-                values
-                    .iter()
-                    .map(|value| value.to_bits())
-                    .collect::<Vec<_>>()
+            let bits = |values: &[f32]| -> Vec<u32> {
+                values.iter().map(|value| value.to_bits()).collect()
             };
             if bits(&self.download(scales)?) != bits(&operand.scales) {
                 return Err(CudaError::ScalesChanged {
@@ -415,7 +409,7 @@ impl CudaDevice {
         inputs: &DeviceInputs,
         output: &CudaSlice<u8>,
         lse: Option<&CudaSlice<u8>>,
-    ) -> Result<AttentionLaunch, CudaError> {
+    ) -> Result<Argument, CudaError> {
         let image = |i: usize| self.address(&inputs.images[i]);
         let scales = |i: usize| {
             inputs.scales[i]
@@ -428,9 +422,10 @@ impl CudaDevice {
             self.address(output),
             lse.map_or(std::ptr::null_mut(), |lse| self.address(lse)),
         );
-        maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
+        let launch = maps::launch(&staged.problem, params, prepared.kernel.boxes, |map| {
             encode(map).map_err(|error| self.driver_error("encoding a tensor map", error))
-        })
+        })?;
+        Ok(Argument::Attention(Box::new(launch)))
     }
 
     fn address<T>(&self, slice: &CudaSlice<T>) -> *mut c_void {
@@ -440,12 +435,12 @@ impl CudaDevice {
     }
 
     /// Puts one launch into the stream.
-    fn enqueue(&self, kernel: &BoundKernel, argument: Argument<'_>) -> Result<(), CudaError> {
+    fn enqueue(&self, kernel: &BoundKernel, argument: &Argument) -> Result<(), CudaError> {
         let mut launch = self.stream.launch_builder(&kernel.function);
         match argument {
             Argument::None => &mut launch,
             Argument::Nanoseconds(duration) => launch.arg(duration),
-            Argument::Attention(attention) => launch.arg(attention),
+            Argument::Attention(attention) => launch.arg(&**attention),
         };
         // SAFETY: the function takes exactly this argument: the helpers' PTX declares none or one u64, and every entry
         // of a stage takes AttentionLaunch, or AttentionParams, by value. Its addresses are allocations that the caller keeps until the
@@ -624,13 +619,16 @@ pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaErro
     if ordinal >= count {
         return Err(CudaError::NoDevice { ordinal, count });
     }
-    let opening = |error| CudaError::Driver {
-        doing: "opening the GPU",
-        error,
-    };
     let context = CudaContext::new(ordinal).map_err(opening)?;
     let info = device_info(&context, cuda_version).map_err(opening)?;
     Ok((context, info))
+}
+
+fn opening(error: DriverError) -> CudaError {
+    CudaError::Driver {
+        doing: "opening the GPU",
+        error,
+    }
 }
 
 /// 13000 is CUDA 13.0.

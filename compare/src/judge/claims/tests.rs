@@ -495,6 +495,18 @@ fn a_status_is_the_runs_or_a_records_of_the_same_kernel_and_gpu() {
     ];
     assert_eq!(word(&statuses(None, &both)[0]), "a PASS");
     assert_eq!(word(&statuses(None, &both[1..])[0]), "STALE FAIL");
+    // And it breaks nothing.
+    let stages = ladder();
+    let is_broken = |committed: &[Named]| {
+        let known = Known {
+            stages: &stages,
+            run: None,
+            committed,
+        };
+        claims(&known)[0].is_broken()
+    };
+    let of_now = [("c".to_string(), slow())];
+    assert_eq!((is_broken(&both[1..]), is_broken(&of_now)), (false, true));
 }
 
 /// The ladder's third claim: stage 1 over stage 0, whose kernel changes.

@@ -536,6 +536,16 @@ fn what_the_sources_no_longer_measure_was_removed() {
         [format!("DIFFERS {SCALAR} occupancy on mission f16 full")]
     );
     assert_eq!(verdict(&base, &emulated()), (Exit::Pass, "SAME"));
+    // What nvcc still says is missing where it is gone.
+    let built = || timed(US).built(96, 0);
+    let mut without = built();
+    let row = without.row_mut(SCALAR, &instance(), Source::Ptxas);
+    row.figures.remove(&Metric::Registers);
+    let lost = moved(&built(), &without);
+    assert!(
+        lost.contains(&format!("MISSING {SCALAR} resources on f16 d64 sm_90a")),
+        "{lost:?}"
+    );
 }
 
 #[test]
@@ -652,6 +662,24 @@ fn registers_are_worse_only_where_they_cost_something() {
     );
     let faster = timed(US.map(|us| 0.9 * us)).built(104, 0);
     assert_eq!(verdict(&build(96, 0), &faster), (Exit::Pass, "IMPROVED"));
+    let with_e4m3 = |record: Record| {
+        let of_f16 = record.row(&SCALAR.into(), &instance(), Source::Ptxas);
+        let on = On::Instance {
+            dtype: common::problem::Dtype::E4m3,
+            head_dim: 64,
+            arch: Some("sm_90a".into()),
+        };
+        let row = Row {
+            on,
+            ..of_f16.unwrap().clone()
+        };
+        record.with(row)
+    };
+    let decided = moved(&with_e4m3(build(96, 0)), &with_e4m3(faster));
+    assert!(
+        decided.contains(&format!("WORSE {SCALAR} occupancy on e4m3 d64 sm_90a")),
+        "the latency of f16 says nothing of another type: {decided:?}"
+    );
     // Another nvcc.
     let other = build(104, 8).changed(|meta| {
         for stage in &mut meta.stages {
@@ -689,6 +717,7 @@ fn errors_are_judged_by_their_bounds() {
             (0.17, 0.29, Worse),
             (0.29, 0.17, Better),
             (0.98, 1.02, Worse),
+            (1.0, 1.02, Worse),
             (0.17, f64::NAN, Worse),
             (f64::NAN, f64::NAN, Worse),
             (f64::NAN, 0.17, Better),
@@ -728,7 +757,15 @@ fn errors_are_judged_by_their_bounds() {
         errors(&cases([0.17, 0.29]), &cases([0.17, 0.1]))[0].1,
         Better
     );
-    assert_eq!(errors(&emulated(), &timed(US)), []);
+    assert_eq!(
+        errors(&cases([0.17, 0.17]), &cases([f64::NAN, 0.17]))[0].1,
+        Worse,
+        "no number is the worst, also beside a case that stays as it was"
+    );
+    // What another backend is off by is another figure.
+    let mut on_gpu = timed(US);
+    on_gpu.cases = cases([0.9, 0.9]).cases;
+    assert_eq!(errors(&cases([0.17, 0.17]), &on_gpu), []);
 }
 
 #[test]
@@ -941,7 +978,21 @@ fn a_report_is_compared_with_the_newest_record_like_it() {
     }
     let of_variants = ["--stages 1", "--variants cpasync-32x64"];
     assert!(!of_stage_1(&of_variants).is_of_stages());
-    let together = of_stage_1(&at_once).on_top_of(&timed(US));
+    let left_out = |stage: &str| TimingScope {
+        stage: stage.into(),
+        left_out: 1,
+        of: 2,
+        why: "only the best".into(),
+    };
+    let older = timed(US).changed(|meta| {
+        meta.left_out = ["stage0-scalar", "stage1-cpasync"].map(left_out).into();
+    });
+    let together = of_stage_1(&at_once).on_top_of(&older);
+    assert_eq!(
+        together.meta.left_out,
+        [left_out("stage0-scalar")],
+        "what the older one left out of other stages"
+    );
     let slower = timed([scalar, 1.25 * wmma, 0.5 * cpasync]);
     assert_eq!(verdict(&together, &slower).1, "REGRESSION");
 }

@@ -113,6 +113,11 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
         &emulated().without(|row| row.on == On::All),
         &subject
     ));
+    // Only where there is a hazard does H1 take anything away.
+    for verdict in [Pass, NoData] {
+        let traced = emulated().says(WMMA, GateId::H1, verdict);
+        assert!(is_green(&traced, &subject), "H1 {verdict}");
+    }
     // A hazard that another row has is one.
     let hazard = GateResult::judge(GateId::H1, false, "race");
     let hazardous = emulated().with(Row::new(WMMA, mission(), Source::Emulator).verdict(&hazard));

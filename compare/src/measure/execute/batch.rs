@@ -3,7 +3,7 @@
 use crate::measure::builds::loaded;
 use crate::measure::measured::{ExecuteError, Measured, Sink};
 use crate::measure::plan::{Mode, PlannedCase};
-use common::check::{self, Checked, Launched, NoOutput, Outcome, StagedInputs};
+use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
 use common::inputs::Inputs;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
@@ -36,7 +36,7 @@ impl<'p> Batch<'p> {
         self,
         stages: &[LoadedStage],
         references: &mut References,
-    ) -> Result<Vec<(&'p PlannedCase, Checked)>, ExecuteError> {
+    ) -> Result<Vec<(&'p PlannedCase, Outcome)>, ExecuteError> {
         if references
             .of
             .as_ref()
@@ -58,40 +58,39 @@ impl<'p> Batch<'p> {
         let judge = |case: &PlannedCase, launched: Launched| {
             let reference = &references.by_probability[&launched.probability()];
             let mut checked = launched.judge(reference);
-            if let (Mode::Both, Outcome::Checked { gates, .. }, Some(output)) =
-                (case.mode, &mut checked.outcome, &checked.output)
-            {
+            if case.mode == Mode::Both {
                 let (stage, variant) = (loaded(stages, case.subject.stage()), case.subject.name());
-                gates.push(check::both_backends(stage, variant, &self.staged, output));
+                let (staged, output) = (&self.staged, &checked.output);
+                let agree = check::both_backends(stage, variant, staged, output);
+                checked.gates.push(agree);
             }
             checked
         };
         let launched = self.cases.into_par_iter().zip(self.launched);
         Ok(launched
-            .map(|(case, launched)| {
-                (
-                    case,
-                    launched.map_or_else(Checked::from, |launched| judge(case, launched)),
-                )
-            })
+            .map(|(case, launched)| (case, launched.map(|launched| judge(case, launched))))
             .collect())
     }
 }
 
 /// Hands results on, in the order of the cases: all of them, also where the sink wants no more after the first.
 pub fn keep(
-    judged: Vec<(&PlannedCase, Checked)>,
+    judged: Vec<(&PlannedCase, Outcome)>,
     measured: &mut Measured,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
-    for (case, checked) in judged {
-        if let Some(output) = &checked.output {
-            sink.output(case, output)?;
+    for (case, outcome) in judged {
+        if let Ok(checked) = &outcome {
+            sink.output(case, &checked.output)?;
         }
-        measured.append(case, &checked.outcome);
+        measured.append(case, &outcome);
         wanted = wanted.and(sink.grown(measured));
-        if let (Outcome::Failed { reason }, true) = (checked.outcome, checked.fatal) {
+        if let Err(NoOutput::Failed {
+            reason,
+            fatal: true,
+        }) = outcome
+        {
             return Err(ExecuteError::Sticky {
                 case: label(case),
                 reason,

@@ -34,6 +34,21 @@ fn rows_are_written_before_the_cases_that_they_sum_up_and_meta_data_last() {
 }
 
 #[test]
+fn samples_of_a_later_try_replace_those_of_the_same_row_alone() {
+    let samples = |subject: &str, ns: f64| Samples {
+        subject: subject.into(),
+        on: mission(),
+        by: Source::Gpu,
+        device_ns: vec![ns],
+    };
+    let mut record = emulated();
+    for (subject, ns) in [(SCALAR, 1.0), (WMMA, 2.0), (SCALAR, 3.0)] {
+        record.keep(samples(subject, ns));
+    }
+    assert_eq!(record.samples, [samples(WMMA, 2.0), samples(SCALAR, 3.0)]);
+}
+
+#[test]
 fn rows_that_were_lost_are_missed() {
     let whole = read_after(|_| ()).unwrap().rows.len();
     let lost = read_after(|folder| {

@@ -1,0 +1,44 @@
+//! Enums whose values have names, said once for each value.
+
+/// An enum, and for each value its name in commands, records and tables.
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }
+    ) => {
+        $(#[$meta])*
+        pub enum $type { $($(#[$doc])* $value,)* }
+
+        impl $type {
+            /// All, in the order in which they are reported.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
+
+            /// As written in commands, records and tables.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$value => $name,)* }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::named::UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL
+                    .into_iter()
+                    .find(|known| known.name() == text)
+                    .ok_or($crate::named::UnknownName)
+            }
+        }
+    };
+}
+
+/// A word that is the name of no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not one of the names")]
+pub struct UnknownName;
