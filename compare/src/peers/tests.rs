@@ -522,7 +522,7 @@ fn problems_and_stages_are_chosen_by_flags() {
             .collect()
     };
     let all = lines(&[]);
-    assert_eq!(all.len(), 14);
+    assert_eq!(all.len(), 18);
     assert_eq!(
         all[..3],
         [
