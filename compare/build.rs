@@ -1,4 +1,4 @@
-//! Tells `compare` which source it was built from, since a binary may run far from its checkout.
+//! Tells `compare` which source it was built from, since the binary may run without its checkout.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// A hash of how the checkout differs from its commit: of changed files, and of those that git does not know and does not ignore.
+/// A hash of the differences from the commit: changed files and untracked ones that are not ignored.
 fn changes(root: &Path) -> Option<String> {
     let mut changes = git(root, &["diff", "--binary", "HEAD"])?;
     let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;

@@ -1,6 +1,7 @@
-//! `compare accept`: checks a record and takes it into `results/` for committing, small enough to be committed.
+//! `compare accept`: checks a record and copies what is to be committed of it into `results/`.
 
-use crate::judge::list::grouped;
+use crate::answer::Answer;
+use crate::judge::list::{distinct, grouped};
 use crate::judge::missing::Missing;
 use crate::judge::verdict::{self, Exit, Report};
 use crate::judge::{self, Known, best, claims, peers, state};
@@ -13,19 +14,18 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::limits::Limited;
 use common::metric::Metric;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A committed record takes at most this many bytes: people read its diff.
+/// The largest committed record, in bytes: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
 
-/// So many of the fastest variants of each problem keep all figures of their latency in a committed record.
+/// How many of the fastest variants of each problem keep all their latency figures in a committed record.
 const LEADING: usize = 3;
 
-/// What the others keep: what `diff` judges them by.
+/// What the others keep, by which `diff` judges them.
 const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
-/// What is shown of what was timed beside a candidate.
+/// What is shown of the variants and peers timed beside a candidate.
 const OF_RIVALS: [Metric; 4] = [
     Metric::P50,
     Metric::SingleP50,
@@ -34,10 +34,11 @@ const OF_RIVALS: [Metric; 4] = [
 ];
 
 pub const EXAMPLES: &str = "\
-Of the ladder's record, by `compare run`: it has ended, no gate fails, no claim does without --negative, nor the self-test; of a
-full run on a GPU every variant has gate C7 (`compare sanitize`). Of a candidate's, by `compare candidate`: it has ended, and
-all that it takes is green. A candidate has no C7, claims or caps; nothing is said of the ladder from its record.
-Passing cases, samples and most of what was slow stay with the run; what is left takes at most 1 MB.
+Required of a record of the ladder (`compare run`): the run is complete; no gate, self-test or claim fails (claims may with
+--negative); after a full run on a GPU every variant has gate C7 (`compare sanitize`). Required of a candidate's record (`compare
+candidate`): the run is complete, and everything that the candidate supports is green. It needs no C7, claims or caps, and does not
+change what is reported of the ladder. Passing cases, samples and details of slow variants stay with the run; the rest takes at
+most 1 MB.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200
@@ -45,7 +46,7 @@ Examples:
   compare accept target/candidate/20261120T183000Z-nvidia-h200
 
 Exit codes:
-  0  taken; commit the folder with what `compare render` writes
+  0  accepted; commit the folder together with what `compare render` writes
   2  refused, with the reason, or wrong usage";
 
 /// The flags of `accept`.
@@ -54,60 +55,24 @@ pub struct AcceptArgs {
     /// The record: a folder that `compare run` or `compare candidate` wrote, here or on another machine
     #[arg(value_name = "DIR")]
     pub record: PathBuf,
-    /// Where committed records are [default: results/ of the workspace]
+    /// Copy the record below this folder [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// The record refutes the claims that fail in it; say why. Wrong results, hazards and broken caps stay refused
+    /// Commit the record as a refutation of the claims that fail in it, for this reason. Wrong results, hazards and broken caps are
+    /// refused all the same
     #[arg(long, value_name = "REASON")]
     pub negative: Option<String>,
 }
 
-/// A record that is in its place.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Accepted {
-    pub target: PathBuf,
-    /// Bytes of all its files.
-    pub bytes: usize,
-    /// The claims that it refutes.
-    pub refuted: Vec<Refuted>,
-    /// The verdict on it.
-    pub verdict: String,
-    /// What a reviewer should know of it.
-    pub remarks: Vec<String>,
+/// Checks the record that `args` name and copies it to the committed records.
+pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
+    accept_within(args, MOST_BYTES).map(Answer::pass)
 }
 
-impl fmt::Display for Accepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "accepted as {} ({} KB)",
-            self.target.display(),
-            self.bytes.div_ceil(1000)
-        )?;
-        writeln!(f, "{}", self.verdict)?;
-        for claim in &self.refuted {
-            writeln!(
-                f,
-                "refutes {}: {}: {}",
-                claim.stage, claim.claim, claim.evidence
-            )?;
-        }
-        self.remarks
-            .iter()
-            .try_for_each(|remark| writeln!(f, "note: {remark}"))?;
-        write!(f, "commit it, then `compare render`")
-    }
-}
-
-/// Checks the record that `args` name and copies it to where committed records are.
-pub fn accept(args: &AcceptArgs) -> anyhow::Result<Accepted> {
-    accept_within(args, MOST_BYTES)
-}
-
-fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepted> {
+fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String> {
     let record = Record::read(&args.record);
     let mut record = record.context(
-        "the record cannot be taken; give a folder that `compare run` or `compare candidate` wrote",
+        "the record cannot be accepted; give a folder that `compare run` or `compare candidate` wrote",
     )?;
     let name = name_of(&args.record);
     ensure!(
@@ -117,7 +82,7 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
     );
     ensure!(
         !name.ends_with(PARTIAL),
-        "{name} is of a run that was ended or has not ended yet; let `compare run --into` it finish, or run `compare candidate` again"
+        "{name} comes from a run that was interrupted or still goes on; finish it with `compare run --into`, or run `compare candidate` again"
     );
     let into = match &args.into {
         Some(into) => into.clone(),
@@ -147,37 +112,32 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<Accepte
         .as_deref()
         .map(|reason| negative(&name, &record, reason))
         .transpose()?;
-    // What no reader of a change needs stays with the run: passing cases, raw samples, and most of what is slow.
+    // A reviewer needs no passing cases, raw samples or details of slow variants; those stay with the run.
     (record.cases, record.samples) = Default::default();
     match of {
         Of::Ladder => keep_leading(&mut record.rows, LEADING),
         Of::Candidate => keep_compared(&mut record),
     }
-    let bytes = record
-        .committed()
-        .iter()
-        .map(|(_, bytes)| bytes.len())
-        .sum();
+    let files = record.committed();
+    let bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
     ensure!(
         bytes <= most_bytes,
         "{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)"
     );
     write_at_once(&record, &into, &name)?;
-    let refuted = record
-        .meta
-        .negative
-        .map(|negative| negative.claims)
-        .unwrap_or_default();
-    Ok(Accepted {
-        target,
-        bytes,
-        refuted,
-        verdict,
-        remarks,
-    })
+    let refuted = (record.meta.negative.iter())
+        .flat_map(|negative| &negative.claims)
+        .map(|of| format!("refutes {}: {}: {}", of.stage, of.claim, of.evidence));
+    let lines = refuted.chain(remarks.iter().map(|remark| format!("note: {remark}")));
+    Ok(format!(
+        "accepted as {} ({} KB)\n{verdict}\n{}commit it, then `compare render`",
+        target.display(),
+        bytes.div_ceil(1000),
+        lines.map(|line| line + "\n").collect::<String>()
+    ))
 }
 
-/// Leaves of the latencies that are none of the `leading` fastest of their problem no more than [`OF_OTHERS`].
+/// Reduces the latencies that are not among the `leading` fastest of their problem to [`OF_OTHERS`].
 fn keep_leading(rows: &mut [Row], leading: usize) {
     let latencies = rows.iter_mut().filter(|row| best::is_latency(row));
     let by_problem = latencies.map(|row| (row.on.clone(), row));
@@ -189,7 +149,7 @@ fn keep_leading(rows: &mut [Row], leading: usize) {
     }
 }
 
-/// Leaves of what was timed beside a candidate no more than it is compared by.
+/// Reduces what was timed beside a candidate to [`OF_RIVALS`].
 fn keep_compared(record: &mut Record) {
     let stages = &record.meta.stages;
     let is_rival = |row: &&mut Row| stages.iter().all(|stage| stage.id != row.subject.stage());
@@ -198,11 +158,11 @@ fn keep_compared(record: &mut Record) {
     }
 }
 
-/// What a report says of a candidate's record, unless that keeps it out.
+/// The verdict on a candidate's record, or why it is refused.
 fn judge_candidate(name: &str, record: &Record) -> anyhow::Result<String> {
     ensure!(
         matches!(record.meta.progress, Progress::Complete { .. }),
-        "{name} is of a run that was ended; run `compare candidate` again"
+        "{name} comes from an interrupted run; run `compare candidate` again"
     );
     let report = verdict::report(Known::alone(name, record));
     none(
@@ -217,7 +177,7 @@ fn judge_candidate(name: &str, record: &Record) -> anyhow::Result<String> {
     Ok(report.overall.to_string())
 }
 
-/// The gates that fail in a report, in words.
+/// The gates that fail in a report, one line each.
 fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
     report
         .failures
@@ -225,7 +185,7 @@ fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
         .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason))
 }
 
-/// What a report says of the ladder's record, unless that keeps it out. Failed claims do, unless they are `waived`.
+/// The verdict on a record of the ladder, or why it is refused. Failed claims are a reason unless they are `waived`.
 fn judge(
     name: &str,
     record: &Record,
@@ -234,7 +194,7 @@ fn judge(
 ) -> anyhow::Result<String> {
     if let Progress::Partial { finished, planned } = record.meta.progress {
         bail!(
-            "{name} is of a run that was ended, with {finished} of {planned} cases; let `compare run --into` it finish"
+            "{name} comes from an interrupted run, with {finished} of {planned} cases; finish it with `compare run --into`"
         );
     }
     let sources = sources(record);
@@ -278,12 +238,13 @@ fn judge(
         wrong,
         &format!("the self-test of {name} fails; fix it (`compare selftest`) and run again"),
     )?;
-    complete(
-        name,
-        &report,
-        "run again what is missing with `compare run --into`",
+    none(
+        report.required().map(Missing::to_string),
+        &format!(
+            "{name} lacks what it should have measured; run again what is missing with `compare run --into`"
+        ),
     )?;
-    // What is left to fail is a claim that no committed record refutes.
+    // The only failures left are claims that no committed record refutes.
     if report.overall.exit == Exit::Fail && !waived {
         let claims = refuted(record)
             .into_iter()
@@ -298,48 +259,38 @@ fn judge(
     Ok(report.overall.to_string())
 }
 
-/// Refuses a record without what it should have measured: what is not there cannot fail.
-fn complete(name: &str, report: &Report<'_>, remedy: &str) -> anyhow::Result<()> {
-    none(
-        report.required().map(Missing::to_string),
-        &format!("{name} lacks what it should have measured; {remedy}"),
-    )
-}
-
-/// Refuses a record of which there is anything to say.
+/// Refuses a record if anything was found.
 fn none(found: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
     let lines: String = found.map(|line| format!("\n  {line}")).collect();
     ensure!(lines.is_empty(), "{why}:{lines}");
     Ok(())
 }
 
-/// The sources of the runs that made the record, each once. Of uncommitted changes without a hash no two runs are of one.
+/// The source versions of the runs that made the record. Uncommitted changes without a hash are never the same version.
 fn sources(record: &Record) -> Vec<String> {
-    let runs = std::iter::once((&record.meta.started, &record.meta.git));
-    let runs = runs.chain(
-        record
-            .meta
-            .joined
-            .iter()
-            .map(|joined| (&joined.started, &joined.git)),
-    );
-    let mut sources: Vec<String> = runs
-        .map(|(started, git)| match git {
-            Git::Commit {
-                sha, dirty: false, ..
-            } => sha.clone(),
-            Git::Commit { sha, changes, .. } => match changes {
-                Some(changes) => format!("{sha} with changes {changes}"),
-                None => format!("{sha} with changes of {started}"),
-            },
-            Git::Unknown { .. } => format!("an unknown source of {started}"),
-        })
-        .collect();
-    sources.dedup();
-    sources
+    let meta = &record.meta;
+    let added = meta.joined.iter().map(|run| (&run.started, &run.git));
+    let source = |(started, git): (&String, &Git)| match git {
+        Git::Commit {
+            sha, dirty: false, ..
+        } => sha.clone(),
+        Git::Commit {
+            sha,
+            changes: Some(changes),
+            ..
+        } => format!("{sha} with changes {changes}"),
+        Git::Commit { sha, .. } => format!("{sha} with changes of {started}"),
+        Git::Unknown { .. } => format!("an unknown source of {started}"),
+    };
+    distinct(
+        [(&meta.started, &meta.git)]
+            .into_iter()
+            .chain(added)
+            .map(source),
+    )
 }
 
-/// Claims that fail in the record, with what was measured.
+/// The claims that fail in the record, with the measurements.
 fn refuted(record: &Record) -> Vec<Refuted> {
     let refuted = claims::failed(record).map(|(stage, claim, finding)| Refuted {
         stage: stage.id.clone(),
@@ -370,7 +321,7 @@ fn negative(name: &str, record: &Record, reason: &str) -> anyhow::Result<Negativ
     Ok(Negative { reason, claims })
 }
 
-/// Writes all files beside the target and renames the folder: a half record is never seen, let alone committed.
+/// Writes all files beside the target and renames the folder, so that a partial record is never seen.
 fn write_at_once(record: &Record, into: &Path, name: &str) -> anyhow::Result<()> {
     let temporary = into.join(format!(".{name}.{}.tmp", std::process::id()));
     let renamed = || Ok(std::fs::rename(&temporary, into.join(name))?);
@@ -379,7 +330,7 @@ fn write_at_once(record: &Record, into: &Path, name: &str) -> anyhow::Result<()>
         .map_err(anyhow::Error::from)
         .and_then(|()| renamed());
     if written.is_err() {
-        // It may never have come to be.
+        // It may not exist.
         let _ = std::fs::remove_dir_all(&temporary);
     }
     written.with_context(|| {

@@ -1,4 +1,4 @@
-//! What a command came to: what it prints, and the exit code.
+//! The result of a command: what it prints, and its exit code.
 
 use crate::judge::verdict::Exit;
 use crate::page::markdown::markdown;
@@ -7,7 +7,7 @@ use crate::page::{self, Document};
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What a command came to. Where something is wrong, `notes` say what, also where the text is not wanted.
+/// The result of a command. If something is wrong, `notes` say what, even if the text is not wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub exit: Exit,
@@ -39,7 +39,7 @@ impl Answer {
         Self { notes, ..self }
     }
 
-    /// The same without its text, where that is not wanted.
+    /// Without its text if `is_quiet`.
     pub fn quiet(self, is_quiet: bool) -> Self {
         if is_quiet {
             Self {
@@ -61,8 +61,7 @@ impl Answer {
     }
 }
 
-/// Why there is nothing to say: nothing was measured, and nothing is overwritten. It ends a command as an error does, and
-/// is none.
+/// Why there is no data: nothing was measured, and nothing is overwritten. It ends a command like an error but is an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("NO DATA: {0}")]
 pub struct NoData(pub String);

@@ -5,18 +5,18 @@ mod call;
 
 use crate::answer::Answer;
 use crate::estimate;
-use crate::interrupt::interrupted;
 use crate::judge::list::joined;
 use crate::judge::peers::DEFAULT;
 use crate::judge::verdict::{self, Exit};
 use crate::judge::{Known, best, state};
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::execute::Executor;
+use crate::measure::join::begin;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::measured::{ExecuteError, Measured, SinkError};
 use crate::measure::plan::{self, Mode, Plan, PlannedTiming, Request, samples};
 use crate::measure::select::{self, Chosen, Problems, family};
-use crate::output::{self, Output};
+use crate::measure::sink::ExecuteError;
+use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show;
 use crate::pages::show::Section;
@@ -26,7 +26,7 @@ use crate::peers::pair::absent;
 use crate::peers::session::{Calls, Hello, Python, SessionError};
 use crate::peers::{self, METHOD};
 use crate::progress::Progress as Bars;
-use crate::record::files::Unfinished;
+use crate::record::files::{Unfinished, name_of};
 use crate::record::meta::{
     CANDIDATE, Came, DeviceCompiler, GateScope, Measurable, StageMeta, VariantMeta,
 };
@@ -42,7 +42,6 @@ use clap::Args;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::inputs::Family;
-use common::timing::Plan as TimingPlan;
 use common::verdict::GateId;
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;
@@ -194,8 +193,7 @@ fn build(name: &str, identity: String, hello: &Hello) -> StageBuild {
 /// Checks and times the candidate that `args` name, writes its record and the report, and judges it.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let (start, started) = (Instant::now(), Timestamp::now());
-    let report_files = args.report.iter().flat_map(|path| Output::report(path));
-    output::check(&report_files.collect::<Vec<_>>(), &[])?;
+    output::check(&[("--report", args.report.as_deref())], &[])?;
     let (name, calls, identity) = asked(args)?;
     let subject = Subject::variant(CANDIDATE, &name);
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
@@ -248,7 +246,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let exchange = Scratch::new("candidate")?;
     let unfinished = Unfinished::create(&out, &format!("{}-{}", started.compact(), machine.name))?;
     let folder = unfinished.folder().to_path_buf();
-    let mut measured = Measured::begin(&started, &plan, builds, machine, scopes(), true);
+    let mut record = begin(&started, &plan, builds, machine, scopes(), true);
     let caller = Caller {
         name: subject.to_string(),
         python: RefCell::new(python),
@@ -256,26 +254,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     let callable = |staged: &_| caller.launch(staged);
     let executor = Executor {
-        stages: &[],
-        builds,
-        device: None,
-        others: &[],
-        file: None,
         callable: Some(&callable),
-        timing: TimingPlan::default(),
-        samples_elsewhere: 0,
         in_flight: 1,
+        ..Executor::new(&plan, &[])
     };
-    let mut recorder = Recorder {
-        folder: &folder,
-        outputs: None,
-        planned: plan.cases.len(),
-        builds,
-        write_after: Instant::now(),
-        interrupted: interrupted().context("cannot wait for signals")?,
-        bars: Bars::new(args.quiet),
-    };
-    let checked = executor.check(&plan, &mut measured, &mut recorder);
+    let mut recorder = Recorder::new(&folder, plan.cases.len(), Bars::new(args.quiet))?;
+    let checked = executor.check(&mut record, &mut recorder);
     let Caller {
         python, exchange, ..
     } = caller;
@@ -293,7 +277,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 &plan.timings,
                 python.into_inner(),
                 exchange,
-                &mut measured,
+                &mut record,
                 &mut recorder,
             )
         }
@@ -302,23 +286,22 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     recorder.bars.finish();
     // Gates have judged the whole of it, also where timing was interrupted after them.
     match checked.is_ok() && timed.is_ok() {
-        true => measured.has_ended(start.elapsed().as_secs()),
-        false => measured.goes_on(plan.cases.len()),
+        true => record.has_ended(start.elapsed().as_secs()),
+        false => record.goes_on(plan.cases.len()),
     }
-    measured.record.write(&folder)?;
+    record.write(&folder)?;
     let interrupted = |folder: &Path| {
         let text = format!("interrupted; what was finished is in {}", folder.display());
         Answer::new(Exit::Interrupted, text)
     };
-    if matches!(checked, Err(ExecuteError::Sink(SinkError::Interrupted))) {
+    if matches!(checked, Err(ExecuteError::Interrupted)) {
         return Ok(interrupted(&folder));
     }
     checked?;
     timed?;
-    let name = unfinished.name();
     let folder = unfinished.finish()?;
-    let answer = answer(args, &name, &folder, &measured.record)?;
-    Ok(match measured.record.meta.peers {
+    let answer = answer(args, &name_of(&folder), &folder, &record)?;
+    Ok(match record.meta.peers {
         None => answer,
         Some(_) => interrupted(&folder),
     })
@@ -423,13 +406,12 @@ impl Timing<'_> {
         timings: &[PlannedTiming],
         mut python: Python,
         exchange: Scratch,
-        measured: &mut Measured,
+        record: &mut Record,
         recorder: &mut Recorder<'_>,
     ) -> anyhow::Result<()> {
-        if !state::is_green(&measured.record, &self.subject) {
+        if !state::is_green(record, &self.subject) {
             return Ok(()); // no number without a green gate
         }
-        let record = &mut measured.record;
         let mut peers = Python::new(self.program.clone(), Calls::Peers { flash_attn_3: None });
         let mut software = vec![];
         match peers.start() {
@@ -465,7 +447,7 @@ impl Timing<'_> {
             exchange,
         };
         for (done, timing) in timings.iter().enumerate() {
-            let (record, planned) = (&mut measured.record, timings.len());
+            let planned = timings.len();
             if recorder.interrupted.load(Ordering::Relaxed) {
                 record.meta.peers = Some(Came { to: done, planned });
                 break;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-/// Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
+/// Checks every stage of the attention ladder with the same gates, times it on a GPU, and writes COMPARE.md.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, about, after_help = crate::run::EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
 pub struct Cli {
@@ -18,62 +18,62 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
-    /// Check the stages, time them where there is a GPU, write a record and COMPARE.md (the default)
+    /// Check the stages, time them if there is a GPU, and write a record and COMPARE.md (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
-    /// Show stages, variants, claims, shapes and input families
+    /// List stages, variants, claims, shapes and input families
     List(crate::list::ListArgs),
-    /// Say whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
+    /// Check whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
-    /// Make a stage of your own: a registered copy of another that builds, passes and claims nothing yet
+    /// Create a stage of your own: a registered copy of an existing one that builds, passes and claims nothing yet
     #[command(after_help = crate::new::EXAMPLES)]
     New(crate::new::NewArgs),
-    /// Plant faults, leave out each barrier and wait of the kernels, and show that the gates kill every one
+    /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
     Selftest(crate::selftest::SelftestArgs),
-    /// Gate, time and rank all presets on a GPU; keep the best in tune/, where `run` looks
+    /// Check, time and rank all presets on a GPU, and keep the best in tune/, where `run` looks them up
     #[command(after_help = crate::tune::EXAMPLES)]
     Tune(crate::tune::TuneArgs),
-    /// Compare two records, folders of records or git revisions, and say what got faster, slower, heavier on
-    /// registers or shared memory, or wrong
+    /// Compare two records, folders of records or git revisions: what is faster, slower, uses more registers or shared
+    /// memory, or is wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
-    /// Show what a record says: gates, latencies, resources, counters, peers, changes
+    /// Show what a record contains: gates, latencies, resources, counters, peers, changes
     #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
-    /// Show how latency, registers and bank conflicts went over the committed records
+    /// Show how latency, registers and bank conflicts developed over the committed records
     #[command(after_help = crate::history::EXAMPLES)]
     History(crate::history::HistoryArgs),
-    /// Write what there is to know before optimising a stage, as Markdown
+    /// Write a Markdown brief of what to know before optimising a stage
     #[command(after_help = crate::brief::EXAMPLES)]
     Brief(crate::brief::BriefArgs),
-    /// Complete a record with what ncu reads of its variants' launches
+    /// Add Nsight Compute (ncu) metrics of each variant's launch to a record
     #[command(after_help = crate::profile::EXAMPLES)]
     Profile(crate::profile::ProfileArgs),
-    /// Complete a record with what compute-sanitizer finds in its variants (gate C7)
+    /// Add compute-sanitizer's findings on each variant to a record (gate C7)
     #[command(after_help = crate::sanitize::EXAMPLES)]
     Sanitize(crate::sanitize::SanitizeArgs),
-    /// Complete a record with what PyTorch takes for the same problems on the same GPU, timed side by side
+    /// Add timings of PyTorch and other libraries to a record: same problems, same GPU, interleaved with ours
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
-    /// Check a Python callable of your own by the same gates, and time it beside the ladder and PyTorch
+    /// Check a Python callable of your own with the same gates, and time it beside the ladder and PyTorch
     #[command(after_help = crate::candidate::EXAMPLES)]
     Candidate(crate::candidate::CandidateArgs),
-    /// Show where a row of a wrong output first goes wrong: which tile, quantity and line, and what it resembles; needs no GPU
+    /// Show where a wrong output row first goes wrong (tile, quantity, source line) and which known fault it resembles; needs no GPU
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),
-    /// Show which instructions the kernels consist of, and what moved since another build; needs no GPU
+    /// Show the machine instructions of the kernels, and what changed since another build; needs no GPU
     #[command(after_help = crate::sass::EXAMPLES)]
     Sass(crate::sass::SassArgs),
-    /// Show what lies where in the kernels' shared memory, and what a launch asks for; needs no GPU
+    /// Show the shared-memory layout of the kernels, and what each launch requests; needs no GPU
     #[command(after_help = crate::smem::EXAMPLES)]
     Smem(crate::smem::SmemArgs),
-    /// Check a record, of the ladder or of a candidate, and copy it into results/ for committing
+    /// Check a record of the ladder or of a candidate, and copy it into results/ for committing
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
-    /// Render COMPARE.md, report.html and the README's ladder from the committed records alone, without a run
+    /// Render COMPARE.md, report.html and the README's ladder from the committed records, without running anything
     Render(crate::render::RenderArgs),
-    /// Launch each variant once, checked and not timed: what runs under a profiler or a sanitizer
+    /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
     Launch(crate::launch::LaunchArgs),
 }

@@ -1,57 +1,18 @@
-//! A record that a later command adds a file to: which one, and whether it is of this build and this GPU.
+//! Opens a record that a later command completes, and checks that it is of this build and GPU.
 
 use crate::judge::state::is_green;
 use crate::judge::{Known, verdict};
 use crate::measure::builds::StageBuild;
 use crate::measure::machine;
-use crate::measure::select::{Chosen, SelectError};
+use crate::measure::select::Chosen;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::names;
 use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
-use crate::registry::{Ladder, LadderError};
-use anyhow::Context;
+use crate::registry::Ladder;
+use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
-
-/// Why a record cannot be completed. Nothing was measured or written.
-#[derive(Debug, thiserror::Error)]
-pub enum CompletionError {
-    /// A flag names nothing.
-    #[error(transparent)]
-    Select(#[from] SelectError),
-    /// There is no ladder, or the record's device cannot be stood for.
-    #[error(transparent)]
-    Ladder(#[from] LadderError),
-    #[error("there is no record in {}; run `compare` first, or name one with --record DIR", folder.display())]
-    None {
-        /// Where they were looked for.
-        folder: PathBuf,
-    },
-    /// It cannot be read.
-    #[error(
-        "the record cannot be completed; give a folder that `compare run` wrote with --record DIR"
-    )]
-    Store(#[from] StoreError),
-    /// It is of other kernels.
-    #[error("{name} is of other versions of {}; run `compare` again with this build, then complete that record", stages.join(", "))]
-    OtherBuild { name: String, stages: Vec<String> },
-    /// No number without a green gate.
-    #[error(
-        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
-    )]
-    NothingGreen { name: String },
-    /// It is of another machine.
-    #[error(
-        "{name} was measured on {found}, and this is {here}; run `compare` here first, then complete that record"
-    )]
-    OtherGpu {
-        name: String,
-        found: String,
-        /// The GPU that is open.
-        here: String,
-    },
-}
 
 /// A record to complete.
 #[derive(Debug)]
@@ -62,13 +23,10 @@ pub struct Completing {
 }
 
 impl Completing {
-    /// Opens the record in `folder`, or the newest one under target/compare, and the ladder as it was limited for that
-    /// record. Words that name nothing, a record of another build and one of another GPU are refused, in this order; that
-    /// there is no GPU is for the caller to say.
-    pub fn begin(
-        folder: Option<&Path>,
-        chosen: &Chosen,
-    ) -> Result<(Self, Ladder), CompletionError> {
+    /// Opens the record in `folder`, or the newest one under target/compare, and the ladder with that record's device limits.
+    /// Unknown names, a record of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up
+    /// to the caller.
+    pub fn begin(folder: Option<&Path>, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds();
         chosen.of(&builds)?;
@@ -80,17 +38,15 @@ impl Completing {
         Ok((completing, ladder))
     }
 
-    /// Opens the record in `folder`, or the newest one under target/compare, if it is of `builds`.
-    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> Result<Self, CompletionError> {
+    /// Opens the record in `folder`, or the newest one under target/compare, and checks that it is of `builds`.
+    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> anyhow::Result<Self> {
         let folder = match folder {
             Some(folder) => folder.to_path_buf(),
-            None => newest(
-                &machine::workspace()
-                    .unwrap_or_default()
-                    .join("target/compare"),
-            )?,
+            None => newest(&below_target("compare"))?,
         };
-        let record = Record::read(&folder)?;
+        let record = Record::read(&folder).context(
+            "the record cannot be completed; name a folder that `compare run` wrote with --record DIR",
+        )?;
         let name = name_of(&folder);
         judge(&name, &record, builds)?;
         Ok(Self {
@@ -100,19 +56,18 @@ impl Completing {
         })
     }
 
-    /// Refuses a GPU that the record is not of.
-    fn of_gpu(&self, here: &str) -> Result<(), CompletionError> {
-        match self.record.meta.gpu() {
-            Some(name) if name == here => Ok(()),
-            other => Err(CompletionError::OtherGpu {
-                name: self.name.clone(),
-                found: other.unwrap_or("no GPU").to_string(),
-                here: here.to_string(),
-            }),
-        }
+    /// Refuses a GPU other than the record's.
+    fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
+        let found = self.record.meta.gpu().unwrap_or("no GPU");
+        ensure!(
+            found == here,
+            "{} was measured on {found}, and this is {here}; run `compare` here first, then complete that record",
+            self.name
+        );
+        Ok(())
     }
 
-    /// What a report on `stages` says of the record, as text.
+    /// A section of the report on the record, as text.
     pub fn shown(&self, stages: &[StageMeta], section: Section) -> String {
         let known = Known {
             stages,
@@ -123,21 +78,16 @@ impl Completing {
         terminal(&document, WIDTH)
     }
 
-    /// An empty folder below target/ for what a tool writes of it.
+    /// An empty folder below target/ for the files of a tool.
     pub fn work(&self, below: &str) -> anyhow::Result<PathBuf> {
-        let work = machine::workspace()
-            .unwrap_or_default()
-            .join("target")
-            .join(below)
-            .join(&self.name);
+        let work = below_target(below).join(&self.name);
         let _ = std::fs::remove_dir_all(&work);
         std::fs::create_dir_all(&work)
             .with_context(|| format!("cannot write {}", work.display()))?;
         Ok(work)
     }
 
-    /// Says with which tool, and how, `source` found what it is about to add. What another version of the tool found before
-    /// is no evidence beside it.
+    /// Notes the tool and method of `source`, and drops what another version of the tool found before.
     pub fn by(&mut self, source: Source, tool: String, method: String) {
         let meta = &mut self.record.meta;
         meta.methods.insert(source, method);
@@ -147,40 +97,42 @@ impl Completing {
         }
     }
 
-    /// Adds rows, or puts them in the place of those that they renew, and writes the record.
+    /// Adds or replaces rows, and writes the record.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
         rows.into_iter().for_each(|row| self.record.append(row));
         self.record.write(&self.folder)
     }
 }
 
+fn below_target(folder: &str) -> PathBuf {
+    let workspace = machine::workspace().unwrap_or_default();
+    workspace.join("target").join(folder)
+}
+
 /// The newest record of the ladder in `folder`: names begin with the time.
-fn newest(folder: &Path) -> Result<PathBuf, CompletionError> {
-    let newest = names(folder, Of::Ladder)?
-        .pop()
-        .ok_or_else(|| CompletionError::None {
-            folder: folder.to_path_buf(),
-        })?;
+fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
+    let newest = names(folder, Of::Ladder)?.pop().with_context(|| {
+        format!(
+            "there is no record in {}; run `compare` first, or name one with --record DIR",
+            folder.display()
+        )
+    })?;
     Ok(folder.join(newest))
 }
 
-fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> Result<(), CompletionError> {
-    let name = name.to_string();
-    let stages: Vec<String> = builds
-        .iter()
-        .filter(|build| !record.is_of(build))
-        .map(|build| build.id.clone())
+fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<()> {
+    let others: Vec<&str> = (builds.iter().filter(|build| !record.is_of(build)))
+        .map(|build| build.id.as_str())
         .collect();
-    if !stages.is_empty() {
-        return Err(CompletionError::OtherBuild { name, stages });
-    }
-    if !record
-        .rows
-        .iter()
-        .any(|row| row.on == On::All && is_green(record, &row.subject))
-    {
-        return Err(CompletionError::NothingGreen { name });
-    }
+    ensure!(
+        others.is_empty(),
+        "{name} is of other versions of {}; run `compare` again with this build, then complete that record",
+        others.join(", ")
+    );
+    ensure!(
+        (record.rows.iter()).any(|row| row.on == On::All && is_green(record, &row.subject)),
+        "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
+    );
     Ok(())
 }
 
@@ -245,13 +197,9 @@ mod tests {
         });
         assert!(judge("a", &two, &builds()).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
-        assert!(matches!(
-            judge("a", &red, &builds()),
-            Err(CompletionError::NothingGreen { .. })
-        ));
-        assert!(matches!(
-            Completing::open(Some(Path::new("no/such")), &builds()),
-            Err(CompletionError::Store(_))
-        ));
+        let error = judge("a", &red, &builds()).unwrap_err().to_string();
+        assert!(error.contains("no variant that is green"), "{error}");
+        let error = Completing::open(Some(Path::new("no/such")), &builds()).unwrap_err();
+        assert!(error.to_string().contains("with --record DIR"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use crate::judge::diff::{differences, outdated, whole};
 use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::of_differences;
 use crate::measure::machine;
-use crate::output::{self, Output};
+use crate::output;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
 use crate::record::StageMeta;
@@ -80,7 +80,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Compares what `args` name.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
-    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
+    output::check(&[("--out", args.out.as_deref())], &[])?;
     let root = machine::workspace();
     let two = |base: &str, new: &str, pool: bool| -> anyhow::Result<_> {
         let side = |name| source::resolve(name, root.as_deref(), pool);

@@ -5,7 +5,7 @@ use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
-use crate::output::{self, Output};
+use crate::output;
 use crate::pages::explain::{Finding, Gpu, document};
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
@@ -95,7 +95,7 @@ fn case(text: &str) -> Result<Named, SelectError> {
             of_dtype = dtype(word)?;
         }
     }
-    let problem = Problem::new(shape, of_dtype, of_mask).map_err(SelectError::Shape)?;
+    let problem = Problem::new(shape, of_dtype, of_mask)?;
     Ok(Named {
         name: format!("{shape_name} {of_dtype} {of_mask} {of_family}:{seed}"),
         problem,
@@ -117,8 +117,10 @@ fn row(text: &str) -> Result<[usize; 3], String> {
 
 /// Explains a row.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    let inputs = output::input("--input", &args.input);
-    output::check(&Output::text("--dump", args.dump.as_ref()), &inputs)?;
+    output::check(
+        &[("--dump", args.dump.as_deref())],
+        &[("--input", args.input.as_deref())],
+    )?;
     let ladder = Ladder::open()?;
     let builds = ladder.builds();
     let build = stage(&args.stage, &builds)?;

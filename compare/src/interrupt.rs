@@ -1,4 +1,4 @@
-//! Ctrl-C: what has ended by then is kept, and a second time ends the process at once.
+//! Ctrl-C: the first one ends the run and keeps what is finished, the second one ends the process.
 
 use crate::judge::verdict::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether Ctrl-C was pressed, or the process asked to end, since this was first asked.
+/// Whether the process was interrupted or asked to terminate since the first call.
 pub fn interrupted() -> io::Result<Arc<AtomicBool>> {
     static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
     let mut registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
@@ -15,7 +15,7 @@ pub fn interrupted() -> io::Result<Arc<AtomicBool>> {
     }
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first time the flag is not set yet.
+        // In this order: at the first signal the flag is not set yet.
         signal_hook::flag::register_conditional_shutdown(
             signal,
             Exit::Interrupted.code().into(),

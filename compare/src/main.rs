@@ -1,4 +1,4 @@
-//! Runs every stage of the attention ladder through the same gates and writes COMPARE.md.
+//! Checks every stage of the attention ladder with the same gates, times it on a GPU, and writes COMPARE.md.
 
 #![forbid(unsafe_code)]
 
@@ -47,8 +47,8 @@ use clap::Parser;
 use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
-use measure::measured::ExecuteError;
-use run::Interrupted;
+use measure::sink::ExecuteError;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -83,7 +83,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Candidate(args) => candidate::candidate(&args),
         Command::Sass(args) => sass::sass(&args),
         Command::Smem(args) => smem::smem(&args),
-        Command::Accept(args) => Ok(Answer::pass(accept::accept(&args)?.to_string())),
+        Command::Accept(args) => accept::accept(&args),
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),
         Command::Explain(args) => explain::explain(&args),
@@ -91,30 +91,19 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     }
 }
 
-/// Where the gates were asked, and a launch ended them, a stage has failed; all else is of the machine or its user.
+/// If a launch failed while the gates ran, a stage has failed; all other errors are of the machine or its user.
 fn exit_of(error: &anyhow::Error) -> Exit {
-    let is_of_a_launch = |cause: &(dyn std::error::Error + 'static)| {
-        let is_of_gpu = matches!(
-            cause.downcast_ref(),
-            Some(
-                CudaError::Launch { .. }
-                    | CudaError::Hang { .. }
-                    | CudaError::Sticky
-                    | CudaError::ScalesChanged { .. }
-            )
-        );
-        is_of_gpu || matches!(cause.downcast_ref(), Some(ExecuteError::Sticky { .. }))
+    let of = |cause: &(dyn std::error::Error + 'static)| match (
+        cause.downcast_ref(),
+        cause.downcast_ref(),
+        cause.downcast_ref::<std::io::Error>(),
+    ) {
+        (Some(ExecuteError::Interrupted), ..) => Some(Exit::Interrupted),
+        (.., Some(error)) if error.kind() == ErrorKind::Interrupted => Some(Exit::Interrupted),
+        (Some(ExecuteError::Sticky { .. }), ..) => Some(Exit::Fail),
+        (_, Some(CudaError::Launch { .. } | CudaError::Hang { .. } | CudaError::Sticky), _)
+        | (_, Some(CudaError::ScalesChanged { .. }), _) => Some(Exit::Fail),
+        _ => None,
     };
-    let is_interrupt = |cause: &(dyn std::error::Error + 'static)| {
-        let of_io: Option<&std::io::Error> = cause.downcast_ref();
-        of_io.is_some_and(|error| error.kind() == std::io::ErrorKind::Interrupted)
-    };
-    if error.is::<Interrupted>() || error.chain().any(is_interrupt) {
-        return Exit::Interrupted;
-    }
-    if error.chain().any(is_of_a_launch) {
-        Exit::Fail
-    } else {
-        Exit::Usage
-    }
+    error.chain().find_map(of).unwrap_or(Exit::Usage)
 }

@@ -1,4 +1,4 @@
-//! Where results go: every place is checked before anything runs, and what is there already is not destroyed.
+//! Checks, before anything runs, that results can be written and would overwrite nothing of others.
 
 use crate::measure::machine::{self, NoWorkspace};
 use crate::record::files::{destination, folder_of, is_stream};
@@ -6,87 +6,35 @@ use crate::record::store::{FILES, META};
 use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a file of this program is known by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// COMPARE.md.
-    Report,
-    /// What `--json` writes.
-    Json,
-    /// Text that nothing is known of: it may overwrite any file that is not a record's.
-    Any,
-}
+/// A flag and the file that it names, if it was given.
+pub type Named<'a> = (&'static str, Option<&'a Path>);
 
-impl Content {
-    /// Whether `file` begins as this program's own do; an empty file is nobody's.
-    fn is_ours(self, file: &Path) -> io::Result<bool> {
-        let mut text = Vec::new();
-        fs::File::open(file)?
-            .take(Self::LONGEST)
-            .read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text);
-        Ok(text.is_empty()
-            || match self {
-                Content::Report => text.starts_with("# COMPARE\n"),
-                // The first names in alphabetical order, each with what is in it, and all of `meta`.
-                Content::Json => text.starts_with('{') && text.contains("\"meta\""),
-                Content::Any => true,
-            })
-    }
+/// How much of a file is looked at, in bytes.
+const LOOKED_AT: u64 = 1 << 20;
 
-    /// So much of a file is looked at.
-    const LONGEST: u64 = 1 << 20;
-
-    fn expected(self) -> &'static str {
-        match self {
-            Content::Report => "its own begin with '# COMPARE'",
-            Content::Json => "its own are objects with `meta`",
-            Content::Any => "",
+/// What this program's own files for `flag` look like, if `file` does not. Empty files, and those of other flags, may be
+/// overwritten.
+fn unlike_ours(flag: &str, file: &Path) -> io::Result<Option<&'static str>> {
+    let mut text = Vec::new();
+    fs::File::open(file)?
+        .take(LOOKED_AT)
+        .read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    Ok(match flag {
+        _ if text.is_empty() => None,
+        "--report" if !text.starts_with("# COMPARE\n") => Some("its own begin with '# COMPARE'"),
+        // Keys are in alphabetical order, so that `meta` is near the beginning.
+        "--json" if !(text.starts_with('{') && text.contains("\"meta\"")) => {
+            Some("its own are objects with `meta`")
         }
-    }
+        _ => None,
+    })
 }
 
-/// A file to be written.
-#[derive(Clone, Debug)]
-pub struct Output {
-    /// The flag that names it.
-    pub flag: &'static str,
-    /// Where it goes.
-    pub path: PathBuf,
-    /// What goes there.
-    pub content: Content,
-}
-
-impl Output {
-    /// The report, at `path`.
-    pub fn report(path: &Path) -> Vec<Self> {
-        vec![Self {
-            flag: "--report",
-            path: path.to_path_buf(),
-            content: Content::Report,
-        }]
-    }
-
-    /// Text to `path`, if one is given.
-    pub fn text(flag: &'static str, path: Option<&PathBuf>) -> Vec<Self> {
-        path.map(|path| Self {
-            flag,
-            path: path.clone(),
-            content: Content::Any,
-        })
-        .into_iter()
-        .collect()
-    }
-}
-
-/// What is read, if one is given, and the flag that names it.
-pub fn input<'a>(flag: &'static str, path: &'a Option<PathBuf>) -> Vec<(&'static str, &'a Path)> {
-    path.iter().map(|path| (flag, path.as_path())).collect()
-}
-
-/// Where the report goes: as asked, else COMPARE.md of the workspace.
+/// Where the report goes: as asked, or COMPARE.md of the workspace.
 pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
     match asked {
         Some(path) => Ok(path.to_path_buf()),
@@ -94,71 +42,51 @@ pub fn report_path(asked: Option<&Path>) -> Result<PathBuf, NoWorkspace> {
     }
 }
 
-/// Refuses outputs that cannot be written, that are each other or one of `inputs`, or that would destroy what this program
-/// did not write. Creates and changes nothing.
-pub fn check(outputs: &[Output], inputs: &[(&'static str, &Path)]) -> anyhow::Result<()> {
-    for (
-        index,
-        Output {
-            flag,
-            path,
-            content,
-        },
-    ) in outputs.iter().enumerate()
-    {
-        if is_stream(path) {
+/// Refuses outputs that cannot be written, that are the same file as another output or an input, or that would destroy a file that
+/// this program did not write. Creates and changes nothing.
+pub fn check(outputs: &[Named<'_>], inputs: &[Named<'_>]) -> anyhow::Result<()> {
+    for (index, &(flag, path)) in outputs.iter().enumerate() {
+        let Some(path) = path.filter(|path| !is_stream(path)) else {
             continue;
-        }
+        };
         let shown = path.display();
         let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        ensure!(!is_folder, "{flag} {shown}: is a folder; give a file");
+        ensure!(!is_folder, "{flag} {shown}: this is a folder; give a file");
         ensure!(
             path.as_os_str() != "-",
             "{flag} -: give a file; standard output is for --json"
         );
-        let others = outputs[..index]
-            .iter()
-            .map(|other| (other.flag, other.path.as_path()));
-        if let Some((other, _)) = others
-            .chain(inputs.iter().copied())
-            .find(|(_, other)| is_same(path, other))
+        let mut others = outputs[..index].iter().chain(inputs);
+        if let Some((other, _)) =
+            others.find(|(_, other)| other.is_some_and(|other| is_same(path, other)))
         {
-            bail!("{flag} and {other} are one file, {shown}; give each its own");
+            bail!("{flag} and {other} are the same file, {shown}; give each its own");
         }
         let unwritable = || format!("{flag}: cannot write {shown}; choose another place");
         let place = destination(path).with_context(unwritable)?;
         ensure!(
             !is_part_of_a_record(&place),
-            "{flag} {shown}: is part of a record, which it would destroy; choose another place"
+            "{flag} {shown}: this file is part of a record, which would be destroyed; choose another place"
         );
-        ensure!(
-            !place.exists() || content.is_ours(&place).with_context(unwritable)?,
-            "{flag} {shown}: there is a file that this program did not write ({}); remove it, or choose another place",
-            content.expected()
-        );
+        if place.exists()
+            && let Some(ours) = unlike_ours(flag, &place).with_context(unwritable)?
+        {
+            bail!(
+                "{flag} {shown}: this program did not write the file that is there ({ours}); remove it, or choose another place"
+            );
+        }
         probe(&place).with_context(unwritable)?;
     }
     Ok(())
 }
 
-/// Whether a write to one path changes what is at the other.
+/// Whether a write to one path changes the file at the other, by any link.
 fn is_same(a: &Path, b: &Path) -> bool {
-    let is_one_file = || match (fs::metadata(a), fs::metadata(b)) {
-        (Ok(a), Ok(b)) => is_one_inode(&a, &b),
-        _ => false,
-    };
-    matches!((canonical(a), canonical(b)), (Ok(a), Ok(b)) if a == b) || is_one_file()
-}
-
-#[cfg(unix)]
-fn is_one_inode(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-#[cfg(not(unix))]
-fn is_one_inode(_: &fs::Metadata, _: &fs::Metadata) -> bool {
-    false
+    let inode = |path: &Path| fs::metadata(path).map(|of| (of.dev(), of.ino()));
+    match (inode(a), inode(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => matches!((canonical(a), canonical(b)), (Ok(a), Ok(b)) if a == b),
+    }
 }
 
 /// `path` without links and dots, as far as it exists.
@@ -180,7 +108,7 @@ fn is_part_of_a_record(path: &Path) -> bool {
     is_record_file && folder_of(path).join(META).is_file()
 }
 
-/// Finds out whether a file can be created in the folder of `path`, or in the nearest one that exists and would hold it.
+/// Checks that a file can be created in the folder of `path`, or in the nearest existing folder above it.
 fn probe(path: &Path) -> io::Result<()> {
     let mut folder = folder_of(path);
     while !folder.exists() {
@@ -195,14 +123,6 @@ mod tests {
     use super::*;
     use crate::testing::emulated;
 
-    fn output(flag: &'static str, path: &Path, content: Content) -> Output {
-        Output {
-            flag,
-            path: path.to_path_buf(),
-            content,
-        }
-    }
-
     #[test]
     fn an_output_is_no_input_and_no_other_output() {
         let folder = tempfile::tempdir().unwrap();
@@ -210,16 +130,15 @@ mod tests {
         fs::write(at("in"), "# COMPARE\n").unwrap();
         fs::hard_link(at("in"), at("hard")).unwrap();
         fs::create_dir(at("sub")).unwrap();
-        #[cfg(unix)]
         std::os::unix::fs::symlink(at("in"), at("soft")).unwrap();
         for name in ["in", "hard", "soft", "sub/../in"] {
             let error = check(
-                &[output("--report", &at(name), Content::Report)],
-                &[("--input", &at("in"))],
+                &[("--report", Some(&at(name)))],
+                &[("--input", Some(&at("in")))],
             );
             let error = error.unwrap_err().to_string();
             assert!(
-                error.contains("--report and --input are one file"),
+                error.contains("--report and --input are the same file"),
                 "{name}: {error}"
             );
         }
@@ -227,23 +146,19 @@ mod tests {
             ("new", "sub/../new"),
             ("no/such/folder/x", "no/such/folder/x"),
         ]
-        .map(|(a, b)| {
-            [
-                output("--report", &at(a), Content::Report),
-                output("--json", &at(b), Content::Json),
-            ]
-        });
-        for both in both {
+        .map(|(a, b)| (at(a), at(b)));
+        for (report, json) in both {
+            let both = [("--report", Some(&*report)), ("--json", Some(&*json))];
             let error = check(&both, &[]).unwrap_err().to_string();
             assert!(
-                error.contains("--json and --report are one file"),
+                error.contains("--json and --report are the same file"),
                 "{error}"
             );
         }
         assert!(
             check(
-                &[output("--report", &at("new"), Content::Report)],
-                &[("--input", &at("in"))]
+                &[("--report", Some(&at("new")))],
+                &[("--input", Some(&at("in")))]
             )
             .is_ok()
         );
@@ -258,31 +173,24 @@ mod tests {
     fn what_this_program_did_not_write_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let refused = |content, text: &str| {
+        let refused = |flag, text: &str| {
             fs::write(&path, text).unwrap();
-            check(&[output("--report", &path, content)], &[])
+            check(&[(flag, Some(&path))], &[])
                 .is_err_and(|error| error.to_string().contains("this program did not write"))
         };
-        for (content, ours, foreign) in [
-            (Content::Report, "# COMPARE\n\nFAIL", "[workspace]\n"),
-            (Content::Json, "{\n  \"meta\": {}}", "{ \"name\": \"x\" }"),
+        for (flag, ours, foreign) in [
+            ("--report", "# COMPARE\n\nFAIL", "[workspace]\n"),
+            ("--json", "{\n  \"meta\": {}}", "{ \"name\": \"x\" }"),
         ] {
             assert!(
-                !refused(content, ours) && !refused(content, "") && refused(content, foreign),
-                "{content:?}"
+                !refused(flag, ours) && !refused(flag, "") && refused(flag, foreign),
+                "{flag}"
             );
         }
-        assert!(!refused(Content::Any, "anything"));
+        assert!(!refused("--out", "anything"));
         emulated().write(folder.path()).unwrap();
-        let error = check(
-            &[output(
-                "--out",
-                &folder.path().join("rows.jsonl"),
-                Content::Any,
-            )],
-            &[],
-        )
-        .unwrap_err();
+        let rows = folder.path().join("rows.jsonl");
+        let error = check(&[("--out", Some(&rows))], &[]).unwrap_err();
         assert!(error.to_string().contains("is part of a record"), "{error}");
     }
 
@@ -291,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let check = |path: &Path| check(&[output("--json", path, Content::Json)], &[]);
+        let check = |path: &Path| check(&[("--json", Some(path))], &[]);
         let refused = |path: &Path| check(path).unwrap_err().to_string();
         assert!(refused(folder.path()).contains("is a folder"));
         assert!(refused(Path::new("no/such/")).contains("is a folder"));

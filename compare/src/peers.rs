@@ -16,7 +16,7 @@ use crate::judge::{self, Known, peers as question};
 use crate::measure::builds::{StageBuild, builds};
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one};
-use crate::output::{self, Output};
+use crate::output;
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
@@ -107,7 +107,7 @@ FP64 reference and bounds as ours";
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let report_path = output::report_path(args.report.as_deref())?;
-    output::check(&Output::report(&report_path), &[])?;
+    output::check(&[("--report", Some(&report_path))], &[])?;
     let completing = measure(args)?;
     let Completing {
         name,

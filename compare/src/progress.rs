@@ -1,9 +1,10 @@
-//! Progress on standard error: a bar where a person looks on, a line per tenth of the way where a log is kept.
+//! Progress on standard error: a bar on a terminal, a line per tenth in a log.
 
+use crate::measure::sink::Sink;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// The progress of a run.
+/// The progress of a run, which it is told as a [`Sink`].
 pub struct Progress {
     shown: Shown,
     kind: &'static str,
@@ -17,7 +18,7 @@ enum Shown {
 }
 
 impl Progress {
-    /// Nothing if `quiet`, a bar on a terminal, a few lines elsewhere.
+    /// Shows nothing if `quiet`, a bar on a terminal, a few lines elsewhere.
     pub fn new(quiet: bool) -> Self {
         let shown = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Shown::Nothing,
@@ -55,23 +56,29 @@ impl Progress {
         }
     }
 
-    /// Says something in a line of its own, unless quiet.
+    /// Prints a line, unless quiet.
     pub fn say(&self, line: &str) {
         if !matches!(self.shown, Shown::Nothing) {
             self.bar.suspend(|| eprintln!("{line}"));
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Sink for Progress {
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+        self.step(kind, label, done, total);
     }
 }
 
 fn bar(kind: &'static str, total: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total as u64), ProgressDrawTarget::stderr());
     let style =
-        ProgressStyle::with_template("{prefix:>7} [{bar:30}] {pos}/{len}, {eta} left  {wide_msg}");
+        ProgressStyle::with_template("{prefix:>9} [{bar:30}] {pos}/{len}, {eta} left  {wide_msg}");
     bar.set_style(style.expect("the template is valid").progress_chars("=> "));
     bar.set_prefix(kind);
     bar.enable_steady_tick(std::time::Duration::from_millis(250));

@@ -3,9 +3,10 @@
 use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
+use anyhow::{Context, ensure};
 use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
-use common::limits::{DeviceError, DeviceLimits};
-use common::stage::{Artifacts, Attention, LoadError, LoadedStage};
+use common::limits::DeviceLimits;
+use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
 use std::path::Path;
 use std::str::FromStr;
@@ -27,23 +28,11 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage11_spread::Spread,
 ];
 
-/// Why there is no ladder to work on.
-#[derive(Debug, thiserror::Error)]
-pub enum LadderError {
-    /// A stage is broken.
-    #[error("the ladder cannot be loaded; build again with `cargo build`")]
-    Load(#[from] LoadError),
-    /// The device that was asked for cannot stand for this one, or the GPU's limits are not known.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-}
-
 /// How many GPUs of the host share the cases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpus {
-    /// So many, from number 0.
     Count(usize),
-    /// All that the driver shows.
+    /// All that the driver lists.
     All,
 }
 
@@ -59,79 +48,45 @@ impl FromStr for Gpus {
     }
 }
 
-/// Why the GPUs that were asked for cannot share a run.
-#[derive(Debug, thiserror::Error)]
-pub enum GpusError {
-    /// There are not so many, or one of them cannot be opened.
-    #[error("--gpus {asked}: GPU {ordinal} cannot be used: {source}")]
-    Open {
-        /// How many were asked for.
-        asked: usize,
-        /// The one that is missing.
-        ordinal: usize,
-        source: CudaError,
-    },
-    /// A record is of one kind of GPU.
-    #[error(
-        "--gpus: GPU {ordinal} is {other}, GPU 0 {first}, and a record is of one kind of GPU; name those alike by \
-         CUDA_VISIBLE_DEVICES"
-    )]
-    Unlike {
-        ordinal: usize,
-        other: String,
-        /// That of the first.
-        first: String,
-    },
-}
-
-/// The GPUs that share the cases with the first, which alone is timed.
-pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> Result<Vec<Mutex<CudaDevice>>, GpusError> {
+/// The GPUs that share the cases with the first, which is the only one that is timed.
+pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> anyhow::Result<Vec<Mutex<CudaDevice>>> {
     let mut others = Vec::new();
     for ordinal in 1.. {
         if asked == Gpus::Count(ordinal) {
             break;
         }
-        let other = match (CudaDevice::open(ordinal), asked) {
-            (Ok(other), _) => other,
-            (Err(CudaError::NoDevice { .. }), Gpus::All) => break,
-            (Err(source), _) => {
-                let asked = match asked {
-                    Gpus::Count(asked) => asked,
-                    Gpus::All => ordinal + 1,
-                };
-                return Err(GpusError::Open {
-                    asked,
-                    ordinal,
-                    source,
-                });
+        match CudaDevice::open(ordinal) {
+            Err(CudaError::NoDevice { .. }) if asked == Gpus::All => break,
+            opened => {
+                let other =
+                    opened.with_context(|| format!("--gpus: GPU {ordinal} cannot be used"))?;
+                alike(ordinal, first.info(), other.info())?;
+                others.push(Mutex::new(other));
             }
-        };
-        alike(ordinal, first.info(), other.info())?;
-        others.push(Mutex::new(other));
+        }
     }
     Ok(others)
 }
 
-fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> Result<(), GpusError> {
+/// Refuses a GPU of another kind than the first: a record is of one kind.
+fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> anyhow::Result<()> {
     let kind = |info: &DeviceInfo| {
-        (
-            info.name.clone(),
-            info.compute_capability,
-            info.sms,
-            info.shared_optin_bytes,
-        )
+        let DeviceInfo { name, sms, .. } = info.clone();
+        (name, info.compute_capability, sms, info.shared_optin_bytes)
     };
-    if kind(first) == kind(other) {
-        return Ok(());
-    }
-    Err(GpusError::Unlike {
-        ordinal,
-        other: format!("{} with {} SMs", other.name, other.sms),
-        first: format!("{} with {} SMs", first.name, first.sms),
-    })
+    ensure!(
+        kind(first) == kind(other),
+        "--gpus: GPU {ordinal} is {} with {} SMs, GPU 0 {} with {} SMs, and a record is of one kind of GPU; name those alike by \
+         CUDA_VISIBLE_DEVICES",
+        other.name,
+        other.sms,
+        first.name,
+        first.sms
+    );
+    Ok(())
 }
 
-/// Writes the sources of a stage's kernels, as this program was built from them, below `work`; kernel.cu as `of_kernel` makes it.
+/// Writes the device sources that this program was built from below `work`, with kernel.cu as changed by `of_kernel`.
 pub fn write_sources(
     stage: &LoadedStage,
     work: &Path,
@@ -149,7 +104,7 @@ pub fn write_sources(
     Ok(())
 }
 
-/// The stages as they are built, and what they can run on.
+/// The stages as built, and the GPU.
 pub struct Ladder {
     /// In the ladder's order.
     pub stages: Vec<LoadedStage>,
@@ -159,7 +114,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// Reads every stage's table and build report, and opens the GPU.
-    pub fn open() -> Result<Self, LadderError> {
+    pub fn open() -> anyhow::Result<Self> {
         let stages = load()?;
         let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
         let gpu =
@@ -167,16 +122,16 @@ impl Ladder {
         Ok(Self { stages, gpu })
     }
 
-    /// The same without a GPU, which nobody asked for.
-    pub fn without_gpu(reason: &str) -> Result<Self, LadderError> {
+    /// The same without a GPU, for this reason.
+    pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
         Ok(Self {
             stages: load()?,
             gpu: Err(reason.to_string()),
         })
     }
 
-    /// Has the stages refuse what the open GPU cannot run, or the smaller device that was asked for.
-    pub fn limit(&mut self, asked: Option<DeviceLimits>) -> Result<(), LadderError> {
+    /// Limits the stages to what the open GPU, or the smaller device that was asked for, can run.
+    pub fn limit(&mut self, asked: Option<DeviceLimits>) -> anyhow::Result<()> {
         let limits = DeviceLimits::of_launches(
             asked,
             self.gpu.as_ref().ok().map(|gpu| gpu.info().limits()),
@@ -187,20 +142,20 @@ impl Ladder {
         Ok(())
     }
 
-    /// The GPU that a command needs `to` do its work.
+    /// The GPU, which a command needs `to` do its work.
     pub fn gpu_to(&self, to: &str) -> Result<&CudaDevice, NoData> {
         self.gpu
             .as_ref()
             .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
     }
 
-    /// What a record says of the stages.
+    /// The stages as built.
     pub fn builds(&self) -> Vec<StageBuild> {
         builds::builds(&self.stages)
     }
 }
 
-/// Why the stages cannot run on a GPU that has their instructions.
+/// Why the stages cannot run on a GPU although it has their instructions.
 pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String> {
     let lacks = |stage: &&LoadedStage| {
         let Artifacts {
@@ -222,20 +177,19 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
 }
 
 /// Reads every stage's table and build report.
-pub fn load() -> Result<Vec<LoadedStage>, LadderError> {
-    Ok(STAGES
-        .iter()
-        .map(|stage| LoadedStage::load(*stage))
-        .collect::<Result<_, _>>()?)
+pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
+    let stages = STAGES.iter().map(|stage| LoadedStage::load(*stage));
+    (stages.collect::<Result<_, _>>())
+        .context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
-/// What a record says of the stages, without a device.
-pub fn builds() -> Result<Vec<StageBuild>, LadderError> {
+/// The stages as built, without a device.
+pub fn builds() -> anyhow::Result<Vec<StageBuild>> {
     Ok(builds::builds(&load()?))
 }
 
-/// The stages as judges know them.
-pub fn metas() -> Result<Vec<StageMeta>, LadderError> {
+/// The stages as a record keeps them.
+pub fn metas() -> anyhow::Result<Vec<StageMeta>> {
     Ok(builds::metas(&builds()?))
 }
 

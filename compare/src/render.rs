@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::verdict::{self, Exit, Report};
 use crate::measure::machine;
-use crate::output::{self, Output};
+use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{self, Document};
 use crate::pages::{self, summary};
@@ -82,7 +82,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     };
     let report_path = output::report_path(args.report.as_deref())?;
     if !args.check {
-        output::check(&Output::report(&report_path), &[])?;
+        output::check(&[("--report", Some(&report_path))], &[])?;
     }
     let committed = read_all(&results, Of::Ladder)?;
     if committed.is_empty() {

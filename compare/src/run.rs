@@ -7,17 +7,17 @@ use crate::judge::Known;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
 use crate::measure::builds::StageBuild;
-use crate::measure::execute::{self, Executor};
+use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
-use crate::measure::join::join;
+use crate::measure::join::{begin, join, missing};
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::measured::{ExecuteError, Measured, Sink, SinkError};
 use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
 use crate::measure::rows;
-use crate::output::{self, Content, Output, canonical};
-
+use crate::measure::sink::{ExecuteError, Sink};
+use crate::measure::summary::summarise;
+use crate::output::{self, canonical};
 use crate::progress::Progress as Bars;
-use crate::record::files::{Unfinished, write_atomically};
+use crate::record::files::{Unfinished, name_of, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
@@ -45,27 +45,27 @@ use std::time::{Duration, Instant};
 pub const EXAMPLES: &str = "\
 Examples:
   compare                                       check everything that this machine can, write COMPARE.md
-  compare --quick                               each stage's default variant on five small problems
+  compare --quick                               each stage's default variant on a few small problems
   compare --stages stage0-scalar --shapes mission --dtypes f16
                                                 one stage on one shape, both masks
   compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
   compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
-  compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory a block, such as an L4
+  compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory per block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
   compare --full --gpus all                     every case of tier T2, shared among the GPUs of this host
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
   compare --into target/compare/20261120T183000Z-nvidia-h200.partial
-                                                go on with a run that was interrupted
-  compare sanitize                              on a GPU, next: gate C7, without which a whole run is not accepted
+                                                resume a run that was interrupted
+  compare sanitize                              next, on a GPU: gate C7, which `accept` requires of a full run
   compare accept target/compare/20261120T183000Z-nvidia-h200
-                                                take a record into results/ for committing
+                                                copy a record into results/ for committing
 
 Exit codes:
-  0  every gate passes (claims refuted by a committed negative record included)
-  1  a correctness, hazard or resource gate failed, or a claim did without a negative record
-  2  wrong usage, unreadable input or an environment that cannot run what was asked; nothing was overwritten
-  3  AMBIGUOUS, or NO DATA where data was required
-  130  interrupted; what was finished is in the record, and --into goes on";
+  0  every gate passes, and every claim that fails is refuted by a committed negative record
+  1  a correctness, hazard or resource gate failed, or a claim failed without a negative record
+  2  wrong usage, unreadable input, or an environment that cannot run what was asked; nothing was overwritten
+  3  AMBIGUOUS, or NO DATA where data is required
+  130  interrupted; what finished is in the record, and --into resumes it";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -75,7 +75,7 @@ pub enum Backend {
     Auto,
     /// An NVIDIA GPU
     Cuda,
-    /// The functional emulator; checks, never times
+    /// The functional emulator: checks, never times
     Emulated,
 }
 
@@ -84,93 +84,68 @@ pub enum Backend {
 pub struct RunArgs {
     #[command(flatten)]
     pub request: Request,
-    /// Where to run
+    /// Where kernels run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
-    /// GPUs of this host that share the cases, a number or `all`; they are to be of one kind. Timing stays on the first
-    /// [default: 1]
+    /// How many GPUs of this host share the cases, or `all`; they must be the same model. Timing stays on the first [default:
+    /// 1]
     #[arg(long, value_name = "N|all", conflicts_with = "input")]
     pub gpus: Option<Gpus>,
-    /// Judge what a smaller device could run, by its compute capability: sm_89 for an L4. On a GPU it limits shared memory
-    /// and features; kernels and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU, else no limit]
+    /// Judge only what a smaller device could run, given by its compute capability: sm_89 for an L4. On a GPU this limits
+    /// shared memory and features; machine code and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU,
+    /// else no limit]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
-    /// Run real tensors: a safetensors file with q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3, optionally `out` (theirs or F32),
-    /// and q_scale, k_scale, v_scale [B, H] in F32 for F8_E4M3
+    /// Run real tensors from a safetensors file: q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3; for F8_E4M3 also q_scale, k_scale,
+    /// v_scale [B, H] in F32; optionally `out`, in the output type or F32, which is judged too
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
     pub input: Option<PathBuf>,
-    /// Write each case's output here as safetensors
+    /// Write the output of each case to this folder, as safetensors
     #[arg(long, value_name = "DIR")]
     pub save_outputs: Option<PathBuf>,
-    /// Where the run's record goes [default: target/compare]
+    /// Write the run's record below this folder [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Add what is missing to a record below target/: of a run that was interrupted, or of another with the same build, GPU
-    /// and driver. What it has stays
+    /// Add what is missing to a record below target/: of an interrupted run, or of one with the same build, GPU and driver.
+    /// What it already has is kept
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "input"])]
     pub into: Option<PathBuf>,
-    /// Where the report goes [default: COMPARE.md of the workspace]
+    /// Write the report to this file [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write every row as JSON to a file, or to standard output with `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
-    /// No table and no progress; what is wrong goes to standard error
+    /// Print no table and no progress; failures go to standard error
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// Timed samples per arm, unless `--iters` says otherwise.
+/// Timed samples per arm without `--iters`.
 const SAMPLES: usize = 500;
 
-/// The same on problems without claims, whose figures are shown and not judged.
+/// The same on problems without claims, whose figures are shown but not judged.
 const SAMPLES_ELSEWHERE: usize = 100;
 
-/// A record is written at most this often while cases run; an interrupt loses no more than this.
+/// The record is written at most this often while cases run; a kill loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Nor does writing take more than one part in this many of the time: the record of a full run is large.
+/// Writing takes at most one part in this many of the time: the record of a full run is large.
 const WRITE_SHARE: u32 = 20;
 
-/// Ctrl-C. What was finished is kept.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted with {finished} of {planned} cases kept; `compare run --into {}` with the same flags goes on", folder.display())]
-pub struct Interrupted {
-    folder: PathBuf,
-    finished: usize,
-    planned: usize,
-}
-
-/// What a run leaves for the report.
-struct Finished {
-    /// The folder of the record.
-    pub folder: PathBuf,
-    pub name: String,
-    pub record: Record,
-}
-
-/// Runs what `args` ask for, writes the record and what it says, and judges it.
+/// Runs what `args` ask for, and writes the record and its report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let report_path = output::report_path(args.report.as_deref())?;
-    let mut outputs = Output::report(&report_path);
-    let is_standard_output = args
-        .json
-        .as_deref()
-        .is_some_and(|path| path.as_os_str() == "-");
-    let json = args.json.iter().filter(|_| !is_standard_output);
-    outputs.extend(json.map(|path| Output {
-        flag: "--json",
-        path: path.clone(),
-        content: Content::Json,
-    }));
-    output::check(&outputs, &output::input("--input", &args.input))?;
-    let Finished {
-        folder,
-        name,
-        record,
-    } = measure(args)?;
+    let json = args.json.as_deref();
+    let json_file = json.filter(|path| path.as_os_str() != "-");
+    output::check(
+        &[("--report", Some(&report_path)), ("--json", json_file)],
+        &[("--input", args.input.as_deref())],
+    )?;
+    let (folder, record) = measure(args)?;
+    let name = name_of(&folder);
     let committed = read_all(&machine::results(), Of::Ladder)?;
-    // The stages of this very run: on a smaller device they are without what it refuses.
+    // The stages of this run, without what its device refuses.
     let known = Known {
         stages: &record.meta.stages,
         run: Some((&name, &record)),
@@ -184,13 +159,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         folder.display(),
         report_path.display()
     );
-    if let Some(path) = &args.json {
+    if json.is_some() {
         let json = answer::json(&pages::json::json(&report));
-        if is_standard_output {
-            // Standard output belongs to the document where that goes there.
+        let Some(path) = json_file else {
+            // Standard output belongs to the document.
             notes.extend((!args.quiet).then_some(text));
             return Ok(Answer::new(report.overall.exit, json).noting(notes));
-        }
+        };
         write_atomically(path, json.as_bytes())?;
     }
     Ok(Answer::new(report.overall.exit, text)
@@ -198,8 +173,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         .noting(notes))
 }
 
-/// Runs what `args` ask for and writes the record. Nothing else is written.
-fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
+/// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
+fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
     let start = Instant::now();
     let started = Timestamp::now();
     let mut ladder = open(args.backend)?;
@@ -212,12 +187,12 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     } else {
         BackendKind::Emulated
     };
+    let bars = Bars::new(args.quiet);
     let unheeded = unheeded(args, backend);
-    let mut bars = Bars::new(args.quiet);
     if !unheeded.is_empty() {
         bars.say(&format!(
-            "note: {} without effect: there is no GPU",
-            unheeded.join(" and ")
+            "note: without a GPU {} has no effect",
+            unheeded.join(", ")
         ));
     }
     let mut builds = ladder.builds();
@@ -243,21 +218,16 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     if !plan.timings.is_empty() {
         let cache = tuning_cache::read(&tune::path_of(&machine.name))?;
         if let Some(cache) = cache.filter(|cache| Some(cache.gpu.as_str()) == machine.gpu.name()) {
-            tune::keep_best(
-                &mut plan,
-                &request,
-                &builds,
-                &cache,
-                &format!("tune/{}.json", machine.name),
-            );
+            let name = format!("tune/{}.json", machine.name);
+            tune::keep_best(&mut plan, &request, &builds, &cache, &name);
         }
-    }
-    let left_out = plan.bases_left_out(&builds);
-    if !plan.timings.is_empty() && !left_out.is_empty() {
-        let names = Vec::from_iter(left_out).join(", ");
-        bars.say(&format!(
-            "note: claims over {names} are not measured: run it too (--stages)"
-        ));
+        let left_out = Vec::from_iter(plan.bases_left_out(&builds));
+        if !left_out.is_empty() {
+            bars.say(&format!(
+                "note: claims over {} are not measured; add it to --stages",
+                left_out.join(", ")
+            ));
+        }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);
     let out = match args.out.as_ref().or(args.into.as_ref()) {
@@ -271,124 +241,91 @@ fn measure(args: &RunArgs) -> anyhow::Result<Finished> {
     }
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    // Of what is run, and not where a run is to be quick: a stage's code takes seconds to read.
+    // Only for stages that run, and not in a quick run: reading a stage's code takes seconds.
     let is_run = |build: &&mut StageBuild| plan.tier > Tier::T0 && plan.has_stage(&build.id);
     let code = sass::read(stages, builds.iter_mut().filter(is_run));
-    let mut measured = Measured::begin(&started, &plan, &builds, machine, gates, source_lines);
+    let mut record = begin(&started, &plan, &builds, machine, gates, source_lines);
+    record.meta.device = limited;
+    let (tools, methods) = (&mut record.meta.tools, &mut record.meta.methods);
     match code {
-        Ok(tool) => {
-            let tool =
-                tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]));
-            measured.record.meta.tools.extend(tool);
+        Ok(tool) => tools
+            .extend(tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]))),
+        Err(why) => {
+            methods.insert(Source::Ptxas, format!("machine code not read: {why}"));
         }
-        Err(why) => drop(
-            measured
-                .record
-                .meta
-                .methods
-                .insert(Source::Ptxas, format!("machine code not read: {why}")),
-        ),
     }
-    measured.record.meta.device = limited;
     let mut seconds_before = 0;
-    if let Some(folder) = &args.into {
-        let before = Record::read(folder)?;
-        if let Progress::Complete { seconds, .. } = before.meta.progress {
-            seconds_before = seconds;
-        }
-        let name = folder.display().to_string();
-        measured = join(&name, before, measured).with_context(|| format!("--into {name}"))?;
-    }
     let unfinished = match &args.into {
-        Some(folder) => Unfinished::resume(folder)?,
+        Some(folder) => {
+            let before = Record::read(folder)?;
+            if let Progress::Complete { seconds, .. } = before.meta.progress {
+                seconds_before = seconds;
+            }
+            record =
+                join(before, record).with_context(|| format!("--into {}", folder.display()))?;
+            Unfinished::resume(folder)?
+        }
         None => Unfinished::create(&out, &base_name)?,
     };
-    let (name, folder) = (unfinished.name(), unfinished.folder().to_path_buf());
-    // From here on Ctrl-C leaves a record that `--into` goes on with, if one without a case.
-    let interrupted = interrupted().context("cannot wait for signals")?;
-    bars.say(&format!(
-        "record: {} until the run has ended",
-        folder.display()
-    ));
-    let missing = measured.missing(&plan.cases);
+    let folder = unfinished.folder().to_path_buf();
+    let missing = missing(&mut record, &plan.cases);
     let is_planned = |stage: &&LoadedStage| {
         missing
             .iter()
             .any(|case| case.subject.stage() == stage.info().id)
     };
-    let planned_cases = measured.finished() + missing.len();
-    measured.goes_on(planned_cases);
-    measured.record.write(&folder)?;
-    // Of the others nothing is new: their summaries stand, since what their self-test showed is not known here.
-    let (planned, settled): (Vec<&LoadedStage>, Vec<&LoadedStage>) =
-        stages.iter().partition(is_planned);
-    let settled = settled.iter().map(|stage| stage.info().id.to_string());
-    measured.settled = settled.collect();
+    let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
+    let planned_cases = record.all_cases().count() + missing.len();
+    bars.say(&format!(
+        "record: {} (renamed when the run ends)",
+        folder.display()
+    ));
+    let mut recorder = Recorder::new(&folder, planned_cases, bars)?;
+    recorder.outputs = args.save_outputs.as_deref();
+    // From here on, Ctrl-C leaves a record that `--into` can resume.
+    record.goes_on(planned_cases);
+    record.write(&folder)?;
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
-        bars.step("self-test", stage.info().id, done, planned.len());
+        let total = planned.len();
+        recorder.starts("self-test", stage.info().id, done, total);
         done += 1;
     });
-    let found = rows::self_test(faults::selftest(), &synchronisation);
-    measured.record.extend(found);
-    measured.broken = synchronisation.map_or(vec![], |suppressed| suppressed.broken);
+    record.extend(rows::self_test(faults::selftest(), &synchronisation));
     if let Some(file) = &file {
-        measured.record.extend(judge_given_output(file, &plan));
+        record.extend(judge_given_output(file, &plan));
     }
-    measured.record.write(&folder)?;
-    let mut recorder = Recorder {
-        folder: &folder,
-        outputs: args.save_outputs.as_deref(),
-        planned: planned_cases,
-        builds: &builds,
-        write_after: Instant::now() + WRITE_INTERVAL,
-        interrupted,
-        bars,
-    };
+    record.write(&folder)?;
     let iters = args.request.iters.filter(|&iters| iters > 0);
     let executor = Executor {
-        stages,
-        builds: &builds,
         device,
         others: &others,
         file: file.as_ref(),
-        callable: None,
         timing: TimingPlan {
             samples: iters.unwrap_or(SAMPLES),
             ..TimingPlan::default()
         },
         samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
-        in_flight: execute::in_flight(),
+        ..Executor::new(&plan, stages)
     };
-    let outcome = executor.run(&plan, &mut measured, &mut recorder);
+    let outcome = executor.run(&mut record, &mut recorder);
     recorder.bars.finish();
     match &outcome {
-        Ok(()) => measured.has_ended(seconds_before + start.elapsed().as_secs()),
-        Err(_) => measured.goes_on(planned_cases),
+        Ok(()) => record.has_ended(seconds_before + start.elapsed().as_secs()),
+        Err(_) => record.goes_on(planned_cases),
     }
-    measured.record.write(&folder)?;
-    if let Err(ExecuteError::Sink(SinkError::Interrupted)) = outcome {
-        bail!(Interrupted {
-            folder,
-            finished: measured.finished(),
-            planned: planned_cases
-        });
-    }
+    record.write(&folder)?;
     outcome.with_context(|| {
         format!(
-            "the run stopped; what was finished is in {}",
+            "the run stopped after {} of {planned_cases} cases; `compare run --into {}` with the same flags goes on",
+            record.all_cases().count(),
             folder.display()
         )
     })?;
-    let folder = unfinished.finish()?;
-    Ok(Finished {
-        folder,
-        name,
-        record: measured.record,
-    })
+    Ok((unfinished.finish()?, record))
 }
 
-/// Flags about GPUs and timing, where there is no GPU. `--iters 0` asks for just that.
+/// The given flags that have no effect without a GPU. `--iters 0` asks for just that.
 fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
     let flags = [
         ("--sweep", args.request.sweep),
@@ -401,7 +338,7 @@ fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
     given.map(|(flag, _)| flag).collect()
 }
 
-/// Refuses to make a record where committed ones are.
+/// Refuses to write a record among the committed ones.
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
     let canonical =
         |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
@@ -413,7 +350,7 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The ladder, with the GPU where one is wanted.
+/// The ladder, with the GPU if the backend wants one.
 fn open(backend: Backend) -> anyhow::Result<Ladder> {
     if backend == Backend::Emulated {
         return Ok(Ladder::without_gpu("not asked for: --backend emulated")?);
@@ -426,7 +363,7 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
     }
 }
 
-/// What this machine, backend and tier can measure.
+/// Which gates this machine, backend and tier can measure.
 fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
     let not_compiled = builds
         .iter()
@@ -441,72 +378,78 @@ fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScop
     let writes_lse = kernels.any(|kernel| kernel.facts.lse);
     let has_evidence = ran().any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()));
     let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
-    // What a gate needs, and what is said where that is missing.
-    let needs = |gate: GateId| match gate {
-        GateId::C1
-        | GateId::C2
-        | GateId::C3
-        | GateId::C4
-        | GateId::C5
-        | GateId::C6
-        | GateId::S1 => {
-            vec![]
-        }
-        GateId::C7 => vec![(
+    // What a gate needs, and the reason if that is missing.
+    let needs = [
+        (
+            GateId::C7,
             false,
-            "compute-sanitizer takes a command of its own: `compare sanitize` completes this record on a GPU",
-        )],
-        GateId::C8 => vec![(writes_lse, "no kernel of this run writes log-sum-exps")],
-        GateId::B1 => vec![
-            (
-                plan.backend != BackendKind::Emulated,
-                "one backend alone: a run on a GPU compares its outputs with the emulator's",
-            ),
-            (
-                has(&[Mode::Both]),
-                "no case of this run is computed on both backends; those of a tier are",
-            ),
-        ],
-        GateId::H1 => vec![
-            (
-                plan.backend != BackendKind::Cuda,
-                "hazards are judged by the emulator: run with --backend emulated",
-            ),
-            (
-                traced,
-                "the C++ compiler has no traced build; g++ 12 or later has",
-            ),
-            (
-                has(&[Mode::Traced, Mode::TracedOnce]),
-                "no problem is small enough to be traced",
-            ),
-        ],
-        GateId::R1 => vec![(not_compiled.is_none(), not_compiled.unwrap_or_default())],
-        GateId::L1 => vec![(
+            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this record",
+        ),
+        (
+            GateId::C8,
+            writes_lse,
+            "no kernel of this run writes log-sum-exps",
+        ),
+        (
+            GateId::B1,
+            plan.backend != BackendKind::Emulated,
+            "only one backend ran; a run on a GPU compares its outputs with the emulator's",
+        ),
+        (
+            GateId::B1,
+            has(&[Mode::Both]),
+            "no case of this run ran on both backends; the cases of a tier do",
+        ),
+        (
+            GateId::H1,
+            plan.backend != BackendKind::Cuda,
+            "hazards are found by the emulator; run with --backend emulated",
+        ),
+        (
+            GateId::H1,
+            traced,
+            "the C++ compiler has no traced build; g++ 12 or later has",
+        ),
+        (
+            GateId::H1,
+            has(&[Mode::Traced, Mode::TracedOnce]),
+            "no problem is small enough to be traced",
+        ),
+        (
+            GateId::R1,
+            not_compiled.is_none(),
+            not_compiled.unwrap_or_default(),
+        ),
+        (
+            GateId::L1,
             !plan.timings.is_empty(),
-            "latency is measured on a GPU, and not with --iters 0",
-        )],
-        GateId::E1 => vec![
-            (has_evidence, "no stage of this run states evidence claims"),
-            (
-                !plan.counted.is_empty(),
-                "its claims are about mission, full mask, which is not in this run with f16",
-            ),
-            (
-                traced,
-                "the C++ compiler has no traced build, which counts; g++ 12 or later has",
-            ),
-        ],
-    };
+            "latency is measured only on a GPU, and not with --iters 0",
+        ),
+        (
+            GateId::E1,
+            has_evidence,
+            "no stage of this run states evidence claims",
+        ),
+        (
+            GateId::E1,
+            !plan.counted.is_empty(),
+            "evidence claims are about mission with the full mask, which this run does not have in f16",
+        ),
+        (
+            GateId::E1,
+            traced,
+            "the C++ compiler has no traced build, which counts; g++ 12 or later has",
+        ),
+    ];
     GateScope::of_run(|gate| {
-        let unmet = needs(gate).into_iter().find(|(is_met, _)| !is_met);
-        unmet.map_or(Measurable::Yes, |(_, reason)| Measurable::No {
+        let unmet = needs.iter().find(|(of, is_met, _)| *of == gate && !is_met);
+        unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
             reason: reason.to_string(),
         })
     })
 }
 
-/// The file's own `out` under gates C1 to C4, as if it were a stage's output; one row per planned problem.
+/// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.
 fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let Some(out) = &file.out else {
         return Vec::new();
@@ -531,13 +474,27 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
 
 /// Writes the record as it grows, saves outputs, and shows progress.
 pub struct Recorder<'a> {
-    pub folder: &'a Path,
-    pub outputs: Option<&'a Path>,
-    pub planned: usize,
-    pub builds: &'a [StageBuild],
-    pub write_after: Instant,
+    folder: &'a Path,
+    /// Where outputs are saved, if anywhere.
+    outputs: Option<&'a Path>,
+    planned: usize,
+    write_after: Instant,
     pub interrupted: Arc<AtomicBool>,
     pub bars: Bars,
+}
+
+impl<'a> Recorder<'a> {
+    /// For a record in `folder` that will have `planned` cases. From here on, Ctrl-C ends the run instead of the process.
+    pub fn new(folder: &'a Path, planned: usize, bars: Bars) -> anyhow::Result<Self> {
+        Ok(Self {
+            folder,
+            outputs: None,
+            planned,
+            write_after: Instant::now() + WRITE_INTERVAL,
+            interrupted: interrupted().context("cannot wait for signals")?,
+            bars,
+        })
+    }
 }
 
 impl Sink for Recorder<'_> {
@@ -545,54 +502,42 @@ impl Sink for Recorder<'_> {
         self.bars.step(kind, label, done, total);
     }
 
-    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), ExecuteError> {
         let Some(folder) = self.outputs else {
             return Ok(());
         };
-        let words = format!("{} {}", case.subject, case.on());
-        let name: String = words
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || "._-".contains(c) {
-                    c
-                } else {
-                    '-'
-                }
-            })
-            .collect();
-        let path = folder.join(format!("{name}.safetensors"));
-        let failed = |source: Box<dyn std::error::Error + Send + Sync>| SinkError::Unwritable {
-            what: format!("the output {} cannot be written", path.display()),
-            source,
-        };
+        let is_kept = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let name = format!("{} {}.safetensors", case.subject, case.on());
+        let path = folder.join(name.replace(|c| !is_kept(c), "-"));
         let format = case.problem.dtype.output();
         let bytes = format.encode_bytes(output);
-        let view = TensorView::new(
-            input::stored(format),
-            case.problem.shape.q_extents().to_vec(),
-            &bytes,
-        )
-        .map_err(|error| failed(error.to_string().into()))?;
-        let file = safetensors::serialize([("out", view)], None)
-            .map_err(|error| failed(error.to_string().into()))?;
-        write_atomically(&path, &file).map_err(|error| failed(error.into()))
+        let extents = case.problem.shape.q_extents().to_vec();
+        let file = TensorView::new(input::stored(format), extents, &bytes)
+            .and_then(|view| safetensors::serialize([("out", view)], None));
+        let written = match file {
+            Ok(file) => write_atomically(&path, &file).map_err(Into::into),
+            Err(error) => Err(error.into()),
+        };
+        written.map_err(|source| ExecuteError::Unwritable {
+            what: format!("the output {}", path.display()),
+            source,
+        })
     }
 
-    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
+    fn grown(&mut self, record: &mut Record) -> Result<(), ExecuteError> {
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(SinkError::Interrupted); // the run writes the record before it ends
+            return Err(ExecuteError::Interrupted); // the run writes the record before it ends
         }
         let start = Instant::now();
         if start < self.write_after {
             return Ok(());
         }
-        measured.goes_on(self.planned);
-        measured.summarise(self.builds);
-        let written = measured
-            .record
+        record.goes_on(self.planned);
+        summarise(record);
+        let written = record
             .write(self.folder)
-            .map_err(|error| SinkError::Unwritable {
-                what: format!("the record {} cannot be written", self.folder.display()),
+            .map_err(|error| ExecuteError::Unwritable {
+                what: format!("the record {}", self.folder.display()),
                 source: error.into(),
             });
         self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());

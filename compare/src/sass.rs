@@ -5,7 +5,7 @@ use crate::judge::list::joined;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
 use crate::measure::select::{Chosen, Instances};
-use crate::output::{self, Output};
+use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document};
 use crate::record::files::write_atomically;
@@ -59,8 +59,10 @@ pub struct SassArgs {
 
 /// Prints what the chosen instances consist of.
 pub fn sass(args: &SassArgs) -> anyhow::Result<Answer> {
-    let inputs = output::input("--against", &args.against);
-    output::check(&Output::text("--save", args.save.as_ref()), &inputs)?;
+    output::check(
+        &[("--save", args.save.as_deref())],
+        &[("--against", args.against.as_deref())],
+    )?;
     let ladder = Ladder::without_gpu("code is read, not run")?;
     let builds = ladder.builds();
     let picked = args.chosen.of(&builds)?;

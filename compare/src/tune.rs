@@ -10,13 +10,13 @@ pub use ranking::keep_best;
 
 use crate::answer::{Answer, NoData};
 use crate::judge::verdict::Exit;
-use crate::measure::execute::{Executor, in_flight};
+use crate::measure::execute::Executor;
+use crate::measure::join::begin;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::measured::{Measured, Sink};
 use crate::measure::plan;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Problems, at_least_one};
-use crate::output::{self, Output};
+use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::meta::Machine;
@@ -89,7 +89,7 @@ pub fn path_of(machine: &str) -> PathBuf {
 /// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. Fails
 /// if a variant is wrong, or if two presets are one.
 pub fn tune(args: &TuneArgs) -> anyhow::Result<Answer> {
-    output::check(&Output::text("--out", args.out.as_ref()), &[])?;
+    output::check(&[("--out", args.out.as_deref())], &[])?;
     match &args.record {
         Some(folder) => from_record(args, folder),
         None => measure(args),
@@ -158,33 +158,28 @@ fn measure(args: &TuneArgs) -> anyhow::Result<Answer> {
     }
     let machine = machine::machine(Ok(device.info()));
     let (path, cache) = open(args, &machine)?;
-    let mut measured = Measured::begin(&started, &plan, &builds, machine, vec![], true);
+    let mut record = begin(&started, &plan, &builds, machine, vec![], true);
     let samples = args.iters.unwrap_or(SAMPLES);
     let executor = Executor {
-        stages: &ladder.stages,
-        builds: &builds,
         device: Some(device),
-        others: &[],
-        file: None,
-        callable: None,
         timing: TimingPlan {
             samples,
             warm_up: WARM_UP,
             ..TimingPlan::default()
         },
         samples_elsewhere: samples,
-        in_flight: in_flight(),
+        ..Executor::new(&plan, &ladder.stages)
     };
-    let mut bars = Tuning(Bars::new(args.quiet));
-    let checked = executor.check(&plan, &mut measured, &mut bars);
-    let timed = checked.and_then(|()| executor.time(device, &plan, &mut measured, &mut bars));
-    bars.0.finish();
+    let mut bars = Bars::new(args.quiet);
+    let checked = executor.check(&mut record, &mut bars);
+    let timed = checked.and_then(|()| executor.time(device, &mut record, &mut bars));
+    bars.finish();
     timed.context("the presets could not be timed")?;
     written(
         args,
         path,
         cache,
-        rank(&plan.timings, &measured.record),
+        rank(&plan.timings, &record),
         &started.iso(),
     )
 }
@@ -240,13 +235,4 @@ fn open(args: &TuneArgs, machine: &Machine) -> anyhow::Result<(PathBuf, TuningCa
         cache.gpu
     );
     Ok((path, cache))
-}
-
-/// Shows progress; a ranking is written whole or not at all.
-struct Tuning(Bars);
-
-impl Sink for Tuning {
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
-        self.0.step(kind, label, done, total);
-    }
 }

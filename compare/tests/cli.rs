@@ -138,7 +138,7 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         (&["--shapes", "1x8:3x512x64"], "does not divide"),
         (&["--shapes", "1x8x0x64"], "is 0"),
         (&["--shapes", "1x8x512"], "BATCHxHEADSxSEQxDIM"),
-        (&["--input", "no/such/file.safetensors"], "cannot read"),
+        (&["--input", "no/such/file.safetensors"], "cannot read it"),
         (&["--unknown-flag"], "unexpected argument"),
         (&["--seeds", "many"], "give a whole number, 0 or more"),
         (&["--seeds", "-1"], "give a whole number, 0 or more"),
@@ -289,11 +289,11 @@ fn results_never_destroy_what_is_there() {
     for (arguments, expected) in [
         (
             &["--input", &input, "--json", &input][..],
-            "--json and --input are one file",
+            "--json and --input are the same file",
         ),
         (
             &["--quick", "--json", &path("REPORT.md")],
-            "--json and --report are one file",
+            "--json and --report are the same file",
         ),
         (&["--quick", "--json", &sub], "is a folder"),
         (
@@ -581,7 +581,7 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
         (
             ["accept", &path, "--into", &kept].as_slice(),
             2,
-            "is of a run that was ended",
+            "comes from a run that was interrupted",
         ),
         (&["diff", &path, &path], 3, "INCOMPLETE"),
         (&["diff", &records, &path], 3, "has no records"),

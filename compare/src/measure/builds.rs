@@ -1,13 +1,13 @@
-//! The ladder as it is built: what a record says of it, and what its instances take.
+//! The ladder as built: what a record keeps of it, and the resources of its instances.
 
+use crate::judge::list::joined;
 use crate::record::meta::{DeviceCompiler, Refusal, by_id};
 use crate::record::{Claim, Place, StageMeta, Subject, VariantMeta};
 use common::claim;
 use common::metric::Metric;
 use common::problem::Dtype;
-use common::resources::{self, KernelFacts, Occupancy, PtxasEntry};
+use common::resources::{KernelFacts, PtxasEntry};
 use common::stage::{Kernel, LoadedStage};
-use common::verdict::GateResult;
 use kernel_build::report::GpuBuild;
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -45,10 +45,7 @@ pub struct KernelBuild {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltKernel {
     pub ptxas: PtxasEntry,
-    /// Theoretical; absent for an architecture whose limits are not known.
-    pub occupancy: Option<Occupancy>,
-    pub result: GateResult,
-    /// What its machine code consists of; empty where nobody read it.
+    /// Figures of its machine code; empty if it was not read.
     pub code: Vec<(Metric, f64)>,
 }
 
@@ -59,7 +56,7 @@ impl Borrow<StageMeta> for StageBuild {
 }
 
 impl StageBuild {
-    /// Whether any of its variants does.
+    /// Whether any of its variants takes this dtype.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
@@ -70,7 +67,7 @@ impl StageBuild {
 }
 
 impl VariantBuild {
-    /// Whether it has an instance of this dtype; what is not compiled here says so itself.
+    /// Whether it has an instance of this dtype. A candidate, which has no instances here, may take any.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.kernels.is_empty()
             || self
@@ -79,7 +76,7 @@ impl VariantBuild {
                 .any(|kernel| kernel.facts.dtype == dtype)
     }
 
-    /// The instance of the claims' problem: of head_dim 64.
+    /// The instance for the claims' problem: head_dim 64.
     pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
         self.instance(dtype, 64)
     }
@@ -96,7 +93,7 @@ pub fn variant<'a>(ladder: &'a [StageBuild], subject: &Subject) -> Option<&'a Va
     by_id(ladder, subject.stage())?.variant(subject.name())
 }
 
-/// The stage of this id: what names one was made from the same ladder.
+/// The stage with this id, which comes from the same ladder.
 pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
     stages
         .iter()
@@ -104,12 +101,12 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
         .expect("it is a stage of the ladder")
 }
 
-/// The ladder as it is built, without what the device refuses.
+/// The ladder as built, without the variants that the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
     stages.iter().map(build).collect()
 }
 
-/// What a record says of it.
+/// The stages as a record keeps them.
 pub fn metas(builds: &[StageBuild]) -> Vec<StageMeta> {
     builds.iter().map(|build| build.meta.clone()).collect()
 }
@@ -159,27 +156,18 @@ fn build(stage: &LoadedStage) -> StageBuild {
     StageBuild { meta, variants }
 }
 
-/// What the device has not for `kernels` of `variant`, each with what it needs; `None` where there are no kernels.
+/// What `kernels` of `variant` need and the device lacks; `None` without kernels.
 fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Refusal> {
-    let lacks = kernels
-        .iter()
-        .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)));
-    let (instances, available): (Vec<String>, Vec<String>) = lacks
-        .map(|(kernel, (needed, has))| {
-            (
-                format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim),
-                has,
-            )
-        })
-        .unzip();
-    let reason = format!(
-        "{}; the device has {}",
-        instances.join(", "),
-        available.first()?
-    );
+    let lacks: Vec<_> = (kernels.iter())
+        .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)))
+        .collect();
+    let (_, (_, available)) = lacks.first()?;
+    let needs = lacks.iter().map(|(kernel, (needed, _))| {
+        format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim)
+    });
     Some(Refusal {
         variant: variant.to_string(),
-        reason,
+        reason: format!("{}; the device has {available}", joined(needs, ", ")),
     })
 }
 
@@ -199,19 +187,15 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
 }
 
 fn kernel_build(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
-    let facts = kernel.facts.clone();
-    let built = stage
-        .ptxas_entries(kernel)
-        .into_iter()
-        .map(|ptxas| BuiltKernel {
-            occupancy: resources::occupancy_of(&facts, &ptxas),
-            result: resources::judge(&facts, &ptxas),
-            code: vec![],
-            ptxas,
-        });
+    let built = stage.ptxas_entries(kernel).into_iter();
     KernelBuild {
-        built: built.collect(),
-        facts,
+        facts: kernel.facts.clone(),
+        built: built
+            .map(|ptxas| BuiltKernel {
+                ptxas,
+                code: vec![],
+            })
+            .collect(),
     }
 }
 

@@ -1,28 +1,22 @@
-//! Counts the variants of a plan in the emulator, whatever backend the plan is for: what evidence claims (E1) are judged on.
+//! Records counters of a plan's variants in the emulator, whatever its backend: the basis of evidence claims (E1).
 
 use super::execute::Executor;
-use super::measured::{Measured, Sink, SinkError};
-use super::plan::Plan;
 use super::rows;
-use crate::record::meta::by_id;
-use crate::record::{On, Source, Subject};
+use super::sink::{ExecuteError, Sink};
+use crate::record::{On, Record, Source, StageMeta, Subject};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
 
-/// What is counted: BF16 moves, multiplies and waits as f16 does.
+/// The element types with counters: BF16 moves, multiplies and waits as f16 does.
 const COUNTED: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
 impl Executor<'_> {
-    /// Counts what `plan` wants counted.
-    pub fn evidence(
-        &self,
-        plan: &Plan,
-        measured: &mut Measured,
-        sink: &mut dyn Sink,
-    ) -> Result<(), SinkError> {
+    /// Records the counters that the plan lists.
+    pub fn evidence(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let plan = self.plan;
         if plan.counted.is_empty() {
             return Ok(());
         }
@@ -33,52 +27,40 @@ impl Executor<'_> {
                 Layout::Packed,
             )
         });
-        measured.record.names("mission", problems[0].shape);
+        record.names("mission", problems[0].shape);
         for (done, subject) in plan.counted.iter().enumerate() {
-            sink.starts("counted", subject.as_str(), done, plan.counted.len());
+            sink.starts("counting", subject.as_str(), done, plan.counted.len());
             let stage = self.stage(subject.stage());
-            let first = by_id(self.builds, subject.stage()).map(|build| build.meta.first_dtype());
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
-                let is_due = match dtype {
-                    Dtype::E4m3 => plan.counts_e4m3() && self.speaks(subject),
-                    Dtype::F16 | Dtype::Bf16 => first == Some(dtype),
-                };
-                if !is_due {
-                    continue;
-                }
+                let is_due = record
+                    .stage(subject.stage())
+                    .is_some_and(|stage| match dtype {
+                        Dtype::E4m3 => plan.counts_e4m3() && stands_for_family(stage, subject),
+                        _ => stage.first_dtype() == dtype,
+                    });
                 let on = On::claims(dtype);
-                if measured
-                    .record
-                    .row(subject, &on, Source::Emulator)
-                    .is_some()
-                {
-                    continue; // an earlier run has it
+                if !is_due || record.row(subject, &on, Source::Emulator).is_some() {
+                    continue; // not due, or an earlier run has it
                 }
                 let counted = match stage.prepare(subject.name(), &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),
                     Err(unsupported) => Err(unsupported.into()),
                 };
-                measured
-                    .record
-                    .append(rows::counters(subject.clone(), dtype, &counted));
+                record.append(rows::counters(subject.clone(), dtype, &counted));
             }
-            sink.grown(measured)?;
+            sink.grown(record)?;
         }
         Ok(())
     }
+}
 
-    /// Whether a variant is counted with E4M3: of each family the default and the first, since presets share the code that
-    /// the element type changes, and a count of all would take as long again as f16's.
-    fn speaks(&self, subject: &Subject) -> bool {
-        let Some(stage) = by_id(self.builds, subject.stage()) else {
-            return false;
-        };
-        let variant = stage.variant(subject.name());
-        let family = variant.map_or("", |variant| &variant.family);
-        let spoken_for = [stage.default_of(family), stage.family(family).next()];
-        let mut speakers = spoken_for.into_iter().flatten();
-        speakers.any(|speaker| speaker.name == subject.name())
-    }
+/// Whether a variant is counted with E4M3: only the default and the first of each family are, since presets share the code that
+/// the element type changes, and counting all would take as long again as f16.
+fn stands_for_family(stage: &StageMeta, subject: &Subject) -> bool {
+    let variant = stage.variant(subject.name());
+    let family = variant.map_or("", |variant| &variant.family);
+    let mut standing = [stage.default_of(family), stage.family(family).next()].into_iter();
+    standing.any(|of| of.is_some() && of == variant)
 }
 
 #[cfg(test)]
@@ -86,7 +68,7 @@ mod tests {
     use super::*;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::record::{Claim, On, Relation, Source, StageMeta};
+    use crate::record::{Claim, Relation};
     use crate::{registry, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;

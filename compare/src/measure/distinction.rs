@@ -1,66 +1,33 @@
-//! What tells the cases that fail a gate from those that pass it: mask, dtype, size, ragged edges, grouped heads, inputs.
+//! What distinguishes the cases that fail a gate from those that pass it: mask, dtype, size, ragged edges, grouped heads, inputs.
 
+use crate::judge::list::joined;
 use crate::record::{Meta, On, Place, Row};
-use common::problem::Shape;
+use common::metric::Metric;
 use std::collections::BTreeSet;
 
-/// At most so many values of one kind are worth listing.
+/// More values of one kind than this are not listed.
 const LISTED: usize = 2;
 
-/// A case as its row says it, with the extents of its shape.
-#[derive(Clone, Copy)]
-pub struct Case<'a> {
-    pub row: &'a Row,
-    pub place: &'a Place,
-    pub input: &'a str,
-    pub shape: Shape,
-}
-
-impl<'a> Case<'a> {
-    /// The case that a row is of; nothing for rows of another kind.
-    pub fn of(row: &'a Row, meta: &Meta) -> Option<Self> {
-        let On::Case(place, input) = &row.on else {
-            return None;
-        };
-        Some(Self {
-            row,
-            place,
-            input,
-            shape: meta.shape(&place.shape)?,
-        })
-    }
-}
-
-/// `fails in 12 of 40 cases: exactly those that are causal; all e4m3; none one tile of keys`. `tile` gives the rows and
-/// keys of the tile that computes a case, where it is known.
-pub fn tell_apart(
-    failing: &[&Case<'_>],
-    passing: &[&Case<'_>],
-    tile: impl Fn(&Case<'_>) -> Option<[usize; 2]>,
-) -> String {
+/// `fails in 12 of 40 cases: exactly those with causal mask; all with e4m3`, for cases of one variant with these `declared`
+/// instances.
+pub fn tell_apart(meta: &Meta, declared: &[&Row], failing: &[&Row], passing: &[&Row]) -> String {
     let of = failing.len() + passing.len();
-    let traits = |cases: &[&Case<'_>]| {
-        cases
-            .iter()
-            .map(|case| traits(case, tile(case)))
-            .collect::<Vec<_>>()
+    let traits = |cases: &[&Row]| -> Vec<[String; KINDS]> {
+        let of_case = |case: &&Row| traits(meta, declared, case);
+        cases.iter().filter_map(of_case).collect()
     };
-    let (failing, passing) = (traits(failing), traits(passing));
-    let mut words = Vec::new();
-    for kind in 0..failing.first().map_or(0, |traits| traits.len()) {
+    let (failed, passed) = (traits(failing), traits(passing));
+    let words = (0..KINDS).filter_map(|kind| {
         let values =
             |cases: &[[String; KINDS]]| cases.iter().map(|traits| traits[kind].clone()).collect();
-        words.extend(distinguishes(&values(&failing), &values(&passing)));
-    }
+        distinguishes(&values(&failed), &values(&passed))
+    });
+    let words = joined(words, "; ");
     let colon = if words.is_empty() { "" } else { ": " };
-    format!(
-        "fails in {} of {of} cases{colon}{}",
-        failing.len(),
-        words.join("; ")
-    )
+    format!("fails in {} of {of} cases{colon}{words}", failing.len())
 }
 
-/// What one kind of trait says, whose values the failing and the passing cases have.
+/// What one kind of trait says about failure, given its values in the failing and in the passing cases.
 fn distinguishes(failing: &BTreeSet<String>, passing: &BTreeSet<String>) -> Option<String> {
     let list = |values: &mut dyn Iterator<Item = &String>| {
         let values: Vec<&str> = values.map(String::as_str).collect();
@@ -86,55 +53,60 @@ fn distinguishes(failing: &BTreeSet<String>, passing: &BTreeSet<String>) -> Opti
 /// Kinds of traits.
 const KINDS: usize = 10;
 
-fn traits(case: &Case<'_>, tile: Option<[usize; 2]>) -> [String; KINDS] {
-    let (Place { dtype, mask, .. }, shape) = (case.place, &case.shape);
-    // Of generated inputs the seed says nothing.
-    let inputs = match case.input.rsplit_once(':') {
-        Some((family, seed)) if seed.parse::<u64>().is_ok() => family,
-        _ => case.input,
+/// The traits of a case; `None` for other rows.
+fn traits(meta: &Meta, declared: &[&Row], case: &Row) -> Option<[String; KINDS]> {
+    let On::Case(Place { shape, dtype, mask }, input) = &case.on else {
+        return None;
     };
-    let choose = |is: bool, yes: &str, no: &str| if is { yes.to_string() } else { no.to_string() };
-    let of_tile = |words: &dyn Fn([usize; 2]) -> String| tile.map(words).unwrap_or_default();
+    let shape = meta.shape(shape)?;
+    let is_instance = |row: &&&Row| matches!(&row.on, On::Instance { dtype: of, head_dim, .. } if (of, *head_dim) == (dtype, shape.head_dim));
+    let tile = (declared.iter().find(is_instance))
+        .map(|row| [Metric::TileM, Metric::TileN].map(|side| row.estimate(side).value as usize));
+    // The seed of generated inputs is no trait.
+    let inputs = match input.rsplit_once(':') {
+        Some((family, seed)) if seed.parse::<u64>().is_ok() => family,
+        _ => input,
+    };
+    let choose = |is: Option<bool>, yes: &str, no: &str| match is {
+        Some(true) => yes.to_string(),
+        Some(false) => no.to_string(),
+        None => String::new(),
+    };
+    let [rows, keys] = tile.map_or([None; 2], |tile| tile.map(Some));
     let heads = match (shape.heads_q, shape.heads_kv) {
         (1, 1) => "one head",
-        (_, 1) => "one KV head for several heads",
-        (q, kv) if q == kv => "a KV head for each head",
-        _ => "several KV heads, each for several heads",
+        (_, 1) => "multi-query heads",
+        (q, kv) if q == kv => "a KV head per query head",
+        _ => "grouped-query heads",
     };
-    [
+    Some([
         format!("{mask} mask"),
         dtype.to_string(),
         format!("head_dim {}", shape.head_dim),
-        of_tile(&|[rows, _]| {
-            choose(
-                shape.seq_q.is_multiple_of(rows),
-                "whole tiles of rows",
-                "a ragged tile of rows",
-            )
-        }),
-        of_tile(&|[_, keys]| {
-            choose(
-                shape.seq_kv.is_multiple_of(keys),
-                "whole tiles of keys",
-                "a ragged tile of keys",
-            )
-        }),
-        of_tile(&|[_, keys]| {
-            choose(
-                shape.seq_kv <= keys,
-                "one tile of keys",
-                "several tiles of keys",
-            )
-        }),
-        heads.to_string(),
-        choose(shape.batch == 1, "batch 1", "several batches"),
         choose(
-            shape.seq_q == shape.seq_kv,
+            rows.map(|rows| shape.seq_q.is_multiple_of(rows)),
+            "whole tiles of rows",
+            "a ragged tile of rows",
+        ),
+        choose(
+            keys.map(|keys| shape.seq_kv.is_multiple_of(keys)),
+            "whole tiles of keys",
+            "a ragged tile of keys",
+        ),
+        choose(
+            keys.map(|keys| shape.seq_kv <= keys),
+            "one tile of keys",
+            "several tiles of keys",
+        ),
+        heads.to_string(),
+        choose(Some(shape.batch == 1), "batch 1", "several batches"),
+        choose(
+            Some(shape.seq_q == shape.seq_kv),
             "seq_q = seq_kv",
             "seq_q other than seq_kv",
         ),
         format!("inputs {inputs}"),
-    ]
+    ])
 }
 
 #[cfg(test)]
@@ -142,7 +114,7 @@ mod tests {
     use super::*;
     use crate::record::Source;
     use common::inputs::Family;
-    use common::problem::{Dtype, Mask};
+    use common::problem::{Dtype, Mask, Shape};
 
     fn row(
         dtype: Dtype,
@@ -166,8 +138,8 @@ mod tests {
         Row::new("stage9/mma", on, Source::Emulator)
     }
 
-    /// What is said where those cases fail that `fails` picks.
-    fn said(fails: impl Fn(&Case<'_>) -> bool) -> String {
+    /// What is said where those cases fail that `fails` picks, of tiles of 16 rows and 64 keys.
+    fn said(fails: impl Fn(&Place, &Shape, &str) -> bool) -> String {
         let mut all = Vec::new();
         for dtype in Dtype::ALL {
             for mask in Mask::ALL {
@@ -178,34 +150,47 @@ mod tests {
             all.push(row(dtype, Mask::Full, [1, 1], 64, Family::Large));
         }
         let meta = crate::testing::meta(vec![]);
-        let all: Vec<Case<'_>> = all.iter().filter_map(|row| Case::of(row, &meta)).collect();
-        let (failing, passing): (Vec<&Case<'_>>, Vec<&Case<'_>>) =
-            all.iter().partition(|case| fails(case));
-        tell_apart(&failing, &passing, |_| Some([16, 64]))
+        let declared = Dtype::ALL.map(|dtype| {
+            let on = On::Instance {
+                dtype,
+                head_dim: 64,
+                arch: None,
+            };
+            Row::new("stage9/mma", on, Source::Kernel)
+                .figure(Metric::TileM, 16_usize)
+                .figure(Metric::TileN, 64_usize)
+        });
+        let (failing, passing): (Vec<&Row>, Vec<&Row>) = all.iter().partition(|case| {
+            let On::Case(place, input) = &case.on else {
+                unreachable!()
+            };
+            fails(place, &meta.shape(&place.shape).unwrap(), input)
+        });
+        tell_apart(&meta, &declared.each_ref(), &failing, &passing)
     }
 
     #[test]
     fn what_all_failing_cases_share_is_named() {
-        let causal = said(|case| case.place.mask == Mask::Causal);
+        let causal = said(|place, _, _| place.mask == Mask::Causal);
         assert_eq!(
             causal,
             "fails in 9 of 21 cases: exactly those with causal mask; all with inputs normal"
         );
-        let both = said(|case| case.place.mask == Mask::Causal && case.place.dtype == Dtype::E4m3);
+        let both = said(|place, _, _| place.mask == Mask::Causal && place.dtype == Dtype::E4m3);
         assert_eq!(
             both,
             "fails in 3 of 21 cases: all with causal mask; all with e4m3; all with inputs normal"
         );
-        let grouped = said(|case| case.shape.heads_kv == 2);
+        let grouped = said(|_, shape, _| shape.heads_kv == 2);
         assert!(
             grouped.contains("all with a ragged tile of rows; all with a ragged tile of keys"),
             "{grouped}"
         );
         assert!(
-            grouped.contains("; exactly those with several KV heads, each for several heads;"),
+            grouped.contains("; exactly those with grouped-query heads;"),
             "{grouped}"
         );
-        let large = said(|case| case.input == "large:0");
+        let large = said(|_, _, input| input == "large:0");
         assert!(
             large.ends_with("; exactly those with inputs large"),
             "{large}"
@@ -214,21 +199,20 @@ mod tests {
 
     #[test]
     fn what_always_or_never_fails_is_named() {
-        let ragged = said(|case| case.shape.seq_q == 113 || case.place.dtype == Dtype::E4m3);
+        let ragged = said(|place, shape, _| shape.seq_q == 113 || place.dtype == Dtype::E4m3);
         assert!(
             ragged.starts_with(
                 "fails in 15 of 21 cases: every one with e4m3; every one with a ragged"
             ),
             "{ragged}"
         );
-        let but_one_head = said(|case| {
-            case.shape.heads_q > 1
-                && (case.place.dtype == Dtype::F16 || case.place.mask == Mask::Full)
+        let but_one_head = said(|place, shape, _| {
+            shape.heads_q > 1 && (place.dtype == Dtype::F16 || place.mask == Mask::Full)
         });
         assert!(
             but_one_head.contains("; none with one head;"),
             "{but_one_head}"
         );
-        assert_eq!(said(|_| true), "fails in 21 of 21 cases");
+        assert_eq!(said(|_, _, _| true), "fails in 21 of 21 cases");
     }
 }

@@ -1,21 +1,23 @@
-//! Runs a plan on the real stages: cases first, then counters, then timings of what is green, then claims.
+//! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
 
 mod batch;
 
-use super::measured::{ExecuteError, Measured, Sink};
+use super::join::missing;
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
+use super::sink::{ExecuteError, Sink};
+use super::summary::summarise;
 use super::timed_problem::TimedProblem;
 use crate::judge::best::time;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
-use crate::measure::builds::{StageBuild, loaded};
+use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::record::meta::claims;
 use crate::record::store::Samples;
-use crate::record::{Claim, On, Relation, Source as By, StageMeta, Subject};
+use crate::record::{Claim, On, Record, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -27,108 +29,103 @@ use common::tier0;
 use common::timing::{Comparison, Plan as TimingPlan};
 use common::verdict::GateResult;
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Launches that gate C5 compares on a GPU.
+/// How many launches gate C5 compares on a GPU.
 const GPU_LAUNCHES: usize = 3;
 
-/// Bytes that launches on a GPU may leave on the host before they are judged, unless one case alone leaves more.
+/// How many bytes of output may wait on the host to be judged, unless a single case leaves more.
 const IN_FLIGHT_BYTES: usize = 1 << 30;
 
-/// Problems of at most this many scores are run several at once in the emulator; larger ones have blocks for all
+/// The emulator runs several problems of at most this many scores at once; larger ones have enough blocks for all
 /// processors.
 const SMALL_SCORES: u64 = 50_000;
 
-/// How the figures are taken, in words, for the record.
+/// How latencies are measured, for the record.
 pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
 divided by N; single launch: one launch between two events; claims: both arms interleaved (A B B A) on graphs built \
 beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
 
-/// Cases that are judged together, per processor: with more than one, no processor waits long for the slowest case.
+/// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
-/// Cases that may wait to be judged together.
-pub fn in_flight() -> usize {
-    IN_FLIGHT_PER_PROCESSOR * machine::processors()
-}
-
-/// Launches a program that is no stage on inputs.
+/// Launches a program that is not one of the stages.
 pub type Callable<'a> = dyn Fn(&Arc<StagedInputs>) -> Result<Launched, NoOutput> + 'a;
 
-/// What a plan runs on.
+/// A plan, and what it runs on.
 pub struct Executor<'a> {
+    pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
-    /// What the record says of it.
-    pub builds: &'a [StageBuild],
-    /// The GPU, for a plan on one: it alone is timed.
+    /// The GPU, if the plan is for one. Only this one is timed.
     pub device: Option<&'a CudaDevice>,
-    /// More of its kind, which share the cases with it.
+    /// More GPUs of the same model, which share the cases.
     pub others: &'a [Mutex<CudaDevice>],
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
-    /// What is launched in place of the stages, in a plan of a candidate.
+    /// What is launched in place of the stages, if the plan is for a candidate.
     pub callable: Option<&'a Callable<'a>>,
-    /// How arms are timed.
     pub timing: TimingPlan,
     /// Samples per arm on problems without claims.
     pub samples_elsewhere: usize,
-    /// Cases that are launched before they are judged together, at most; at least 1.
+    /// The largest number of cases that are launched before they are judged; at least 1.
     pub in_flight: usize,
 }
 
-/// Warm-up of an arm that is timed right after another; claims, which are judged on pairs, have all of it.
+/// Warm-up of an arm that is timed right after another. Claims, which are judged on pairs, use the full warm-up.
 const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
-impl Executor<'_> {
-    /// Runs `plan` into `record`.
-    pub fn run(
-        &self,
-        plan: &Plan,
-        measured: &mut Measured,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
-        self.check(plan, measured, sink)?;
-        self.evidence(plan, measured, sink)?;
-        if let (Some(device), false) = (self.device, plan.timings.is_empty()) {
-            let zero_us = self.time(device, plan, measured, sink)?;
-            self.claims(device, zero_us, measured, sink)?;
+impl<'a> Executor<'a> {
+    /// Runs `plan` on `stages`, in the emulator only.
+    pub fn new(plan: &'a Plan, stages: &'a [LoadedStage]) -> Self {
+        let timing = TimingPlan::default();
+        Self {
+            plan,
+            stages,
+            device: None,
+            others: &[],
+            file: None,
+            callable: None,
+            samples_elsewhere: timing.samples,
+            timing,
+            in_flight: IN_FLIGHT_PER_PROCESSOR * machine::processors(),
+        }
+    }
+
+    /// Runs the whole plan into `record`.
+    pub fn run(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        self.check(record, sink)?;
+        self.evidence(record, sink)?;
+        if let (Some(device), false) = (self.device, self.plan.timings.is_empty()) {
+            let zero_us = self.time(device, record, sink)?;
+            self.claims(device, zero_us, record, sink)?;
         }
         Ok(())
     }
 
-    /// Runs the cases of `plan` into `record` and sums them up, also where one of them ended the run.
-    pub fn check(
-        &self,
-        plan: &Plan,
-        measured: &mut Measured,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
-        let outcome = self.cases(plan, measured, sink);
-        measured.summarise(self.builds);
+    /// Runs the plan's cases and summarises them, even if one of them ended the run.
+    pub fn check(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let outcome = self.cases(record, sink);
+        summarise(record);
         outcome
     }
 
-    /// The stage of a planned case. Plans are made from the same ladder.
+    /// The stage of a planned case; plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
         loaded(self.stages, id)
     }
 
-    /// Cases, problem by problem: inputs and references are made once for all variants. While one batch is judged, the
-    /// next is launched.
-    fn cases(
-        &self,
-        plan: &Plan,
-        measured: &mut Measured,
-        sink: &mut dyn Sink,
-    ) -> Result<(), ExecuteError> {
+    /// Runs the cases, problem by problem, so that inputs and references are made once for all variants. While one batch is
+    /// judged, the next is launched.
+    fn cases(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let mut references = References::default();
         let mut waiting: Option<Batch<'_>> = None;
-        let missing = measured.missing(&plan.cases);
-        let mut done = plan.cases.len() - missing.len();
-        'problems: for group in by_problem(missing) {
+        let total = self.plan.cases.len();
+        let missing = missing(record, &self.plan.cases);
+        let mut done = total - missing.len();
+        let by_inputs = (missing.into_iter()).map(|case| ((case.problem, &case.source), case));
+        'problems: for (_, group) in grouped(by_inputs) {
             let inputs = Arc::new(self.inputs(group[0])?);
             let staged = Arc::new(StagedInputs::new(&inputs, group[0].source.family()));
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
@@ -137,7 +134,7 @@ impl Executor<'_> {
                         .take()
                         .map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
                     let launched = self.launch(cases, &staged, |index| {
-                        sink.starts("case", &label(cases[index]), done + index, plan.cases.len());
+                        sink.starts("case", &label(cases[index]), done + index, total);
                     });
                     let judged = judging
                         .map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -145,7 +142,7 @@ impl Executor<'_> {
                 });
                 done += cases.len();
                 if let Some(judged) = judged {
-                    keep(judged?, measured, sink)?;
+                    keep(judged?, record, sink)?;
                 }
                 let lost = launched
                     .iter()
@@ -163,12 +160,11 @@ impl Executor<'_> {
             }
         }
         match waiting {
-            Some(batch) => keep(batch.judge(self.stages, &mut references)?, measured, sink),
+            Some(batch) => keep(batch.judge(self.stages, &mut references)?, record, sink),
             None => Ok(()),
         }
     }
 
-    /// The tensors of a planned case.
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
         match (&case.source, self.file) {
             (Source::Seeded { family, seed }, _) => {
@@ -183,24 +179,20 @@ impl Executor<'_> {
         }
     }
 
-    /// How many cases like `case` are launched before they are judged together. A large problem keeps all processors
-    /// busy by itself in the emulator, and fills memory with what its launches leave.
+    /// How many cases like `case` are launched before they are judged. In the emulator a large problem keeps all processors busy
+    /// by itself; on a GPU its outputs fill the host's memory.
     fn in_flight(&self, case: &PlannedCase, staged: &StagedInputs) -> usize {
         match case.mode {
-            Mode::Plain | Mode::Traced | Mode::TracedOnce
-                if case.problem.scores() > SMALL_SCORES =>
-            {
-                1
-            }
-            Mode::Plain | Mode::Traced | Mode::TracedOnce => self.in_flight,
             Mode::Device | Mode::Both => {
                 (IN_FLIGHT_BYTES / (GPU_LAUNCHES * staged.launch_bytes())).clamp(1, self.in_flight)
             }
+            _ if case.problem.scores() > SMALL_SCORES => 1,
+            _ => self.in_flight,
         }
     }
 
-    /// Launches `cases`, which are of one problem: on each GPU one after the other, in the emulator in parallel.
-    /// `starts` is called with the index of each that this thread launches. Where a GPU is lost there are fewer results than
+    /// Launches `cases`, which are of one problem: one after the other on each GPU, in parallel in the emulator. `starts` is
+    /// called with the index of each case that this thread launches. After a sticky CUDA error there are fewer results than
     /// cases.
     fn launch(
         &self,
@@ -217,14 +209,9 @@ impl Executor<'_> {
                 })
                 .collect();
         }
-        let stages = self.stages;
         let launch = |case: &PlannedCase, target: Target<'_>| {
-            check::launch(
-                loaded(stages, case.subject.stage()),
-                case.subject.name(),
-                staged,
-                target,
-            )
+            let (id, variant) = (case.subject.stage(), case.subject.name());
+            check::launch(loaded(self.stages, id), variant, staged, target)
         };
         match self.device {
             Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => {
@@ -252,16 +239,16 @@ impl Executor<'_> {
         }
     }
 
-    /// Times what `plan` wants timed and `record` says is green. Returns what an empty kernel takes, in microseconds.
+    /// Times what the plan lists and `record` has as green. Returns the time of an empty kernel in microseconds.
     pub fn time(
         &self,
         device: &CudaDevice,
-        plan: &Plan,
-        measured: &mut Measured,
+        record: &mut Record,
         sink: &mut dyn Sink,
     ) -> Result<f64, ExecuteError> {
+        let plan = self.plan;
         let zero_us = device.zero_line(&self.timing)?.device.p50;
-        let meta = &mut measured.record.meta;
+        let meta = &mut record.meta;
         meta.methods.insert(By::Gpu, METHOD.to_string());
         meta.left_out.retain(|scope| {
             plan.timings
@@ -273,74 +260,62 @@ impl Executor<'_> {
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
         let timings: Vec<&PlannedTiming> = by_problem.into_iter().flat_map(|(_, of)| of).collect();
-        // The first arm brings the GPU to its clocks, and each keeps it there for the next.
+        // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
-            let PlannedTiming { subject, place, .. } = timing;
-            sink.starts(
-                "timing",
-                &format!("{subject} {}", place.shape),
-                done,
-                timings.len(),
-            );
+            let PlannedTiming {
+                subject,
+                place,
+                problem,
+            } = timing;
+            let label = format!("{subject} {}", place.shape);
+            sink.starts("timing", &label, done, timings.len());
             let stage = self.stage(subject.stage());
-            let Ok(prepared) = stage.prepare(subject.name(), &timing.problem) else {
+            let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
-            let on = On::Problem(place.clone());
-            if time(&measured.record, subject, place).is_some() {
-                continue; // an earlier run has it
+            // Skip what an earlier run has timed; and no number without a green gate.
+            if time(record, subject, place).is_some() || !is_green(record, subject) {
+                continue;
             }
-            if !is_green(&measured.record, subject) {
-                continue; // no number without a green gate
-            }
-            let bench = TimedProblem::renewed(&mut bench, device, &timing.problem)?;
-            arm_plan.samples = if timing.problem.has_claims() {
-                self.timing.samples
-            } else {
-                self.samples_elsewhere
+            let bench = TimedProblem::renewed(&mut bench, device, problem)?;
+            arm_plan.samples = match problem.has_claims() {
+                true => self.timing.samples,
+                false => self.samples_elsewhere,
             };
-            let timed =
-                device.measure(&mut device.arm(stage, &prepared, &bench.pool)?, &arm_plan)?;
+            let mut arm = device.arm(stage, &prepared, &bench.pool)?;
+            let timed = device.measure(&mut arm, &arm_plan)?;
+            let measurement = &timed.measurement;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench
                 .judge(&timed.outputs, prepared.kernel.probability)
                 .gates;
-            after.extend(
-                bench
-                    .speed_of_light(device, zero_us)
-                    .impossible(timed.measurement.device.min),
-            );
-            let device_us = timed.measurement.device_us.iter();
-            let device_ns = device_us.map(|us| (us * 1e3).round()).collect();
-            let record = &mut measured.record;
-            record.names(&place.shape, timing.problem.shape);
+            let speed_of_light = bench.speed_of_light(device, zero_us);
+            after.extend(speed_of_light.impossible(measurement.device.min));
+            let device_us = measurement.device_us.iter();
+            record.names(&place.shape, problem.shape);
             record.keep(Samples {
                 subject: subject.clone(),
-                on,
+                on: On::Problem(place.clone()),
                 by: By::Gpu,
-                device_ns,
+                device_ns: device_us.map(|us| (us * 1e3).round()).collect(),
             });
-            record.append(rows::timing(
-                subject.clone(),
-                place.clone(),
-                &timed.measurement,
-                &after,
-            ));
-            sink.grown(measured)?;
+            let row = rows::timing(subject.clone(), place.clone(), measurement, &after);
+            record.append(row);
+            sink.grown(record)?;
         }
         Ok(zero_us)
     }
 
-    /// Times the two sides of every claim of speed against each other, where both were timed in this run.
+    /// Times the two sides of every speed claim against each other, if both were timed in this run.
     fn claims(
         &self,
         device: &CudaDevice,
         zero_us: f64,
-        measured: &mut Measured,
+        record: &mut Record,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let stages = measured.record.meta.stages.clone();
+        let stages = record.meta.stages.clone();
         let of_speed =
             |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
         let mut claims: Vec<(&StageMeta, &Claim)> = claims(&stages).filter(of_speed).collect();
@@ -348,22 +323,15 @@ impl Executor<'_> {
         claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
         let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
-            let Some((new, base, same_preset)) = arms(&measured.record, stage, claim) else {
+            let Some((new, base, same_preset)) = arms(record, stage, claim) else {
                 continue;
             };
-            if measured
-                .record
-                .pair(&new, &base, &On::Problem(claim.on.clone()), By::Gpu)
-                .is_some()
-            {
+            let on = On::Problem(claim.on.clone());
+            if record.pair(&new, &base, &on, By::Gpu).is_some() {
                 continue; // an earlier run has it
             }
-            sink.starts(
-                "claim",
-                &format!("{new} against {base} {}", claim.on),
-                done,
-                claims.len(),
-            );
+            let label = format!("{new} against {base} {}", claim.on);
+            sink.starts("claim", &label, done, claims.len());
             let Some(problem) = claim.on.problem() else {
                 continue;
             };
@@ -376,15 +344,15 @@ impl Executor<'_> {
                 };
                 let (new, place) = (new.clone(), claim.on.clone());
                 let row = rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light);
-                measured.record.append(row.with_verdicts(&wrong));
+                record.append(row.with_verdicts(&wrong));
             }
-            sink.grown(measured)?;
+            sink.grown(record)?;
         }
         Ok(())
     }
 
-    /// Two arms on one problem, interleaved (A B B A), and the gates that fail on what either left in the timed buffers; `None`
-    /// where one of them does not take it.
+    /// Times two arms interleaved (A B B A) on one problem, and returns the gates that fail on the timed buffers of either; `None`
+    /// if one of them does not take the problem.
     fn pair(
         &self,
         device: &CudaDevice,
@@ -436,8 +404,8 @@ fn emulated(mode: Mode) -> Target<'static> {
     }
 }
 
-/// Each GPU launches its share of the cases, one after the other, this thread's the first; in the order of the cases, up to
-/// one that lost its GPU.
+/// Each GPU launches its share of the cases in order, this thread's GPU the first share. Results are in the order of the cases
+/// and end at the first one that lost its GPU.
 fn spread<C: Sync, D: Sync, L: Send>(
     cases: &[C],
     others: &[D],
@@ -459,7 +427,7 @@ fn spread<C: Sync, D: Sync, L: Send>(
         let mut planned = first.len();
         for (share, launched) in elsewhere {
             let launched = launched.join().unwrap_or_else(|panic| resume_unwind(panic));
-            // After a lost GPU results would be taken for other cases'.
+            // Results after a lost GPU would be attributed to the wrong cases.
             if results.len() == planned {
                 results.extend(launched);
             }
@@ -469,7 +437,7 @@ fn spread<C: Sync, D: Sync, L: Send>(
     })
 }
 
-/// Launches one after the other, and none after one that lost the GPU.
+/// Launches one case after the other, up to the first that loses the GPU.
 fn until_lost<C, L>(
     cases: &[C],
     mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>,
@@ -482,21 +450,6 @@ fn until_lost<C, L>(
         }
     }
     results
-}
-
-/// Cases of the same problem and inputs together, in the order of their first.
-fn by_problem(cases: Vec<&PlannedCase>) -> Vec<Vec<&PlannedCase>> {
-    let mut groups: Vec<Vec<&PlannedCase>> = Vec::new();
-    let mut index: HashMap<String, usize> = HashMap::new();
-    for case in cases {
-        let key = format!("{:?} {:?}", case.problem, case.source);
-        let group = *index.entry(key).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
-        });
-        groups[group].push(case);
-    }
-    groups
 }
 
 #[cfg(test)]

@@ -9,97 +9,68 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype as StoredDtype, SafeTensors};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::fmt::{self, Display};
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 
-/// Why a file cannot be used. Each says what was expected.
+/// Why a file cannot be used, and what was expected.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// It cannot be read at all.
-    #[error("cannot read {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    /// Something in it is not as it should be.
-    #[error("{file}: {why}")]
-    Wrong {
-        file: String,
-        /// What, and what was expected.
-        why: String,
-    },
-}
-
-fn wrong(file: &str, why: impl Display) -> FileError {
-    FileError::Wrong {
-        file: file.to_string(),
-        why: why.to_string(),
-    }
+#[error("{file}: {why}")]
+pub struct FileError {
+    file: String,
+    why: String,
 }
 
 /// The tensors of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInput {
-    /// Its name and what its extents say.
     pub problem: FileProblem,
     q: Operand,
     k: Operand,
     v: Operand,
-    /// `out` in the output's format, where the file has it.
+    /// `out`, rounded to the output's format, if the file has it.
     pub out: Option<Vec<f32>>,
 }
-
-const SCALES: &str = "q_scale, k_scale and v_scale";
 
 impl FileInput {
     /// Reads and checks `path`: names, types, shapes, and that every value is finite.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let bytes = std::fs::read(path).map_err(|source| FileError::Read {
-            path: path.to_path_buf(),
-            source,
+        let bytes = std::fs::read(path).map_err(|error| FileError {
+            file: path.display().to_string(),
+            why: format!("cannot read it: {error}"),
         })?;
         let file = name_of(path);
-        let wrong = |why: String| wrong(&file, why);
-        if let Some(name) = named_twice(&bytes) {
-            return Err(wrong(format!(
+        Self::parse(&file, &bytes).map_err(|why| FileError { file, why })
+    }
+
+    fn parse(file: &str, bytes: &[u8]) -> Result<Self, String> {
+        if let Some(name) = named_twice(bytes) {
+            return Err(format!(
                 "there are two tensors '{name}'; write the file again with one of each name"
-            )));
+            ));
         }
-        let remedy = "write it again, for instance with safetensors.numpy.save_file";
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|reason| {
-            wrong(format!(
-                "is not a whole safetensors file: {reason}; {remedy}"
-            ))
+        let tensors = SafeTensors::deserialize(bytes).map_err(|reason| {
+            format!(
+                "not a whole safetensors file: {reason}; write it again, for instance with safetensors.numpy.save_file"
+            )
         })?;
-        let reader = Reader {
-            file: &file,
-            tensors,
-        };
         let (q, k, v) = (
-            reader.operand("q", "q_scale")?,
-            reader.operand("k", "k_scale")?,
-            reader.operand("v", "v_scale")?,
+            operand(&tensors, "q", "q_scale")?,
+            operand(&tensors, "k", "k_scale")?,
+            operand(&tensors, "v", "v_scale")?,
         );
+        let dtype = q.dtype;
         for (name, operand) in [("k", &k), ("v", &v)] {
-            reader.demand(operand.dtype == q.dtype, || {
+            demand(operand.dtype == dtype, || {
                 format!("'{name}' is {:?}; expected the type of q", operand.dtype)
             })?;
         }
         let [batch, heads_q, seq_q, head_dim] = q.extents;
         let [_, heads_kv, seq_kv, _] = k.extents;
         let of_k = [batch, heads_kv, seq_kv, head_dim];
-        reader.demand(k.extents == of_k, || {
-            shape(
-                "k",
-                format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]"),
-                &k.extents,
-            )
-        })?;
-        reader.demand(v.extents == k.extents, || {
-            shape("v", format!("{:?}, that of k", k.extents), &v.extents)
-        })?;
-        let extents = Shape {
+        let of_k_in_words = format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]");
+        demand_shape("k", &k.extents, &of_k, of_k_in_words)?;
+        demand_shape("v", &v.extents, &of_k, format!("{of_k:?}, that of k"))?;
+        let shape = Shape {
             batch,
             heads_q,
             heads_kv,
@@ -107,26 +78,22 @@ impl FileInput {
             seq_kv,
             head_dim,
         };
-        let out = reader.output(extents.q_extents(), q.dtype.output())?;
-        let dtype = q.dtype;
-        let problem = FileProblem {
-            name: file.clone(),
-            shape: extents,
-            dtype,
-        };
         let input = Self {
-            problem,
+            out: output(&tensors, shape.q_extents(), dtype.output())?,
+            problem: FileProblem {
+                name: file.to_string(),
+                shape,
+                dtype,
+            },
             q,
             k,
             v,
-            out,
         };
-        let full =
-            Problem::new(extents, dtype, Mask::Full).map_err(|reason| wrong(reason.to_string()))?;
-        input
-            .inputs(&full)
-            .map_err(|reason| wrong(reason.to_string()))?;
-        Ok(input)
+        let full = Problem::new(shape, dtype, Mask::Full).map_err(|reason| reason.to_string())?;
+        match input.inputs(&full) {
+            Ok(_) => Ok(input),
+            Err(reason) => Err(reason.to_string()),
+        }
     }
 
     /// The tensors as inputs of `problem`, which has this file's extents and dtype.
@@ -135,7 +102,8 @@ impl FileInput {
     }
 }
 
-/// A tensor's name that the header has twice: the reader would take the last. Headers that are none are left to it.
+/// A tensor name that appears twice in the header, of which the reader would silently take the last. A malformed header is left
+/// to the reader.
 fn named_twice(bytes: &[u8]) -> Option<String> {
     let (length, rest) = bytes.split_first_chunk()?;
     let header = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
@@ -147,7 +115,7 @@ fn named_twice(bytes: &[u8]) -> Option<String> {
         .map(|pair| pair[0].clone())
 }
 
-/// The names of a JSON object, as often as they stand there.
+/// The keys of a JSON object, duplicates included.
 struct Names(Vec<String>);
 
 impl<'de> Deserialize<'de> for Names {
@@ -171,112 +139,100 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
-/// What is wrong with a tensor's shape.
-fn shape(name: &str, expected: impl Display, found: &[usize]) -> String {
-    format!("'{name}' has shape {found:?}; expected {expected}")
+fn demand(is_right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    is_right.then_some(()).ok_or_else(why)
 }
 
-/// The file's tensors, by name.
-struct Reader<'a> {
-    file: &'a str,
-    tensors: SafeTensors<'a>,
+fn demand_shape(name: &str, found: &[usize], right: &[usize], words: String) -> Result<(), String> {
+    demand(found == right, || {
+        format!("'{name}' has shape {found:?}; expected {words}")
+    })
 }
 
-impl Reader<'_> {
-    fn demand(&self, is_right: bool, why: impl FnOnce() -> String) -> Result<(), FileError> {
-        if is_right {
-            Ok(())
-        } else {
-            Err(wrong(self.file, why()))
-        }
-    }
-
-    fn tensor(&self, name: &str) -> Result<TensorView<'_>, FileError> {
-        self.tensors.tensor(name).map_err(|_| {
-            let mut found = self.tensors.names();
-            found.sort_unstable();
-            let found = if found.is_empty() {
-                "none".to_string()
-            } else {
-                found.join(", ")
-            };
-            let expected = format!("q, k and v, and for F8_E4M3 also {SCALES}");
-            let why = format!("no tensor '{name}'; expected {expected}; the file has {found}");
-            wrong(self.file, why)
-        })
-    }
-
-    fn operand(&self, name: &str, scales: &str) -> Result<Operand, FileError> {
-        let tensor = self.tensor(name)?;
-        let found = tensor.shape();
-        self.demand(found.len() == 4, || {
-            shape(name, "four extents, [batch, heads, rows, head_dim]", found)
-        })?;
-        let extents = [found[0], found[1], found[2], found[3]];
-        let (dtype, scales) = match tensor.dtype() {
-            StoredDtype::F16 => (Dtype::F16, Ok(Vec::new())),
-            StoredDtype::BF16 => (Dtype::Bf16, Ok(Vec::new())),
-            other => {
-                let is_e4m3 = other == StoredDtype::F8_E4M3;
-                self.demand(is_e4m3, || {
-                    format!("'{name}' is {other:?}; expected F16, BF16 or F8_E4M3")
-                })?;
-                (Dtype::E4m3, self.scales(scales, extents))
-            }
+fn tensor<'a>(tensors: &SafeTensors<'a>, name: &str) -> Result<TensorView<'a>, String> {
+    tensors.tensor(name).map_err(|_| {
+        let mut found = tensors.names();
+        found.sort_unstable();
+        let found = match found.is_empty() {
+            true => "none".to_string(),
+            false => found.join(", "),
         };
-        let operand = Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales?);
-        operand.map_err(|reason| wrong(self.file, reason))
-    }
-
-    /// One scale for each batch and head.
-    fn scales(&self, name: &str, [batch, heads, ..]: [usize; 4]) -> Result<Vec<f32>, FileError> {
-        let tensor = self.tensor(name)?;
-        let (dtype, found) = (tensor.dtype(), tensor.shape());
-        self.demand(dtype == StoredDtype::F32, || {
-            format!("'{name}' is {dtype:?}; expected F32")
-        })?;
-        let expected = || format!("[{batch}, {heads}], one scale per batch and head");
-        self.demand(found == [batch, heads], || shape(name, expected(), found))?;
-        Ok(floats(tensor.data()))
-    }
-
-    /// `out`, where the file has it: finite, and of the shape of q.
-    fn output(&self, expected: [usize; 4], format: Format) -> Result<Option<Vec<f32>>, FileError> {
-        if !self.tensors.names().contains(&"out") {
-            return Ok(None);
-        }
-        let tensor = self.tensor("out")?;
-        let dtype = tensor.dtype();
-        let own = stored(format);
-        self.demand([own, StoredDtype::F32].contains(&dtype), || {
-            format!("'out' is {dtype:?}; expected {own:?} or F32")
-        })?;
-        let values = match dtype {
-            StoredDtype::F32 => {
-                let mut values = floats(tensor.data());
-                format.round_all(&mut values);
-                values
-            }
-            _ => format.decode_bytes(tensor.data()),
-        };
-        let found = tensor.shape();
-        self.demand(found == expected, || {
-            shape("out", format!("{expected:?}, that of q"), found)
-        })?;
-        let wrong = values.iter().position(|value| !value.is_finite());
-        self.demand(wrong.is_none(), || {
-            let element = wrong.unwrap_or_default();
-            let [b, h, s, d] = common::inputs::index_of(expected, element);
-            format!(
-                "out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite",
-                values[element]
-            )
-        })?;
-        Ok(Some(values))
-    }
+        format!(
+            "no tensor '{name}'; expected q, k and v, and for F8_E4M3 also q_scale, k_scale and v_scale; the file has {found}"
+        )
+    })
 }
 
-/// What safetensors calls a format.
+fn operand(tensors: &SafeTensors<'_>, name: &str, scale: &str) -> Result<Operand, String> {
+    let tensor = tensor(tensors, name)?;
+    let found = tensor.shape();
+    let Ok(extents) = <[usize; 4]>::try_from(found) else {
+        return Err(format!(
+            "'{name}' has shape {found:?}; expected four extents, [batch, heads, rows, head_dim]"
+        ));
+    };
+    let (dtype, scales) = match tensor.dtype() {
+        StoredDtype::F16 => (Dtype::F16, vec![]),
+        StoredDtype::BF16 => (Dtype::Bf16, vec![]),
+        StoredDtype::F8_E4M3 => (Dtype::E4m3, scales(tensors, scale, extents)?),
+        other => {
+            return Err(format!(
+                "'{name}' is {other:?}; expected F16, BF16 or F8_E4M3"
+            ));
+        }
+    };
+    Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales)
+        .map_err(|reason| reason.to_string())
+}
+
+/// One scale for each batch and head.
+fn scales(
+    tensors: &SafeTensors<'_>,
+    name: &str,
+    [batch, heads, ..]: [usize; 4],
+) -> Result<Vec<f32>, String> {
+    let tensor = tensor(tensors, name)?;
+    let dtype = tensor.dtype();
+    demand(dtype == StoredDtype::F32, || {
+        format!("'{name}' is {dtype:?}; expected F32")
+    })?;
+    let words = format!("[{batch}, {heads}], one scale per batch and head");
+    demand_shape(name, tensor.shape(), &[batch, heads], words)?;
+    Ok(floats(tensor.data()))
+}
+
+/// `out`, if the file has it; it must be finite and have the shape of q.
+fn output(
+    tensors: &SafeTensors<'_>,
+    expected: [usize; 4],
+    format: Format,
+) -> Result<Option<Vec<f32>>, String> {
+    let Ok(tensor) = tensors.tensor("out") else {
+        return Ok(None);
+    };
+    let own = stored(format);
+    let values = match tensor.dtype() {
+        StoredDtype::F32 => {
+            let mut values = floats(tensor.data());
+            format.round_all(&mut values);
+            values
+        }
+        dtype if dtype == own => format.decode_bytes(tensor.data()),
+        dtype => return Err(format!("'out' is {dtype:?}; expected {own:?} or F32")),
+    };
+    let words = format!("{expected:?}, that of q");
+    demand_shape("out", tensor.shape(), &expected, words)?;
+    if let Some(element) = values.iter().position(|value| !value.is_finite()) {
+        let [b, h, s, d] = common::inputs::index_of(expected, element);
+        return Err(format!(
+            "out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite",
+            values[element]
+        ));
+    }
+    Ok(Some(values))
+}
+
+/// A format's name in safetensors.
 pub fn stored(format: Format) -> StoredDtype {
     match format {
         Format::F16 => StoredDtype::F16,
@@ -461,6 +417,10 @@ mod tests {
             );
         }
         let absent = FileInput::read(Path::new("no/such/file")).unwrap_err();
-        assert!(matches!(absent, FileError::Read { .. }));
+        assert!(
+            absent
+                .to_string()
+                .starts_with("no/such/file: cannot read it: ")
+        );
     }
 }

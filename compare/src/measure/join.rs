@@ -1,202 +1,210 @@
-//! `compare run --into`: a record that is added to, by the run that was interrupted or by a later one.
+//! The record that a run writes to: a new one, or an existing one that it resumes or adds to (`compare run --into`).
 
-use super::measured::Measured;
-use crate::record::meta::{Joined, Measurable, Progress, Scope, Tier};
-use crate::record::{Meta, Record};
+use super::builds::{StageBuild, metas};
+use super::machine::{self, Timestamp};
+use super::plan::{Plan, PlannedCase};
+use super::rows;
+use crate::record::meta::{GateScope, Joined, Machine, Measurable, Progress, Scope};
+use crate::record::store::SCHEMA;
+use crate::record::{Meta, Record, Row};
+use std::collections::{HashMap, HashSet};
+
+/// A new record for `plan`, with what was built and nothing measured yet.
+pub fn begin(
+    started: &Timestamp,
+    plan: &Plan,
+    builds: &[StageBuild],
+    machine: Machine,
+    gates: Vec<GateScope>,
+    source_lines: bool,
+) -> Record {
+    let mut record = Record::new(Meta {
+        schema: SCHEMA,
+        started: started.iso(),
+        progress: Progress::Partial {
+            finished: 0,
+            planned: plan.cases.len(),
+        },
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+        command: machine::command_line(),
+        git: machine::git(),
+        machine,
+        tier: plan.tier,
+        backend: plan.backend,
+        scope: plan.scope.clone(),
+        device: None,
+        toggles: machine::toggles(),
+        source_lines,
+        gates,
+        tools: Default::default(),
+        methods: Default::default(),
+        left_out: vec![],
+        peers: None,
+        rows: 0,
+        shapes: Default::default(),
+        stages: metas(builds),
+        joined: vec![],
+        negative: None,
+    });
+    record.extend(builds.iter().flat_map(rows::built));
+    record
+}
+
+/// The planned cases that the record lacks or has checked less thoroughly. The latter are dropped from it, to be replaced.
+pub fn missing<'p>(record: &mut Record, planned: &'p [PlannedCase]) -> Vec<&'p PlannedCase> {
+    let known: HashMap<_, _> = (record.all_cases())
+        .map(|row| ((&row.subject, &row.on), row))
+        .collect();
+    let has = |case: &&PlannedCase| {
+        known
+            .get(&(&case.subject, &case.on()))
+            .is_some_and(|row| row.verdicts.is_empty() || case.mode.is_covered(row))
+    };
+    let missing: Vec<&PlannedCase> = planned.iter().filter(|case| !has(case)).collect();
+    if missing.len() < planned.len() {
+        let again: HashSet<_> = missing
+            .iter()
+            .map(|case| (case.subject.clone(), case.on()))
+            .collect();
+        let stays = |row: &Row| !again.contains(&(row.subject.clone(), row.on.clone()));
+        record.rows.retain(stays);
+        record.cases.retain(stays);
+    }
+    missing
+}
 
 /// Why a record cannot be added to. Nothing was run.
 #[derive(Debug, thiserror::Error)]
-pub enum JoinError {
-    /// Figures of the two beside each other would say nothing.
-    #[error("{name} is of {}; run without --into, and compare the records with `compare diff`", differ.join(" and "))]
-    Other {
-        name: String,
-        /// `another build (stage5-swizzle)`; at least one.
-        differ: Vec<String>,
-    },
-    /// Other flags than its own do not say what it still lacks.
-    #[error(
-        "{name} did not come to its end; finish it first, with its own flags: {command} --into DIR"
-    )]
-    Unfinished {
-        name: String,
-        /// The command that began it.
-        command: String,
-    },
-    /// What it has cannot be told from what it lacks.
-    #[error(
-        "{name} has no passing cases in it, as committed records have none; add to the one that its run left below target/"
-    )]
-    Committed { name: String },
-}
+#[error("{0}")]
+pub struct JoinError(String);
 
-/// What `now` sets out to add to `before`, called `name`: refused where the two are not of one build and one machine.
-pub fn join(name: &str, before: Record, now: Measured) -> Result<Measured, JoinError> {
-    let name = name.to_string();
-    let differ = differences(&before.meta, &now.record.meta);
+/// The record `before`, ready for the run of `now` to add to it. Refused unless both are of the same build and machine, since
+/// their figures could not be compared otherwise.
+pub fn join(before: Record, now: Record) -> Result<Record, JoinError> {
+    let (mut joined, now) = (before, now.meta);
+    let differ = differences(&joined.meta, &now);
     if !differ.is_empty() {
-        return Err(JoinError::Other { name, differ });
+        return Err(JoinError(format!(
+            "the record is of {}; run without --into, and compare the records with `compare diff`",
+            differ.join(" and ")
+        )));
     }
-    let was_interrupted = matches!(before.meta.progress, Progress::Partial { .. });
-    if was_interrupted
-        && last_request(&before.meta) != (now.record.meta.tier, &now.record.meta.scope)
-    {
-        let last = before
-            .meta
-            .joined
-            .last()
-            .map_or(&before.meta.command, |joined| &joined.command);
-        return Err(JoinError::Unfinished {
-            name,
-            command: last.join(" "),
-        });
+    let was_interrupted = match joined.meta.progress {
+        Progress::Partial { .. } => true,
+        Progress::Complete { cases, .. } if joined.all_cases().count() < cases => {
+            return Err(JoinError(
+                "committed records keep no passing cases, so that what is missing cannot be told; add to the record that its run \
+                 left below target/"
+                    .to_string(),
+            ));
+        }
+        Progress::Complete { .. } => false,
+    };
+    let meta = &joined.meta;
+    let (command, tier, scope) = match meta.joined.last() {
+        Some(last) => (&last.command, last.tier, &last.scope),
+        None => (&meta.command, meta.tier, &meta.scope),
+    };
+    // Only its own flags say what an interrupted run still lacks.
+    if was_interrupted && (tier, scope) != (now.tier, &now.scope) {
+        return Err(JoinError(format!(
+            "the run was interrupted; finish it first, with its own flags: {} --into DIR",
+            command.join(" ")
+        )));
     }
-    let mut joined = Measured::new(before);
-    if matches!(joined.record.meta.progress, Progress::Complete { cases, .. } if joined.finished() < cases)
-    {
-        return Err(JoinError::Committed { name });
+    if !was_interrupted {
+        cover(&mut joined.meta, &now);
     }
-    let now = now.record.meta;
-    match was_interrupted {
-        true => joined.record.meta.joined.push(added(now)),
-        false => add(&mut joined.record.meta, now),
-    }
+    joined.meta.joined.push(Joined {
+        started: now.started,
+        command: now.command,
+        git: now.git,
+        tier: now.tier,
+        scope: now.scope,
+    });
     Ok(joined)
 }
 
-fn added(now: Meta) -> Joined {
-    let Meta {
-        started,
-        command,
-        git,
-        tier,
-        scope,
-        ..
-    } = now;
-    Joined {
-        started,
-        command,
-        git,
-        tier,
-        scope,
-    }
-}
-
-/// What the last run set out to do.
-fn last_request(meta: &Meta) -> (Tier, &Scope) {
-    meta.joined
-        .last()
-        .map_or((meta.tier, &meta.scope), |joined| {
-            (joined.tier, &joined.scope)
-        })
-}
-
-/// What must be equal and is not.
+/// What must be the same and is not.
 fn differences(before: &Meta, now: &Meta) -> Vec<String> {
-    let changed = now
-        .stages
-        .iter()
-        .filter(|stage| before.stages.iter().all(|other| other != *stage));
-    let stages: Vec<&str> = changed.map(|stage| stage.id.as_str()).collect();
-    let is_same_build = (
-        &before.tool_version,
-        &before.toggles,
-        before.source_lines,
-        before.stages.len(),
-    ) == (
-        &now.tool_version,
-        &now.toggles,
-        now.source_lines,
-        now.stages.len(),
-    );
-    let same = [
-        ("another build".to_string(), is_same_build),
+    let changed = (now.stages.iter()).filter(|stage| !before.stages.contains(stage));
+    let changed: Vec<&str> = changed.map(|stage| stage.id.as_str()).collect();
+    let kernels = (!changed.is_empty()).then(|| format!("other kernels ({})", changed.join(", ")));
+    let is_same_build = before.tool_version == now.tool_version
+        && before.toggles == now.toggles
+        && before.source_lines == now.source_lines
+        && before.stages.len() == now.stages.len();
+    let others = [
+        ("another build", is_same_build),
         (
-            format!("other kernels ({})", stages.join(", ")),
-            stages.is_empty(),
-        ),
-        (
-            "another GPU or driver".to_string(),
+            "another GPU or driver",
             before.machine.gpu == now.machine.gpu,
         ),
         (
-            "another machine".to_string(),
+            "another machine",
             before.machine.platform == now.machine.platform,
         ),
-        ("another backend".to_string(), before.backend == now.backend),
-        ("another --device".to_string(), before.device == now.device),
+        ("another backend", before.backend == now.backend),
+        ("another --device", before.device == now.device),
     ];
-    same.into_iter()
-        .filter(|(_, is_same)| !is_same)
-        .map(|(what, _)| what)
+    let differ = others.iter().filter(|(_, is_same)| !is_same);
+    kernels
+        .into_iter()
+        .chain(differ.map(|(what, _)| what.to_string()))
         .collect()
 }
 
-/// What the two runs covered together: the whole of the higher tier that one of them covered whole, else what either
-/// selected.
-fn add(meta: &mut Meta, now: Meta) {
-    let whole = |scope: &Scope| *scope == Scope::Whole;
-    (meta.tier, meta.scope) = match (whole(&meta.scope), whole(&now.scope)) {
-        (true, true) => (meta.tier.max(now.tier), Scope::Whole),
-        (true, false) => (meta.tier, Scope::Whole),
-        (false, true) => (now.tier, Scope::Whole),
-        (false, false) => {
-            let flags = |scope: &Scope| match scope {
-                Scope::Whole => vec![],
-                Scope::Selected { flags } => flags.clone(),
-            };
-            let (mut all, more) = (flags(&meta.scope), flags(&now.scope));
-            if all != more {
-                all.push(Scope::AND.to_string());
-                all.extend(more);
+/// Combines the scopes of two runs: the whole of the highest tier that either covered whole, else both selections.
+fn cover(meta: &mut Meta, now: &Meta) {
+    let higher = meta.tier.max(now.tier);
+    (meta.tier, meta.scope) = match (&meta.scope, &now.scope) {
+        (Scope::Whole, Scope::Whole) => (higher, Scope::Whole),
+        (Scope::Whole, _) => (meta.tier, Scope::Whole),
+        (_, Scope::Whole) => (now.tier, Scope::Whole),
+        (Scope::Selected { flags }, Scope::Selected { flags: more }) => {
+            let mut flags = flags.clone();
+            if flags != *more {
+                flags.push(Scope::AND.to_string());
+                flags.extend_from_slice(more);
             }
-            (meta.tier.max(now.tier), Scope::Selected { flags: all })
+            (higher, Scope::Selected { flags })
         }
     };
     for gate in &mut meta.gates {
-        let is_measured = |scope: &&crate::record::meta::GateScope| {
-            scope.gate == gate.gate && scope.measurable == Measurable::Yes
-        };
-        if now.gates.iter().any(|scope| is_measured(&scope)) {
+        let is_measured =
+            |scope: &GateScope| scope.gate == gate.gate && scope.measurable == Measurable::Yes;
+        if now.gates.iter().any(is_measured) {
             gate.measurable = Measurable::Yes;
         }
     }
-    meta.joined.push(added(now));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::meta::{Git, Gpu};
+    use crate::record::meta::Gpu;
     use crate::testing::{emulated, timed};
 
-    fn begun() -> Measured {
+    fn begun() -> Record {
         let progress = Progress::Complete {
             cases: 0,
             seconds: 0,
         };
-        Measured::new(
-            emulated()
-                .without(|_| true)
-                .changed(|meta| meta.progress = progress),
-        )
+        emulated()
+            .without(|_| true)
+            .changed(|meta| meta.progress = progress)
     }
 
-    fn refused(before: Record, now: Measured) -> String {
-        join("a", before, now)
-            .err()
-            .expect("it is refused")
-            .to_string()
+    fn refused(before: Record, now: Record) -> String {
+        join(before, now).unwrap_err().to_string()
     }
 
     #[test]
     fn another_build_gpu_or_backend_is_refused_by_name() {
-        let changed = begun()
-            .record
-            .changed(|meta| meta.stages[1].identity = "another".into());
+        let changed = begun().changed(|meta| meta.stages[1].identity = "another".into());
         let said = refused(changed, begun());
         assert!(
-            said.starts_with("a is of other kernels (stage1-cpasync); run without --into"),
+            said.starts_with("the record is of other kernels (stage1-cpasync); run without --into"),
             "{said}"
         );
         let said = refused(timed(crate::testing::US), begun());
@@ -211,9 +219,7 @@ mod tests {
             })
         };
         let gpu = || timed(crate::testing::US);
-        assert!(
-            refused(gpu(), Measured::new(driver(gpu()))).contains("is of another GPU or driver;")
-        );
+        assert!(refused(gpu(), driver(gpu())).contains("is of another GPU or driver;"));
     }
 
     #[test]
@@ -226,33 +232,29 @@ mod tests {
                 }
             })
         };
-        let other = begun().record.changed(|meta| {
+        let other = begun().changed(|meta| {
             meta.scope = Scope::Selected {
                 flags: vec!["--stages 0".into()],
             }
         });
-        let said = refused(partial(begun().record), Measured::new(other));
+        let said = refused(partial(begun()), other);
         assert!(
-            said.contains("did not come to its end; finish it first, with its own flags: "),
+            said.contains("the run was interrupted; finish it first, with its own flags: "),
             "{said}"
         );
-        assert!(join("a", partial(begun().record), begun()).is_ok());
+        assert!(join(partial(begun()), begun()).is_ok());
         // The same of a run that was adding to a record.
         let selected = |stage: &str| {
             let flags = vec![format!("--stages {stage}")];
-            Measured::new(
-                begun()
-                    .record
-                    .changed(|meta| meta.scope = Scope::Selected { flags }),
-            )
+            begun().changed(|meta| meta.scope = Scope::Selected { flags })
         };
-        let joined = join("a", begun().record, selected("0")).unwrap();
-        let again = join("a", partial(joined.record.clone()), selected("0")).unwrap();
+        let joined = join(begun(), selected("0")).unwrap();
+        let again = join(partial(joined.clone()), selected("0")).unwrap();
         assert_eq!(
-            (again.record.meta.joined.len(), again.record.meta.scope),
-            (2, joined.record.meta.scope.clone())
+            (again.meta.joined.len(), again.meta.scope),
+            (2, joined.meta.scope.clone())
         );
-        assert!(refused(partial(joined.record), selected("1")).contains("finish it first"));
+        assert!(refused(partial(joined), selected("1")).contains("finish it first"));
     }
 
     #[test]
@@ -268,7 +270,7 @@ mod tests {
             on,
             crate::record::Source::Emulator,
         ));
-        assert!(refused(committed, begun()).contains("as committed records have none"));
+        assert!(refused(committed, begun()).contains("committed records keep no passing cases"));
     }
 
     #[test]
@@ -277,13 +279,9 @@ mod tests {
             flags: vec![flag.to_string()],
         };
         let covered = |first: Scope, second: Scope| {
-            let mut meta = begun().record.changed(|meta| meta.scope = first).meta;
-            let mut now = begun().record.changed(|meta| meta.scope = second).meta;
-            now.git = Git::Unknown {
-                reason: "no git".into(),
-            };
-            add(&mut meta, now);
-            assert_eq!(meta.joined.len(), 1);
+            let mut meta = begun().changed(|meta| meta.scope = first).meta;
+            let now = begun().changed(|meta| meta.scope = second).meta;
+            cover(&mut meta, &now);
             meta.scope
         };
         assert_eq!(covered(Scope::Whole, selected("--stages 1")), Scope::Whole);

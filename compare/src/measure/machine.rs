@@ -1,5 +1,6 @@
-//! What a run can say of the machine, the source and the time.
+//! The machine, the source and the time of a run.
 
+use crate::judge::list::joined;
 use crate::record::meta::{Git, Gpu, Machine};
 use common::device::cuda::DeviceInfo;
 use std::collections::BTreeMap;
@@ -34,8 +35,8 @@ pub fn git() -> Git {
     }
 }
 
-/// The workspace: where COMPARE.md and results/ are. The one around the current folder, else the one that `cargo run`
-/// names; `None` for a binary that was carried elsewhere.
+/// The workspace, where COMPARE.md and results/ are: the one around the current folder, else the one that `cargo run` names;
+/// `None` for a binary that was copied elsewhere.
 pub fn workspace() -> Option<PathBuf> {
     let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let starts = [std::env::current_dir().ok(), named];
@@ -47,20 +48,19 @@ pub fn workspace() -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
-/// Where the committed records are; a folder that does not exist without a workspace.
+/// Where the committed records are; without a workspace a folder that does not exist.
 pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
 
-/// Nobody said where to write, and there is no workspace to take.
+/// There is no workspace to write to, and no flag says where else.
 #[derive(Debug, thiserror::Error)]
 #[error("the current folder is not inside the workspace; go there, or say where with {instead}")]
 pub struct NoWorkspace {
-    /// The flags that name the place instead.
     pub instead: &'static str,
 }
 
-/// The workspace, or an error that names the flags that can do without.
+/// The workspace, or an error that names the flag to use instead.
 pub fn root(instead: &'static str) -> Result<PathBuf, NoWorkspace> {
     workspace().ok_or(NoWorkspace { instead })
 }
@@ -74,7 +74,7 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// The machine, with the GPU or the reason why there is none.
+/// The machine, with its GPU or why there is none.
 pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let gpu = match gpu {
@@ -103,41 +103,24 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     }
 }
 
-/// Lower case, and hyphens for all that is not a letter or a digit: `NVIDIA H200` becomes `nvidia-h200`.
+/// Lower case, with hyphens between words: `NVIDIA H200` becomes `nvidia-h200`.
 fn folder_name(text: &str) -> String {
-    let hyphenated: String = text
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        })
-        .collect();
-    hyphenated
-        .split('-')
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("-")
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
 }
 
-/// Variables that change the build, as they are set now. Paths are reduced to their last part.
+/// The environment variables that change the build, as set now; paths are reduced to their last part.
 pub fn toggles() -> BTreeMap<String, String> {
-    let read = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|value| (name.to_string(), last_part(&value)))
-    };
-    TOGGLES.iter().filter_map(|name| read(name)).collect()
+    let read = |name: &&str| Some((name.to_string(), last_part(&std::env::var(name).ok()?)));
+    TOGGLES.iter().filter_map(read).collect()
 }
 
-/// The command line with every path reduced to its last part: a record says nothing of the machine's folders.
+/// The command line with every path reduced to its last part, so that a record reveals no folders of the machine.
 pub fn command_line() -> Vec<String> {
     last_parts(std::env::args_os())
 }
 
-/// What is not UTF-8, as a path may be, is shown with replacement characters.
+/// Arguments that are not UTF-8, such as paths, get replacement characters.
 fn last_parts(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
     arguments
         .map(|argument| last_part(&argument.to_string_lossy()))
@@ -151,7 +134,7 @@ fn last_part(text: &str) -> String {
         .to_string()
 }
 
-/// A moment in UTC: `2026-11-20T18:30:00Z`, and as a folder's name, `20261120T183000Z`.
+/// A time in UTC, in seconds since 1970.
 pub struct Timestamp(u64);
 
 impl Timestamp {

@@ -1,12 +1,12 @@
-//! Machine code as evidence: what `cuobjdump -sass` prints, by function, and what of it is in the main loop. Pure.
+//! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop consists of. Pure.
 
 use super::builds::StageBuild;
 use common::metric::Metric;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Instructions whose count in the main loop says what a tile takes, by the beginnings of their names. Tensor products are HMMA
-/// (by warp, f16), HGMMA and QGMMA (by warpgroup, f16 and FP8).
+/// Instructions that are counted in the main loop, by class. Tensor-core products are HMMA (per warp, f16), HGMMA and QGMMA (per
+/// warpgroup, f16 and FP8).
 const CLASSES: [(Metric, &[&str]); 12] = [
     (Metric::LoopHmma, &["HMMA"]),
     (Metric::LoopHgmma, &["HGMMA"]),
@@ -22,12 +22,12 @@ const CLASSES: [(Metric, &[&str]); 12] = [
     (Metric::LoopBarriers, &["BAR", "SYNCS"]),
 ];
 
-/// Loads and stores of a thread's own memory: spills, and arrays that are indexed at run time.
+/// Loads and stores of local memory: spills, and arrays that are indexed at run time.
 const LOCAL: [&str; 2] = ["LDL", "STL"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// In bytes from the function's start.
+    /// Offset in bytes from the function's start.
     pub address: u64,
     /// Without its predicate: `HGMMA.64x64x16.F32`.
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Function {
     pub instructions: Vec<Instruction>,
 }
 
-/// The functions that `listing` has for `arch`: `sm_90a`.
+/// The functions in `listing` for `arch`, such as `sm_90a`.
 pub fn functions(listing: &str, arch: &str) -> Vec<Function> {
     let (mut found, mut is_of_arch) = (Vec::<Function>::new(), false);
     for line in listing.lines().map(str::trim) {
@@ -86,7 +86,7 @@ impl Instruction {
             .map_or(&self.name, |(class, _)| class)
     }
 
-    /// The address that a branch goes to.
+    /// The target address of a branch.
     fn target(&self) -> Option<u64> {
         let target = || self.text.split_whitespace().last()?.strip_prefix("0x");
         (self.class() == "BRA")
@@ -95,7 +95,7 @@ impl Instruction {
             .and_then(|digits| u64::from_str_radix(digits, 16).ok())
     }
 
-    /// Multiply-adds of one warp on tensor cores: m16n8k16 is 2048, and of a warpgroup's m64nNk16 each has a quarter.
+    /// Multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a warpgroup's m64nNk16.
     fn tensor_macs(&self) -> u64 {
         let mut sizes = self.name.split('.').skip(1);
         let product = |shape: &str| {
@@ -119,7 +119,7 @@ impl Instruction {
         }
     }
 
-    /// The same without them.
+    /// Multiply-adds of one warp outside the tensor cores.
     fn scalar_macs(&self) -> u64 {
         match self.class() {
             "FFMA" => 32,
@@ -130,7 +130,7 @@ impl Instruction {
 }
 
 impl Function {
-    /// Bytes, from the first instruction to the end of the last, which has as many as the first.
+    /// Size in bytes; all instructions have the size of the first.
     pub fn bytes(&self) -> u64 {
         let Some(last) = self.instructions.last() else {
             return 0;
@@ -142,8 +142,8 @@ impl Function {
         last.address + each
     }
 
-    /// The main loop: of all loops the one whose own instructions, without those of loops inside, multiply most, on tensor cores
-    /// where the function uses them; of equals the last, which is the steady state of a kernel that peels tiles off at the start.
+    /// The main loop: the loop whose own instructions, without those of inner loops, do the most multiply-adds (on tensor cores if
+    /// the function uses them). Of equals it is the last, which is the steady state of a kernel that peels its first tiles.
     pub fn main_loop(&self) -> Vec<&Instruction> {
         let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
         let ends: Vec<u64> = self
@@ -153,8 +153,7 @@ impl Function {
             .map(|one| one.address)
             .collect();
         for branch in &self.instructions {
-            // Backward, and not to itself, which is how a function is padded; nor back from a wait that stands out of line,
-            // behind an end of the function.
+            // A backward branch, except to itself (padding) and from a wait that was moved out of line, behind an EXIT.
             let is_loop = |&target: &u64| {
                 target < branch.address
                     && !ends
@@ -163,7 +162,7 @@ impl Function {
             };
             if let Some(target) = branch.target().filter(is_loop) {
                 match loops.iter_mut().find(|known| *known.start() == target) {
-                    // Two ways back to one place are one loop.
+                    // Two branches to one target are one loop.
                     Some(known) => *known = target..=branch.address.max(*known.end()),
                     None => loops.push(target..=branch.address),
                 }
@@ -194,7 +193,7 @@ impl Function {
             .unwrap_or_default()
     }
 
-    /// What a record keeps; classes that do not occur are 0.
+    /// The figures that a record keeps; 0 for classes that do not occur.
     pub fn figures(&self) -> Vec<(Metric, f64)> {
         let main_loop = self.main_loop();
         let is_of = |one: &Instruction, classes: &[&str]| classes.contains(&one.class());
@@ -222,7 +221,7 @@ impl Function {
     }
 }
 
-/// Adds to `stage` what its instances are on each architecture, from what was printed of its code.
+/// Adds the figures of its machine code to each instance of `stage`, from the listing.
 pub fn complete(stage: &mut StageBuild, listing: &str) {
     let mut by_arch: BTreeMap<String, Vec<Function>> = BTreeMap::new();
     let variants = stage.variants.iter_mut();
@@ -247,7 +246,6 @@ mod tests {
     use crate::measure::rows;
     use crate::record::Source;
     use common::resources::PtxasEntry;
-    use common::verdict::{GateId, GateResult};
 
     /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops
     /// itself, a wait out of line, and padding.
@@ -363,11 +361,8 @@ mod tests {
             resources: <_>::default(),
             warnings: vec![],
         };
-        let result = GateResult::judge(GateId::R1, true, "");
         kernel.built.push(BuiltKernel {
             ptxas,
-            occupancy: None,
-            result,
             code: vec![],
         });
         complete(&mut stage, LISTING);

@@ -1,33 +1,32 @@
-//! What a run does: tier and flags in, list of cases out. Pure.
+//! What a run does: tier and flags in, a list of cases and timings out. Pure.
 
 use crate::judge::claims::compared;
-use crate::judge::list::grouped;
+use crate::judge::list::{distinct, joined};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
-use crate::record::{Claim, On, Place, Row, StageMeta, Subject};
+use crate::record::{Claim, On, Place, Row, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{
-    Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, Problem, Shape, claims_problem, edge_shapes,
+    Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, NamedShape, Problem, Shape, claims_problem,
+    edge_shapes,
 };
-use common::resources::KernelFacts;
 use common::suppression;
-use common::tier0::Case;
 use common::verdict::GateId;
 use std::collections::BTreeSet;
 
-/// What a run is asked for. What it leaves open, the tier says.
+/// What a run is asked for; the tier decides whatever the flags leave open.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Request {
     #[command(flatten)]
     pub chosen: Chosen,
     #[command(flatten)]
     pub problems: Problems,
-    /// Seeds of the inputs. Shapes, seeds and families replace the tier's cases by every combination of what is given
-    /// [else: small,mission; seed 0; normal]
+    /// Input seeds. With --shapes, --seeds or --families a run checks every combination of them instead of the tier's cases
+    /// [defaults: small,mission; 0; normal]
     #[arg(
         long,
         value_delimiter = ',',
@@ -39,14 +38,13 @@ pub struct Request {
     /// Input families (`compare list`); see --seeds
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
     pub families: Vec<Family>,
-    /// Timed samples per variant and problem; 0 checks and does not time [default: 500 where claims are judged, 100
-    /// elsewhere]
+    /// Timed samples per variant and problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
     pub iters: Option<usize>,
-    /// Tier T0: each stage's default variant on five small problems, and on extreme logits
+    /// Tier T0: each stage's default variant on a few small problems and on extreme logits
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
+    /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
     /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
@@ -57,7 +55,7 @@ pub struct Request {
     pub file: Option<FileProblem>,
 }
 
-/// A number of samples, or why that is none.
+/// Parses a number of samples.
 pub fn samples(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "give a whole number of samples, 0 or more".to_string())
@@ -69,7 +67,7 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 impl Request {
-    /// Whether problems were given, by their shape, inputs or seeds.
+    /// Whether shapes, seeds or families were given, which replace the tier's cases.
     fn has_problems(&self) -> bool {
         !(self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty())
     }
@@ -113,7 +111,7 @@ impl Request {
         }
     }
 
-    /// The tier: as asked, else what fits the backend.
+    /// The tier that was asked for, else the default of the backend.
     fn tier(&self, backend: BackendKind) -> Tier {
         match (self.quick, self.full, backend) {
             (true, ..) => Tier::T0,
@@ -129,17 +127,17 @@ pub enum Mode {
     Plain,
     /// On both of the emulator's builds, each under all of [`common::tier0::SCHEDULES`]: results and hazards.
     Traced,
-    /// The same, the traced one under the first of them: whether accesses are ordered hardly depends on the schedule, and
-    /// a stage's default variant runs under all.
+    /// The same, but traced under the first schedule only: the order of accesses hardly depends on the schedule, and a stage's
+    /// default variant is traced under all of them.
     TracedOnce,
     /// On the GPU.
     Device,
-    /// On the GPU, and in the emulator's plain build beside it (gate B1).
+    /// On the GPU and in the emulator's plain build, to be compared (gate B1).
     Both,
 }
 
 impl Mode {
-    /// Whether a judged case says all that one run in this mode would.
+    /// Whether a judged case has every verdict that this mode would give it.
     pub fn is_covered(self, case: &Row) -> bool {
         match self {
             Mode::Plain | Mode::Device => true,
@@ -148,7 +146,7 @@ impl Mode {
         }
     }
 
-    /// Traced under one schedule, where it is traced.
+    /// The same mode, tracing under one schedule only.
     fn once(self) -> Mode {
         if self == Mode::Traced {
             Mode::TracedOnce
@@ -176,7 +174,7 @@ impl PlannedCase {
     }
 }
 
-/// One arm to time.
+/// A variant to time on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTiming {
     pub subject: Subject,
@@ -185,21 +183,20 @@ pub struct PlannedTiming {
     pub problem: Problem,
 }
 
-/// All that a run does, stage by stage and variant by variant.
+/// Everything that a run does, in the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// How much is checked.
     pub tier: Tier,
     pub backend: BackendKind,
     /// Whether flags narrowed it.
     pub scope: Scope,
     pub cases: Vec<PlannedCase>,
-    /// What is timed where its cases are green; empty without a GPU.
+    /// What is timed if its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
-    /// What of it was left out, by stage.
+    /// Which timings were left out, by stage.
     pub timing_scopes: Vec<TimingScope>,
-    /// Variants that the emulator counts on the claims' problems: those that have the one of their stage's first element type among
-    /// their cases, and those that their evidence claims compare them with.
+    /// Variants whose counters the emulator records on the claims' problems: those that have the problem of their stage's first
+    /// element type among their cases, and those that their evidence claims compare them with.
     pub counted: Vec<Subject>,
 }
 
@@ -209,7 +206,7 @@ impl Plan {
         self.cases.iter().any(|case| case.subject.stage() == id)
     }
 
-    /// Stages that are not run, though claims of speed of those that are compare with them: such claims go unmeasured.
+    /// Stages that are not run although speed claims of the stages that are run compare with them: those claims stay unmeasured.
     pub fn bases_left_out<'a>(&self, all: &'a [StageBuild]) -> BTreeSet<&'a str> {
         claims(all)
             .filter(|(stage, claim)| {
@@ -220,7 +217,7 @@ impl Plan {
             .collect()
     }
 
-    /// Whether what is counted is counted with E4M3 too.
+    /// Whether counters are recorded with E4M3, too.
     pub fn counts_e4m3(&self) -> bool {
         self.cases
             .iter()
@@ -228,45 +225,12 @@ impl Plan {
     }
 }
 
-/// A problem and where its inputs come from, before it meets a variant.
-#[derive(Clone, Debug, PartialEq)]
-struct Item {
-    place: Place,
-    problem: Problem,
-    source: Source,
-    mode: Mode,
-    /// Only for the stage's default variant.
-    default_only: bool,
-}
-
 /// A problem of the ladder or of a selection.
 fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
     Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid")
 }
 
-fn item(problem: Problem, family: Family, seed: u64, mode: Mode) -> Item {
-    Item {
-        place: Place::of(&shape_name(problem.shape), &problem),
-        problem,
-        source: Source::Seeded { family, seed },
-        mode,
-        default_only: false,
-    }
-}
-
-/// `items`, of which those that `is_limited` are for default variants alone.
-fn limited(mut items: Vec<Item>, is_limited: impl Fn(&Item) -> bool) -> Vec<Item> {
-    for item in &mut items {
-        item.default_only |= is_limited(item);
-    }
-    items
-}
-
-fn is_bf16(item: &Item) -> bool {
-    item.problem.dtype == Dtype::Bf16
-}
-
-/// The named shape that the ladder itself is about.
+/// A named shape of the ladder.
 pub fn named(name: &str) -> Shape {
     NAMED_SHAPES
         .iter()
@@ -275,55 +239,29 @@ pub fn named(name: &str) -> Shape {
         .shape
 }
 
-/// What BF16, whose kernels differ from those of f16 in a type alone, has of the tiers: T0 and T1 on default variants; of T2
-/// about half of f16's cases, which is one mask of each shape, by turns, and fewer seeds; both masks of these shapes, on which
-/// alone it is timed, here and by `tune`.
+/// The place of a problem: the name of its shape or its extents, with the softmax scale if it is not the default.
+fn place(of: &Problem) -> Place {
+    let named = NAMED_SHAPES.iter().find(|named| named.shape == of.shape);
+    let mut name = named.map_or_else(|| of.shape.to_string(), |named| named.name.to_string());
+    if problem(of.shape, of.dtype, of.mask) != *of {
+        name += &format!("@{}", of.softmax_scale);
+    }
+    Place::of(&name, of)
+}
+
+/// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
+/// about half of f16's cases in T2 (masks alternate from shape to shape, fewer seeds). Both masks run on these shapes, the only
+/// ones on which a run or `tune` times BF16.
 const BF16_TIMED: [&str; 4] = ["mission", "long", "big", "big_wide"];
 const BF16_SEEDS: u64 = 2;
 
-/// Whether T2 has the shape number `at` with this dtype and mask.
-fn has_mask(dtype: Dtype, mask: Mask, shape: &str, at: usize) -> bool {
-    let by_turns = (mask == Mask::Full) == at.is_multiple_of(2);
-    dtype != Dtype::Bf16 || BF16_TIMED.contains(&shape) || by_turns
-}
-
-/// Whether tiers time a problem of this dtype on this shape.
+/// Whether the tiers time this dtype on this shape.
 fn is_timed(place: &Place) -> bool {
     place.dtype != Dtype::Bf16 || BF16_TIMED.contains(&place.shape.as_str())
 }
 
-/// T0: the cases that every stage's own tests run.
-fn tier0(traced: Mode, plain: Mode) -> Vec<Item> {
-    let case = |case: Case, mode: Mode| {
-        let p = case.problem;
-        let mode = if case.schedules.len() == 1 {
-            mode.once()
-        } else {
-            mode
-        };
-        let mut item = item(p, case.family, 0, mode);
-        if problem(p.shape, p.dtype, p.mask) != p {
-            item.place.shape += &format!("@{}", p.softmax_scale);
-        }
-        item
-    };
-    let cases = common::tier0::cases()
-        .into_iter()
-        .map(|it| case(it, traced));
-    let untraced = common::tier0::extremes()
-        .into_iter()
-        .chain(common::tier0::others());
-    let all = cases.chain(untraced.map(|it| case(it, plain))).collect();
-    limited(all, is_bf16)
-}
-
-fn shape_name(shape: Shape) -> String {
-    let named = NAMED_SHAPES.iter().find(|named| named.shape == shape);
-    named.map_or_else(|| shape.to_string(), |named| named.name.to_string())
-}
-
-/// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most see none. Four heads, so that
-/// the zero-head family has one without zeros.
+/// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most rows see none. Four heads, so that the
+/// zero-head family has a head without zeros.
 const SHORT_ROWS: [(Shape, Mask); 3] = [
     (
         Shape {
@@ -349,206 +287,244 @@ const SHORT_ROWS: [(Shape, Mask); 3] = [
     ),
 ];
 
-/// What T2 computes on both backends where it has two: the problems of T0 and short rows, under every family. Of T0's
-/// only what the emulator computes in some milliseconds.
-fn beside(mode: Mode) -> Vec<Item> {
-    let short = SHORT_ROWS
-        .iter()
-        .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(shape, dtype, mask)));
-    let tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
-    let problems = tier0
-        .filter(|problem| problem.scores() <= TRACED_SCORES)
-        .chain(short);
-    let each = |problem: Problem| {
-        let families = Family::for_dtype(problem.dtype).into_iter();
-        families.map(move |family| item(problem, family, 0, mode))
-    };
-    problems.flat_map(each).collect()
-}
-
-/// T1: T0, all families on `small`, those of extreme logits also on rows of 1 to 7 keys, and `mission`: one seed with
-/// each dtype, and on default variants three with f16, which with `small` are the checks that the first ladders had.
-fn tier1(traced: Mode, plain: Mode) -> Vec<Item> {
-    let mut items = tier0(traced, plain);
-    for dtype in Dtype::ALL {
-        let small = problem(named("small"), dtype, Mask::Full);
-        let short = problem(Shape::bhsd(1, 1, 7, 64), dtype, Mask::Causal);
-        for family in Family::for_dtype(dtype) {
-            let extreme = Family::EXTREME.contains(&family);
-            let seeds = if extreme { 0..1 } else { 0..3 };
-            items.extend(seeds.map(|seed| item(small, family, seed, plain)));
-            items.extend(extreme.then(|| item(short, family, 0, plain)));
-        }
-    }
-    let mission = |dtype, seed| item(claims_problem(dtype), Family::Normal, seed, plain);
-    items.extend(Dtype::ALL.map(|dtype| mission(dtype, 0)));
-    let more = vec![mission(Dtype::F16, 1), mission(Dtype::F16, 2)];
-    items.extend(limited(more, |_| true));
-    limited(items, is_bf16)
-}
-
-/// For each instance of a variant one block of rows over so many tiles of its own keys and one key more: rings are filled,
-/// drained and used again, and the last tile is ragged; one instance also with maxima that rise from tile to tile, and that of
-/// a default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
-fn rings(variant: &VariantBuild, mode: Mode, is_default: bool) -> Vec<Item> {
-    let ring = |facts: &KernelFacts, tiles: usize, family: Family| {
-        let (shape, mask) = suppression::ring(facts, facts.block_m.min(ROWS_OF_RINGS), tiles);
-        item(problem(shape, facts.dtype, mask), family, 0, mode)
-    };
-    let of_each = variant
-        .kernels
-        .iter()
-        .map(|kernel| ring(&kernel.facts, suppression::TILES, Family::Normal));
-    let mut items = limited(of_each.collect(), is_bf16);
-    let one = [Dtype::F16, Dtype::E4m3].map(|dtype| variant.claims_kernel(dtype));
-    if let Some(KernelBuild { facts, .. }) = one.into_iter().flatten().next() {
-        items.push(ring(facts, suppression::TILES, Family::Large));
-        items.extend(is_default.then(|| ring(facts, DEEP, Family::Normal)));
-    }
-    items
-}
-
-/// Whether a variant is to take problems of this dtype: all of its stage take f16 and E4M3, if any does.
-fn is_due(stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
-    variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
-}
-
-/// Tiles after which what drifts or runs out from tile to tile shows.
-const DEEP: usize = 17;
-
-/// T2: T1, small problems and every named shape under every family, five seeds on `small` and `mission`, every edge shape.
-fn tier2(traced: Mode, beside_mode: Mode, plain: Mode) -> Vec<Item> {
-    // The first of equal cases is kept.
-    let mut items = tier0(traced, beside_mode);
-    items.extend(beside(beside_mode));
-    items.extend(tier1(traced, plain));
-    if plain == Mode::Device {
-        let many_keys = [Dtype::F16, Dtype::E4m3].map(|dtype| {
-            item(
-                problem(MANY_KEYS, dtype, Mask::Causal),
-                Family::Normal,
-                0,
-                plain,
-            )
-        });
-        items.extend(many_keys);
-    }
-    for dtype in Dtype::ALL {
-        for mask in Mask::ALL {
-            let has = |at: usize, name: &str| has_mask(dtype, mask, name, at);
-            for (at, shape) in NAMED_SHAPES.iter().enumerate() {
-                let seeds = match (["small", "mission"].contains(&shape.name), dtype) {
-                    _ if !has(at, shape.name) => continue,
-                    (true, Dtype::Bf16) => 0..BF16_SEEDS,
-                    (true, _) => 0..5,
-                    (false, _) => 0..1,
-                };
-                let problem = problem(shape.shape, dtype, mask);
-                for family in Family::for_dtype(dtype) {
-                    let seeded = |seed| item(problem, family, seed, plain);
-                    items.extend(seeds.clone().map(seeded));
-                }
-            }
-            let edges = edge_shapes().into_iter().enumerate();
-            let edges = edges.filter(|(at, shape)| has(*at, &shape.to_string()));
-            items.extend(
-                edges.map(|(_, shape)| item(problem(shape, dtype, mask), Family::Normal, 0, plain)),
-            );
-        }
-    }
-    items
-}
-
-/// Heads whose K and V together are more than what a stage may keep in L2, and a number of them that is no multiple of those that
-/// fit. The emulator would take minutes.
+/// Heads whose K and V together exceed what a stage may keep in L2, and not a multiple of the number that fits. It would take the
+/// emulator minutes.
 const MANY_KEYS: Shape = Shape {
     heads_kv: 1,
     seq_kv: 1 << 16,
     ..Shape::bhsd(1, 5, 257, 64)
 };
 
-/// Rows of the cases of [`rings`], which take no longer for more: a ragged block.
+/// Enough tiles for drift from tile to tile, or a counter that runs out, to show.
+const DEEP: usize = 17;
+
+/// Rows of the cases of [`Cases::rings`]: one ragged block is enough.
 const ROWS_OF_RINGS: usize = 17;
 
-/// Rows and keys of `--sweep`: time against length, from what fits one wave of blocks to what fills the GPU many times.
+/// Rows and keys of `--sweep`: time against length, from one wave of blocks to many.
 pub const SWEEP: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16384];
 
-fn sweep_shape(seq: usize) -> Shape {
-    Shape::bhsd(1, 8, seq, 64)
+fn swept(seq: usize) -> Problem {
+    problem(Shape::bhsd(1, 8, seq, 64), Dtype::F16, Mask::Full)
 }
 
-/// The problems of `--sweep`: gated like any other, and timed.
-fn sweep(mode: Mode) -> Vec<Item> {
-    let problem = |seq| problem(sweep_shape(seq), Dtype::F16, Mask::Full);
-    let items = SWEEP.map(|seq| item(problem(seq), Family::Normal, 0, mode));
-    limited(items.to_vec(), |_| true)
-}
-
-/// The traced build takes problems of at most this many scores; larger ones would take minutes.
+/// The traced build runs problems of at most this many scores; larger ones would take minutes.
 const TRACED_SCORES: u64 = 50_000;
 
-/// Of a tensor. The traced build watches 4 GiB of memory, guard bands included.
-const TRACED_ELEMENTS: u64 = 1 << 28;
+/// The largest tensor, in elements, that the traced build runs: it watches 4 GiB of memory, guard bands included.
+const TRACED_ELEMENTS: usize = 1 << 28;
 
-/// Every combination of what is given, and of the defaults for what is left open.
-fn combinations(request: &Request, backend: BackendKind) -> Vec<Item> {
-    let families = or_all(&request.families, &[Family::Normal]);
-    let seeds = or_all(&request.seeds, &[0]);
-    let mut items = Vec::new();
-    for (place, problem) in request
-        .problems
-        .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
-    {
-        let mode = mode_for(&problem, backend);
-        let taken = Family::for_dtype(problem.dtype);
-        for &family in families.iter().filter(|family| taken.contains(family)) {
-            items.extend(seeds.iter().map(|&seed| Item {
-                place: place.clone(),
-                ..item(problem, family, seed, mode)
-            }));
-        }
-    }
-    items
+/// The cases of one variant, collected for a tier or a selection.
+struct Cases<'a> {
+    tier: Tier,
+    backend: BackendKind,
+    subject: Subject,
+    /// Whether it is the stage's default, or was asked for by name: it then also runs the cases that the other variants of its
+    /// stage skip.
+    is_default: bool,
+    takes: &'a dyn Fn(&Problem) -> bool,
+    /// The modes of cases that are to be traced, of those whose backends are to be compared, and of all others.
+    traced: Mode,
+    beside: Mode,
+    plain: Mode,
+    planned: Vec<PlannedCase>,
 }
 
-fn mode_for(problem: &Problem, backend: BackendKind) -> Mode {
-    let elements =
-        |extents: [usize; 4]| extents.iter().map(|&extent| extent as u64).product::<u64>();
-    let elements: u64 =
-        elements(problem.shape.q_extents()).max(elements(problem.shape.kv_extents()));
-    match backend {
-        BackendKind::Cuda => Mode::Device,
-        BackendKind::Cpu => Mode::Plain,
-        BackendKind::Emulated
-            if problem.scores() <= TRACED_SCORES && elements <= TRACED_ELEMENTS =>
+impl Cases<'_> {
+    /// Adds a case unless the variant does not take it or already has it. Traced cases must be added first: they include
+    /// everything that a plain run checks.
+    fn add(&mut self, place: Place, problem: Problem, source: Source, mode: Mode) {
+        let is_equal = |case: &PlannedCase| case.problem == problem && case.source == source;
+        if (self.takes)(&problem) && !self.planned.iter().any(is_equal) {
+            let mode = if self.is_default { mode } else { mode.once() };
+            self.planned.push(PlannedCase {
+                subject: self.subject.clone(),
+                place,
+                source,
+                problem,
+                mode,
+            });
+        }
+    }
+
+    fn seeded(&mut self, problem: Problem, family: Family, seed: u64, mode: Mode) {
+        let source = Source::Seeded { family, seed };
+        self.add(place(&problem), problem, source, mode);
+    }
+
+    /// Whether T0 and T1 check this dtype only on the stage's default variant, which this is not.
+    fn leaves(&self, dtype: Dtype) -> bool {
+        dtype == Dtype::Bf16 && !self.is_default
+    }
+
+    /// T0: the cases that the tests of every stage run.
+    fn tier0(&mut self) {
+        for case in common::tier0::cases() {
+            let mode = match case.schedules.len() {
+                1 => self.traced.once(),
+                _ => self.traced,
+            };
+            if self.tier == Tier::T2 || !self.leaves(case.problem.dtype) {
+                self.seeded(case.problem, case.family, 0, mode);
+            }
+        }
+        let mode = match self.tier {
+            Tier::T2 => self.beside,
+            Tier::T0 | Tier::T1 => self.plain,
+        };
+        let untraced = common::tier0::extremes().into_iter();
+        for case in untraced.chain(common::tier0::others()) {
+            if !self.leaves(case.problem.dtype) {
+                self.seeded(case.problem, case.family, 0, mode);
+            }
+        }
+    }
+
+    /// T1: T0; all families on `small`, those with extreme logits also on rows of 1 to 7 keys; `mission` with one seed of each
+    /// dtype, three of f16 on default variants; and rings.
+    fn tier1(&mut self, variant: &VariantBuild) {
+        self.tier0();
+        for dtype in Dtype::ALL {
+            if self.leaves(dtype) {
+                continue;
+            }
+            let small = problem(named("small"), dtype, Mask::Full);
+            let short = problem(Shape::bhsd(1, 1, 7, 64), dtype, Mask::Causal);
+            for family in Family::for_dtype(dtype) {
+                let is_extreme = Family::EXTREME.contains(&family);
+                for seed in 0..if is_extreme { 1 } else { 3 } {
+                    self.seeded(small, family, seed, self.plain);
+                }
+                if is_extreme {
+                    self.seeded(short, family, 0, self.plain);
+                }
+            }
+            let is_first = self.is_default && dtype == Dtype::F16;
+            for seed in 0..if is_first { 3 } else { 1 } {
+                self.seeded(claims_problem(dtype), Family::Normal, seed, self.plain);
+            }
+        }
+        self.rings(variant);
+    }
+
+    /// For each instance of a variant, one block of rows over several of its own key tiles and one more key: rings are filled,
+    /// drained and reused, and the last tile is ragged. One instance also runs with maxima that rise from tile to tile, and on a
+    /// default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
+    fn rings(&mut self, variant: &VariantBuild) {
+        let claims = [Dtype::F16, Dtype::E4m3].map(|dtype| variant.claims_kernel(dtype));
+        let one = claims.into_iter().flatten().next();
+        let rings = (variant.kernels.iter())
+            .map(|kernel| (kernel, suppression::TILES, Family::Normal))
+            .chain(one.map(|kernel| (kernel, suppression::TILES, Family::Large)))
+            .chain(one.map(|kernel| (kernel, DEEP, Family::Normal)));
+        for (KernelBuild { facts, .. }, tiles, family) in rings {
+            if !(self.leaves(facts.dtype) || tiles == DEEP && !self.is_default) {
+                let rows = facts.block_m.min(ROWS_OF_RINGS);
+                let (shape, mask) = suppression::ring(facts, rows, tiles);
+                let problem = problem(shape, facts.dtype, mask);
+                self.seeded(problem, family, 0, self.traced.once());
+            }
+        }
+    }
+
+    /// T2: T0 and small problems under every family, on both backends where there are two; T1; every named shape under every
+    /// family, five seeds on `small` and `mission`; every edge shape.
+    fn tier2(&mut self, variant: &VariantBuild) {
+        self.tier0();
+        let short = SHORT_ROWS
+            .iter()
+            .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(shape, dtype, mask)));
+        let of_tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
+        // Only what the emulator computes in milliseconds.
+        let of_tier0 = of_tier0.filter(|problem| problem.scores() <= TRACED_SCORES);
+        for problem in of_tier0.chain(short) {
+            for family in Family::for_dtype(problem.dtype) {
+                self.seeded(problem, family, 0, self.beside);
+            }
+        }
+        self.tier1(variant);
+        if self.backend == BackendKind::Cuda {
+            for dtype in [Dtype::F16, Dtype::E4m3] {
+                let many_keys = problem(MANY_KEYS, dtype, Mask::Causal);
+                self.seeded(many_keys, Family::Normal, 0, self.plain);
+            }
+        }
+        for (dtype, mask) in Dtype::ALL
+            .into_iter()
+            .flat_map(|dtype| Mask::ALL.map(|mask| (dtype, mask)))
         {
-            Mode::Traced
+            let is_bf16 = dtype == Dtype::Bf16;
+            let has = |at: usize, name: &str| {
+                let alternates = (mask == Mask::Full) == at.is_multiple_of(2);
+                !is_bf16 || BF16_TIMED.contains(&name) || alternates
+            };
+            for (at, &NamedShape { name, shape, .. }) in NAMED_SHAPES.iter().enumerate() {
+                if !has(at, name) {
+                    continue;
+                }
+                let seeds = match (["small", "mission"].contains(&name), is_bf16) {
+                    (true, true) => BF16_SEEDS,
+                    (true, false) => 5,
+                    (false, _) => 1,
+                };
+                for family in Family::for_dtype(dtype) {
+                    for seed in 0..seeds {
+                        self.seeded(problem(shape, dtype, mask), family, seed, self.plain);
+                    }
+                }
+            }
+            for (at, shape) in edge_shapes().into_iter().enumerate() {
+                if has(at, &shape.to_string()) {
+                    self.seeded(problem(shape, dtype, mask), Family::Normal, 0, self.plain);
+                }
+            }
         }
-        BackendKind::Emulated => Mode::Plain,
+    }
+
+    /// Every combination of what was given, with defaults for the rest.
+    fn selection(&mut self, request: &Request) {
+        let families = or_all(&request.families, &[Family::Normal]);
+        for (place, problem) in request
+            .problems
+            .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
+        {
+            let taken = Family::for_dtype(problem.dtype);
+            for &family in families.iter().filter(|family| taken.contains(family)) {
+                for &seed in or_all(&request.seeds, &[0]) {
+                    let source = Source::Seeded { family, seed };
+                    self.add(place.clone(), problem, source, self.mode_for(&problem));
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, file: &FileProblem, mask: Mask) {
+        let problem = problem(file.shape, file.dtype, mask);
+        let place = Place::of(&file.shape.to_string(), &problem);
+        let source = Source::File {
+            name: file.name.clone(),
+        };
+        self.add(place, problem, source, self.mode_for(&problem));
+    }
+
+    /// A selected problem is traced unless that would take minutes.
+    fn mode_for(&self, problem: &Problem) -> Mode {
+        let extents = [problem.shape.q_extents(), problem.shape.kv_extents()];
+        let is_watched = |of: &[usize; 4]| of.iter().product::<usize>() <= TRACED_ELEMENTS;
+        let is_small = problem.scores() <= TRACED_SCORES && extents.iter().all(is_watched);
+        match self.backend {
+            BackendKind::Emulated if is_small => self.traced,
+            _ => self.plain,
+        }
     }
 }
 
-/// Keeps the first of equal cases. Traced ones come first, and say all that a plain one says.
-fn deduplicate(items: Vec<Item>) -> Vec<Item> {
-    let mut kept: Vec<Item> = Vec::new();
-    for item in items {
-        let same = |other: &Item| (&other.problem, &other.source) == (&item.problem, &item.source);
-        match kept.iter_mut().find(|other| same(other)) {
-            Some(first) => first.default_only &= item.default_only,
-            None => kept.push(item),
-        }
-    }
-    kept
-}
-
-/// A real problem: what an input file holds.
+/// The problem in an input file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileProblem {
     /// The file's name, without folders.
     pub name: String,
-    /// The extents of its tensors.
     pub shape: Shape,
-    /// Their element type.
     pub dtype: Dtype,
 }
 
@@ -559,114 +535,99 @@ pub fn plan(
     backend: BackendKind,
 ) -> Result<Plan, SelectError> {
     let picked = request.chosen.of(all)?;
-    let file = request.file.as_ref();
     let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
-    // A file does not say under which mask its `out` was computed; the full one is the usual case.
-    let masks = or_all(
-        &request.problems.masks,
-        if file.is_some() {
-            &[Mask::Full]
-        } else {
-            &Mask::ALL
-        },
-    );
+    // A file does not say which mask its `out` was computed with; full is the usual one.
+    let masks = match &request.file {
+        Some(_) => &[Mask::Full][..],
+        None => &Mask::ALL,
+    };
+    let masks = or_all(&request.problems.masks, masks);
     let tier = request.tier(backend);
     let (traced, beside, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
         BackendKind::Cpu => (Mode::Plain, Mode::Plain, Mode::Plain),
         BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
     };
-    let combined = request.has_problems();
-    let mut items = match (file, tier) {
-        (Some(file), _) => from_file(file, masks, backend),
-        _ if combined => combinations(request, backend),
-        (_, Tier::T0) => limited(tier0(traced, plain), |_| true),
-        (_, Tier::T1) => tier1(traced, plain),
-        (_, Tier::T2) => tier2(traced, beside, plain),
-    };
-    if request.sweep && backend == BackendKind::Cuda {
-        items.extend(sweep(plain));
-    }
-    let chosen =
+    let is_selection = request.has_problems();
+    let is_chosen =
         |problem: &Problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask);
-    items.retain(|item| chosen(&item.problem) || file.is_some());
-    let items = deduplicate(items);
-    let has_rings = file.is_none() && !combined && tier != Tier::T0;
-    let has_dtype = picked
-        .iter()
-        .any(|picked| dtypes.iter().any(|&dtype| picked.stage.takes(dtype)));
-    let mut cases = Vec::new();
-    let mut timings = Vec::new();
-    for Picked { stage, variants } in picked {
-        for variant in variants {
-            // A variant that was asked for by name runs in every tier.
-            let asked = request.chosen.takes_by_name(&variant.name);
-            let is_default = variant.name == stage.default_variant;
-            let takes = |item: &&Item| {
-                (!item.default_only || is_default || asked)
-                    && is_due(stage, variant, item.problem.dtype)
+    let (mut cases, mut timings) = (Vec::new(), Vec::new());
+    for &Picked {
+        stage,
+        ref variants,
+    } in &picked
+    {
+        for &variant in variants {
+            let mut of_variant = Cases {
+                tier,
+                backend,
+                subject: stage.subject(&variant.name),
+                is_default: variant.name == stage.default_variant
+                    || request.chosen.takes_by_name(&variant.name),
+                takes: &|problem| is_chosen(problem) && is_due(stage, variant, problem.dtype),
+                traced,
+                beside,
+                plain,
+                planned: vec![],
             };
-            let rings = if has_rings {
-                rings(variant, traced.once(), is_default)
-            } else {
-                vec![]
-            };
-            let of_variant: Vec<PlannedCase> = (items.iter().filter(takes))
-                .chain(
-                    rings
-                        .iter()
-                        .filter(|item| chosen(&item.problem) && !items.contains(item))
-                        .filter(takes),
-                )
-                .map(|item| PlannedCase {
-                    subject: stage.subject(&variant.name),
-                    place: item.place.clone(),
-                    source: item.source.clone(),
-                    problem: item.problem,
-                    mode: match is_default || asked {
-                        true => item.mode,
-                        false => item.mode.once(),
-                    },
-                })
-                .collect();
+            match (&request.file, tier) {
+                (Some(file), _) => masks.iter().for_each(|&mask| of_variant.file(file, mask)),
+                _ if is_selection => of_variant.selection(request),
+                (_, Tier::T0) if !of_variant.is_default => {}
+                (_, Tier::T0) => of_variant.tier0(),
+                (_, Tier::T1) => of_variant.tier1(variant),
+                (_, Tier::T2) => of_variant.tier2(variant),
+            }
+            if request.sweep && backend == BackendKind::Cuda && of_variant.is_default {
+                for seq in SWEEP {
+                    of_variant.seeded(swept(seq), Family::Normal, 0, plain);
+                }
+            }
+            let of_variant = of_variant.planned;
             if backend == BackendKind::Cuda
                 && request.iters != Some(0)
                 && !of_variant.is_empty()
-                && file.is_none()
+                && request.file.is_none()
             {
-                timings.extend(timed(tier, combined, request.sweep, &of_variant));
-                if tier == Tier::T2 && !combined {
-                    timings.extend(claimed(all, stage, variant, chosen));
+                timings.extend(timed(tier, is_selection, request.sweep, &of_variant));
+                if tier == Tier::T2 && !is_selection {
+                    timings.extend(claimed(all, stage, variant, is_chosen));
                 }
             }
             cases.extend(of_variant);
         }
     }
     if cases.is_empty() {
+        let has_dtype = |of: &Picked<'_>| dtypes.iter().any(|&dtype| of.stage.takes(dtype));
         let reason = match request.flags() {
-            _ if !has_dtype => {
-                let names: Vec<&str> = dtypes.iter().map(|dtype| dtype.name()).collect();
-                format!("no stage of those chosen has {}", names.join(" or "))
+            _ if !picked.iter().any(has_dtype) => {
+                let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
+                format!("no chosen stage has {names}")
             }
             flags if flags.is_empty() => "no stage has a variant".to_string(),
             flags => format!("{} exclude each other", flags.join(" ")),
         };
-        return Err(SelectError::Nothing { reason });
+        return Err(SelectError(format!("no case is left to run: {reason}")));
     }
-    let counted = counted(all, &cases);
     Ok(Plan {
         tier,
         backend,
         scope: request.scope(),
+        counted: counted(all, &cases),
         cases,
         timings,
         timing_scopes: vec![],
-        counted,
     })
 }
 
-/// The plan of `compare tune`: for every chosen variant the cases of T0, and each chosen problem, on which it is timed.
-/// Where no shape was chosen these are the problems that T2 times.
+/// Whether a variant is given problems of this dtype: f16 and E4M3 if any variant of its stage takes them, so that one that
+/// does not is seen to refuse.
+fn is_due(stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
+    variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
+}
+
+/// The plan of `compare tune`: the cases of T0 and the chosen problems for every chosen variant, timed on those problems.
+/// Without a choice of shapes, they are the problems that T2 times.
 pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<Plan, SelectError> {
     let mut request = Request {
         chosen: chosen.clone(),
@@ -684,103 +645,73 @@ pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<
         tuned.cases.retain(|case| is_timed(&case.place));
         tuned.timings.retain(|timing| is_timed(&timing.place));
     }
-    let variants: BTreeSet<String> = tuned
+    let variants = tuned
         .cases
         .iter()
-        .map(|case| case.subject.name().to_string())
-        .collect();
-    request.chosen.variants = variants.into_iter().collect();
+        .map(|case| case.subject.name().to_string());
+    request.chosen.variants = distinct(variants);
     request.problems.shapes = vec![];
     request.quick = true;
-    let quick = plan(all, &request, BackendKind::Cuda)?;
-    let more: Vec<PlannedCase> = quick
-        .cases
-        .into_iter()
-        .filter(|case| !tuned.cases.contains(case))
-        .collect();
-    tuned.cases.extend(more);
+    let mut quick = plan(all, &request, BackendKind::Cuda)?.cases;
+    quick.retain(|case| !tuned.cases.contains(case));
+    tuned.cases.extend(quick);
     Ok(tuned)
 }
 
-/// The variants of the claims' problem in the first element type of their stage, and the bases of their evidence claims, in the order
-/// of the ladder.
+/// The variants with a case on the claims' problem in their stage's first element type, and the bases of their evidence claims,
+/// in the order of the ladder.
 fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
     let stages = metas(all);
-    let mut wanted: Vec<Subject> = Vec::new();
-    for PlannedCase {
-        subject, problem, ..
-    } in cases
-    {
-        let Some(stage) = by_id(&stages, subject.stage()) else {
+    let mut wanted: BTreeSet<Subject> = BTreeSet::new();
+    for case in cases {
+        let Some(stage) = by_id(&stages, case.subject.stage()) else {
             continue;
         };
-        let dtype = stage.first_dtype();
-        let variant = stage
-            .variant(subject.name())
-            .filter(|variant| variant.takes_claims.contains(&dtype));
-        let Some(variant) = variant.filter(|_| *problem == claims_problem(dtype)) else {
+        let (dtype, variant) = (stage.first_dtype(), case.subject.name());
+        let takes_claims = |of: &VariantMeta| of.takes_claims.contains(&dtype);
+        if case.problem != claims_problem(dtype)
+            || !stage.variant(variant).is_some_and(takes_claims)
+        {
             continue;
-        };
-        wanted.push(subject.clone());
+        }
+        wanted.insert(case.subject.clone());
         let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
-        let pairs = evidence
-            .filter_map(|claim| compared(&stages, stage, claim).ok())
-            .flatten();
-        let bases = pairs
-            .filter(|(other, _)| other.name == variant.name)
-            .filter_map(|(_, base)| base);
+        let pairs = evidence.filter_map(|claim| compared(&stages, stage, claim).ok());
+        let bases = pairs.flatten().filter(|(other, _)| other.name == variant);
+        let bases = bases.filter_map(|(_, base)| base);
         wanted.extend(bases.map(|(stage, variant)| stage.subject(&variant.name)));
     }
-    stages
-        .iter()
-        .flat_map(StageMeta::subjects)
+    let of_ladder = stages.iter().flat_map(StageMeta::subjects);
+    of_ladder
         .filter(|subject| wanted.contains(subject))
         .collect()
 }
 
-fn from_file(file: &FileProblem, masks: &[Mask], backend: BackendKind) -> Vec<Item> {
-    let of_mask = |&mask: &Mask| {
-        let problem = problem(file.shape, file.dtype, mask);
-        Item {
-            place: Place::of(&file.shape.to_string(), &problem),
-            source: Source::File {
-                name: file.name.clone(),
-            },
-            ..item(problem, Family::Normal, 0, mode_for(&problem, backend))
-        }
-    };
-    masks.iter().map(of_mask).collect()
-}
-
-/// What is timed of a variant: the claims' problems, in T2 every named shape but the smallest, and whatever was selected.
-fn timed(tier: Tier, combined: bool, swept: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
+/// What is timed of a variant: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
+fn timed(
+    tier: Tier,
+    is_selection: bool,
+    is_swept: bool,
+    cases: &[PlannedCase],
+) -> Vec<PlannedTiming> {
     let is_wanted = |case: &&PlannedCase| {
         let PlannedCase { place, problem, .. } = case;
-        let named =
+        let is_named =
             place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
-        let swept = swept
-            && SWEEP.iter().any(|&seq| sweep_shape(seq) == problem.shape)
-            && (place.dtype, place.mask) == (Dtype::F16, Mask::Full);
-        let of_tier = problem.has_claims() || tier == Tier::T2 && named;
-        combined || swept || of_tier && is_timed(place)
+        let of_tier = problem.has_claims() || tier == Tier::T2 && is_named;
+        let of_sweep = is_swept && SWEEP.iter().any(|&seq| swept(seq) == *problem);
+        is_selection || of_sweep || of_tier && is_timed(place)
     };
     let wanted = cases.iter().filter(is_wanted);
-    once_each(wanted.map(|case| PlannedTiming {
+    distinct(wanted.map(|case| PlannedTiming {
         subject: case.subject.clone(),
         place: case.place.clone(),
         problem: case.problem,
     }))
 }
 
-/// The first of each problem.
-fn once_each(timings: impl Iterator<Item = PlannedTiming>) -> Vec<PlannedTiming> {
-    let by_problem = grouped(timings.map(|timing| (timing.problem, timing)));
-    let first = |(_, alike): (Problem, Vec<PlannedTiming>)| alike.into_iter().next();
-    by_problem.into_iter().filter_map(first).collect()
-}
-
-/// The large problems on which `variant` is one side of a claim of speed. No tier runs them; what is timed is gated on a
-/// sample of its rows.
+/// The large problems on which `variant` is one side of a speed claim. No tier runs them as cases; the timed outputs are gated
+/// on a sample of their rows.
 fn claimed(
     all: &[StageBuild],
     stage: &StageBuild,
@@ -796,7 +727,7 @@ fn claimed(
     };
     let is_large = |place: &&Place| LARGE_SHAPES.iter().any(|named| named.name == place.shape);
     let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
-    once_each(places.filter(is_large).filter_map(|place| {
+    distinct(places.filter(is_large).filter_map(|place| {
         Some(PlannedTiming {
             subject: stage.subject(&variant.name),
             place: place.clone(),

@@ -1,6 +1,6 @@
-//! From what was measured to rows.
+//! Turns measurements into rows.
 
-use super::builds::StageBuild;
+use super::builds::{BuiltKernel, StageBuild};
 use crate::judge::list::joined;
 use crate::record::ncu::FORMULAS;
 use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
@@ -13,6 +13,7 @@ use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::Dtype;
 use common::reference::ReferenceError;
+use common::resources;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
 use common::telemetry::Conditions;
 use common::timing::stats::Summary;
@@ -44,20 +45,18 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                     .figure(Metric::SharedCapBytes, caps.shared_cap_bytes);
             }
             rows.push(declared);
-            for built in &kernel.built {
-                let found = &built.ptxas.resources;
-                let mut row = Row::new(subject(), on(Some(&built.ptxas.arch)), Source::Ptxas)
+            for BuiltKernel { ptxas, code } in &kernel.built {
+                let found = &ptxas.resources;
+                let spilled = found.spill_store_bytes + found.spill_load_bytes;
+                let mut row = Row::new(subject(), on(Some(&ptxas.arch)), Source::Ptxas)
                     .figure(Metric::Registers, found.registers)
-                    .figure(
-                        Metric::SpillBytes,
-                        found.spill_store_bytes + found.spill_load_bytes,
-                    )
+                    .figure(Metric::SpillBytes, spilled)
                     .figure(Metric::StackBytes, found.stack_frame_bytes)
                     .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
-                    .verdict(&built.result);
-                row = row.with_figures(built.code.iter().copied());
-                row.sass = Some(built.ptxas.sass_sha256.chars().take(16).collect());
-                if let Some(occupancy) = built.occupancy {
+                    .with_figures(code.iter().copied())
+                    .verdict(&resources::judge(facts, ptxas));
+                row.sass = Some(ptxas.sass_sha256.chars().take(16).collect());
+                if let Some(occupancy) = resources::occupancy_of(facts, ptxas) {
                     row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
                 }
                 rows.push(row);
@@ -68,38 +67,31 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
     rows
 }
 
-/// How the reason begins.
+/// The beginning of R1's reason where two variants compile to the same code.
 pub const SAME_CODE: &str = "the same machine code as";
 
 /// Two variants that compile to the same code are one (gate R1): both fail, each naming the other.
 fn share_code(rows: &mut [Row]) {
-    let mut by_code: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
-    for (at, row) in rows.iter().enumerate() {
-        if let Some(sass) = &row.sass {
-            by_code
-                .entry((row.on.to_string(), sass.clone()))
-                .or_default()
-                .push(at);
-        }
-    }
-    for alike in by_code.into_values().filter(|alike| alike.len() > 1) {
-        for &at in &alike {
-            let others: Vec<&str> = alike
-                .iter()
-                .filter(|other| **other != at)
-                .map(|&other| rows[other].subject.name())
-                .collect();
-            let reason = format!(
-                "{SAME_CODE} {}: what tells them apart does nothing",
-                others.join(", ")
-            );
+    let alike = |row: &Row| {
+        let is_alike = |other: &&Row| {
+            other.sass.is_some()
+                && (&other.sass, &other.on) == (&row.sass, &row.on)
+                && other.subject != row.subject
+        };
+        let others = rows.iter().filter(is_alike);
+        joined(others.map(|other| other.subject.name()), ", ")
+    };
+    let alike: Vec<String> = rows.iter().map(alike).collect();
+    for (row, alike) in rows.iter_mut().zip(alike) {
+        if !alike.is_empty() {
+            let reason = format!("{SAME_CODE} {alike}: what tells them apart does nothing");
             let result = GateResult::judge(GateId::R1, false, reason);
-            rows[at].judge(GateId::R1, Judged::from(&result));
+            row.judge(GateId::R1, Judged::from(&result));
         }
     }
 }
 
-/// A case with its outcome. Without a verdict it was not taken.
+/// A case with its outcome. A case without verdicts is unsupported.
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
         Ok(checked) => judged(row, &checked.errors, &checked.gates),
@@ -108,32 +100,24 @@ pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     }
 }
 
-/// A case with what the gates say.
+/// A case that was judged: the largest errors, also as shares of the bounds of C2 and C3, and the verdicts.
 pub fn judged(row: Row, errors: &Errors, gates: &[GateResult]) -> Row {
     row.figure(Metric::MaxError, errors.max_abs)
         .figure(Metric::MaxRowError, errors.max_row_rel)
-        .with_figures(of_bounds(errors))
+        .figure(Metric::ErrorOfBound, errors.max_abs / errors.c2_bound())
+        .figure(
+            Metric::RowErrorOfBound,
+            errors.max_row_rel / errors.c3_bound(),
+        )
         .with_verdicts(gates)
 }
 
-/// What C1 says of a launch that failed or never ended.
+/// The verdict of C1 on a launch that failed or never ended.
 pub fn not_launched(reason: &str) -> GateResult {
     GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"))
 }
 
-/// The largest errors as shares of what C2 and C3 allow.
-pub fn of_bounds(errors: &Errors) -> [(Metric, f64); 2] {
-    [
-        (Metric::ErrorOfBound, errors.max_abs / errors.c2_bound()),
-        (
-            Metric::RowErrorOfBound,
-            errors.max_row_rel / errors.c3_bound(),
-        ),
-    ]
-}
-
-/// What there is of each arm that was timed: its device times, and what the gates say of the buffers that were timed, where
-/// they fail.
+/// Adds the device times of a timed arm, and the gates that fail on its timed buffers.
 pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
     row.figure(Metric::P50, device)
         .figure(Metric::P90, device.p90)
@@ -143,7 +127,7 @@ pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
         .with_verdicts(failed(after))
 }
 
-/// One timed arm, and what the gates say of the buffers that were timed.
+/// A timed arm of a run, with the gates that fail on its timed buffers (`after`).
 pub fn timing(
     subject: Subject,
     place: Place,
@@ -167,14 +151,13 @@ pub fn timing(
     row
 }
 
-/// The gates that fail.
 pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
     results
         .iter()
         .filter(|result| result.verdict == Verdict::Fail)
 }
 
-/// Two arms interleaved (A B B A), and what no kernel can beat on the problem: a time below that fails gate L1.
+/// Two interleaved arms (A B B A), and the speed of light of the problem: a time below it fails gate L1.
 pub fn pair(
     new: Subject,
     base: Subject,
@@ -198,7 +181,7 @@ pub fn pair(
         .with_verdicts(&speed_of_light.impossible(least))
 }
 
-/// What the emulator counts of a variant on the claims' problem.
+/// The emulator's counters of a variant on the claims' problem.
 pub fn counters(
     subject: Subject,
     dtype: Dtype,
@@ -219,7 +202,7 @@ pub fn counters(
     }
 }
 
-/// What ncu read of one launch.
+/// ncu's metrics of one launch.
 pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
     let read = FORMULAS
@@ -228,34 +211,30 @@ pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>)
     row.with_figures(read)
 }
 
-/// What compute-sanitizer found on a variant: its tools, each with the gate's result.
+/// What compute-sanitizer found on a variant: the worst result of its tools.
 pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usize) -> Row {
-    let with = |verdict: Verdict| {
-        tools
-            .iter()
-            .filter(move |(_, result)| result.verdict == verdict)
-    };
     let mut row =
         Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
-    let worst = with(Verdict::Fail)
-        .chain(with(Verdict::NoData))
-        .chain(with(Verdict::Pass))
-        .next();
-    if let Some((tool, result)) = worst {
-        let result = GateResult {
-            reason: format!("{tool}: {}", result.reason),
-            ..(*result).clone()
+    let with = |verdict| (tools.iter()).filter(move |(_, result)| result.verdict == verdict);
+    let mut worst_first = [Verdict::Fail, Verdict::NoData, Verdict::Pass]
+        .into_iter()
+        .flat_map(with);
+    if let Some((tool, result)) = worst_first.next() {
+        let mut judged = Judged {
+            passed: Some(with(Verdict::Pass).count()),
+            of: Some(tools.len()),
+            ..Judged::from(*result)
         };
-        row.judge(
-            GateId::C7,
-            Judged::from(&result).cases(with(Verdict::Pass).count(), tools.len()),
-        );
+        if !judged.reason.is_empty() {
+            judged.reason = format!("{tool}: {}", judged.reason);
+        }
+        row.judge(GateId::C7, judged);
     }
     row
 }
 
-/// What the self-test finds (gate S1): planted faults, kernels without one of their synchronisation sites, and lists of
-/// redundant sites that do not fit the kernel.
+/// The results of the self-test (gate S1): planted faults, kernels without one of their synchronisation sites, kernels that are
+/// wrong with all of them in place, and entries of the lists of redundant sites that match none.
 pub fn self_test(
     faults: Result<Vec<Caught>, ReferenceError>,
     sites: &Result<Suppressed, String>,
@@ -266,8 +245,17 @@ pub fn self_test(
     };
     match sites {
         Err(reason) => rows.push(not_tested("synchronisation", reason)),
-        Ok(Suppressed { sites, errors, .. }) => {
-            rows.extend(sites.iter().map(site));
+        Ok(Suppressed {
+            sites,
+            errors,
+            broken,
+        }) => {
+            rows.extend(
+                sites
+                    .iter()
+                    .map(site)
+                    .chain(broken.iter().map(self::broken)),
+            );
             rows.extend(
                 errors
                     .iter()
@@ -278,7 +266,7 @@ pub fn self_test(
     rows
 }
 
-/// Whom a row of the self-test is about that is of no kernel.
+/// The subject of self-test rows that are about no kernel.
 const HARNESS: &str = "self-test";
 
 fn tested(
@@ -291,13 +279,13 @@ fn tested(
     row.verdict(&GateResult::judge(GateId::S1, is_right, reason))
 }
 
-/// A part of the self-test that could not be tried.
+/// A part of the self-test that could not run.
 pub fn not_tested(what: &str, why: &str) -> Row {
     Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest)
         .verdict(&GateResult::no_data(GateId::S1, why))
 }
 
-/// A planted fault must fail one of the gates; the correct model that stands beside the faults, none.
+/// A planted fault must fail a gate; the correct model beside the faults must fail none.
 pub fn planted(found: &Caught) -> Row {
     let gates = joined(&found.gates_that_failed, " ");
     let survived = joined(found.survived.iter().map(ToString::to_string), ", ");
@@ -317,13 +305,13 @@ pub fn planted(found: &Caught) -> Row {
     .note(by)
 }
 
-/// Without one synchronisation site of a family a gate fails, or the stage lists the site as redundant.
+/// Without one synchronisation site of a family, a gate must fail, or the stage must list the site as redundant.
 pub fn site(site: &SiteResult) -> Row {
     let (subject, remedy) = (Subject::variant(&site.stage, &site.family), site.remedy());
     let what = format!("{} {}", site.operation, site.place);
     let row = tested(subject, &what, remedy.is_none(), remedy.unwrap_or_default());
     match &site.finding {
-        // One case that fails is enough, and ends the search.
+        // One failing case is enough and ends the search.
         Finding::Killed { gate, what, at } => row
             .figure(Metric::CasesFailed, 1_usize)
             .note(format!("killed by {gate}: {what} ({at})")),
@@ -348,15 +336,16 @@ pub fn broken(
         result,
     }: &Broken,
 ) -> Row {
-    tested(
-        Subject::variant(stage, variant),
-        "as it is",
-        false,
-        format!("{}: {}", result.gate, result.reason),
-    )
+    let on = On::Named("as it is".to_string());
+    Row::new(Subject::variant(stage, variant), on, Source::SelfTest)
+        .verdict(result)
+        .note(format!(
+            "fails {} with all synchronisation in place",
+            result.gate
+        ))
 }
 
-/// The timer on kernels of known length, equal kernels and delayed ones.
+/// A check of the timer on kernels of known length, equal kernels and delayed ones.
 pub fn timer(check: &TimerCheck) -> Row {
     let reason = format!("expected {}", check.expected);
     tested(HARNESS, &format!("timer: {}", check.name), check.ok, reason).note(&check.found)
@@ -365,11 +354,11 @@ pub fn timer(check: &TimerCheck) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::builds::{BuiltKernel, metas};
+    use crate::measure::builds::metas;
     use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case, ladder, samples, suppressed};
     use common::device::emulated::TraceError;
     use common::evidence::Counters;
-    use common::resources::{self, PtxasEntry};
+    use common::resources::PtxasEntry;
     use common::stage::Unsupported;
     use common::telemetry::Reading;
     use common::timing::Rotation;
@@ -585,10 +574,7 @@ mod tests {
                         resources,
                         warnings: vec![],
                     };
-                    let occupancy = resources::occupancy_of(&kernel.facts, &ptxas);
                     BuiltKernel {
-                        result: resources::judge(&kernel.facts, &ptxas),
-                        occupancy,
                         ptxas,
                         code: vec![],
                     }

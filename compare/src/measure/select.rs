@@ -1,25 +1,24 @@
-//! From words on the command line to stages, variants, shapes and families; a word that names nothing is answered with
-//! the nearest one that does.
+//! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
+//! known one.
 
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::record::Place;
-use crate::record::meta::Refusal;
 use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, HEAD_DIMS, Mask, Problem, ProblemError, Shape, named_shapes};
 
-/// The stages and variants that a command takes.
+/// The stages and variants that a command works on.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Chosen {
     /// Stages, by id or number [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
-    /// Variants [default: what the command says]
+    /// Variants by name [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
     pub variants: Vec<String>,
 }
 
-/// The instances of variants that a command takes.
+/// The instances that a command works on.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Instances {
     /// Element types: f16, e4m3, bf16 [default: all]
@@ -36,7 +35,7 @@ fn head_dim(text: &str) -> Result<usize, String> {
 }
 
 impl Instances {
-    /// Why nothing was found to print.
+    /// Why there is nothing to print.
     pub fn absent(&self) -> String {
         let words: Vec<String> = (self.dtypes.iter().map(ToString::to_string))
             .chain(self.head_dims.iter().map(|dim| format!("d{dim}")))
@@ -53,74 +52,53 @@ impl Instances {
     }
 }
 
-/// A stage, and the variants of it that were chosen.
+/// A stage and its chosen variants.
 pub struct Picked<'a> {
     pub stage: &'a StageBuild,
     pub variants: Vec<&'a VariantBuild>,
 }
 
-/// The problems that a command takes: every combination of what is given and of the command's defaults for the rest.
+/// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Problems {
-    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: what the command says]
+    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
     pub shapes: Vec<NamedShape>,
-    /// Element types: f16, e4m3, bf16 [default: what the command says]
+    /// Element types: f16, e4m3, bf16 [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
     pub dtypes: Vec<Dtype>,
-    /// Masks: full, causal [default: what the command says]
+    /// Masks: full, causal [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "MASK,..", value_parser = mask)]
     pub masks: Vec<Mask>,
 }
 
-/// A shape, and what it is called: by its name, or by its extents.
+/// A shape with its name or, if it has none, its extents.
 pub type NamedShape = (String, Shape);
 
-/// A problem, and what it is called.
+/// A problem with its name.
 pub type Named = (Place, Problem);
 
-/// A word that names nothing, or a problem that does not exist.
+/// An unknown name, a problem that no stage supports, or flags that leave nothing to run, with the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum SelectError {
-    #[error("there is no {kind} '{text}'{}; known: {known}", suggestion.as_ref().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default())]
-    Unknown {
-        /// What was looked for: `stage`.
-        kind: &'static str,
-        text: String,
-        /// The nearest name, where one is near.
-        suggestion: Option<String>,
-        /// All names, or the nearest of many.
-        known: String,
-    },
-    /// A variant of a stage that was not chosen.
-    #[error(
-        "variant '{variant}' is of {stage}, which --stages leaves out; add {stage} to --stages, or leave --stages out"
-    )]
-    OtherStage { variant: String, stage: String },
-    /// A shape that no stage takes.
-    #[error(transparent)]
-    Shape(ProblemError),
-    /// The device cannot run a variant that was asked for by name.
-    #[error("the device cannot run {0}")]
-    Refused(Refusal),
-    /// Nothing is left to run.
-    #[error("no case is left to run: {reason}")]
-    Nothing {
-        /// Which flags exclude each other.
-        reason: String,
-    },
+#[error("{0}")]
+pub struct SelectError(pub String);
+
+impl From<ProblemError> for SelectError {
+    fn from(error: ProblemError) -> Self {
+        Self(error.to_string())
+    }
 }
 
-/// Two names are near when they agree at least this much (Jaro-Winkler; 1 is equal).
+/// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
 const NEAR: f64 = 0.75;
 
-/// So many names a message lists; of more, the nearest [`SHOWN`].
+/// A message lists at most this many names; of more, the nearest [`SHOWN`].
 const MOST_NAMES: usize = 16;
 
-/// Names that stand for many.
+/// How many names are listed of many.
 const SHOWN: usize = 6;
 
-/// The error for `text` that is none of `known`.
+/// The error for `text`, which is none of `known`.
 pub fn unknown<'a>(
     kind: &'static str,
     text: &str,
@@ -130,10 +108,8 @@ pub fn unknown<'a>(
     let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
     let mut nearest = known.clone();
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    let suggestion = nearest
-        .first()
-        .filter(|name| likeness(name) >= NEAR)
-        .map(|name| name.to_string());
+    let suggestion = nearest.first().filter(|name| likeness(name) >= NEAR);
+    let suggestion = suggestion.map_or(String::new(), |name| format!("; did you mean '{name}'?"));
     let known = match known.len() {
         0..=MOST_NAMES => known.join(", "),
         all => format!(
@@ -142,12 +118,9 @@ pub fn unknown<'a>(
             all - SHOWN
         ),
     };
-    SelectError::Unknown {
-        kind,
-        text: text.to_string(),
-        suggestion,
-        known,
-    }
+    SelectError(format!(
+        "there is no {kind} '{text}'{suggestion}; known: {known}"
+    ))
 }
 
 fn find<T: Copy>(
@@ -163,8 +136,8 @@ fn find<T: Copy>(
 }
 
 impl Chosen {
-    /// What of `all` was chosen, in the ladder's order. Without words these are all variants of all stages. A variant that
-    /// no chosen stage has, or that the device cannot run, is refused.
+    /// What was chosen of `all`, in the ladder's order; everything if nothing was named. A variant that no chosen stage has, or
+    /// that the device cannot run, is an error.
     pub fn of<'a>(&self, all: &'a [StageBuild]) -> Result<Vec<Picked<'a>>, SelectError> {
         let stages = stages(&self.stages, all)?;
         let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
@@ -172,14 +145,14 @@ impl Chosen {
         if let Some(refusal) =
             refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant))
         {
-            return Err(SelectError::Refused(refusal.clone()));
+            return Err(SelectError(format!("the device cannot run {refusal}")));
         }
         if let Some(variant) = self.variants.iter().find(|word| !has(word)) {
             if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
-                return Err(SelectError::OtherStage {
-                    variant: variant.clone(),
-                    stage: other.id.clone(),
-                });
+                let stage = &other.id;
+                return Err(SelectError(format!(
+                    "variant '{variant}' is of {stage}, which --stages leaves out; add {stage} to --stages, or leave --stages out"
+                )));
             }
             let names = stages
                 .iter()
@@ -203,37 +176,30 @@ impl Chosen {
 }
 
 impl Problems {
-    /// Every combination, by shape, dtype and mask; of what was left open, the defaults.
+    /// Every combination, by shape, dtype and mask, with these defaults for what was left open.
     pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
-        let defaults = || {
-            shapes
-                .iter()
-                .map(|name| shape(name).expect("a command's default is a shape"))
-                .collect()
+        let defaults = shapes
+            .iter()
+            .map(|name| shape(name).expect("a default is a shape"));
+        let shapes: Vec<NamedShape> = match self.shapes.is_empty() {
+            true => defaults.collect(),
+            false => self.shapes.clone(),
         };
-        let shapes: Vec<NamedShape> = if self.shapes.is_empty() {
-            defaults()
-        } else {
-            self.shapes.clone()
-        };
-        let (dtypes, masks) = (or_all(&self.dtypes, dtypes), or_all(&self.masks, masks));
-        let problem = |(name, shape): &NamedShape, dtype, mask| {
-            let problem = Problem::new(*shape, dtype, mask);
-            (
-                Place::new(name, dtype, mask),
-                problem.expect("selected shapes are problems"),
-            )
-        };
-        let of = |shape| {
-            dtypes
-                .iter()
-                .flat_map(move |&dtype| masks.iter().map(move |&mask| problem(shape, dtype, mask)))
-        };
-        shapes.iter().flat_map(of).collect()
+        let mut problems = Vec::new();
+        for (name, shape) in &shapes {
+            for &dtype in or_all(&self.dtypes, dtypes) {
+                for &mask in or_all(&self.masks, masks) {
+                    let problem = Problem::new(*shape, dtype, mask);
+                    let problem = problem.expect("selected shapes are problems");
+                    problems.push((Place::new(name, dtype, mask), problem));
+                }
+            }
+        }
+        problems
     }
 }
 
-/// What was chosen, or all.
+/// `chosen`, or `all` if nothing was chosen.
 pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { all } else { chosen }
 }
@@ -281,7 +247,7 @@ pub fn family(word: &str) -> Result<Family, SelectError> {
 /// The shape that `word` names or spells out, if a stage can take it.
 pub fn shape(word: &str) -> Result<NamedShape, SelectError> {
     let (name, shape) = match problem::parse_shape(word) {
-        // A word without a digit in front was meant as a name.
+        // A word that does not begin with a digit was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
             return Err(unknown(
                 "shape",
@@ -289,13 +255,13 @@ pub fn shape(word: &str) -> Result<NamedShape, SelectError> {
                 named_shapes().map(|named| named.name),
             ));
         }
-        parsed => parsed.map_err(SelectError::Shape)?,
+        parsed => parsed?,
     };
-    Problem::new(shape, Dtype::F16, Mask::Full).map_err(SelectError::Shape)?;
+    Problem::new(shape, Dtype::F16, Mask::Full)?;
     Ok((name, shape))
 }
 
-/// A number of samples, 1 or more.
+/// Parses a number of samples, 1 or more.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 sample is needed".to_string()),
@@ -360,10 +326,7 @@ mod tests {
             assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
         }
         for word in ["7", "", "stage1"] {
-            assert!(
-                matches!(stage(word, &all), Err(SelectError::Unknown { .. })),
-                "{word}"
-            );
+            assert!(stage(word, &all).is_err(), "{word}");
         }
     }
 

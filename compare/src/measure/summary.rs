@@ -1,190 +1,143 @@
-//! From cases to one row per variant.
+//! Summarises the cases of each variant in one row.
 
-use super::distinction::{Case, tell_apart};
-
+use super::distinction::tell_apart;
 use crate::judge::state::rank;
-use crate::measure::builds::StageBuild;
-use crate::record::{Judged, On, Row, Subject};
-use common::device::BackendKind;
+use crate::record::{Judged, Meta, On, Record, Row, Source, Subject};
 use common::gate;
 use common::metric::Metric;
-use common::suppression::Broken;
-use common::verdict::{GateId, GateResult, Verdict};
-use std::collections::{BTreeSet, HashMap};
+use common::verdict::{GateId, Verdict};
+use std::collections::{BTreeMap, HashMap};
 
-/// What is known of a variant: its cases, and how it failed with all its synchronisation in place.
-#[derive(Default)]
-struct Found<'a> {
-    cases: Vec<&'a Case<'a>>,
-    broken: Vec<&'a Broken>,
+/// Updates the summary row of each variant from its cases, and from the self-test if that found it broken.
+pub fn summarise(record: &mut Record) {
+    let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
+    for row in record.all_cases().chain(record.by(Source::SelfTest)) {
+        by_variant.entry(&row.subject).or_default().push(row);
+    }
+    let summary = |subject| Some(summary(record, by_variant.get(&subject)?, subject));
+    let rows: Vec<Row> = record.variants().filter_map(summary).collect();
+    record.extend(rows);
 }
 
-/// The row of each variant that has a case, or is broken.
-pub fn summarise<'a>(
-    stages: impl IntoIterator<Item = &'a StageBuild>,
-    cases: &[Case<'_>],
-    broken: &[Broken],
-    backend: BackendKind,
-) -> Vec<Row> {
-    let mut by_variant: HashMap<Subject, Found<'_>> = HashMap::new();
-    for case in cases {
-        by_variant
-            .entry(case.row.subject.clone())
-            .or_default()
-            .cases
-            .push(case);
-    }
-    for broken in broken {
-        let subject = Subject::variant(&broken.stage, &broken.variant);
-        by_variant.entry(subject).or_default().broken.push(broken);
-    }
-    let variants = stages
-        .into_iter()
-        .flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
-    variants
-        .filter_map(|(stage, subject)| {
-            Some(summary(stage, by_variant.get(&subject)?, subject, backend))
-        })
-        .collect()
-}
-
-fn summary(stage: &StageBuild, found: &Found<'_>, subject: Subject, backend: BackendKind) -> Row {
+fn summary(record: &Record, rows: &[&Row], subject: Subject) -> Row {
+    let declared: Vec<&Row> = record.of(&subject, Source::Kernel).collect();
+    let mut row = Row::new(subject, On::All, record.meta.backend.into());
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
-    let variant = stage.variant(subject.name());
-    let mut row = Row::new(subject, On::All, backend.into());
-    let mut results: Vec<Judgement<'_>> = Vec::new();
-    for &of in &found.cases {
-        let case = of.row;
-        let is_judged = !case.verdicts.is_empty();
-        match (is_judged, case.value(Metric::MaxError)) {
-            (true, Some(max)) => {
+    for case in rows.iter().filter(|row| is_case(row)) {
+        match case.value(Metric::MaxError) {
+            None if case.verdicts.is_empty() => unsupported += 1,
+            None => failed += 1,
+            Some(max) => {
                 checked += 1;
-                if is_worse(row.value(Metric::MaxError), max) {
-                    row = row.note(case.on.to_string());
-                    let with = [Metric::MaxError, Metric::MaxRowError];
-                    row = row.with_figures(
-                        with.map(|metric| (metric, case.value(metric).unwrap_or(max))),
-                    );
+                if is_worse(&row, Metric::MaxError, max) {
+                    let figures = [Metric::MaxError, Metric::MaxRowError]
+                        .map(|metric| (metric, case.value(metric).unwrap_or(max)));
+                    row = row.note(case.on.to_string()).with_figures(figures);
                 }
                 for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
-                    if let Some(value) = case
-                        .value(metric)
-                        .filter(|value| is_worse(row.value(metric), *value))
+                    if let Some(value) = case.value(metric)
+                        && is_worse(&row, metric, value)
                     {
                         row = row.figure(metric, value);
                     }
                 }
             }
-            (true, None) => failed += 1,
-            (false, _) => unsupported += 1,
         }
-        let said = case.verdicts.iter();
-        results
-            .extend(said.map(|(gate, said)| (*gate, said.verdict, said.reason.as_str(), Some(of))));
     }
-    let of_broken = found.broken.iter().map(|broken| &broken.result);
-    results.extend(
-        of_broken.map(|result| (result.gate, result.verdict, result.reason.as_str(), None)),
-    );
     row = row
         .figure(Metric::Cases, checked)
         .figure(Metric::CasesUnsupported, unsupported)
         .figure(Metric::CasesFailed, failed);
-    let tile = |case: &Case<'_>| {
-        let facts = &variant?
-            .instance(case.place.dtype, case.shape.head_dim)?
-            .facts;
-        Some([facts.block_m, facts.block_n])
-    };
-    let gates: BTreeSet<GateId> = results.iter().map(|(gate, ..)| *gate).collect();
-    for gate in gates {
-        row.judge(gate, fold(gate, &results, tile));
+    let mut by_gate: BTreeMap<GateId, Vec<(&Row, &Judged)>> = BTreeMap::new();
+    for of in rows {
+        for (gate, judged) in &of.verdicts {
+            by_gate.entry(*gate).or_default().push((of, judged));
+        }
+    }
+    for (gate, said) in by_gate {
+        row.judge(gate, fold(&record.meta, &declared, &said));
     }
     row
 }
 
-/// What a gate said, why, and of which case.
-type Judgement<'a> = (GateId, Verdict, &'a str, Option<&'a Case<'a>>);
-
-/// No number is worse than any, and any is worse than none.
-fn is_worse(worst: Option<f64>, value: f64) -> bool {
-    worst.is_none_or(|worst| gate::is_worse(worst, value))
+fn is_case(row: &Row) -> bool {
+    matches!(row.on, On::Case(..))
 }
 
-/// Any FAIL, else any AMBIGUOUS, else any PASS, else NO DATA; with the reason of the first case that decided, and, of
-/// several cases of which some fail, what tells those from the others.
-fn fold(
-    gate: GateId,
-    results: &[Judgement<'_>],
-    tile: impl Fn(&Case<'_>) -> Option<[usize; 2]>,
-) -> Judged {
-    let of_gate: Vec<_> = results
+/// NaN is worse than any error, and any error is worse than none.
+fn is_worse(row: &Row, metric: Metric, error: f64) -> bool {
+    row.value(metric)
+        .is_none_or(|worst| gate::is_worse(worst, error))
+}
+
+/// The verdict of one gate over all rows: FAIL if any fails, else AMBIGUOUS if any is, else PASS if any passes, else NO DATA; with
+/// the reason of the first that decides and, if only some cases fail, what distinguishes them.
+fn fold(meta: &Meta, declared: &[&Row], said: &[(&Row, &Judged)]) -> Judged {
+    let (
+        row,
+        Judged {
+            verdict, reason, ..
+        },
+    ) = said
         .iter()
-        .filter(|(other, ..)| *other == gate)
-        .collect();
-    let count = |wanted: Verdict| {
-        of_gate
-            .iter()
-            .filter(|(_, verdict, ..)| *verdict == wanted)
-            .count()
-    };
-    let (passed, judged) = (count(Verdict::Pass), of_gate.len() - count(Verdict::NoData));
-    let (_, decisive, reason, case) = of_gate
-        .iter()
-        .min_by_key(|(_, verdict, ..)| rank(*verdict))
+        .min_by_key(|(_, judged)| rank(judged.verdict))
         .expect("the gate has results");
-    let at = case
-        .map(|case| format!("{}: ", case.row.on))
-        .unwrap_or_default();
-    let cases = |wanted: Verdict| -> Vec<&Case<'_>> {
-        of_gate
-            .iter()
-            .filter(|(_, verdict, ..)| *verdict == wanted)
-            .filter_map(|(.., case)| *case)
-            .collect()
+    let with = |verdict: Verdict| {
+        said.iter()
+            .filter(move |(_, judged)| judged.verdict == verdict)
+    };
+    let cases = |verdict: Verdict| -> Vec<&Row> {
+        let rows = with(verdict).map(|(row, _)| *row);
+        rows.filter(|row| is_case(row)).collect()
     };
     let (failing, passing) = (cases(Verdict::Fail), cases(Verdict::Pass));
     let which = match failing.is_empty() || failing.len() + passing.len() == 1 {
         true => String::new(),
-        false => format!("{}; first ", tell_apart(&failing, &passing, tile)),
+        false => format!("{}; first ", tell_apart(meta, declared, &failing, &passing)),
     };
-    let reason = format!("{which}{at}{reason}");
-    Judged::from(&GateResult {
-        gate,
-        verdict: *decisive,
+    let reason = match (verdict, is_case(row)) {
+        (Verdict::Pass, _) => String::new(),
+        (_, true) => format!("{which}{}: {reason}", row.on),
+        (_, false) => format!("{which}{reason}"),
+    };
+    Judged {
+        verdict: *verdict,
+        passed: Some(passing.len()),
+        of: Some(said.len() - with(Verdict::NoData).count()),
         reason,
-    })
-    .cases(passed, judged)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Place, Source};
-    use crate::testing::{SCALAR, WMMA, builds, case};
+    use crate::record::Place;
+    use crate::testing::{SCALAR, WMMA, case};
     use common::check::{NoOutput, Outcome};
+    use common::device::BackendKind;
     use common::problem::{Dtype, Mask};
     use common::stage::Unsupported;
+    use common::suppression::Broken;
+    use common::verdict::GateResult;
 
-    fn summed(cases: &[Row], broken: &[Broken], backend: BackendKind) -> Vec<Row> {
-        let meta = crate::testing::meta(vec![]);
-        let cases: Vec<Case<'_>> = cases
-            .iter()
-            .filter_map(|row| Case::of(row, &meta))
-            .collect();
-        summarise(&builds(), &cases, broken, backend)
+    fn summed(rows: &[Row], backend: BackendKind) -> Vec<Row> {
+        let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
+        record.meta.backend = backend;
+        record.extend(rows.iter().cloned());
+        summarise(&mut record);
+        record.rows.retain(|row| row.on == On::All);
+        record.rows
     }
 
     /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
-    fn of(cases: Vec<Row>, broken: &[Broken]) -> Row {
+    fn of(cases: Vec<Row>) -> Row {
         let numbered = cases.into_iter().zip(0..).map(|(mut row, seed)| {
-            let On::Case(_, input) = &mut row.on else {
-                unreachable!()
-            };
-            *input = format!("normal:{seed}");
+            if let On::Case(_, input) = &mut row.on {
+                *input = format!("normal:{seed}");
+            }
             row
         });
-        let mut rows = summed(&numbered.collect::<Vec<_>>(), broken, BackendKind::Emulated);
+        let mut rows = summed(&numbered.collect::<Vec<_>>(), BackendKind::Emulated);
         assert_eq!((rows.len(), rows[0].subject.as_str()), (1, WMMA));
         rows.remove(0)
     }
@@ -244,7 +197,7 @@ mod tests {
             ),
         ];
         for (verdicts, expected, [passed, judged], reason) in table {
-            let row = of(verdicts.iter().map(|verdict| said(*verdict)).collect(), &[]);
+            let row = of(verdicts.iter().map(|verdict| said(*verdict)).collect());
             let found = &row.verdicts[&GateId::C5];
             assert_eq!(
                 (found.verdict, found.passed, found.of),
@@ -259,7 +212,7 @@ mod tests {
             Place::new("mission", Dtype::F16, Mask::Causal),
             String::new(),
         );
-        let reason = of(vec![green(), causal, green()], &[]).verdicts[&GateId::C2]
+        let reason = of(vec![green(), causal, green()]).verdicts[&GateId::C2]
             .reason
             .clone();
         assert!(
@@ -292,7 +245,7 @@ mod tests {
                     .into_iter()
                     .fold(green(), |row, metric| row.figure(metric, max))
             };
-            let row = of(errors.map(with).into(), &[]);
+            let row = of(errors.map(with).into());
             for metric in [
                 Metric::MaxError,
                 Metric::ErrorOfBound,
@@ -322,7 +275,7 @@ mod tests {
         }));
         let reason = "too long".into();
         let unsupported = ended(&Err(Unsupported::ByItself { reason }.into()));
-        let row = of(vec![green(), lost, unsupported, green()], &[]);
+        let row = of(vec![green(), lost, unsupported, green()]);
         let counts = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
             .map(|metric| row.value(metric));
         assert_eq!(counts, [2.0, 1.0, 1.0].map(Some));
@@ -341,15 +294,16 @@ mod tests {
             variant: "wmma-qk-32x64".into(),
             result: hazard,
         };
-        for cases in [vec![], vec![green()]] {
-            let row = of(cases, std::slice::from_ref(&broken));
+        for mut rows in [vec![], vec![green()]] {
+            rows.push(crate::measure::rows::broken(&broken));
+            let row = of(rows);
             assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
         }
         let both = [
             case(SCALAR, Source::Gpu, None),
             case(WMMA, Source::Gpu, None),
         ];
-        let rows = summed(&both, &[], BackendKind::Cuda);
+        let rows = summed(&both, BackendKind::Cuda);
         assert_eq!(
             rows.iter()
                 .map(|row| (row.subject.as_str(), row.by))

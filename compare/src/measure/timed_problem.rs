@@ -1,4 +1,4 @@
-//! A problem on the GPU with what its outputs are judged by: what is timed, by `run`, `tune` and `peers`.
+//! A problem on the GPU, with its references: what `run`, `tune` and `peers` time.
 
 use common::check;
 use common::device::Staged;
@@ -15,21 +15,21 @@ use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Input sets of one problem on the device, and what their outputs are judged by.
+/// The input sets of one problem on the device, and the references for their outputs.
 pub struct TimedProblem {
     pub problem: Problem,
     pub pool: Rc<InputPool>,
-    /// What they hold: seeds 0 and 1, or 0 alone where the pool has a single set.
+    /// The sets in the pool: seeds 0 and 1, or only 0.
     pub inputs: Vec<Inputs>,
-    /// One per input set, for each type of P that was timed.
+    /// One per input set, for each type of P.
     references: HashMap<Probability, Vec<Reference>>,
 }
 
-/// What the gates say of all outputs of one arm.
+/// The verdicts on all outputs of one arm.
 pub struct Judged {
-    /// The largest error against FP64; NaN where there is no output.
+    /// The largest error against FP64; NaN without an output.
     pub max_abs: f64,
-    /// The first failure of each gate, or one pass for all.
+    /// The first failure of each gate, or one pass.
     pub gates: Vec<GateResult>,
 }
 
@@ -39,7 +39,7 @@ impl TimedProblem {
         Self::of(device, problem, |inputs| inputs)
     }
 
-    /// The same of normal inputs that `change` has changed.
+    /// The same, with inputs changed by `change`.
     pub fn of(
         device: &CudaDevice,
         problem: &Problem,
@@ -68,7 +68,7 @@ impl TimedProblem {
         })
     }
 
-    /// The one in `held`, if it is of `problem`; else a new one, in its place.
+    /// The one in `held` if it is for `problem`, else a new one that replaces it.
     pub fn renewed<'b>(
         held: &'b mut Option<Self>,
         device: &CudaDevice,
@@ -80,7 +80,7 @@ impl TimedProblem {
         Ok(held.as_mut().expect("it was just put there"))
     }
 
-    /// What no kernel can beat on it, an empty one that takes `zero_us` included.
+    /// The time that no kernel can beat, given that an empty one takes `zero_us`.
     pub fn speed_of_light(&self, device: &CudaDevice, zero_us: f64) -> SpeedOfLight {
         SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation())
             .with_zero_line(zero_us)
@@ -98,53 +98,38 @@ impl TimedProblem {
 
     /// C1 to C3, C5 and C6 on the buffers that were timed.
     pub fn judge(&mut self, outputs: &[RotatedOutput], probability: Probability) -> Judged {
-        let mut gates: Vec<GateResult> = Vec::new();
-        let mut max_abs = Vec::new();
-        let (problem, pool) = (self.problem, Rc::clone(&self.pool));
-        for (index, (reference, staged)) in self
-            .references(probability)
-            .iter()
-            .zip(pool.contents())
-            .enumerate()
-        {
-            let of_input: Vec<&RotatedOutput> = outputs
-                .iter()
-                .filter(|output| output.input == index)
+        let pool = Rc::clone(&self.pool);
+        let staged = |output: &RotatedOutput| &pool.contents()[output.input];
+        let dense = |output| staged(output).values(&output.execution.output);
+        let dense: Vec<_> = outputs.iter().map(|of| (of.input, dense(of))).collect();
+        let Judged { max_abs, mut gates } = self.judge_dense(&dense, probability, None);
+        gates.retain(|result| result.gate != GateId::C4);
+        for output in outputs {
+            let buffers: Vec<_> = check::buffers(staged(output), &output.execution).collect();
+            gates.push(gate::c6(&buffers));
+        }
+        for input in 0..pool.contents().len() {
+            let of_input = dense.iter().filter(|(of, _)| *of == input);
+            let repeats: Vec<Repeat<'_>> = of_input
+                .map(|(_, output)| Repeat {
+                    label: "timed buffers",
+                    output,
+                    lse: None,
+                })
                 .collect();
-            let dense: Vec<Vec<f32>> = of_input
-                .iter()
-                .map(|output| staged.values(&output.execution.output))
-                .collect();
-            for (output, dense) in of_input.iter().zip(&dense) {
-                let (error, numeric) = numeric(&problem, reference, dense);
-                max_abs.push(error);
-                gates.extend(
-                    numeric
-                        .into_iter()
-                        .filter(|result| result.gate != GateId::C4),
-                );
-                gates.push(gate::c6(
-                    &check::buffers(staged, &output.execution).collect::<Vec<_>>(),
-                ));
-            }
             // Equal outputs were merged: more than one means that launches differ.
-            if dense.len() > 1 {
-                let repeats: Vec<Repeat<'_>> = dense
-                    .iter()
-                    .map(|output| Repeat {
-                        label: "timed buffers",
-                        output,
-                        lse: None,
-                    })
-                    .collect();
-                gates.push(gate::c5(&problem, &repeats));
+            if repeats.len() > 1 {
+                gates.push(gate::c5(&self.problem, &repeats));
             }
         }
-        summary(max_abs, gates)
+        Judged {
+            max_abs,
+            gates: one_of_each(gates),
+        }
     }
 
-    /// C1 to C4 on outputs that are not ours, dense, each with the number of the inputs that it is of, of a program that holds
-    /// P in `probability`. One that held its output in E4M3 too, under `e4m3_scale`, is judged by a baseline that did the same.
+    /// C1 to C4 on dense outputs, each with the index of its input set, of a program that holds P in `probability`. A program that
+    /// holds its output in E4M3 with `e4m3_scale` is compared with a baseline that does the same.
     pub fn judge_dense(
         &mut self,
         outputs: &[(usize, Vec<f32>)],
@@ -159,11 +144,14 @@ impl TimedProblem {
             Some(scale) => numeric(&problem, &in_e4m3(&references[*input], scale), output),
         });
         let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
-        summary(max_abs, gates.concat())
+        Judged {
+            max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN),
+            gates: one_of_each(gates.concat()),
+        }
     }
 }
 
-/// The reference of a program that writes E4M3 codes of its outputs times `scale`.
+/// The reference for a program that rounds its outputs, times `scale`, to E4M3.
 fn in_e4m3(reference: &Reference, scale: f32) -> Reference {
     let round = |&value: &f32| Format::F16.round(E4m3::from_f32(value * scale).to_f32() / scale);
     Reference {
@@ -182,20 +170,20 @@ fn numeric(problem: &Problem, reference: &Reference, output: &[f32]) -> (f64, [G
     (errors.max_abs, gates)
 }
 
-fn summary(max_abs: Vec<f64>, mut gates: Vec<GateResult>) -> Judged {
+/// The larger error; NaN is larger than any.
+fn worse(one: f64, other: f64) -> f64 {
+    if gate::is_worse(one, other) {
+        other
+    } else {
+        one
+    }
+}
+
+/// The first failure of each gate, or its first other result.
+fn one_of_each(mut gates: Vec<GateResult>) -> Vec<GateResult> {
     gates.sort_by_key(|result| (result.gate, result.verdict != Verdict::Fail));
     gates.dedup_by_key(|result| result.gate);
-    let worse = |worst: f64, error: f64| {
-        if gate::is_worse(worst, error) {
-            error
-        } else {
-            worst
-        }
-    };
-    Judged {
-        max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN),
-        gates,
-    }
+    gates
 }
 
 #[cfg(test)]
@@ -233,27 +221,19 @@ mod tests {
 
     #[test]
     fn no_number_is_the_largest_error_and_a_failure_wins_over_a_pass() {
+        let worst = |errors: [f64; 3]| errors.into_iter().reduce(worse).unwrap();
         for errors in [
             [f64::NAN, 1.0, 2.0],
             [1.0, f64::NAN, 2.0],
             [1.0, 2.0, f64::NAN],
         ] {
-            assert!(
-                summary(errors.to_vec(), vec![]).max_abs.is_nan(),
-                "{errors:?}"
-            );
+            assert!(worst(errors).is_nan(), "{errors:?}");
         }
-        assert_eq!(summary(vec![1.0, 3.0, 2.0], vec![]).max_abs, 3.0);
-        assert!(summary(vec![], vec![]).max_abs.is_nan());
+        assert_eq!(worst([1.0, 3.0, 2.0]), 3.0);
         let gates = [true, false, true].map(|ok| GateResult::judge(GateId::C2, ok, ""));
-        let judged = summary(vec![1.0], gates.to_vec());
-        assert_eq!(
-            judged
-                .gates
-                .iter()
-                .map(|gate| gate.verdict)
-                .collect::<Vec<_>>(),
-            [Verdict::Fail]
-        );
+        let [only] = &one_of_each(gates.to_vec())[..] else {
+            panic!("one gate")
+        };
+        assert_eq!(only.verdict, Verdict::Fail);
     }
 }

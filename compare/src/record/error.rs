@@ -1,4 +1,4 @@
-//! What goes wrong with files of records.
+//! Errors of reading and writing records.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    #[error("{}: line {line} is not what a record has there", path.display())]
+    #[error("{}: line {line} is malformed", path.display())]
     Malformed {
         path: PathBuf,
         line: usize,
         #[source]
         source: serde_json::Error,
     },
-    #[error("{}: two rows of {row}", path.display())]
+    #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
     #[error("{} has {found} of the {written} rows that were written; copy the record again", path.display())]
     Lost {
@@ -39,7 +39,7 @@ pub enum StoreError {
         found: Option<u64>,
         reads: u32,
     },
-    #[error("{} is no record: it has no meta.json", path.display())]
+    #[error("{} is not a record: it has no meta.json", path.display())]
     NoRecord { path: PathBuf },
 }
 
@@ -58,7 +58,7 @@ impl StoreError {
         }
     }
 
-    /// Of a file that is one JSON document.
+    /// For a file that is one JSON document.
     pub fn malformed(path: &Path) -> impl Fn(serde_json::Error) -> Self {
         move |source| Self::Malformed {
             path: path.to_path_buf(),

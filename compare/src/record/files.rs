@@ -1,14 +1,14 @@
-//! Files: each replaced at once or not at all, and the folders of records that are being made.
+//! Atomic writes, and the folders of records that are still being written.
 
 use super::error::StoreError;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Links that are followed from one to the next, at most; as many as Linux follows.
+/// The largest number of symbolic links to follow, as on Linux.
 const MOST_LINKS: usize = 40;
 
-/// Where a write to `path` goes: at the end of its symbolic links, whether or not there is a file yet.
+/// Where a write to `path` goes: the end of its symbolic links, whether or not that file exists.
 pub fn destination(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
@@ -27,20 +27,20 @@ pub fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// What `path` is called, where it leads to.
+/// The file name that `path` leads to.
 pub fn name_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     path.file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether `path` leads to a device, a pipe or a socket, which take bytes and are not replaced.
+/// Whether `path` leads to a device, pipe or socket, which is written to and never replaced.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Replaces the file at `path` with `bytes`, at once: a reader sees the old file or the new one, never a part. A link stays
-/// one, and a device or pipe is written to as it is.
+/// Replaces the file at `path` with `bytes` atomically: a reader sees the old file or the new one, never a part. A link stays a
+/// link, and a device or pipe is written to directly.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let fail = StoreError::write(path);
     if is_stream(path) {
@@ -64,7 +64,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
             "is a folder",
         )));
     }
-    // The process id keeps two runs apart; a name with a leading dot is skipped by everything that lists records.
+    // The process id keeps two runs apart, and whatever lists records skips names with a leading dot.
     let temporary = parent.join(format!(
         ".{}.{}.tmp",
         name.to_string_lossy(),
@@ -79,7 +79,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     })
 }
 
-/// The bytes of the file at `path`, if there is one. One that is there and cannot be read is an error.
+/// The bytes of the file at `path`, if it exists.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -88,7 +88,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// The end of the name of a record's folder while its run goes on, and after it was interrupted. What lists records skips it.
+/// The suffix of a record's folder while its run goes on and after an interrupt. Whatever lists records skips it.
 pub const PARTIAL: &str = ".partial";
 
 /// Whether a folder of this name is listed among records.
@@ -96,7 +96,7 @@ pub fn is_listed(name: &str) -> bool {
     !name.starts_with('.') && !name.ends_with(PARTIAL)
 }
 
-/// The folder of a record that is being made. No other run has it, or will have the name it gets.
+/// The folder of a record that is being written. Neither it nor its final name is used by another run.
 #[derive(Debug)]
 pub struct Unfinished {
     folder: PathBuf,
@@ -104,7 +104,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes a folder in `dir` for a record that will be called `name`, or `name-2` and so on where that is taken.
+    /// Creates a folder in `dir` for a record that will be called `name`, or `name-2` and so on if that is taken.
     pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
         let mut number = 1;
@@ -116,7 +116,7 @@ impl Unfinished {
             };
             let (target, folder) = (dir.join(&name), dir.join(name + PARTIAL));
             match fs::create_dir(&folder) {
-                // Looked for after the folder was made: a run that finishes meanwhile has made its own before.
+                // Checked after creating the folder: a run that finishes meanwhile created its own before.
                 Ok(()) if target.symlink_metadata().is_err() => return Ok(Self { folder, target }),
                 Ok(()) => fs::remove_dir(&folder).map_err(StoreError::write(&folder))?,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -126,7 +126,7 @@ impl Unfinished {
         }
     }
 
-    /// Takes the finished or interrupted record in `folder` to be added to.
+    /// Reopens the finished or interrupted record in `folder`, to add to it.
     pub fn resume(folder: &Path) -> Result<Self, StoreError> {
         let fail = StoreError::write(folder);
         let folder = folder.canonicalize().map_err(&fail)?;
@@ -145,17 +145,12 @@ impl Unfinished {
         })
     }
 
-    /// Where the record is meanwhile.
+    /// Where the record is until then.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it will be called.
-    pub fn name(&self) -> String {
-        name_of(&self.target)
-    }
-
-    /// Gives the folder its name, now that everything is in it.
+    /// Gives the completed folder its final name.
     pub fn finish(self) -> Result<PathBuf, StoreError> {
         let Self { folder, target } = self;
         fs::rename(&folder, &target).map_err(StoreError::write(&target))?;
@@ -219,13 +214,10 @@ mod tests {
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
             runs.into_iter().map(|run| run.join().unwrap()).collect()
         });
-        let mut names: Vec<String> = runs.iter().map(Unfinished::name).collect();
+        let finished = runs.into_iter().map(|run| run.finish().unwrap());
+        let mut names: Vec<String> = finished.map(|path| name_of(&path)).collect();
         names.sort();
         assert_eq!(names, ["run", "run-2", "run-3", "run-4"]);
-        for run in runs {
-            let (name, path) = (run.name(), run.finish().unwrap());
-            assert_eq!(path, folder.path().join(name));
-        }
         let interrupted = Unfinished::create(folder.path(), "run").unwrap();
         assert_eq!(interrupted.folder(), folder.path().join("run-5.partial"));
         assert!(!is_listed("run-5.partial") && !is_listed(".run") && is_listed("run-4"));

@@ -1,4 +1,4 @@
-//! `meta.json`: what was built, where, and what the run set out to do. Everything that is said once of all rows.
+//! `meta.json`: what was built, where, and what the run set out to do; everything that is common to all rows.
 
 use super::row::{Place, Source, Subject};
 use common::claim;
@@ -12,14 +12,14 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The stage that a candidate's record has in place of the ladder: what is no stage of ours has a record of its own.
+/// The stage in a candidate's record, which has it in place of the ladder.
 pub const CANDIDATE: &str = "candidate";
 
-/// What a record is of. What is said of the ladder stands on the ladder's records alone.
+/// What a record is about. Only records of the ladder are evidence about the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     Ladder,
-    /// A callable of the user's own, with the variants of ours that were timed beside it.
+    /// A callable of the user's own, with those of our variants that were timed beside it.
     Candidate,
 }
 
@@ -40,49 +40,49 @@ pub struct Meta {
     pub backend: BackendKind,
     /// Whether flags narrowed the tier.
     pub scope: Scope,
-    /// The smaller device that the run was limited to, if it was.
+    /// The smaller device that the run was limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceLimits>,
     /// Environment variables that change the build, where set.
     pub toggles: BTreeMap<String, String>,
-    /// Whether the program could tell source lines.
+    /// Whether the program had debug information to name source lines.
     pub source_lines: bool,
     /// For each gate, whether this machine, backend and tier can measure it.
     pub gates: Vec<GateScope>,
     /// Versions of what measured: `ncu 2025.3.1.0`, `torch 2.11.0+cu130`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<Source, Vec<String>>,
-    /// How it measured, in words.
+    /// How it measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub methods: BTreeMap<Source, String>,
     /// What was not timed of a stage, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<TimingScope>,
-    /// Present where timing beside peers was interrupted: what was timed holds, the rest is missing.
+    /// Present if timing beside peers was interrupted: what was timed is valid, the rest is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Came>,
-    /// In meta.json: the rows that were written, and fewer are refused. Older records count none, nor does one in memory.
+    /// How many rows were written, in meta.json only: fewer are refused on reading. 0 in older records and in memory.
     #[serde(default)]
     pub rows: usize,
-    /// The extents behind the names of shapes in the rows.
+    /// The extents behind the shape names in the rows.
     pub shapes: BTreeMap<String, Shape>,
     /// Every stage, whether or not the run selected it.
     pub stages: Vec<StageMeta>,
-    /// Later runs that added to it, by `--into`.
+    /// Later runs that added to it with `--into`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<Joined>,
-    /// Claims that the record was committed to refute. Only in committed records.
+    /// The claims that the record was committed to refute, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative: Option<Negative>,
 }
 
-/// How far an interrupted session with peers came.
+/// How far an interrupted session with peers got.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Came {
-    /// Problems that it was done with.
+    /// How many problems were finished.
     pub to: usize,
-    /// That it set out to time.
+    /// How many problems it set out to time.
     pub planned: usize,
 }
 
@@ -114,10 +114,10 @@ pub struct StageMeta {
     pub host_compiler: String,
     pub device_compiler: DeviceCompiler,
     pub claims: Vec<Claim>,
-    /// Claims about what the registry no longer has a metric for, as they were written.
+    /// Claims whose metric the registry no longer has, as they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<serde_json::Value>,
-    /// In the order of kernel.cu, without what the device refuses.
+    /// In the order of kernel.cu, without those that the device refuses.
     pub variants: Vec<VariantMeta>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
@@ -130,7 +130,7 @@ pub struct VariantMeta {
     pub name: String,
     /// `wmma-qk`.
     pub family: String,
-    /// Whether the device can run it on the claims' problems, by element type.
+    /// The element types with which the device can run it on the claims' problems.
     pub takes_claims: Vec<Dtype>,
 }
 
@@ -168,14 +168,13 @@ impl StageMeta {
             .filter(move |variant| variant.family == family)
     }
 
-    /// The family's variant of this preset: it differs from others of the preset in its idea alone.
+    /// The family's variant with this preset, which differs from other families' only in its idea.
     pub fn same_preset<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantMeta> {
         self.claimants(family)
             .find(|variant| variant.preset() == preset)
     }
 
-    /// The stage's default where it is of the family, else the family's first that the device can run on the claims'
-    /// problem.
+    /// The stage's default if it is of this family, else the first of the family that the device can run on the claims' problem.
     pub fn default_of<'a>(&'a self, family: &'a str) -> Option<&'a VariantMeta> {
         self.family(family)
             .find(|variant| variant.name == self.default_variant)
@@ -188,7 +187,7 @@ impl StageMeta {
             .filter(move |variant| variant.takes_claims.contains(&dtype))
     }
 
-    /// The element type that it is shown and counted in: f16, or where it has no f16 the first that it takes.
+    /// The element type that it is shown and counted with: f16 if it takes that, else the first that it takes.
     pub fn first_dtype(&self) -> Dtype {
         let takes = |dtype: &Dtype| {
             let mut variants = self.variants.iter();
@@ -198,7 +197,7 @@ impl StageMeta {
     }
 }
 
-/// The claims' problem in the first element type of a stage; in f16 where nothing is known of the stage.
+/// The claims' problem in the first element type of a stage; in f16 if the stage is unknown.
 pub fn first_place(stage: Option<&StageMeta>) -> Place {
     Place::claims(stage.map_or(Dtype::F16, StageMeta::first_dtype))
 }
@@ -214,12 +213,12 @@ pub fn claims<S: Borrow<StageMeta>>(stages: &[S]) -> impl Iterator<Item = (&Stag
     stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
 }
 
-/// A target for one metric of one family on one problem, and why it must be so.
+/// A prediction for one metric of one family on one problem, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     pub family: String,
-    /// What is looked at; the median stands for p50, p90 and mean, each of which must reach it.
+    /// The metric; p50 stands for p50, p90 and mean, each of which must reach the target.
     pub metric: Metric,
     pub relation: Relation,
     pub on: Place,
@@ -231,7 +230,7 @@ pub struct Claim {
 pub type Relation = claim::Relation<String>;
 
 impl Claim {
-    /// Whether it is about time, and so about one GPU.
+    /// Whether it is about time, and so about a particular GPU.
     pub fn is_of_speed(&self) -> bool {
         matches!(
             self.relation,
@@ -239,7 +238,7 @@ impl Claim {
         )
     }
 
-    /// What is predicted of a counter, without what of: `0.5 to 0.8x stage0-scalar scalar`.
+    /// The prediction without its subject: `0.5 to 0.8x stage0-scalar scalar`.
     pub fn prediction(&self) -> String {
         match &self.relation {
             Relation::Faster { base, at_least } => format!(">= {at_least:.2}x over {base}"),
@@ -262,7 +261,7 @@ impl Claim {
 }
 
 impl fmt::Display for Claim {
-    /// Unless it says otherwise a claim is about mission with f16, and its words are what a record refutes.
+    /// A record refutes a claim by these words. A claim that names no problem is about mission with f16.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_of_speed() {
             String::new()
@@ -287,7 +286,7 @@ pub struct Negative {
     pub claims: Vec<Refuted>,
 }
 
-/// A claim that a record refutes: of this stage, in these words, with the identity that the record has for the stage.
+/// A refuted claim: its stage, by the identity in the record, and its words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuted {
@@ -298,7 +297,7 @@ pub struct Refuted {
 }
 
 impl Meta {
-    /// A shape by its name here, or by its extents as they are written.
+    /// The shape with this name in the record, or with these extents.
     pub fn shape(&self, name: &str) -> Option<Shape> {
         self.shapes
             .get(name)
@@ -306,7 +305,7 @@ impl Meta {
             .or_else(|| Some(parse_shape(name).ok()?.1))
     }
 
-    /// The name of its GPU, where there was one.
+    /// The name of its GPU, if it had one.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()
     }
@@ -318,7 +317,7 @@ impl Meta {
         }
     }
 
-    /// What this record refutes of a claim of `stage`, which it names by its words.
+    /// How this record refutes a claim of `stage`, given in words.
     pub fn refuted(&self, stage: &str, claim: &str) -> Option<&Refuted> {
         let mut refuted = self.negative.iter().flat_map(|negative| &negative.claims);
         refuted.find(|refuted| refuted.stage == stage && refuted.claim == claim)
@@ -330,8 +329,8 @@ impl Meta {
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
     T0,
-    /// T0 on every variant, all input families on `small`, extreme logits on short rows, `mission` with each dtype (on
-    /// defaults three seeds of f16), five tiles of each variant's own keys.
+    /// T0 on every variant, all input families on `small`, extreme logits on short rows, `mission` with each dtype (three seeds
+    /// of f16 on default variants), several of each variant's own key tiles.
     T1,
     /// Every named and edge shape, both masks, all families, five seeds.
     T2,
@@ -343,13 +342,13 @@ impl fmt::Display for Tier {
     }
 }
 
-/// How far a run came.
+/// How far a run got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Progress {
     /// It is running, or was interrupted.
     Partial { finished: usize, planned: usize },
-    /// It came to its end.
+    /// It is finished.
     Complete { cases: usize, seconds: u64 },
 }
 
@@ -357,23 +356,22 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Git {
-    /// A checkout.
     Commit {
         sha: String,
-        /// Whether files differed from it.
+        /// Whether files differed from the commit.
         dirty: bool,
-        /// A hash of how they did. `None` where none did, and of records from before it was kept.
+        /// A hash of the differences; `None` if there were none, and in older records.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<String>,
     },
-    /// No checkout, or no git.
+    /// Not a git checkout, or git is missing.
     Unknown { reason: String },
 }
 
 /// Where a run took place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// A short name for folders: `nvidia-h200`, `x86-64-linux`.
+    /// A short name for folders: `nvidia-h200`, `linux-x86-64`.
     pub name: String,
     /// Operating system and processor architecture: `linux x86_64`.
     pub platform: String,
@@ -394,15 +392,15 @@ pub enum Gpu {
         arch: String,
         driver: String,
         multiprocessors: u32,
-        /// Shared memory that a block may opt in to.
+        /// The largest shared memory that a block can opt in to.
         shared_opt_in_bytes: usize,
     },
-    /// None, or none that can be used.
+    /// There is none, or none that can be used.
     Absent { reason: String },
 }
 
 impl Gpu {
-    /// Its name, where there is one.
+    /// Its name, if there is one.
     pub fn name(&self) -> Option<&str> {
         match self {
             Gpu::Present { name, .. } => Some(name),
@@ -410,7 +408,7 @@ impl Gpu {
         }
     }
 
-    /// Whether it runs machine code for `compiled` as it is: `sm_90a` is code for `sm_90` alone.
+    /// Whether it runs machine code for `compiled` directly; code for `sm_90a` runs only on `sm_90`.
     pub fn runs(&self, compiled: &str) -> bool {
         matches!(self, Gpu::Present { arch, .. } if compiled.trim_end_matches(['a', 'f']) == arch)
     }
@@ -430,7 +428,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Stands between the flags of runs that were joined.
+    /// Separates the flags of runs that were joined.
     pub const AND: &str = "and";
 }
 
@@ -438,13 +436,12 @@ impl Scope {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateScope {
     pub gate: GateId,
-    /// Whether it can.
     #[serde(flatten)]
     pub measurable: Measurable,
 }
 
 impl GateScope {
-    /// Of every gate that judges what a run measures.
+    /// The scope of every gate that judges a run's measurements.
     pub fn of_run(measurable: impl Fn(GateId) -> Measurable) -> Vec<Self> {
         let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
         gates
@@ -460,16 +457,16 @@ impl GateScope {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Measurable {
-    /// Yes: a row without it is missing data.
+    /// A row without it lacks data.
     Yes,
-    /// No: a row without it is complete.
+    /// A row without it is complete.
     No {
-        /// Why, and what it would take.
+        /// Why not, and what it would take.
         reason: String,
     },
 }
 
-/// A variant of which the device cannot run some instance. That is no failure.
+/// A variant with instances that the device cannot run, which is not a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     pub variant: String,
@@ -487,7 +484,6 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DeviceCompiler {
-    /// It built the GPU code.
     Built {
         /// `13.0.88`.
         nvcc: String,
@@ -495,20 +491,19 @@ pub enum DeviceCompiler {
         flags: Vec<String>,
         archs: Vec<String>,
     },
-    /// There was none.
     Absent {
         /// Why, and what to do.
         reason: String,
     },
 }
 
-/// What was not timed of a stage. A candidate is a variant on a problem.
+/// What was not timed of a stage, in pairs of variant and problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingScope {
     pub stage: String,
-    /// Candidates that were left out.
+    /// How many were left out.
     pub left_out: usize,
-    /// Candidates that there are.
+    /// How many there are.
     pub of: usize,
     pub why: String,
 }

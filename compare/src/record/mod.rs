@@ -1,4 +1,4 @@
-//! A record: what one run measured, as rows. Whoever measures appends rows; whoever judges or shows asks them.
+//! A record: what one run measured, as rows. `measure` appends rows; `judge` and `pages` read them.
 
 pub mod error;
 pub mod files;

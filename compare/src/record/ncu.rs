@@ -1,21 +1,20 @@
-//! What is drawn from ncu's metrics: figures of the registry, each the sum of ncu's metrics times a factor, over the sum of
-//! others. The metrics are under the names that they have on sm_90.
+//! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. The metric names are
+//! those of sm_90.
 
 use crate::record::Row;
 use common::metric::Metric;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How one figure is read from ncu.
+/// How one figure is computed from ncu's metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Formula {
     pub metric: Metric,
-    /// ncu's metrics.
     pub sum: &'static [&'static str],
-    /// What their sum is multiplied by.
+    /// Multiplies the sum.
     pub factor: f64,
-    /// What the sum is divided by; empty for 1.
+    /// Metrics whose sum divides it; empty for 1.
     pub over: &'static [&'static str],
-    /// What it means on the GPU, where that is not what the emulator counts.
+    /// What the figure means on the GPU.
     pub meaning: &'static str,
 }
 
@@ -38,7 +37,7 @@ impl Formula {
         Self { over, ..self }
     }
 
-    /// Its value; `None` where ncu has no value for one of the metrics, or the whole that it is a part of is 0.
+    /// Its value; `None` if ncu lacks one of the metrics, or the divisor is 0.
     pub fn value(&self, metrics: &BTreeMap<String, f64>) -> Option<f64> {
         let add = |names: &[&str]| -> Option<f64> {
             names.iter().map(|name| metrics.get(*name).copied()).sum()
@@ -52,21 +51,16 @@ impl Formula {
     }
 }
 
-/// The formula of a metric, where ncu measures it.
+/// The formula of a metric, if ncu measures it.
 pub fn formula(metric: Metric) -> Option<&'static Formula> {
     FORMULAS.iter().find(|formula| formula.metric == metric)
 }
 
-/// Every metric of ncu that the formulas need, each once.
+/// Every ncu metric that the formulas need.
 pub fn names() -> Vec<&'static str> {
     let of_one = |formula: &'static Formula| formula.sum.iter().chain(formula.over);
-    let mut names = Vec::new();
-    for name in FORMULAS.iter().flat_map(of_one) {
-        if !names.contains(name) {
-            names.push(*name);
-        }
-    }
-    names
+    let names: BTreeSet<&str> = FORMULAS.iter().flat_map(of_one).copied().collect();
+    names.into_iter().collect()
 }
 
 const PERCENT: f64 = 0.01;
@@ -77,8 +71,7 @@ const LOAD_WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.
 const LOAD_CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
 const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
-/// The row of a kernel that copies by TMA, without the counters that see neither its copies, which no thread loads, nor the
-/// products of wgmma, of which they count none.
+/// Removes the counters that miss copies by TMA, which no thread loads, and products by wgmma, which ncu does not count.
 pub fn without_unseen(mut row: Row) -> Row {
     for metric in [
         Metric::GlobalReadBytes,

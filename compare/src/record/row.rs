@@ -1,4 +1,4 @@
-//! One row: all that one source knows of one subject at one place.
+//! A row: everything that one source knows about one subject at one place.
 
 use common::device::BackendKind;
 use common::metric::{Metric, Unit};
@@ -9,30 +9,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// All that one source knows of one subject at one place. A figure that was not measured is not there.
+/// Everything that one source knows about one subject at one place. A figure that was not measured is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     pub subject: Subject,
     pub on: On,
     pub by: Source,
-    /// The other candidate of a pair that was interleaved (A B B A).
+    /// The other arm of an interleaved pair (A B B A).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Subject>,
-    /// What must be equal before two rows are compared: `warm L2`.
+    /// The conditions, which must be equal before two rows are compared: `warm L2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Hash of the machine code, of what was compiled.
+    /// Hash of a compiled instance's machine code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sass: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<Metric, Figure>,
-    /// Figures that the registry no longer has a metric for, by the name that it had.
+    /// Figures whose metric the registry no longer has, under their old names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retired: BTreeMap<String, Figure>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub verdicts: BTreeMap<GateId, Judged>,
-    /// Where the worst figure is, or why there is none.
+    /// Where the worst figure occurred, or why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -86,7 +86,7 @@ impl Row {
         results.into_iter().fold(self, Row::verdict)
     }
 
-    /// A gate says it once a row: FAIL stays, whatever is added.
+    /// Adds a verdict. A row has one per gate, and FAIL stays whatever is added.
     pub fn verdict(mut self, result: &GateResult) -> Self {
         self.judge(result.gate, Judged::from(result));
         self
@@ -99,12 +99,12 @@ impl Row {
         }
     }
 
-    /// Whether the metric was measured, and not drawn from others.
+    /// Whether the metric itself was measured, not only its parts.
     pub fn has(&self, metric: Metric) -> bool {
         self.figures.contains_key(&metric)
     }
 
-    /// A share of counters is drawn from its parts where the row has no figure for it.
+    /// The value of a metric; a share is computed from its parts if the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let found = |metric| self.figures.get(&metric).map(|figure| figure.value);
         let share = |(part, whole)| {
@@ -114,18 +114,18 @@ impl Row {
         found(metric).or_else(|| metric.parts().and_then(share))
     }
 
-    /// The same as an estimate, which is no number where there is none.
+    /// The figure with its interval; NaN if there is none.
     pub fn estimate(&self, metric: Metric) -> Figure {
         let found = self.figures.get(&metric).copied();
         found.unwrap_or(f64::NAN.into())
     }
 
-    /// What no other row of a record has.
+    /// Identifies the row within a record.
     pub fn key(&self) -> (&Subject, &On, Source, Option<&Subject>) {
         (&self.subject, &self.on, self.by, self.against.as_ref())
     }
 
-    /// Why the first gate fails that does.
+    /// The reason of the first gate that fails.
     pub fn failure(&self) -> Option<&str> {
         self.failed()
             .next()
@@ -139,7 +139,7 @@ impl Row {
             .map(|(gate, judged)| (*gate, judged))
     }
 
-    /// `C2: max error 3.1e-1 > 4.9e-4`, of each gate that fails.
+    /// `C2: max error 3.1e-1 > 4.9e-4` for each gate that fails.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let failed = self.failed();
         failed.map(|(gate, judged)| format!("{gate}: {}", judged.reason))
@@ -150,8 +150,8 @@ impl Row {
     }
 }
 
-/// What a row is about: a variant (`stage5-swizzle/swizzle-32x256-k4`), a stage, a family, a peer (`torch-cudnn`), or
-/// the harness itself (`self-test`).
+/// What a row is about: a variant (`stage5-swizzle/swizzle-32x256-k4`), a stage, a family, a peer (`torch-cudnn`), or the
+/// harness itself (`self-test`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject(String);
 
@@ -165,7 +165,7 @@ impl Subject {
         self.0.split_once('/').map_or(&self.0, |(stage, _)| stage)
     }
 
-    /// The part behind the slash: the variant's name, or the family's.
+    /// The part after the slash: the name of the variant or family.
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or("", |(_, name)| name)
     }
@@ -193,7 +193,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Who says so.
+/// Where a row's figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -201,11 +201,11 @@ pub enum Source {
     Kernel,
     Ptxas,
     Emulator,
-    /// The run of a candidate on the processor.
+    /// The run of a candidate on the CPU.
     Cpu,
     /// The run on a GPU.
     Gpu,
-    /// The session in which our candidates and those of peers were interleaved.
+    /// A session that timed our variants and peers interleaved.
     Peers,
     Ncu,
     ComputeSanitizer,
@@ -215,7 +215,6 @@ pub enum Source {
     Input,
 }
 
-/// Who says what came of a run.
 impl From<BackendKind> for Source {
     fn from(kind: BackendKind) -> Self {
         match kind {
@@ -243,10 +242,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the row of the self-test is of that no fault was planted in.
+/// The self-test's row without a planted fault.
 pub const CORRECT_MODEL: &str = "correct model";
 
-/// What a row's figures are of.
+/// What the figures of a row were measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum On {
     /// All cases or launches of the subject.
@@ -255,17 +254,17 @@ pub enum On {
     Problem(Place),
     /// A problem with its inputs: `mission f16 full normal:0`.
     Case(Place, String),
-    /// A compiled instance: `f16 d64 sm_90a`; without an architecture what is declared of it.
+    /// A compiled instance, `f16 d64 sm_90a`; without an architecture, its declaration in `kernel.cu`.
     Instance {
         dtype: Dtype,
         head_dim: usize,
         arch: Option<String>,
     },
-    /// A planted fault, a synchronisation site: any other words, written after `: `.
+    /// Anything else, such as a planted fault or a synchronisation site; written after `: `.
     Named(String),
 }
 
-/// A problem by the name of its shape, or its extents where it has none. Extents of names are in the record's meta data.
+/// A problem, with the name of its shape, or its extents if it has none. The extents behind names are in the record's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub shape: String,
@@ -286,7 +285,7 @@ impl Place {
         Self::new(shape_name, problem.dtype, problem.mask)
     }
 
-    /// The problem, where its shape has a name of the ladder.
+    /// The problem, if its shape is one of the named ones.
     pub fn problem(&self) -> Option<Problem> {
         let named = named_shapes().find(|named| named.name == self.shape)?;
         Problem::new(named.shape, self.dtype, self.mask).ok()
@@ -314,7 +313,9 @@ impl<'de> Deserialize<'de> for Place {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match On::deserialize(deserializer)? {
             On::Problem(place) => Ok(place),
-            other => Err(serde::de::Error::custom(format!("'{other}' is no problem"))),
+            other => Err(serde::de::Error::custom(format!(
+                "'{other}' is not a problem"
+            ))),
         }
     }
 }
@@ -356,42 +357,31 @@ impl std::str::FromStr for On {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no problem, case, instance or `: words`");
-        if text == "all" {
-            return Ok(On::All);
-        }
-        if let Some(words) = text.strip_prefix(": ") {
-            return Ok(On::Named(words.to_string()));
-        }
-        let words: Vec<&str> = text.split(' ').collect();
-        if let [dtype, head_dim, rest @ ..] = &words[..]
-            && let (Ok(dtype), Some(Ok(head_dim))) =
-                (dtype.parse(), head_dim.strip_prefix('d').map(str::parse))
-        {
-            let arch = match rest {
-                [] => None,
-                [arch] => Some(arch.to_string()),
-                _ => return Err(wrong()),
-            };
-            return Ok(On::Instance {
-                dtype,
-                head_dim,
-                arch,
-            });
-        }
-        let [shape, dtype, mask, rest @ ..] = &words[..] else {
-            return Err(wrong());
+        let head_dim = |word: &str| word.strip_prefix('d')?.parse().ok();
+        let instance = |dtype: &str, dim, arch: Option<&str>| {
+            Some(On::Instance {
+                dtype: dtype.parse().ok()?,
+                head_dim: head_dim(dim)?,
+                arch: arch.map(String::from),
+            })
         };
-        let place = Place {
-            shape: shape.to_string(),
-            dtype: dtype.parse().map_err(|_| wrong())?,
-            mask: mask.parse().map_err(|_| wrong())?,
+        let place = |shape, dtype: &str, mask: &str| {
+            Some(Place::new(shape, dtype.parse().ok()?, mask.parse().ok()?))
         };
-        if rest.is_empty() {
-            Ok(On::Problem(place))
-        } else {
-            Ok(On::Case(place, rest.join(" ")))
-        }
+        let on = match text.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            [":", ..] => text
+                .strip_prefix(": ")
+                .map(|words| On::Named(words.to_string())),
+            ["all"] => Some(On::All),
+            [dtype, dim] => instance(dtype, dim, None),
+            [dtype, dim, arch] if head_dim(dim).is_some() => instance(dtype, dim, Some(arch)),
+            [shape, dtype, mask] => place(shape, dtype, mask).map(On::Problem),
+            [shape, dtype, mask, input] => {
+                place(shape, dtype, mask).map(|place| On::Case(place, input.to_string()))
+            }
+            _ => None,
+        };
+        on.ok_or_else(|| format!("'{text}' is not a problem, case, instance or `: words`"))
     }
 }
 
@@ -409,7 +399,8 @@ impl<'de> Deserialize<'de> for On {
     }
 }
 
-/// A value, with its 95 % interval where it is an estimate: `5.274`, or `[5.274, 5.272, 5.276]`. JSON has no NaN; null is.
+/// A value, with its 95 % interval if it is an estimate: `5.274`, or `[5.274, 5.272, 5.276]`. JSON has no NaN, so null stands
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     pub value: f64,
@@ -459,13 +450,13 @@ macro_rules! figure_from {
 figure_from!(u32, u64, usize);
 
 impl Figure {
-    /// Of its interval; the value itself where it has none.
+    /// The ends of its interval; twice the value if it has none.
     pub fn ends(self) -> (f64, f64) {
         self.interval.unwrap_or((self.value, self.value))
     }
 
-    /// As a record keeps it: counts whole, all else at four digits. An interval is rounded outwards, so that no claim is kept
-    /// by digits that were not measured.
+    /// As a record keeps it: counts are whole, everything else has four digits. Intervals are rounded outwards, so that no claim
+    /// holds because of digits that were not measured.
     pub fn rounded(self, metric: Metric) -> Self {
         if metric.spec().unit == Unit::Count {
             return Self {
@@ -488,7 +479,7 @@ fn four_digits(value: f64) -> f64 {
     }
 }
 
-/// The least number of four digits that is not below `value`.
+/// The smallest number with four digits that is not below `value`.
 fn above(value: f64) -> f64 {
     let near = four_digits(value);
     if near >= value || !value.is_finite() {
@@ -529,7 +520,7 @@ impl<'de> Deserialize<'de> for Figure {
     }
 }
 
-/// What a gate says. A reason is kept where it is not PASS, counts where it judged several cases.
+/// The verdict of a gate, with its reason unless it is PASS, and with counts if it judged several cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
@@ -541,13 +532,6 @@ pub struct Judged {
     pub of: Option<usize>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-}
-
-impl Judged {
-    pub fn cases(mut self, passed: usize, of: usize) -> Self {
-        (self.passed, self.of) = (Some(passed), Some(of));
-        self
-    }
 }
 
 impl From<&GateResult> for Judged {

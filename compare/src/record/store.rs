@@ -1,9 +1,9 @@
-//! The folder of a record: `meta.json` and `rows.jsonl`, one row a line, sorted, the same bytes for the same rows. Beside
-//! them, where the run took place and never committed: `cases.jsonl`, passing cases as rows, and `samples.jsonl`.
+//! The folder of a record: `meta.json` and `rows.jsonl`, one row per line, sorted, so that the same rows give the same bytes. The
+//! run's own folder also has `cases.jsonl`, passing cases as rows, and `samples.jsonl`, which are never committed.
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::{Meta, Of, Scope, by_id};
+use super::meta::{Meta, Of, Progress, Scope, by_id};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The version of the format. A reader refuses any other: 1 was several files of figures of their own kinds.
+/// The version of the format; any other is refused. Version 1 had a file for each kind of figure.
 pub const SCHEMA: u32 = 2;
 
 pub const META: &str = "meta.json";
@@ -28,7 +28,7 @@ pub const FILES: [&str; 4] = [META, ROWS, CASES, SAMPLES];
 /// The first file of a record of version 1.
 const OLD_META: &str = "build_meta.json";
 
-/// All that one run measured.
+/// Everything that one run measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub meta: Meta,
@@ -52,7 +52,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// What no other samples of a record have.
+    /// Identifies the samples within a record.
     pub fn key(&self) -> (&Subject, &On, Source) {
         (&self.subject, &self.on, self.by)
     }
@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// Adds a row in the digits of a record. One of the same key is replaced.
+    /// Adds a row, rounded as records are, in place of one with the same key.
     pub fn append(&mut self, mut row: Row) {
         for (metric, figure) in &mut row.figures {
             *figure = figure.rounded(*metric);
@@ -79,7 +79,7 @@ impl Record {
         }
     }
 
-    /// Keeps the raw samples of a row, in place of those of an earlier try.
+    /// Keeps the raw samples of a row, in place of earlier ones.
     pub fn keep(&mut self, samples: Samples) {
         self.samples.retain(|other| other.key() != samples.key());
         self.samples.push(samples);
@@ -89,7 +89,7 @@ impl Record {
         rows.into_iter().for_each(|row| self.append(row));
     }
 
-    /// Says which extents a name of the rows stands for.
+    /// Notes the extents behind a shape's name.
     pub fn names(&mut self, name: &str, shape: Shape) {
         if name != shape.to_string() {
             self.meta.shapes.insert(name.to_string(), shape);
@@ -100,7 +100,7 @@ impl Record {
         by_id(&self.meta.stages, id)
     }
 
-    /// Of the kernel that the stage had.
+    /// The identity of a stage's kernel.
     pub fn identity(&self, stage: &str) -> Option<&str> {
         self.stage(stage).map(|stage| stage.identity.as_str())
     }
@@ -112,7 +112,7 @@ impl Record {
             .find(|row| row.key() == (subject, on, by, None))
     }
 
-    /// The instances of a subject for these inputs, each with the architecture that it was compiled for.
+    /// The rows of a subject's instances for this dtype and head size, with their architectures.
     pub fn instances<'a>(
         &'a self,
         subject: &Subject,
@@ -131,7 +131,7 @@ impl Record {
         })
     }
 
-    /// What `kernel.cu` declares of a compiled instance.
+    /// The row of what `kernel.cu` declares for a compiled instance.
     pub fn declared(&self, compiled: &Row) -> Option<&Row> {
         let mut on = compiled.on.clone();
         if let On::Instance { arch, .. } = &mut on {
@@ -140,24 +140,24 @@ impl Record {
         self.row(&compiled.subject, &on, Source::Kernel)
     }
 
-    /// The row of two candidates that were interleaved.
+    /// The row of two interleaved arms.
     pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
         self.rows
             .iter()
             .find(|row| row.key() == (new, on, by, Some(base)))
     }
 
-    /// Whether it has the stage with this very kernel, so that its figures are not STALE.
+    /// Whether it measured this version of the stage's kernel, so that its figures are not STALE.
     pub fn is_of(&self, stage: &super::StageMeta) -> bool {
         self.identity(&stage.id) == Some(&stage.identity)
     }
 
-    /// Whether both have one version of the subject's kernel, or neither has its stage.
+    /// Whether both have the same source of the subject's kernel, or neither has its stage.
     pub fn has_source_of(&self, other: &Record, subject: &Subject) -> bool {
         self.identity(subject.stage()) == other.identity(subject.stage())
     }
 
-    /// Whether both have the subject with one kernel: of one source, or compiled to one machine code; or neither has its stage.
+    /// Whether both have the same kernel of the subject, by source or by machine code, or neither has its stage.
     pub fn has_kernel_of(&self, other: &Record, subject: &Subject) -> bool {
         let has_code_of = || {
             let code = self.machine_code(subject);
@@ -173,7 +173,7 @@ impl Record {
             .collect()
     }
 
-    /// Whether nothing but stages was selected: what it has of those is whole.
+    /// Whether only stages were selected, so that it covers those completely.
     pub fn is_of_stages(&self) -> bool {
         let Scope::Selected { flags } = &self.meta.scope else {
             return false;
@@ -182,7 +182,7 @@ impl Record {
         flags.iter().all(is_of_stages)
     }
 
-    /// This record of some stages with what `older`, of the same GPU and backend, says of the others: committed, both stand.
+    /// This record of some stages, completed with the other stages of `older`, which is of the same GPU and backend.
     pub fn on_top_of(mut self, older: &Record) -> Self {
         let stages: BTreeSet<String> = (self.rows.iter())
             .filter(|row| row.on == On::All)
@@ -206,7 +206,7 @@ impl Record {
         let declared: BTreeSet<&str> = (ours.stages.iter().chain(&theirs.stages))
             .map(|stage| stage.id.as_str())
             .collect();
-        // What is of no stage, such as a peer or the self-test, is of the newest that has its kind.
+        // Rows of no stage, such as those of peers or the self-test, come from the newest record that has their source.
         let sources: BTreeSet<Source> = (self.rows.iter())
             .filter(|row| !declared.contains(row.subject.stage()))
             .map(|row| row.by)
@@ -226,6 +226,24 @@ impl Record {
         self
     }
 
+    /// The rows of all cases, failing ones first.
+    pub fn all_cases(&self) -> impl Iterator<Item = &Row> {
+        let is_case = |row: &&Row| matches!(row.on, On::Case(..));
+        self.rows.iter().filter(is_case).chain(&self.cases)
+    }
+
+    /// Notes that the run goes on or was interrupted, and how far it got.
+    pub fn goes_on(&mut self, planned: usize) {
+        let finished = self.all_cases().count();
+        self.meta.progress = Progress::Partial { finished, planned };
+    }
+
+    /// Notes that the run is complete.
+    pub fn has_ended(&mut self, seconds: u64) {
+        let cases = self.all_cases().count();
+        self.meta.progress = Progress::Complete { cases, seconds };
+    }
+
     /// Its variants, in the order of the ladder.
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
         self.meta.stages.iter().flat_map(super::StageMeta::subjects)
@@ -240,14 +258,14 @@ impl Record {
         self.samples.iter().find(|of| of.key() == (subject, on, by))
     }
 
-    /// What one source says of a subject.
+    /// The rows of a subject from one source.
     pub fn of<'a>(&'a self, subject: &Subject, by: Source) -> impl Iterator<Item = &'a Row> {
         self.by(by).filter(move |row| row.subject == *subject)
     }
 
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let meta = read_meta(folder)?;
-        let rows: Vec<Row> = lines(&folder.join(ROWS), row)?.unwrap_or_default();
+        let rows: Vec<Row> = lines(&folder.join(ROWS), row)?;
         let mut keys: Vec<_> = rows.iter().map(Row::key).collect();
         keys.sort();
         if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -265,19 +283,16 @@ impl Record {
             });
         }
         let meta = Meta { rows: 0, ..meta };
-        let cases = lines(&folder.join(CASES), row)?.unwrap_or_default();
-        let samples =
-            lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?.unwrap_or_default();
         Ok(Self {
             meta,
             rows,
-            cases,
-            samples,
+            cases: lines(&folder.join(CASES), row)?,
+            samples: lines(&folder.join(SAMPLES), |line| serde_json::from_slice(line))?,
         })
     }
 
-    /// What is committed: names and bytes. The meta data comes last: it says how much is finished, which must not be more
-    /// than the rows hold when a run is killed between two files.
+    /// The files that are committed: names and bytes. The metadata comes last: if a run is killed between two files, it must not
+    /// count more than the rows hold.
     pub fn committed(&self) -> [(&'static str, Vec<u8>); 2] {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.key().cmp(&b.key()));
@@ -291,20 +306,20 @@ impl Record {
         [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
     }
 
-    /// Writes all of it. Cases come after the rows that sum them up: of a run that is killed between the two, `--into` runs
-    /// what is missing and sums it up again.
+    /// Writes all files. Cases come after the rows that summarise them: if a run is killed between the two, `--into` runs what is
+    /// missing and summarises it again.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
         if !self.samples.is_empty() {
             write(SAMPLES, &to_lines(&self.samples))?;
         }
         let [(rows, of_rows), (meta, of_meta)] = self.committed();
-        // Where rows go, what counts them goes first: a record that is killed between the two is not short of any.
+        // If there are fewer rows than before, the file that counts them goes first, so that a kill between the two leaves none missing.
         if read_meta(folder).is_ok_and(|before| before.rows > self.rows.len()) {
             write(meta, &of_meta)?;
         }
         write(rows, &of_rows)?;
-        // A file of an earlier state is renewed, also where none of its cases passes any more.
+        // An existing file is rewritten even if no case passes any more.
         if !self.cases.is_empty() || folder.join(CASES).is_file() {
             write(CASES, &to_lines(&self.cases))?;
         }
@@ -321,29 +336,27 @@ fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
     bytes
 }
 
+/// The parsed lines of a file; none if it does not exist.
 fn lines<T>(
     path: &Path,
     parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>,
-) -> Result<Option<Vec<T>>, StoreError> {
-    let Some(bytes) = read(path)? else {
-        return Ok(None);
-    };
-    let text = bytes
-        .split(|byte| *byte == b'\n')
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty());
-    let read = |(index, line): (usize, &[u8])| {
-        let malformed = |source| StoreError::Malformed {
+) -> Result<Vec<T>, StoreError> {
+    let bytes = read(path)?.unwrap_or_default();
+    let lines = bytes.split(|byte| *byte == b'\n').enumerate();
+    let parse = |(index, line): (usize, &[u8])| {
+        parse(line).map_err(|source| StoreError::Malformed {
             path: path.to_path_buf(),
             line: index + 1,
             source,
-        };
-        parse(line).map_err(malformed)
+        })
     };
-    text.map(read).collect::<Result<_, _>>().map(Some)
+    lines
+        .filter(|(_, line)| !line.is_empty())
+        .map(parse)
+        .collect()
 }
 
-/// A row. What the registry no longer has a metric for is kept under its name then.
+/// Parses a row. Figures whose metric the registry no longer has are kept under their old names.
 fn row(line: &[u8]) -> Result<Row, serde_json::Error> {
     serde_json::from_slice(line).or_else(|error| {
         let mut value: Value = serde_json::from_slice(line)?;
@@ -371,7 +384,7 @@ fn is_metric(name: &str) -> bool {
     serde_json::from_value::<Metric>(name.into()).is_ok()
 }
 
-/// Puts claims aside that the registry no longer has a metric for.
+/// Sets aside claims whose metric the registry no longer has.
 fn retire_claims(meta: &mut Value) {
     for stage in meta
         .get_mut("stages")
@@ -433,7 +446,7 @@ pub fn is_record(folder: &Path) -> bool {
         .any(|file| folder.join(file).is_file())
 }
 
-/// The finished records in `folder` of the ladder, or of candidates: oldest first, by folder name; none if there is no such
+/// The finished records in `folder` of the ladder or of candidates, oldest first by folder name; none if there is no such
 /// folder.
 pub fn read_all(folder: &Path, of: Of) -> Result<Vec<(String, Record)>, StoreError> {
     read_each(folder, of)?
@@ -442,10 +455,10 @@ pub fn read_all(folder: &Path, of: Of) -> Result<Vec<(String, Record)>, StoreErr
         .collect()
 }
 
-/// A record by its folder's name, or why it cannot be read.
+/// The name of a record's folder, and the record or why it cannot be read.
 pub type Found = (String, Result<Record, StoreError>);
 
-/// The same, each with the reason where it cannot be read.
+/// The same, with the reason for each that cannot be read.
 pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
     let read = |name: String| {
         let record = Record::read(&folder.join(&name));
@@ -454,9 +467,9 @@ pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
     Ok(names(folder, of)?.into_iter().map(read).collect())
 }
 
-/// The names of these records.
+/// The folder names of these records.
 pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
-    // One that cannot be read counts as the ladder's, whose readers say why.
+    // A record that cannot be read counts as the ladder's, whose readers report why.
     let is_of = |record: &Path| read_meta(record).map_or(Of::Ladder, |meta| meta.of()) == of;
     let fail = StoreError::read(folder);
     let entries = match fs::read_dir(folder) {

@@ -1,4 +1,4 @@
-//! The file of [`common::tuning`], read and written.
+//! Reads and writes the file of [`common::tuning`].
 
 use super::error::StoreError;
 use super::files;
@@ -6,7 +6,7 @@ use common::tuning::SCHEMA;
 pub use common::tuning::{Entry, KEPT, Known, Ranked, TuningCache};
 use std::path::Path;
 
-/// The file at `path`, if there is one.
+/// The file at `path`, if it exists.
 pub fn read(path: &Path) -> Result<Option<TuningCache>, StoreError> {
     let Some(bytes) = files::read(path)? else {
         return Ok(None);
@@ -22,7 +22,7 @@ pub fn read(path: &Path) -> Result<Option<TuningCache>, StoreError> {
     }
 }
 
-/// Writes the file, one entry a line, so that people can read what tuning has changed.
+/// Writes the file with one entry per line, so that diffs are readable.
 pub fn write(path: &Path, cache: &TuningCache) -> Result<(), StoreError> {
     let TuningCache {
         schema,

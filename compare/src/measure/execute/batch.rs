@@ -1,8 +1,10 @@
-//! Cases that were launched together: judged, beside the launches of the next, and kept in the record.
+//! Cases that were launched together: judged while the next are launched, and kept in the record.
 
 use crate::measure::builds::loaded;
-use crate::measure::measured::{ExecuteError, Measured, Sink};
 use crate::measure::plan::{Mode, PlannedCase};
+use crate::measure::rows;
+use crate::measure::sink::{ExecuteError, Sink};
+use crate::record::{Record, Row};
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
 use common::inputs::Inputs;
 use common::reference::{Probability, Reference, ReferenceError, reference};
@@ -12,18 +14,16 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Launched cases of one problem, which wait to be judged.
+/// Launched cases of one problem that wait to be judged.
 pub struct Batch<'p> {
     pub cases: Vec<&'p PlannedCase>,
-    /// Their tensors.
     pub inputs: Arc<Inputs>,
-    /// The same, laid out.
     pub staged: Arc<StagedInputs>,
     /// The outcome of each; fewer than `cases` after a sticky CUDA error.
     pub launched: Vec<Result<Launched, NoOutput>>,
 }
 
-/// What the outputs of one problem are compared with, for each type of P. Batches of a problem follow each other.
+/// The references of one problem, for each type of P. Batches of a problem follow each other.
 #[derive(Default)]
 pub struct References {
     of: Option<Arc<Inputs>>,
@@ -31,7 +31,7 @@ pub struct References {
 }
 
 impl<'p> Batch<'p> {
-    /// What the gates say of each.
+    /// Applies the gates to each case.
     pub fn judge(
         self,
         stages: &[LoadedStage],
@@ -73,10 +73,10 @@ impl<'p> Batch<'p> {
     }
 }
 
-/// Hands results on, in the order of the cases: all of them, also where the sink wants no more after the first.
+/// Records results in the order of the cases: all of them, even if the sink asks to stop after the first.
 pub fn keep(
     judged: Vec<(&PlannedCase, Outcome)>,
-    measured: &mut Measured,
+    record: &mut Record,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
@@ -84,8 +84,15 @@ pub fn keep(
         if let Ok(checked) = &outcome {
             sink.output(case, &checked.output)?;
         }
-        measured.append(case, &outcome);
-        wanted = wanted.and(sink.grown(measured));
+        record.names(&case.place.shape, case.problem.shape);
+        let row = Row::new(&case.subject, case.on(), record.meta.backend.into());
+        let row = rows::of_outcome(row, &outcome);
+        match row.failure() {
+            // Passing cases are kept with the run, not in the committed rows.
+            None => record.cases.push(row),
+            Some(_) => record.append(row),
+        }
+        wanted = wanted.and(sink.grown(record));
         if let Err(NoOutput::Failed {
             reason,
             fatal: true,
@@ -97,7 +104,7 @@ pub fn keep(
             });
         }
     }
-    Ok(wanted?)
+    wanted
 }
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
@@ -105,7 +112,7 @@ pub fn label(case: &PlannedCase) -> String {
     format!("{} {}", case.subject, case.on())
 }
 
-/// There is nothing to compare `case` with.
+/// `case` has no reference to compare with.
 pub fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
     ExecuteError::Reference {
         case: case.on().to_string(),

@@ -1,6 +1,5 @@
 use super::*;
-use crate::measure::builds::builds;
-use crate::measure::measured::SinkError;
+use crate::measure::builds::{builds, metas};
 use crate::measure::plan::plan;
 use crate::record::Record;
 use crate::{registry, testing};
@@ -26,13 +25,13 @@ impl Sink for Told {
         self.started.push(format!("{done} of {total}: {label}"));
     }
 
-    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), SinkError> {
+    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), ExecuteError> {
         self.outputs.push((case.clone(), output.to_vec()));
         Ok(())
     }
 
-    fn grown(&mut self, measured: &mut Measured) -> Result<(), SinkError> {
-        self.recorded.push(measured.finished());
+    fn grown(&mut self, record: &mut Record) -> Result<(), ExecuteError> {
+        self.recorded.push(record.all_cases().count());
         Ok(())
     }
 }
@@ -56,28 +55,24 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     plan.cases
         .iter_mut()
         .for_each(|case| case.mode = Mode::Both);
-    let blank = || testing::emulated().without(|_| true);
-    let run = |in_flight, begun: Record| {
-        let (mut measured, mut told) = (Measured::new(begun), Told::default());
-        let timing = TimingPlan::default();
+    let blank = || {
+        testing::emulated()
+            .without(|_| true)
+            .changed(|meta| meta.stages = metas(&builds))
+    };
+    let run = |in_flight, mut record: Record| {
+        let mut told = Told::default();
         let executor = Executor {
-            stages: &stages,
-            builds: &builds,
-            device: None,
-            others: &[],
-            file: None,
-            callable: None,
-            timing,
-            samples_elsewhere: 0,
             in_flight,
+            ..Executor::new(&plan, &stages)
         };
-        executor.run(&plan, &mut measured, &mut told).unwrap();
-        (measured, told)
+        executor.run(&mut record, &mut told).unwrap();
+        (record, told)
     };
     let ((alone, told_alone), (together, told_together)) = (run(1, blank()), run(5, blank()));
-    assert_eq!(alone.record, together.record);
+    assert_eq!(alone, together);
     // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
-    let record = &alone.record;
+    let record = &alone;
     assert_eq!(record.cases.len(), plan.cases.len());
     for case in &record.cases {
         assert!(
@@ -113,16 +108,14 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     interrupted.write(folder.path()).unwrap();
     let (joined, told) = run(5, Record::read(folder.path()).unwrap());
     assert_eq!(told.started, told_alone.started[6..]);
-    assert_eq!(joined.record.committed(), record.committed());
-    assert_eq!(joined.finished(), plan.cases.len());
+    assert_eq!(joined.committed(), record.committed());
+    assert_eq!(joined.all_cases().count(), plan.cases.len());
     // What was traced once more says more; what was not is done.
-    let mut measured = Measured::new(record.clone());
-    assert_eq!(measured.missing(&plan.cases).len(), 0);
+    let mut again = record.clone();
+    assert_eq!(missing(&mut again, &plan.cases).len(), 0);
     plan.cases[0].mode = Mode::Traced;
-    assert_eq!(
-        (measured.missing(&plan.cases).len(), measured.finished()),
-        (1, plan.cases.len() - 1)
-    );
+    assert_eq!(missing(&mut again, &plan.cases).len(), 1);
+    assert_eq!(again.all_cases().count(), plan.cases.len() - 1);
 }
 
 #[test]

@@ -67,8 +67,8 @@ fn tier1_is_the_default_without_a_gpu() {
     let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
     assert_eq!(plan.tier, Tier::T1);
     // 10 + 6 + 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
-    // on 7 keys; 4 of mission; a ring for each dtype, and one with rising maxima.
-    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 3);
+    // on 7 keys; 4 of mission; a ring for each dtype, one with rising maxima, and a deep one.
+    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 4);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
@@ -161,7 +161,7 @@ fn tier2_is_the_default_on_a_gpu() {
             .filter(|case| case.mode == Mode::Both)
             .count()
     };
-    assert_eq!(both(&plan), 8 * families + 6 + 10 + 3);
+    assert_eq!(both(&plan), 8 * families + 6 + 10 + 4);
     assert!(
         plan.cases
             .iter()
@@ -185,7 +185,7 @@ fn tier2_is_the_default_on_a_gpu() {
     // rows; the extreme families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|place| !place.shape.starts_with(char::is_alphabetic)),
-        2 + edge_shapes().len() * 4 + 7 * families + 12 + 10 + 3
+        2 + edge_shapes().len() * 4 + 7 * families + 12 + 10 + 4
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
@@ -202,7 +202,7 @@ fn tier2_is_the_default_on_a_gpu() {
             .iter()
             .filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce))
             .count(),
-        10 + 3
+        10 + 4
     );
 }
 
@@ -318,7 +318,7 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
         )
         .unwrap_err()
         .to_string(),
-        "no case is left to run: no stage of those chosen has f16 or bf16"
+        "no case is left to run: no chosen stage has f16 or bf16"
     );
     // A variant alone that lacks f16 is asked, and refuses.
     let [first, second] = &mut builds[0].variants[..] else {

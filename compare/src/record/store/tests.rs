@@ -149,7 +149,7 @@ fn what_cannot_be_read_says_where_and_why() {
             &|folder| {
                 std::fs::write(folder.join(ROWS), format!("\n{}\n{{", first(folder))).unwrap()
             },
-            "rows.jsonl: line 3 is not what a record has there",
+            "rows.jsonl: line 3 is malformed",
         ),
         (
             &|folder| {
@@ -165,7 +165,7 @@ fn what_cannot_be_read_says_where_and_why() {
             &|folder| {
                 std::fs::write(folder.join(ROWS), format!("{0}\n{0}\n", first(folder))).unwrap()
             },
-            "two rows of ",
+            "duplicate row of ",
         ),
         (
             &|folder| std::fs::write(folder.join(SAMPLES), "[]").unwrap(),
@@ -188,7 +188,7 @@ fn what_cannot_be_read_says_where_and_why() {
         ),
         (
             &|folder| std::fs::remove_file(folder.join(META)).unwrap(),
-            " is no record: it has no meta.json",
+            " is not a record: it has no meta.json",
         ),
     ];
     for (change, says) in cases {
