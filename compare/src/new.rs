@@ -88,7 +88,8 @@ impl Copy {
     fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> anyhow::Result<Self> {
         let source = select::stage(from, ladder)?;
         let numbers = ladder.iter().filter_map(|stage| parts(&stage.id));
-        let next = numbers.last().map_or(0, |(last, _)| last + 1);
+        let last = numbers.map(|(number, _)| number).max();
+        let next = last.map_or(0, |last| last + 1);
         let taken = |by: String| format!("'{name}' is taken by {by}; choose another word");
         let word = match parts(name) {
             Some((_, word)) => {

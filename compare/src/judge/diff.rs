@@ -195,7 +195,7 @@ pub fn outdated(record: &Record, now: &[StageMeta]) -> Vec<Difference> {
     };
     let why = "the kernel has changed since the new record was made; run `compare` again";
     let stages = record.meta.stages.iter().filter(is_outdated);
-    stages.map(|stage| whole_run(&*stage.id, why)).collect()
+    stages.map(|stage| whole_run(&stage.id, why)).collect()
 }
 
 /// A whole record that cannot be compared.
