@@ -293,7 +293,7 @@ fn a_callable_that_hangs_is_ended_and_named() {
     assert_eq!(ran.code, Some(1), "{}", ran.text);
     let text = ran.text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("did not answer `call candidate/wrong.py:hangs` within 15 s and was killed"),
+        text.contains("did not answer call candidate/wrong.py:hangs within 15 s and was killed"),
         "{text}"
     );
 }

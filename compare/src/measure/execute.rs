@@ -22,7 +22,6 @@ use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
-
 use common::reference::ReferenceError;
 use common::stage::LoadedStage;
 use common::tier0;
