@@ -2,12 +2,14 @@
 
 use crate::answer::{Answer, json};
 use crate::judge::list::{distinct, grouped, joined};
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
+use crate::judge::verdict::count;
+use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
+use crate::measure::select;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document, Table, row};
 use crate::pages::metrics;
-use crate::record::Row;
+use crate::record::{Claim, Row};
 use crate::registry::Ladder;
 use clap::Args;
 use common::inputs::Family;
@@ -19,6 +21,9 @@ use serde_json::{Value, json};
 /// The flags of `list`.
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
+    /// Stages, by id or number, with all that each claims and predicts [default: all stages, their claims counted]
+    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
+    pub stages: Vec<String>,
     /// Leave out what a smaller device could not run: sm_89 [default: $ATTENTION_DEVICE, else the GPU, else no limit]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
@@ -31,9 +36,10 @@ pub fn list(args: &ListArgs) -> anyhow::Result<Answer> {
     let mut ladder = Ladder::open()?;
     ladder.limit(DeviceLimits::asked(args.device)?)?;
     let builds = ladder.builds();
+    let stages = select::stages(&args.stages, &builds)?;
     Ok(Answer::pass(match args.json {
-        true => json(&data(&builds)),
-        false => terminal(&document(&builds), WIDTH),
+        true => json(&data(&stages)),
+        false => terminal(&document(&stages, !args.stages.is_empty()), WIDTH),
     }))
 }
 
@@ -72,14 +78,31 @@ fn dtypes(family: &Family) -> Vec<&'static str> {
     takes.map(Dtype::name).collect()
 }
 
-fn document(stages: &[StageBuild]) -> Document {
+/// What a stage claims and predicts: line by line, or counted.
+fn claims(stage: &StageBuild, in_full: bool) -> Vec<String> {
+    let claims = &stage.meta.claims;
+    if in_full {
+        let line = |claim: &Claim| match claim.is_of_speed() {
+            true => format!("claims {claim}"),
+            false => format!("predicts {claim}: {}", claim.why),
+        };
+        return claims.iter().map(line).collect();
+    }
+    let of_speed = claims.iter().filter(|claim| claim.is_of_speed()).count();
+    let speed = count(of_speed, "claim of speed", "claims of speed");
+    let others = count(claims.len() - of_speed, "prediction", "predictions");
+    let id = &stage.id;
+    vec![format!(
+        "makes {speed} and {others}: `compare list --stages {id}`"
+    )]
+}
+
+/// `in_full`: with every claim of the stages.
+fn document(stages: &[&StageBuild], in_full: bool) -> Document {
     let mut blocks = Vec::new();
     for stage in stages {
         let before = stage.predecessor.iter().map(|id| format!("builds on {id}"));
-        let claims = stage.claims.iter().map(|claim| match claim.is_of_speed() {
-            true => format!("claims {claim}"),
-            false => format!("predicts {claim}: {}", claim.why),
-        });
+        let claims = claims(stage, in_full);
         let refused = stage
             .refused
             .iter()
@@ -129,7 +152,7 @@ fn document(stages: &[StageBuild]) -> Document {
     Document::of(blocks)
 }
 
-fn data(stages: &[StageBuild]) -> Value {
+fn data(stages: &[&StageBuild]) -> Value {
     let families = Family::ALL
         .iter()
         .map(|family| json!({ "name": family.name(), "dtypes": dtypes(family) }));
@@ -137,8 +160,8 @@ fn data(stages: &[StageBuild]) -> Value {
         .iter()
         .map(|&gate| json!({ "gate": gate, "rule": metrics::rule(gate) }));
     json!({
-        "stages": metas(stages),
-        "rows": stages.iter().flat_map(rows::built).collect::<Vec<Row>>(),
+        "stages": stages.iter().map(|stage| &stage.meta).collect::<Vec<_>>(),
+        "rows": stages.iter().flat_map(|stage| rows::built(stage)).collect::<Vec<Row>>(),
         "shapes": named_shapes().map(|named| json!({ "name": named.name, "extents": named.shape })).collect::<Vec<_>>(),
         "families": families.collect::<Vec<_>>(),
         "gates": gates.collect::<Vec<_>>(),
@@ -152,7 +175,9 @@ mod tests {
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for() {
-        let text = terminal(&document(&builds()), 300);
+        let builds = builds();
+        let all: Vec<&StageBuild> = builds.iter().collect();
+        let text = terminal(&document(&all, true), 300);
         for part in [
             "== stage1-cpasync: K and V copied one tile ahead ==\n\n- builds on stage0-scalar\n",
             "- claims cpasync >= 1.10x over stage0-scalar wmma-qk",
@@ -171,11 +196,17 @@ mod tests {
         for family in Family::ALL {
             assert!(text.contains(family.name()), "{family}");
         }
+        let counted = terminal(&document(&all, false), 300);
+        assert!(!counted.contains("predicts"), "{counted}");
+        let of_stage1 =
+            "makes 1 claim of speed and 1 prediction: compare list --stages stage1-cpasync";
+        assert!(counted.contains(of_stage1), "{counted}");
     }
 
     #[test]
     fn the_json_says_the_same() {
-        let document = data(&builds());
+        let builds = builds();
+        let document = data(&builds.iter().collect::<Vec<_>>());
         assert_eq!(document["stages"][0]["default_variant"], "wmma-qk-32x64");
         assert_eq!(document["rows"][0]["subject"], "stage0-scalar/scalar-32x64");
         assert_eq!(document["rows"][0]["figures"]["tile_m"], 32);
@@ -192,27 +223,21 @@ mod tests {
 
     #[test]
     fn the_real_ladder_can_be_listed() {
-        let text = list(&ListArgs {
-            json: false,
-            device: None,
-        })
-        .unwrap()
-        .text;
-        assert!(
-            crate::registry::STAGES
-                .iter()
-                .all(|stage| text.contains(stage.info().id))
-        );
-        assert!(
-            serde_json::from_str::<Value>(
-                &list(&ListArgs {
-                    json: true,
-                    device: None
-                })
-                .unwrap()
-                .text
-            )
-            .is_ok()
-        );
+        let listed = |stages: &[&str], json| {
+            let stages = stages.iter().map(|stage| stage.to_string()).collect();
+            let device = None;
+            list(&ListArgs {
+                stages,
+                device,
+                json,
+            })
+        };
+        let text = listed(&[], false).unwrap().text;
+        let stages = crate::registry::STAGES;
+        assert!(stages.iter().all(|stage| text.contains(stage.info().id)));
+        let json = listed(&["5"], true).unwrap().text;
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["stages"].as_array().map(Vec::len), Some(1));
+        assert!(listed(&["stage5"], false).is_err());
     }
 }

@@ -820,21 +820,28 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
 
 #[test]
 fn list_names_what_there_is() {
-    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .arg("list")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0));
+    let list = |flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+            .arg("list")
+            .args(flags)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{flags:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = list(&[]);
     for expected in [
         "stage0-scalar",
         "wmma-qk-32x64",
         "mission",
         "outliers",
-        "1.5",
+        "makes",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    let of_stage3 = list(&["--stages", "3"]);
+    assert!(of_stage3.contains("claims wmma-pv >= 1.20x"), "{of_stage3}");
+    assert!(!of_stage3.contains("== stage0-scalar"), "{of_stage3}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Text for a terminal or a log: no colours, no line wider than asked.
 
 use super::{Block, Document, Table};
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
 /// Width of a terminal that does not report its own.
 pub const WIDTH: u16 = 100;
@@ -48,12 +48,25 @@ fn table(table: &Table, width: u16) -> String {
         })
         .collect();
     let columns: Vec<String> = table.columns.iter().map(|title| printable(title)).collect();
-    let widths = columns.iter().enumerate().map(|(column, title)| {
-        let cells = shown.iter().map(|row| &row[column]).chain([title]);
-        let widest = cells.map(|cell| cell.chars().count()).max();
-        widest.unwrap_or(0).min(NARROWEST_COLUMN) + " | ".len()
-    });
-    if widths.sum::<usize>() + "|".len() > usize::from(width) {
+    let cells = |column: usize| shown.iter().map(move |row| &row[column]);
+    // The longest cell, or word, of each column.
+    let longest = |column: usize, of_words: bool| {
+        let texts = cells(column).chain([&columns[column]]);
+        let parts = texts.flat_map(|text| match of_words {
+            true => text.split_whitespace().collect(),
+            false => vec![text.as_str()],
+        });
+        parts.map(|part| part.chars().count()).max().unwrap_or(0)
+    };
+    let fits = |widths: &[usize]| {
+        let drawn = widths.iter().map(|width| width + " | ".len());
+        drawn.sum::<usize>() + "|".len() <= usize::from(width)
+    };
+    let all = 0..columns.len();
+    let narrowest = all
+        .clone()
+        .map(|column| longest(column, false).min(NARROWEST_COLUMN));
+    if !fits(&narrowest.collect::<Vec<_>>()) {
         let named = |row: &Vec<String>| {
             let cells = row
                 .iter()
@@ -71,7 +84,19 @@ fn table(table: &Table, width: u16) -> String {
         .load_style(presets::ASCII_MARKDOWN)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(width);
-    drawn.set_header(&columns).add_rows(shown);
+    drawn.set_header(&columns).add_rows(&shown);
+    // Names can be copied if they are whole.
+    let words: Vec<usize> = all.map(|column| longest(column, true)).collect();
+    if fits(&words) {
+        for (column, word) in words.into_iter().enumerate() {
+            let width = Width::Fixed((word + " ".len() * 2) as u16);
+            let constraint = ColumnConstraint::LowerBoundary(width);
+            let column = drawn.column_mut(column).into_iter();
+            column.for_each(|column| {
+                column.set_constraint(constraint);
+            });
+        }
+    }
     for column in (0..columns.len()).filter(|column| table.is_numeric(*column)) {
         drawn
             .column_mut(column)
@@ -149,6 +174,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_name_is_not_broken_where_its_column_can_hold_it() {
+        let table = Table::of([row! {
+            "variant" => "wmma-qk-32x128-k2",
+            "why" => "a reason that is long enough to fill all the lines of a narrow table",
+            "where" => "a place that is also described in rather more words than are needed",
+        }]);
+        let text = of(Block::Table(table), 60);
+        assert!(text.contains("| wmma-qk-32x128-k2 |"), "{text}");
     }
 
     #[test]
