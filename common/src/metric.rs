@@ -17,6 +17,10 @@ pub enum Unit {
     Ns,
     /// Megahertz.
     Mhz,
+    /// Watts.
+    Watts,
+    /// Degrees Celsius.
+    Celsius,
     /// Whole things: bytes, sectors, instructions, cases.
     Count,
     /// A part of a whole, 0 to 1, shown in percent.
@@ -39,6 +43,8 @@ impl Unit {
             Unit::Us => format!("{} µs", significant(value)),
             Unit::Ns => format!("{} µs", significant(value / 1e3)),
             Unit::Mhz => format!("{value:.0} MHz"),
+            Unit::Watts => format!("{value:.0} W"),
+            Unit::Celsius => format!("{value:.0} °C"),
             Unit::Ratio => format!("{value:.3}"),
             Unit::Error => format!("{value:.1e}"),
             Unit::Rate => format!("{:.1} T/s", value / 1e12),
@@ -298,6 +304,9 @@ metrics! {
     /// The host's time for one call, which only enqueues.
     HostP50: context("host call p50", Unit::Us),
     SmMhz: context("SM clock", Unit::Mhz),
+    /// Of the board, over the second that ends with the measurement.
+    PowerW: context("power", Unit::Watts),
+    Celsius: context("temperature", Unit::Celsius),
     /// `base / new` of two arms, A B B A; so are the two below.
     SpeedupP50: speedup("speedup p50"),
     SpeedupP90: speedup("speedup p90"),

@@ -2,7 +2,7 @@
 //! record says why it has none. Nothing is ever set.
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::{Bits, NvmlError};
 use nvml_wrapper::{Device, Nvml};
 
@@ -23,6 +23,10 @@ pub enum Conditions {
 pub struct Reading {
     /// SM clock, in MHz.
     pub sm_mhz: Option<u32>,
+    /// What the board draws, in watts. From Ampere on (GA100 apart) the driver gives the mean of the last second.
+    pub power_w: Option<f64>,
+    /// Of the GPU's die, in degrees Celsius.
+    pub celsius: Option<u32>,
     /// What holds the clocks down, by name; an empty list means nothing does.
     pub throttle: Option<Vec<String>>,
 }
@@ -147,7 +151,12 @@ impl Telemetry {
             }
             clock => clock.ok(),
         };
-        Ok(Reading { sm_mhz, throttle })
+        Ok(Reading {
+            sm_mhz,
+            power_w: device.power_usage().ok().map(|mw| f64::from(mw) / 1e3),
+            celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+            throttle,
+        })
     }
 }
 

@@ -84,6 +84,18 @@ fn nvml_reads_clocks_and_the_drivers_version_on_a_real_gpu() {
     );
     assert!(reading.throttle.is_some(), "{reading:?}");
     assert!(
+        reading
+            .power_w
+            .is_some_and(|watts| (5.0..5_000.0).contains(&watts)),
+        "{reading:?}"
+    );
+    assert!(
+        reading
+            .celsius
+            .is_some_and(|celsius| (1..120).contains(&celsius)),
+        "{reading:?}"
+    );
+    assert!(
         device
             .info()
             .driver_version

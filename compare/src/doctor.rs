@@ -279,11 +279,13 @@ fn of_gpu(
             let mhz = |clock: Option<u32>| {
                 clock.map_or("unknown".to_string(), |mhz| format!("{mhz} MHz"))
             };
-            let text = format!(
+            let mut text = format!(
                 "SM clock {} of {}",
                 mhz(reading.sm_mhz),
                 mhz(around.most_sm_mhz)
             );
+            text.extend(reading.power_w.map(|power| format!(", {power:.0} W")));
+            text.extend(reading.celsius.map(|celsius| format!(", {celsius} °C")));
             let held = reading.throttle.iter().flatten();
             let held = joined(held.filter(|why| *why != "gpu_idle"), ", ");
             match held.is_empty() {
@@ -471,6 +473,8 @@ mod tests {
         };
         let mut reading = Reading {
             sm_mhz: Some(1980),
+            power_w: Some(76.4),
+            celsius: Some(31),
             throttle: Some(vec!["gpu_idle".into()]),
         };
         let mut around = Surroundings {
@@ -496,7 +500,7 @@ mod tests {
             "go: everything is here",
             "NVIDIA H200, sm_90, 132 SMs",
             "580.65.06, for CUDA 13.0",
-            "SM clock 1980 MHz of 1980 MHz",
+            "SM clock 1980 MHz of 1980 MHz, 76 W, 31 °C",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }

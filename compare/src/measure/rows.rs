@@ -15,7 +15,7 @@ use common::problem::Dtype;
 use common::reference::ReferenceError;
 use common::resources;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
-use common::telemetry::Conditions;
+use common::telemetry::{Conditions, Reading};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, Measurement, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -138,15 +138,18 @@ pub fn timing(
     let mut row = arm(row, &measurement.device, after)
         .under(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
-    let clocks = measurement
-        .conditions
-        .iter()
-        .filter_map(|conditions| match conditions {
-            Conditions::Read(reading) => reading.sm_mhz.filter(|&mhz| mhz > 0),
-            Conditions::Absent { .. } => None,
-        });
-    if let [first, last] = clocks.map(f64::from).collect::<Vec<_>>()[..] {
-        row = row.figure(Metric::SmMhz, (first + last) / 2.0);
+    let [Conditions::Read(before), Conditions::Read(after)] = &measurement.conditions else {
+        return row;
+    };
+    let mhz = |reading: &Reading| reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from);
+    if let (Some(before), Some(after)) = (mhz(before), mhz(after)) {
+        row = row.figure(Metric::SmMhz, (before + after) / 2.0);
+    }
+    if let Some(power) = after.power_w {
+        row = row.figure(Metric::PowerW, power);
+    }
+    if let Some(celsius) = after.celsius {
+        row = row.figure(Metric::Celsius, celsius);
     }
     row
 }
@@ -360,7 +363,6 @@ mod tests {
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
     use common::stage::Unsupported;
-    use common::telemetry::Reading;
     use common::timing::Rotation;
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
@@ -398,7 +400,9 @@ mod tests {
         let reading = |sm_mhz| {
             Conditions::Read(Reading {
                 sm_mhz,
-                ..Reading::default()
+                power_w: Some(688.4),
+                celsius: Some(61),
+                throttle: None,
             })
         };
         let us = samples(20.0);
@@ -416,7 +420,7 @@ mod tests {
             GateResult::judge(GateId::C1, true, "complete"),
             GateResult::judge(GateId::C5, false, "they differ"),
         ];
-        insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[20.02,20,20.02],"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975},"verdicts":{"C5":{"is":"fail","reason":"they differ"}}}"#);
+        insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[20.02,20,20.02],"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975,"power_w":688.4,"celsius":61},"verdicts":{"C5":{"is":"fail","reason":"they differ"}}}"#);
         for unknown in [
             reading(Some(0)),
             reading(None),

@@ -100,6 +100,8 @@ fn metrics() -> Table {
             Unit::Us => "µs",
             Unit::Ns => "ns",
             Unit::Mhz => "MHz",
+            Unit::Watts => "W",
+            Unit::Celsius => "°C",
             Unit::Count => "count",
             Unit::Share => "share, 0 to 1",
             Unit::Ratio => "ratio",

@@ -243,7 +243,14 @@ impl<'a> Show<'a> {
                 "problem" => text(&row.on),
                 "p50 µs" => time,
             };
-            let metrics = [Metric::P90, Metric::Std, Metric::SingleP50, Metric::SmMhz];
+            let metrics = [
+                Metric::P90,
+                Metric::Std,
+                Metric::SingleP50,
+                Metric::SmMhz,
+                Metric::PowerW,
+                Metric::Celsius,
+            ];
             [variant, each(Some(row), metrics)].concat()
         };
         let timed = best::timed(self.record).filter(|row| self.takes(row.subject.stage()));
