@@ -303,8 +303,22 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
         .as_ref()
         .filter(|since| since.overall.exit == Exit::Fail);
     let regressed = regressed.map(|since| {
-        let worse = count(since.worse().count(), "regression", "regressions");
-        format!("Look at the {worse} since {}.", since.name)
+        let (all, base) = (since.worse().count(), &since.record);
+        let is_unchanged = |worse: &&Difference| {
+            let has_kernel = |record: &Record| record.has_kernel_of(base, &worse.subject);
+            worse.ratio.is_some() && report.known.record().is_some_and(has_kernel)
+        };
+        let changed = all - since.worse().filter(is_unchanged).count();
+        match changed {
+            0 => format!(
+                "Look at the machine and the harness: what is worse since {} is of kernels that have not changed.",
+                since.name
+            ),
+            _ => {
+                let worse = count(changed, "regression", "regressions");
+                format!("Look at the {worse} since {}.", since.name)
+            }
+        }
     });
     let unexpected = report.claims.iter().filter_map(|claimed| {
         let (title, record) = (claimed.title(), &claimed.is_unexpected()?.record);

@@ -435,7 +435,7 @@ mod tests {
     use crate::judge::{Known, Named, verdict};
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, mission, record, row};
-    use crate::record::{On, StageMeta, Subject};
+    use crate::record::{On, Record, StageMeta, Subject};
     use crate::testing::{MINE, candidate, committed};
     use common::verdict::{GateId, GateResult};
 
@@ -468,7 +468,7 @@ mod tests {
 
 ## What to do first
 
-- Look at the 2 regressions since 1.
+- Look at the machine and the harness: what is worse since 1 is of kernels that have not changed.
 
 Committed record `2`: tier T1, 120 cases on the GPU; NVIDIA H200 (sm_90, 132 SMs, driver 580); linux x86_64; commit 25f6c2b1d61c.
 
@@ -523,6 +523,29 @@ Fault injection and mutation testing (S1): 1 of 1 planted faults killed.
 
 Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [docs/rows.md](docs/rows.md).
 "##);
+    }
+
+    #[test]
+    fn a_regression_is_laid_to_the_kernel_only_if_that_has_changed() {
+        let mut now = record();
+        row(&mut now, BEST, &mission(), Source::Gpu)
+            .figures
+            .insert(Metric::P50, (5.5, 5.5, 5.5).into());
+        let advice = |now: Record| {
+            let records = [("1".to_string(), record()), ("2".to_string(), now)];
+            let stages = &records[1].1.meta.stages;
+            markdown::markdown(&document(&of(stages, &records), &[]))
+        };
+        let same = advice(now.clone());
+        assert!(
+            same.contains("- Look at the machine and the harness: "),
+            "{same}"
+        );
+        let changed = advice(now.changed(|meta| meta.stages[1].identity = "changed".into()));
+        assert!(
+            changed.contains("- Look at the 1 regression since 1."),
+            "{changed}"
+        );
     }
 
     #[test]
