@@ -468,7 +468,9 @@ impl CudaDevice {
         name: &LaunchName,
         expected: Duration,
     ) -> Result<(), CudaError> {
-        match poll(self.watchdog + expected, || event.try_is_complete()) {
+        match poll(expected, self.watchdog + expected, || {
+            event.try_is_complete()
+        }) {
             Ok(None) => Ok(()),
             Ok(Some(waited)) => Err(self.failed(CudaError::Hang {
                 launch: Box::new(name.clone()),
@@ -504,8 +506,9 @@ impl CudaDevice {
     }
 }
 
-/// Asks until the answer is yes; how long it waited if that took longer than `allowance`.
+/// Asks until the answer is yes; how long it waited if that took longer than `allowance`. Meanwhile it takes [`pause`]s.
 fn poll<E>(
+    expected: Duration,
     allowance: Duration,
     mut is_done: impl FnMut() -> Result<bool, E>,
 ) -> Result<Option<Duration>, E> {
@@ -515,13 +518,19 @@ fn poll<E>(
         if waited > allowance {
             return Ok(Some(waited));
         }
-        if waited > Duration::from_millis(20) {
-            std::thread::sleep(Duration::from_micros(200));
-        } else {
-            std::hint::spin_loop();
+        match pause(waited, expected) {
+            Some(pause) => std::thread::sleep(pause),
+            None => std::hint::spin_loop(),
         }
     }
     Ok(None)
+}
+
+/// How long to sleep after having `waited`, if at all. A virtual machine may oversleep by milliseconds, and the host's clock is
+/// compared with the GPU's, so that there is none within the time that work is `expected` to take.
+fn pause(waited: Duration, expected: Duration) -> Option<Duration> {
+    let is_late = waited > expected.max(Duration::from_millis(20));
+    is_late.then_some(Duration::from_micros(200))
 }
 
 /// Lets the driver's pool keep what is freed for the next allocation. Otherwise it goes back at each synchronisation, and
@@ -705,12 +714,21 @@ mod tests {
             asked += 1;
             Ok::<_, ()>(asked == 3)
         };
-        assert_eq!((poll(long, third), asked), (Ok(None), 3));
-        assert_eq!(poll(long, || Err("lost")), Err("lost"));
+        let soon = Duration::ZERO;
+        assert_eq!((poll(soon, long, third), asked), (Ok(None), 3));
+        assert_eq!(poll(soon, long, || Err("lost")), Err("lost"));
         let allowance = Duration::from_millis(30);
-        let waited = poll(allowance, || Ok::<_, ()>(false))
+        let waited = poll(soon, allowance, || Ok::<_, ()>(false))
             .unwrap()
             .expect("the event never happens");
         assert!(waited > allowance && waited < long, "{waited:?}");
+    }
+
+    #[test]
+    fn a_wait_sleeps_only_once_it_is_longer_than_expected() {
+        let ms = Duration::from_millis;
+        let sleeps = |waited, expected| pause(ms(waited), ms(expected)).is_some();
+        assert!(!sleeps(20, 0) && sleeps(21, 0));
+        assert!(!sleeps(42, 42) && sleeps(43, 42));
     }
 }
