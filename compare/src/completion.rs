@@ -1,6 +1,7 @@
-//! Opens a record that a later command completes, and checks that it is of this build and GPU.
+//! Opens a record that a later command completes, checks that it is of this build and GPU, and reports on it in the end.
 
 use crate::judge::state::is_green;
+use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
 use crate::measure::builds::StageBuild;
 use crate::measure::machine;
@@ -8,11 +9,27 @@ use crate::measure::select::Chosen;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
-use crate::record::store::names;
+use crate::record::store::{names, read_all};
 use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
-use crate::registry::Ladder;
+use crate::registry::{self, Ladder};
+use crate::{output, render};
 use anyhow::{Context, ensure};
+use clap::Args;
 use std::path::{Path, PathBuf};
+
+/// The flags of every command that completes a record.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Target {
+    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Where the report on the completed record goes [default: COMPARE.md of the workspace]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// No table and no progress; errors only
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
 /// A record to complete.
 #[derive(Debug)]
@@ -20,17 +37,18 @@ pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
     pub record: Record,
+    /// Where the report goes.
+    pub report: PathBuf,
 }
 
 impl Completing {
-    /// Opens the record in `folder`, or the newest one under target/compare, and the ladder with that record's device limits.
-    /// Unknown names, a record of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up
-    /// to the caller.
-    pub fn begin(folder: Option<&Path>, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
+    /// Opens the record of `target`, and the ladder with that record's device limits. Unknown names, a report that cannot be written, a
+    /// record of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up to the caller.
+    pub fn begin(target: &Target, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds();
         chosen.of(&builds)?;
-        let completing = Self::open(folder, &builds)?;
+        let completing = Self::open(target, &builds)?;
         if let Ok(gpu) = &ladder.gpu {
             completing.of_gpu(&gpu.info().name)?;
         }
@@ -38,10 +56,12 @@ impl Completing {
         Ok((completing, ladder))
     }
 
-    /// Opens the record in `folder`, or the newest one under target/compare, and checks that it is of `builds`.
-    fn open(folder: Option<&Path>, builds: &[StageBuild]) -> anyhow::Result<Self> {
-        let folder = match folder {
-            Some(folder) => folder.to_path_buf(),
+    /// Opens the record of `target` and checks that it is of `builds`.
+    fn open(target: &Target, builds: &[StageBuild]) -> anyhow::Result<Self> {
+        let report = output::report_path(target.report.as_deref())?;
+        output::check(&[("--report", Some(&report))], &[])?;
+        let folder = match &target.record {
+            Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
         };
         let record = Record::read(&folder).context(
@@ -53,6 +73,7 @@ impl Completing {
             folder,
             name,
             record,
+            report,
         })
     }
 
@@ -67,8 +88,32 @@ impl Completing {
         Ok(())
     }
 
-    /// A section of the report on the record, as text.
-    pub fn shown(&self, stages: &[StageMeta], section: Section) -> String {
+    /// Writes the report on the record as it is now, as a run does. Gives a section of it as text, with where all of it is, and what
+    /// `look` sees in it.
+    pub fn conclude<T>(
+        &self,
+        section: Section,
+        look: impl FnOnce(&Report<'_>) -> T,
+    ) -> anyhow::Result<(String, T)> {
+        let stages = registry::metas()?;
+        let committed = read_all(&machine::results(), Of::Ladder)?;
+        let report = verdict::report(Known {
+            stages: &stages,
+            run: Some((&self.name, &self.record)),
+            committed: &committed,
+        });
+        render::write(&render::of_run(&report, &self.folder, &self.report))?;
+        let text = format!(
+            "{}\nrecord: {}\nreport: {}",
+            self.section(&stages, section),
+            self.folder.display(),
+            self.report.display()
+        );
+        Ok((text, look(&report)))
+    }
+
+    /// A section of what the record says by itself.
+    fn section(&self, stages: &[StageMeta], section: Section) -> String {
         let known = Known {
             stages,
             run: Some((&self.name, &self.record)),
@@ -172,7 +217,12 @@ mod tests {
     #[test]
     fn a_record_of_this_build_and_gpu_is_opened() {
         let folder = written(&timed(US), &["a"]);
-        let opened = Completing::open(Some(&folder.path().join("a")), &builds()).unwrap();
+        let target = |record: PathBuf, report: &str| Target {
+            record: Some(record),
+            report: Some(folder.path().join(report)),
+            quiet: true,
+        };
+        let opened = Completing::open(&target(folder.path().join("a"), "r.md"), &builds()).unwrap();
         assert_eq!(opened.name, "a");
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
@@ -180,6 +230,18 @@ mod tests {
             other.contains("measured on NVIDIA H200, and this is NVIDIA L4"),
             "{other}"
         );
+        let (text, rows) = opened
+            .conclude(Section::Sanitizer, |report| {
+                report.known.record().map(|record| record.rows.len())
+            })
+            .unwrap();
+        assert_eq!(rows, Some(opened.record.rows.len()));
+        assert!(text.contains("record: "), "{text}");
+        let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(written("r.md"), written("a/COMPARE.md"));
+        let over_it = target(folder.path().join("a"), "a/meta.json");
+        let error = Completing::open(&over_it, &builds()).unwrap_err();
+        assert!(error.to_string().starts_with("--report"), "{error}");
     }
 
     #[test]
@@ -199,7 +261,11 @@ mod tests {
         let red = two.failing(CPASYNC, GateId::C2);
         let error = judge("a", &red, &builds()).unwrap_err().to_string();
         assert!(error.contains("no variant that is green"), "{error}");
-        let error = Completing::open(Some(Path::new("no/such")), &builds()).unwrap_err();
+        let nowhere = Target {
+            record: Some("no/such".into()),
+            ..Target::default()
+        };
+        let error = Completing::open(&nowhere, &builds()).unwrap_err();
         assert!(error.to_string().contains("with --record DIR"), "{error}");
     }
 }

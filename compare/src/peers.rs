@@ -8,22 +8,19 @@ pub mod session;
 mod tests;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::Completing;
+use crate::completion::{Completing, Target};
 use crate::judge::claims::Claimed;
 use crate::judge::list::joined;
+use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
-use crate::judge::{self, Known, peers as question};
 use crate::measure::builds::{StageBuild, builds};
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one};
-use crate::output;
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
-use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source};
-use crate::registry::{self, Ladder};
-use crate::render;
+use crate::record::{On, Record, Row, Source};
+use crate::registry::Ladder;
 use crate::tool::Scratch;
 use anyhow::{Context, ensure};
 use choose::Item;
@@ -62,9 +59,8 @@ Exit codes:
 /// The flags of `peers`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PeersArgs {
-    /// The record to complete [default: the newest in target/compare]
-    #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
     /// Stages to time: all of them on mission; on other shapes the last one, the fastest of the record, and those with a claim
     /// there [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
@@ -81,12 +77,6 @@ pub struct PeersArgs {
     /// [default: FLASH_ATTN_3, else the package flash_attn_interface]
     #[arg(long, value_name = "FILE")]
     pub flash_attn_3: Option<PathBuf>,
-    /// Where the report goes [default: COMPARE.md of the workspace]
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// No table and no progress; errors only
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
@@ -106,44 +96,23 @@ FP64 reference and bounds as ours";
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
-    let report_path = output::report_path(args.report.as_deref())?;
-    output::check(&[("--report", Some(&report_path))], &[])?;
     let completing = measure(args)?;
-    let Completing {
-        name,
-        record,
-        folder,
-    } = &completing;
-    let (stages, committed) = (
-        registry::metas()?,
-        read_all(&machine::results(), Of::Ladder)?,
-    );
-    let report = judge::verdict::report(Known {
-        stages: &stages,
-        run: Some((name, record)),
-        committed: &committed,
-    });
-    render::write(&render::of_run(&report, folder, &report_path))?;
-    let of_peers = || {
-        report.claims.iter().filter(|claimed| {
+    let record = &completing.record;
+    let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
+        let of_peers = report.claims.iter().filter(|claimed| {
             claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none()
-        })
-    };
-    let failed = of_peers().filter(|claimed| claimed.is_broken());
-    let failed: Vec<String> = failed
-        .map(|claimed| format!("FAIL {}", claimed.title()))
-        .collect();
+        });
+        let failed = of_peers.clone().filter(|claimed| claimed.is_broken());
+        let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
+        let failed: Vec<String> = failed.collect();
+        (failed, of_peers.clone().any(Claimed::is_ambiguous))
+    })?;
     let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
-    let is_undecided =
-        !question::arms(record).any(is_timed) || of_peers().any(Claimed::is_ambiguous);
+    let is_undecided = is_ambiguous || !question::arms(record).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_undecided);
-    let text = format!(
-        "{}\nrecord: {}\nreport: {}",
-        completing.shown(&stages, Section::Peers),
-        folder.display(),
-        report_path.display()
-    );
-    Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
+    Ok(Answer::new(exit, text)
+        .quiet(args.target.quiet)
+        .noting(failed))
 }
 
 /// Measures into the record.
@@ -152,7 +121,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         stages: args.stages.clone(),
         variants: vec![],
     };
-    let (mut completing, ladder) = Completing::begin(args.record.as_deref(), &chosen)?;
+    let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
     let Ladder { stages, .. } = &ladder;
     let flash_attn_3 = args.flash_attn_3.clone();
@@ -201,7 +170,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         matrix_flops = ceiling.value(Metric::MatrixFlops);
         completing.append([ceiling])?;
     }
-    let mut bars = Progress::new(args.quiet);
+    let mut bars = Progress::new(args.target.quiet);
     let timed = completing.record.clone();
     let plan = plan(args.iters);
     let failed = "the peers could not be timed";

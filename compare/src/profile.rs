@@ -5,7 +5,7 @@ mod lines;
 mod lines_build;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::Completing;
+use crate::completion::{Completing, Target};
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
@@ -26,15 +26,15 @@ use common::problem::Mask;
 use common::verdict::Verdict;
 use std::collections::BTreeMap;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, with its output checked as in a run. The figures stand beside the emulator's counters and
-the stages' predictions (gate E1), and become rows of the record's rows.jsonl, which `compare accept` takes along. ncu's own file
-stays in target/profile; open it with ncu-ui. Without --variants these are the record's fastest green variant of
-each stage and every variant that its evidence claims are about.
+the stages' predictions (gate E1), and become rows of the record's rows.jsonl, which `compare accept` takes along; the report is
+written anew. ncu's own file stays in target/profile; open it with ncu-ui. Without --variants these are the record's fastest
+green variant of each stage and every variant that its evidence claims are about.
 
 Examples:
   compare profile                               complete the newest record under target/compare
@@ -52,9 +52,8 @@ Exit codes:
 /// The flags of `profile`.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
-    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
-    #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
     #[command(flatten)]
     pub chosen: Chosen,
     #[command(flatten)]
@@ -63,9 +62,6 @@ pub struct ProfileArgs {
     /// again with -lineinfo; the measured code is still this program's
     #[arg(long)]
     pub source: bool,
-    /// No table and no progress; errors only
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// ncu's own file, for its user interface.
@@ -84,7 +80,7 @@ const WATCHDOG_SECONDS: u64 = 120;
 /// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
 /// written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
-    let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
+    let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
@@ -123,7 +119,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let Launches {
         variants, problems, ..
     } = &launches;
-    let made = measure(&ncu, &launches, sections, &work, args.quiet)?;
+    let made = measure(&ncu, &launches, sections, &work, args.target.quiet)?;
     if let Some(red) = made.red() {
         let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
         return Ok(Answer::new(Exit::Fail, text));
@@ -176,14 +172,12 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             })
         });
     let refuted: Vec<String> = refuted.collect();
-    let text = format!(
-        "{}\nprofile: {}\nfor ncu-ui: {}",
-        record.shown(&metas(&builds), Section::Profile),
-        record.folder.display(),
-        work.join(REPORT).display()
-    );
+    let (text, ()) = record.conclude(Section::Profile, |_| ())?;
+    let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
-    Ok(Answer::new(exit, text).quiet(args.quiet).noting(refuted))
+    Ok(Answer::new(exit, text)
+        .quiet(args.target.quiet)
+        .noting(refuted))
 }
 
 /// What is launched, and what is left out because it is not green in the record. Where no variant was named these are the
@@ -383,7 +377,8 @@ mod tests {
 
     fn completing(record: Record) -> Completing {
         Completing {
-            folder: PathBuf::new(),
+            folder: Default::default(),
+            report: Default::default(),
             name: "a".into(),
             record,
         }

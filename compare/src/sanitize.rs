@@ -4,11 +4,11 @@
 pub mod log;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::Completing;
+use crate::completion::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
 use crate::launch::{self, Launches};
-use crate::measure::builds::{StageBuild, VariantBuild, metas};
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
@@ -22,15 +22,15 @@ use common::problem::{Dtype, Mask};
 use common::verdict::{GateResult, Verdict};
 use log::{Run, Without};
 use std::iter::zip;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per stage and tool,
 on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on the others stay in
-the record. Results become rows of the record's rows.jsonl; the tools' logs stay in target/sanitize. `compare accept` refuses a full
-run on a GPU that lacks C7 of any variant.
+the record. Results become rows of the record's rows.jsonl, and the report is written anew; the tools' logs stay in target/sanitize.
+`compare accept` refuses a full run on a GPU that lacks C7 of any variant.
 
 Examples:
   compare sanitize                              complete the newest record under target/compare
@@ -46,17 +46,13 @@ Exit codes:
 /// The flags of `sanitize`.
 #[derive(Clone, Debug, Args)]
 pub struct SanitizeArgs {
-    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
-    #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
     #[command(flatten)]
     pub chosen: Chosen,
     /// Time limit of one process; racecheck is slow
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub limit: u64,
-    /// No table and no progress; errors only
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// The tools and their options; warnings of racecheck count.
@@ -98,7 +94,7 @@ const NO_SHARED_INITCHECK: &str = "initcheck of this version checks only global 
 /// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
 /// overwritten.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
-    let (mut record, ladder) = Completing::begin(args.record.as_deref(), &args.chosen)?;
+    let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     ladder.gpu_to("launch on")?;
@@ -126,7 +122,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let version = format!("compute-sanitizer {}", tool.version);
     record.by(Source::ComputeSanitizer, version, method);
     let is_undecided = |check: &Check| check.result.verdict == Verdict::NoData;
-    let mut bars = Progress::new(args.quiet);
+    let mut bars = Progress::new(args.target.quiet);
     let mut checks = Vec::new();
     for (index, Picked { stage, variants }) in selected.iter().enumerate() {
         if variants.is_empty() {
@@ -165,14 +161,12 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             Check::to_string
         )));
     }
-    let text = record.shown(&metas(&builds), Section::Sanitizer);
-    let text = format!(
-        "{text}\nsanitizer: {}\nlogs: {}",
-        record.folder.display(),
-        work.display()
-    );
+    let (text, ()) = record.conclude(Section::Sanitizer, |_| ())?;
+    let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), undecided > 0);
-    Ok(Answer::new(exit, text).quiet(args.quiet).noting(failed))
+    Ok(Answer::new(exit, text)
+        .quiet(args.target.quiet)
+        .noting(failed))
 }
 
 /// One variant under one tool.
