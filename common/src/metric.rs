@@ -304,7 +304,7 @@ metrics! {
     /// The host's time for one call, which only enqueues.
     HostP50: context("host call p50", Unit::Us),
     SmMhz: context("SM clock", Unit::Mhz),
-    /// Of the board, over the second that ends with the measurement.
+    /// Of the board, at one moment of a long run after the samples.
     PowerW: context("power", Unit::Watts),
     Celsius: context("temperature", Unit::Celsius),
     /// `base / new` of two arms, A B B A; so are the two below.

@@ -3,7 +3,10 @@
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::{Bits, NvmlError};
+use nvml_wrapper::structs::device::FieldId;
+use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
 /// What was read, or why nothing was.
@@ -23,7 +26,7 @@ pub enum Conditions {
 pub struct Reading {
     /// SM clock, in MHz.
     pub sm_mhz: Option<u32>,
-    /// What the board draws, in watts. From Ampere on (GA100 apart) the driver gives the mean of the last second.
+    /// What the board draws now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
     /// Of the GPU's die, in degrees Celsius.
     pub celsius: Option<u32>,
@@ -53,6 +56,17 @@ fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
         names.push(format!("unknown_{:#x}", unknown.bits()));
     }
     names
+}
+
+/// Watts at this moment, where the driver knows them.
+fn power_w(device: &Device<'_>) -> Option<f64> {
+    let read = device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]);
+    let milliwatts = read.ok()?.pop()?.ok()?.value.ok()?;
+    match milliwatts {
+        SampleValue::U32(milliwatts) => Some(f64::from(milliwatts) / 1e3),
+        SampleValue::U64(milliwatts) => Some(milliwatts as f64 / 1e3),
+        SampleValue::F64(_) | SampleValue::I64(_) => None,
+    }
 }
 
 /// One GPU, as NVML sees it.
@@ -153,7 +167,7 @@ impl Telemetry {
         };
         Ok(Reading {
             sm_mhz,
-            power_w: device.power_usage().ok().map(|mw| f64::from(mw) / 1e3),
+            power_w: power_w(&device),
             celsius: device.temperature(TemperatureSensor::Gpu).ok(),
             throttle,
         })
