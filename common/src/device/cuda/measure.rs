@@ -335,13 +335,14 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 
     fn host_check(&self, arm: &Arm<'d>) -> Result<HostCheck, CudaError> {
-        let start = Instant::now();
-        let (event_us, launches, ()) = self.long_run(arm, || ())?;
-        let wall_ms = start.elapsed().as_secs_f64() * 1e3;
-        Ok(HostCheck {
-            event_ms: event_us / 1e3,
-            wall_ms,
-            launch_us: event_us / launches as f64,
+        HostCheck::retried(|| {
+            let start = Instant::now();
+            let (event_us, launches, ()) = self.long_run(arm, || ())?;
+            Ok(HostCheck {
+                event_ms: event_us / 1e3,
+                wall_ms: start.elapsed().as_secs_f64() * 1e3,
+                launch_us: event_us / launches as f64,
+            })
         })
     }
 
