@@ -135,7 +135,7 @@ fn asked(args: &CandidateArgs) -> anyhow::Result<(String, Calls, String)> {
     let text = &args.candidate;
     let parts = text
         .rsplit_once(':')
-        .filter(|(file, function)| !file.is_empty() && !function.is_empty());
+        .filter(|(file, function)| file.ends_with(".py") && !function.is_empty());
     let (file, function) = parts.with_context(|| {
         format!("expected FILE.py:FUNCTION, such as mine.py:attention, not '{text}'")
     })?;

@@ -364,6 +364,7 @@ fn what_cannot_be_loaded_is_wrong_usage() {
             "right.py:",
             "expected FILE.py:FUNCTION, such as mine.py:attention, not '",
         ),
+        ("README.md:attention", "expected FILE.py:FUNCTION"),
     ] {
         let Some(ran) = run(candidate, &[]) else {
             return;
