@@ -35,7 +35,7 @@ impl Executor<'_> {
                 let is_due = record
                     .stage(subject.stage())
                     .is_some_and(|stage| match dtype {
-                        Dtype::E4m3 => plan.counts_e4m3() && stands_for_family(stage, subject),
+                        Dtype::E4m3 => plan.counts_e4m3() && is_counted_with_e4m3(stage, subject),
                         _ => stage.first_dtype() == dtype,
                     });
                 let on = On::claims(dtype);
@@ -54,9 +54,12 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a variant is counted with E4M3: only the default and the first of each family are, since presets share the code that
-/// the element type changes, and counting all would take as long again as f16.
-fn stands_for_family(stage: &StageMeta, subject: &Subject) -> bool {
+/// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, since presets
+/// share the code that the element type changes, and counting all would take as long again.
+fn is_counted_with_e4m3(stage: &StageMeta, subject: &Subject) -> bool {
+    if stage.first_dtype() == Dtype::E4m3 {
+        return true;
+    }
     let variant = stage.variant(subject.name());
     let family = variant.map_or("", |variant| &variant.family);
     let mut standing = [stage.default_of(family), stage.family(family).next()].into_iter();
@@ -156,5 +159,19 @@ mod tests {
             };
             assert_eq!(judged(&stage, &unknown).verdict, Verdict::NoData);
         }
+    }
+
+    #[test]
+    fn presets_of_a_stage_of_e4m3_alone_are_all_counted_with_it() {
+        let counted = |id: &str| {
+            let metas = registry::metas().unwrap();
+            let stage = metas.iter().find(|stage| stage.id == id).unwrap();
+            let all = stage.subjects();
+            all.map(|subject| is_counted_with_e4m3(stage, &subject))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counted("stage10-fp8"), [true; 3]);
+        let of_both = counted("stage8-overlap");
+        assert!(of_both.contains(&true) && of_both.contains(&false));
     }
 }

@@ -74,7 +74,7 @@ pub fn document(report: &Report<'_>, id: &str, tuned: &[TuningCache]) -> Option<
             "NO DATA: the record has no profile of it; `compare profile` on its GPU adds it.",
         );
         section(
-            "Presets (f16, head_dim 64)".into(),
+            format!("Presets ({}, head_dim 64)", stage.first_dtype()),
             some(presets(record, stage)),
             "NO DATA: the record has none.",
         );
@@ -177,7 +177,7 @@ fn best_presets(stage: &StageMeta, tuned: &[TuningCache]) -> Table {
 
 fn presets(record: &Record, stage: &StageMeta) -> Table {
     let on = On::Instance {
-        dtype: Dtype::F16,
+        dtype: stage.first_dtype(),
         head_dim: 64,
         arch: None,
     };
