@@ -4,7 +4,9 @@ use crate::answer::{Answer, Format};
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
-use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
+use crate::measure::select::{
+    Chosen, ChosenShape, SelectError, dtype, family, mask, shape, stage, unknown,
+};
 use crate::output;
 use crate::pages::explain::{Finding, Gpu, document};
 use crate::record::files::write_atomically;
@@ -48,7 +50,7 @@ pub struct ExplainArgs {
     /// The variant [default: the stage's]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: f16 full normal:0]
+    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: the first type that the stage takes, full, normal:0]
     #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
     pub problem: Option<Named>,
     /// Real tensors: a safetensors file as for `run`
@@ -71,37 +73,54 @@ pub struct ExplainArgs {
 /// A case as reports name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
-    name: String,
-    problem: Problem,
+    shape: ChosenShape,
+    /// The stage's first, if none.
+    dtype: Option<Dtype>,
+    mask: Mask,
     family: Family,
     seed: u64,
+}
+
+impl Named {
+    /// Its name, as reports print it, and inputs, of the element type `first` if it names none.
+    fn read(&self, first: Dtype) -> anyhow::Result<(String, Inputs)> {
+        let Self {
+            shape: (shape_name, shape),
+            mask,
+            family,
+            seed,
+            ..
+        } = self;
+        let dtype = self.dtype.unwrap_or(first);
+        let name = format!("{shape_name} {dtype} {mask} {family}:{seed}");
+        let problem = Problem::new(*shape, dtype, *mask)?;
+        Ok((name, Inputs::generate(&problem, *family, *seed)))
+    }
 }
 
 /// `mission f16 full normal:0`, of which all but the shape may be left out.
 fn case(text: &str) -> Result<Named, SelectError> {
     let mut words = text.split_whitespace();
-    let (shape_name, shape) = shape(words.next().unwrap_or_default())?;
-    let (mut of_dtype, mut of_mask) = (Dtype::F16, Mask::Full);
-    let (mut of_family, mut seed) = (Family::Normal, 0);
+    let mut named = Named {
+        shape: shape(words.next().unwrap_or_default())?,
+        dtype: None,
+        mask: Mask::Full,
+        family: Family::Normal,
+        seed: 0,
+    };
     for word in words {
         if let Some((name, number)) = word.split_once(':') {
-            of_family = family(name)?;
-            seed = number
+            named.family = family(name)?;
+            named.seed = number
                 .parse()
                 .map_err(|_| unknown("seed", number, ["0", "1"]))?;
         } else if let Ok(found) = mask(word) {
-            of_mask = found;
+            named.mask = found;
         } else {
-            of_dtype = dtype(word)?;
+            named.dtype = Some(dtype(word)?);
         }
     }
-    let problem = Problem::new(shape, of_dtype, of_mask)?;
-    Ok(Named {
-        name: format!("{shape_name} {of_dtype} {of_mask} {of_family}:{seed}"),
-        problem,
-        family: of_family,
-        seed,
-    })
+    Ok(named)
 }
 
 fn row(text: &str) -> Result<[usize; 3], String> {
@@ -136,7 +155,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
     };
     let loaded = loaded(&ladder.stages, &build.id);
-    let (name, family, inputs) = read(args)?;
+    let (name, family, inputs) = read(args, build.first_dtype())?;
     let problem = inputs.problem;
     let prepared = loaded.prepare(&variant, &problem)?;
     let found = match investigate(&prepared, &inputs, family, args.row) {
@@ -174,7 +193,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
 }
 
 /// The case's name, the family of its inputs, and the inputs.
-fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> {
+fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Family>, Inputs)> {
     match (&args.problem, &args.input) {
         (_, Some(path)) => {
             let file = FileInput::read(path)?;
@@ -184,8 +203,8 @@ fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> 
             Ok((name, None, inputs))
         }
         (Some(case), None) => {
-            let inputs = Inputs::generate(&case.problem, case.family, case.seed);
-            Ok((case.name.clone(), Some(case.family), inputs))
+            let (name, inputs) = case.read(first)?;
+            Ok((name, Some(case.family), inputs))
         }
         (None, None) => bail!("give --problem or --input"),
     }
@@ -247,13 +266,15 @@ mod tests {
 
     #[test]
     fn a_case_is_named_as_reports_name_it() {
-        let named = case("mission e4m3 causal sink:7").unwrap();
-        assert_eq!(named.name, "mission e4m3 causal sink:7");
-        assert_eq!((named.family, named.seed), (Family::Sink, 7));
-        assert_eq!(
-            case("1x2x17x64").unwrap().name,
-            "1x2x17x64 f16 full normal:0"
-        );
+        let read = |text: &str, first| case(text).unwrap().read(first).unwrap();
+        let (name, inputs) = read("mission e4m3 causal sink:7", Dtype::F16);
+        assert_eq!(name, "mission e4m3 causal sink:7");
+        assert_eq!(inputs.problem.dtype, Dtype::E4m3);
+        for first in [Dtype::F16, Dtype::E4m3] {
+            let (name, inputs) = read("1x2x17x64", first);
+            assert_eq!(name, format!("1x2x17x64 {first} full normal:0"));
+            assert_eq!(inputs.problem.dtype, first);
+        }
         let error = |text: &str| case(text).unwrap_err().to_string();
         assert!(error("mision").contains("did you mean 'mission'?"));
         assert!(error("mission f61").contains("there is no dtype 'f61'"));

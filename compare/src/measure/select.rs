@@ -63,7 +63,7 @@ pub struct Picked<'a> {
 pub struct Problems {
     /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
-    pub shapes: Vec<NamedShape>,
+    pub shapes: Vec<ChosenShape>,
     /// Element types: f16, e4m3, bf16 [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
     pub dtypes: Vec<Dtype>,
@@ -73,7 +73,7 @@ pub struct Problems {
 }
 
 /// A shape with its name or, if it has none, its extents.
-pub type NamedShape = (String, Shape);
+pub type ChosenShape = (String, Shape);
 
 /// A problem with its name.
 pub type Named = (Place, Problem);
@@ -181,7 +181,7 @@ impl Problems {
         let defaults = shapes
             .iter()
             .map(|name| shape(name).expect("a default is a shape"));
-        let shapes: Vec<NamedShape> = match self.shapes.is_empty() {
+        let shapes: Vec<ChosenShape> = match self.shapes.is_empty() {
             true => defaults.collect(),
             false => self.shapes.clone(),
         };
@@ -245,7 +245,7 @@ pub fn family(word: &str) -> Result<Family, SelectError> {
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.
-pub fn shape(word: &str) -> Result<NamedShape, SelectError> {
+pub fn shape(word: &str) -> Result<ChosenShape, SelectError> {
     let (name, shape) = match problem::parse_shape(word) {
         // A word that does not begin with a digit was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
