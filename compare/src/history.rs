@@ -11,8 +11,9 @@ use std::path::PathBuf;
 
 /// The end of `compare history --help`.
 pub const EXAMPLES: &str = "\
-A stage is represented by its fastest green variant on mission (f16, full mask) in each record; with --stage each of its variants
-has rows of its own. GPUs are kept apart. Registers and bank conflicts are those of the same variant.
+A stage is represented by its fastest green variant on mission (full mask, the first type that it takes) in each record that ran it;
+with --stage each of its variants has rows of its own. GPUs are kept apart. Registers and bank conflicts are those of the same
+variant.
 
 Examples:
   compare history                               the whole ladder

@@ -1,6 +1,7 @@
 //! Figures over the committed records: one line per stage or variant, and per GPU.
 
 use super::list::distinct;
+use super::state::cases;
 use super::{Named, best, place};
 use crate::record::meta::{Git, first_place};
 use crate::record::{On, Record, Source, Subject};
@@ -15,7 +16,9 @@ pub struct Series {
     pub variant: Option<String>,
     /// The GPU, or the emulator: lines of two GPUs are never one line.
     pub gpu: String,
-    /// One per record of that GPU, oldest first.
+    /// What latencies and conflicts are on: the claims' problem in the first element type that the stage takes.
+    pub on: String,
+    /// One per record of that GPU that ran it, oldest first.
     pub points: Vec<Point>,
 }
 
@@ -27,11 +30,11 @@ pub struct Point {
     pub commit: String,
     /// The variant that stands for the series here.
     pub variant: Option<String>,
-    /// Median device time on mission, f16, full mask, in microseconds.
+    /// Median device time, in microseconds.
     pub p50_us: Option<f64>,
-    /// Registers per thread of its f16, head_dim 64 instance on this GPU.
+    /// Registers per thread of its instance for that type and head_dim 64 on this GPU.
     pub registers: Option<f64>,
-    /// Bank conflicts of shared memory on mission, f16, full mask, counted by the emulator.
+    /// Bank conflicts of shared memory, counted by the emulator.
     pub conflicts: Option<f64>,
 }
 
@@ -49,23 +52,43 @@ pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
             Some(_) => vec![],
         }
     }));
-    names.sort_by_key(|(stage, _)| *stage);
+    // In the ladder's order; what it no longer has comes last.
+    let newest = records.last().map(|(_, record)| &record.meta.stages[..]);
+    let place_of = |id: &String| newest?.iter().position(|stage| stage.id == *id);
+    names.sort_by_key(|&(stage, _)| place_of(stage).unwrap_or(usize::MAX));
     let mut series = Vec::new();
     for gpu in distinct(records.iter().map(|(_, record)| place(record))) {
         for &(stage, variant) in &names {
+            let variant = variant.map(String::as_str);
             let of_gpu = records.iter().filter(|(_, record)| place(record) == gpu);
-            let points = of_gpu
-                .map(|named| point(named, stage, variant.map(String::as_str)))
-                .collect();
+            let ran = of_gpu.filter(|(_, record)| has_run(record, stage, variant));
+            let ran: Vec<&Named> = ran.collect();
+            let Some((_, newest)) = ran.last() else {
+                continue;
+            };
             series.push(Series {
                 stage: stage.clone(),
-                variant: variant.cloned(),
+                variant: variant.map(String::from),
                 gpu: gpu.clone(),
-                points,
+                on: first_place(newest.stage(stage)).to_string(),
+                points: ran
+                    .iter()
+                    .map(|named| point(named, stage, variant))
+                    .collect(),
             });
         }
     }
     series
+}
+
+/// Whether a case of the variant, or of any of the stage, was judged.
+fn has_run(record: &Record, id: &str, variant: Option<&str>) -> bool {
+    let all = record
+        .stage(id)
+        .into_iter()
+        .flat_map(|stage| stage.subjects());
+    let mut chosen = all.filter(|subject| variant.is_none_or(|variant| variant == subject.name()));
+    chosen.any(|subject| cases(record, &subject) > Some(0.0))
 }
 
 fn point((name, record): &Named, id: &str, variant: Option<&str>) -> Point {

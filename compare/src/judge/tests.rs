@@ -1038,6 +1038,19 @@ fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
 }
 
 #[test]
+fn a_history_has_the_newest_ladders_order_and_the_records_that_ran_a_stage() {
+    let without = timed(US).without(|row| row.subject.stage() == "stage1-cpasync");
+    let newest = without.changed(|meta| meta.stages.reverse());
+    let records = [named("1", timed(US)), named("2", newest)];
+    let series = history(&records, None);
+    let points = series.iter().map(|of| (of.stage.as_str(), of.points.len()));
+    assert_eq!(
+        points.collect::<Vec<_>>(),
+        [("stage1-cpasync", 1), ("stage0-scalar", 2)]
+    );
+}
+
+#[test]
 fn a_row_of_the_gpu_without_a_median_is_no_latency() {
     let mut record = timed(US);
     let row = record.row_mut(WMMA, &mission(), Source::Gpu);

@@ -1,4 +1,4 @@
-//! `compare history`: for each GPU a row per record and stage or variant.
+//! `compare history`: for each GPU and stage a table, of a row per record and, if asked for, variant.
 
 use super::{figure, or_missing, sections, speedup, us};
 use crate::judge::history::{Point, Series};
@@ -7,7 +7,8 @@ use crate::page::{Block, Cell, Document, Table, TableRow, row};
 use common::metric::Metric;
 
 pub fn document(series: &[Series]) -> Document {
-    let by_gpu = grouped(series.iter().map(|series| (series.gpu.as_str(), series)));
+    let title = |series: &Series| format!("{} on {}: {}", series.stage, series.gpu, series.on);
+    let by_title = grouped(series.iter().map(|series| (title(series), series)));
     let table = |series: Vec<&Series>| {
         let mut rows: Vec<TableRow> = Vec::new();
         for series in series {
@@ -19,12 +20,17 @@ pub fn document(series: &[Series]) -> Document {
         }
         Block::Table(Table::of(rows))
     };
-    let section = |(gpu, series)| (gpu, vec![table(series)]);
+    let section = |(title, series)| (title, vec![table(series)]);
     Document {
         title: "History".into(),
-        blocks: sections(by_gpu.into_iter().map(section)),
+        blocks: sections(by_title.into_iter().map(section)),
         ..Document::default()
     }
+}
+
+/// The time that a record's name begins with; the machine that ends it is the section's.
+fn stamp(record: &str) -> &str {
+    record.split('-').next().unwrap_or(record)
 }
 
 fn row(series: &Series, point: &Point, before: Option<f64>) -> TableRow {
@@ -37,14 +43,13 @@ fn row(series: &Series, point: &Point, before: Option<f64>) -> TableRow {
     let both = point.p50_us.zip(before);
     let ratio = both.map(|(now, before)| speedup(before / now));
     row! {
-        "stage" => &series.stage,
-        "record" => &point.record,
+        "record" => stamp(&point.record),
         "commit" => &point.commit,
         "variant" => known(variant.map(Cell::from), "variant of it"),
-        "p50 on mission f16 full, µs" => known(point.p50_us.map(us), "latency of it"),
+        "p50 µs" => known(point.p50_us.map(us), "latency of it"),
         "vs before" => known(ratio, "earlier latency"),
-        "registers" => count(point.registers, Metric::Registers),
-        "bank conflicts" => count(point.conflicts, Metric::SharedReadConflicts),
+        "regs" => count(point.registers, Metric::Registers),
+        "conflicts" => count(point.conflicts, Metric::SharedReadConflicts),
     }
 }
 
@@ -66,15 +71,19 @@ mod tests {
         insta::assert_snapshot!(terminal::terminal(&document(&history(&records, None)), 120), @r##"
 History
 
-== NVIDIA H200 ==
+== stage0-scalar on NVIDIA H200: mission f16 full ==
 
-| stage         | record | commit   | variant      |   p50 on mission f16 |     vs before | registers | bank conflicts |
-|               |        |          |              |             full, µs |               |           |                |
-|---------------|--------|----------|--------------|----------------------|---------------|-----------|----------------|
-| stage0-scalar | 1      | 25f6c2b1 | scalar-32x64 |                10.00 |             – |       128 | –              |
-| stage0-scalar | 2      | 25f6c2b1 | scalar-32x64 |                10.00 |  1.00x (+0 %) |       128 | –              |
-| stage1-mma    | 1      | 25f6c2b1 | mma-32x64    |                5.000 |             – |       128 | –              |
-| stage1-mma    | 2      | 25f6c2b1 | mma-32x64    |                4.000 | 1.25x (−20 %) |       128 | –              |
+| record | commit   | variant      | p50 µs |    vs before | regs | conflicts |
+|--------|----------|--------------|--------|--------------|------|-----------|
+| 1      | 25f6c2b1 | scalar-32x64 |  10.00 |            – |  128 | –         |
+| 2      | 25f6c2b1 | scalar-32x64 |  10.00 | 1.00x (+0 %) |  128 | –         |
+
+== stage1-mma on NVIDIA H200: mission f16 full ==
+
+| record | commit   | variant   | p50 µs |     vs before | regs | conflicts |
+|--------|----------|-----------|--------|---------------|------|-----------|
+| 1      | 25f6c2b1 | mma-32x64 |  5.000 |             – |  128 | –         |
+| 2      | 25f6c2b1 | mma-32x64 |  4.000 | 1.25x (−20 %) |  128 | –         |
 "##);
     }
 }
