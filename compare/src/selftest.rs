@@ -210,7 +210,7 @@ mod tests {
         let bad = said(bad);
         let text = words(&bad.text);
         assert_eq!(
-            (bad.exit, text.matches("FAIL").count()),
+            (bad.exit, text.matches("WRONG: ").count()),
             (Exit::Fail, 4),
             "{text}"
         );

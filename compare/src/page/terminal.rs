@@ -36,74 +36,137 @@ pub fn terminal(document: &Document, width: u16) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// If the columns do not fit side by side, each row is a list: its first cell, then the others with their titles.
-fn table(table: &Table, width: u16) -> String {
-    let shown: Vec<Vec<String>> = table
-        .rows
-        .iter()
-        .map(|row| {
-            row.iter()
-                .map(|cell| printable(&cell.shown().to_string()))
-                .collect()
-        })
-        .collect();
-    let columns: Vec<String> = table.columns.iter().map(|title| printable(title)).collect();
-    let cells = |column: usize| shown.iter().map(move |row| &row[column]);
-    // The longest cell, or word, of each column.
-    let longest = |column: usize, of_words: bool| {
-        let texts = cells(column).chain([&columns[column]]);
-        let parts = texts.flat_map(|text| match of_words {
-            true => text.split_whitespace().collect(),
-            false => vec![text.as_str()],
-        });
-        parts.map(|part| part.chars().count()).max().unwrap_or(0)
-    };
-    let fits = |widths: &[usize]| {
-        let drawn = widths.iter().map(|width| width + " | ".len());
-        drawn.sum::<usize>() + "|".len() <= usize::from(width)
-    };
-    let all = 0..columns.len();
-    let narrowest = all
-        .clone()
-        .map(|column| longest(column, false).min(NARROWEST_COLUMN));
-    if !fits(&narrowest.collect::<Vec<_>>()) {
-        let named = |row: &Vec<String>| {
-            let cells = row
-                .iter()
-                .zip(&columns)
-                .skip(1)
-                .map(|(cell, title)| format!("{title}: {cell}"));
-            wrapped(&row[0], width)
-                + "\n"
-                + &hanging("  ", &cells.collect::<Vec<_>>().join("; "), width)
-        };
-        return shown.iter().map(named).collect::<Vec<_>>().join("\n");
+/// A table's cells as text.
+struct Grid {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+struct Column {
+    title: String,
+    cells: Vec<String>,
+    is_numeric: bool,
+}
+
+impl Column {
+    /// The longest word.
+    fn word(&self) -> usize {
+        let texts = self.cells.iter().chain([&self.title]);
+        let words = texts.flat_map(|text| text.split_whitespace());
+        words.map(|word| word.chars().count()).max().unwrap_or(0)
     }
-    let mut drawn = comfy_table::Table::new();
-    drawn
-        .load_style(presets::ASCII_MARKDOWN)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width);
-    drawn.set_header(&columns).add_rows(&shown);
-    // Names can be copied if they are whole.
-    let words: Vec<usize> = all.map(|column| longest(column, true)).collect();
-    if fits(&words) {
-        for (column, word) in words.into_iter().enumerate() {
-            let width = Width::Fixed((word + " ".len() * 2) as u16);
-            let constraint = ColumnConstraint::LowerBoundary(width);
-            let column = drawn.column_mut(column).into_iter();
-            column.for_each(|column| {
-                column.set_constraint(constraint);
-            });
+
+    /// The longest cell, or the title.
+    fn widest(&self) -> usize {
+        let texts = self.cells.iter().chain([&self.title]);
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+
+    /// As narrow as it may be drawn: titles wrap between words.
+    fn narrowest(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        let cells = cells.max().unwrap_or(0).min(NARROWEST_COLUMN);
+        let title = self.title.split_whitespace();
+        let title = title.map(|word| word.chars().count()).max().unwrap_or(0);
+        cells.max(title.min(NARROWEST_COLUMN))
+    }
+
+    fn is_the_same_in_all_rows(&self) -> bool {
+        self.cells.len() > 1 && self.cells.iter().all(|cell| *cell == self.cells[0])
+    }
+}
+
+impl Grid {
+    fn of(table: &Table) -> Self {
+        let column = |(at, title): (usize, &String)| {
+            let cells = table.rows.iter().map(|row| row[at].shown().to_string());
+            Column {
+                title: printable(title),
+                cells: cells.map(|cell| printable(&cell)).collect(),
+                is_numeric: table.is_numeric(at),
+            }
+        };
+        Self {
+            columns: table.columns.iter().enumerate().map(column).collect(),
+            rows: table.rows.len(),
         }
     }
-    for column in (0..columns.len()).filter(|column| table.is_numeric(*column)) {
-        drawn
-            .column_mut(column)
-            .into_iter()
-            .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+
+    fn fits(&self, least: fn(&Column) -> usize, width: u16) -> bool {
+        let drawn = self
+            .columns
+            .iter()
+            .map(|column| least(column) + " | ".len());
+        drawn.sum::<usize>() + "|".len() <= usize::from(width)
     }
-    drawn.to_string()
+
+    /// Takes out the columns, but for the first, that are the same in all rows.
+    fn take_same(&mut self) -> Vec<Column> {
+        let mut at = 0;
+        let taken = self.columns.extract_if(.., |column| {
+            at += 1;
+            at > 1 && column.is_the_same_in_all_rows()
+        });
+        taken.collect()
+    }
+
+    /// Each row is its first cell, then the others with their titles.
+    fn list(&self, width: u16) -> String {
+        let Some((first, others)) = self.columns.split_first() else {
+            return String::new();
+        };
+        let row = |at: usize| {
+            let named = others.iter().map(|of| (&of.title, &of.cells[at]));
+            let named = named.filter(|(_, cell)| !cell.is_empty());
+            let named = named.map(|(title, cell)| format!("{title}: {cell}"));
+            let named = named.collect::<Vec<_>>().join("; ");
+            wrapped(&first.cells[at], width) + "\n" + &hanging("  ", &named, width)
+        };
+        (0..self.rows).map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    fn drawn(&self, width: u16) -> String {
+        let mut drawn = comfy_table::Table::new();
+        drawn
+            .load_style(presets::ASCII_MARKDOWN)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width);
+        drawn.set_header(self.columns.iter().map(|column| &column.title));
+        let row = |at: usize| self.columns.iter().map(move |column| &column.cells[at]);
+        drawn.add_rows((0..self.rows).map(row));
+        // Names can be copied if they are whole.
+        let are_whole = self.fits(Column::word, width);
+        for (of, column) in self.columns.iter().zip(drawn.column_iter_mut()) {
+            if are_whole {
+                let width = Width::Fixed((of.word() + " ".len() * 2) as u16);
+                column.set_constraint(ColumnConstraint::LowerBoundary(width));
+            }
+            if of.is_numeric {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        drawn.to_string()
+    }
+}
+
+/// Where a cell would take several lines, columns that are the same in all rows stand above the others; where these do not fit side by
+/// side, each row is a list.
+fn table(table: &Table, width: u16) -> String {
+    let mut grid = Grid::of(table);
+    let same = match grid.fits(Column::widest, width) {
+        true => vec![],
+        false => grid.take_same(),
+    };
+    let named = same.iter().filter(|column| !column.cells[0].is_empty());
+    let named = named.map(|column| format!("{}: {}", column.title, column.cells[0]));
+    let named = named.collect::<Vec<_>>().join("; ");
+    let above =
+        (!named.is_empty()).then(|| wrapped(&format!("In all rows: {named}"), width) + "\n\n");
+    let below = match grid.fits(Column::narrowest, width) {
+        true => grid.drawn(width),
+        false => grid.list(width),
+    };
+    above.unwrap_or_default() + &below
 }
 
 /// Text with a mark before it and its further lines indented.
@@ -196,6 +259,33 @@ mod tests {
         }]);
         let expected = "swizzle-32x256\n  verdict: AMBIGUOUS L1; why: its\n  interval holds 1\n";
         assert_eq!(of(Block::Table(table), 36), expected);
+    }
+
+    #[test]
+    fn what_all_rows_share_stands_above_a_table_that_is_too_wide() {
+        let row = |variant: &str, why: &str| {
+            row! {
+                "variant" => variant,
+                "limit" => "168",
+                "R1" => "PASS",
+                "note" => "",
+                "because of" => why,
+            }
+        };
+        let rows = [row("wmma", "nothing at all"), row("mma", "a spill of it")];
+        let narrow = "In all rows: limit: 168; R1: PASS\n\n| variant | because of     |\n";
+        let text = of(Block::Table(Table::of(rows.clone())), 44);
+        assert!(text.starts_with(narrow), "{text}");
+        let wide = of(Block::Table(Table::of(rows.clone())), 80);
+        assert!(
+            wide.starts_with("| variant | limit | R1   | note | because of"),
+            "{wide}"
+        );
+        let alone = of(Block::Table(Table::of([rows[0].clone()])), 44);
+        assert!(
+            alone.starts_with("wmma\n  limit: 168; R1: PASS; because of:"),
+            "{alone}"
+        );
     }
 
     #[test]

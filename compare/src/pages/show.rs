@@ -8,7 +8,7 @@ use super::{
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::Claimed;
 use crate::judge::diff::{Change, Difference};
-use crate::judge::list::joined;
+use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::state::{self as judged, State};
@@ -239,8 +239,7 @@ impl<'a> Show<'a> {
             let withheld = best::withheld(self.record, row);
             let time = withheld.map_or_else(|| us(best::p50(row)), missing);
             let variant = row! {
-                "variant" => row.subject.name(),
-                "problem" => text(&row.on),
+                "variant" => short(&row.subject),
                 "p50 µs" => time,
             };
             let metrics = [
@@ -260,8 +259,8 @@ impl<'a> Show<'a> {
             let (stage, n, all, why) = (&scope.stage, scope.left_out, scope.of, &scope.why);
             format!("{stage}: {n} of {all} not timed: {why}")
         });
-        let table = some(Table::of(timed.map(row)));
-        [table, self.method(Source::Gpu), list(left_out)].concat()
+        let tables = by_problem(timed, row);
+        [tables, self.method(Source::Gpu), list(left_out)].concat()
     }
 
     /// The tools that measured, and how.
@@ -404,24 +403,35 @@ impl<'a> Show<'a> {
             return Vec::new();
         };
         let ratio = sides(found.record).ratio;
+        let time =
+            |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
         let row = |arm: &Row| {
             let mut problems = found.problems.iter();
             let problem = problems.find(|problem| problem.ours.on == arm.on);
             let over = problem.and_then(|of| peers::over(found.record, of.ours, &arm.subject));
             let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            let note = arm.failures().next().or_else(|| arm.note.clone());
             row! {
-                "problem" => text(&arm.on),
-                "arm" => text(&arm.subject),
-                "p50" => of(Some(arm), Metric::P50),
-                "single launch" => of(Some(arm), Metric::SingleP50),
-                "host call" => of(Some(arm), Metric::HostP50),
+                "arm" => short(&arm.subject),
+                "p50 µs" => time(arm, Metric::P50),
+                "single µs" => time(arm, Metric::SingleP50),
+                "host µs" => time(arm, Metric::HostP50),
                 "max error" => of(Some(arm), Metric::MaxError),
                 ratio => or_missing(over.map(|over| times(*over)), "no pair"),
-                "note" => note.unwrap_or_default(),
             }
         };
-        let table = some(Table::of(peers::arms(found.record).map(row)));
+        let mut arms: Vec<&Row> = peers::arms(found.record).collect();
+        let place = |arm: &Row| {
+            let mut problems = found.problems.iter();
+            problems.position(|problem| problem.ours.on == arm.on)
+        };
+        // Those without a peer come last.
+        arms.sort_by_key(|arm| place(arm).unwrap_or(usize::MAX));
+        let note = |arm: &&Row| {
+            let note = arm.failures().next().or_else(|| arm.note.clone())?;
+            Some(format!("{}, {}: {note}", arm.on, arm.subject))
+        };
+        let notes = list(arms.iter().filter_map(note));
+        let tables = by_problem(arms, row);
         let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
@@ -434,7 +444,7 @@ impl<'a> Show<'a> {
         let ceiling = ceiling.into_iter().collect();
         let mut about = report::beside(self.report);
         about.truncate(1);
-        [about, table, ceiling, self.method(Source::Peers)].concat()
+        [about, tables, notes, ceiling, self.method(Source::Peers)].concat()
     }
 
     fn claims(&self) -> Vec<Block> {
@@ -538,6 +548,23 @@ impl<'a> Show<'a> {
     }
 }
 
+/// A table for each problem, of what was timed there, the fastest first.
+fn by_problem<'a>(
+    timed: impl IntoIterator<Item = &'a Row>,
+    row: impl Fn(&Row) -> TableRow,
+) -> Vec<Block> {
+    let groups = grouped(timed.into_iter().map(|row| (&row.on, row))).into_iter();
+    let table = |(on, mut rows): (&On, Vec<&Row>)| {
+        rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+        let title = Block::Heading {
+            level: 3,
+            text: on.to_string().into(),
+        };
+        [title, Block::Table(Table::of(rows.into_iter().map(&row)))]
+    };
+    groups.flat_map(table).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -580,12 +607,12 @@ FAIL: 1 gate fails, first C2 of stage1-mma/mma-64x64
 
 == Gates ==
 
-| variant          | verdict | cases | gates                        | max error | error / bound | row error / bound | where                |
-|------------------|---------|-------|------------------------------|-----------|---------------|-------------------|----------------------|
-| stage1/mma-64x64 | FAIL C2 |    40 | FAIL C2; PASS C1 C3 C5 C6 H1 |    1.0e-3 |        40.0 % | –                 | C2: max error 3e-1 > |
-|                  |         |       | R1                           |           |               |                   | 4e-4                 |
-| stage1/mma-32x64 | GREEN   |    40 | PASS C1 C2 C3 C5 C6 H1 R1    |    1.0e-3 |        40.0 % | –                 | mission f16 full     |
-|                  |         |       |                              |           |               |                   | normal:0             |
+In all rows: cases: 40; max error: 1.0e-3; error / bound: 40.0 %; row error / bound: –
+
+| variant          | verdict | gates                           | where                     |
+|------------------|---------|---------------------------------|---------------------------|
+| stage1/mma-64x64 | FAIL C2 | FAIL C2; PASS C1 C3 C5 C6 H1 R1 | C2: max error 3e-1 > 4e-4 |
+| stage1/mma-32x64 | GREEN   | PASS C1 C2 C3 C5 C6 H1 R1       | mission f16 full normal:0 |
 
 == Counters ==
 
@@ -605,12 +632,19 @@ full). Interleaved (A B B A) in record 1 (NVIDIA H200). Of the 2 f16 problems of
 faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours /
 theirs) are shown if theirs is at least 10 times ours.
 
-| problem          | arm                  |      p50 | single launch | host call | max error |        peer / ours | note |
-|------------------|----------------------|----------|---------------|-----------|-----------|--------------------|------|
-| mission f16 full | stage1-mma/mma-32x64 | 5.000 µs | –             | –         |    1.0e-4 |                  – |      |
-| mission f16 full | torch-default        | 7.500 µs | –             | –         |    2.0e-2 | 1.50x [1.49, 1.51] |      |
-| long f16 full    | stage1-mma/mma-32x64 | 30.00 µs | –             | –         |    1.0e-4 |                  – |      |
-| long f16 full    | torch-default        | 24.00 µs | –             | –         |    2.0e-4 | 0.80x [0.79, 0.81] |      |
+== mission f16 full ==
+
+| arm              | p50 µs | single µs | host µs | max error |        peer / ours |
+|------------------|--------|-----------|---------|-----------|--------------------|
+| stage1/mma-32x64 |  5.000 | –         | –       |    1.0e-4 |                  – |
+| torch-default    |  7.500 | –         | –       |    2.0e-2 | 1.50x [1.49, 1.51] |
+
+== long f16 full ==
+
+| arm              | p50 µs | single µs | host µs | max error |        peer / ours |
+|------------------|--------|-----------|---------|-----------|--------------------|
+| torch-default    |  24.00 | –         | –       |    2.0e-4 | 0.80x [0.79, 0.81] |
+| stage1/mma-32x64 |  30.00 | –         | –       |    1.0e-4 |                  – |
 "##);
     }
 
