@@ -1,17 +1,17 @@
-"""Times what a user of PyTorch would call instead of this project's kernels. Started by `compare peers`, and, with a function of
-the user's in a process of its own, by `compare candidate`.
+"""Times what a PyTorch user would call instead of this project's kernels. `compare peers` starts it; `compare candidate` starts a
+second one for the user's function.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "..."}. The code that it calls has neither stream. At the end of standard input the process ends, with
-everything that it started. Only one command runs at a time, and the GPU is idle when it has been answered, so that timings of this
-process and of the one that asks can be interleaved.
+{"ok": false, "error": "..."}. The code under test sees neither stream. When standard input ends, so does the process, with
+everything that it started. One command runs at a time, and the GPU is idle once it has been answered, so that timings of this
+process can be interleaved with the caller's.
 
-  begin                      nothing; answered if torch can be imported
+  begin                      nothing; it is answered if torch can be imported
   hello                      versions, the GPU, and which peers can be called
-  load     peer, file,       the same of that one peer, a function in the file; it may be called on the CPU
+  load     peer, file,       the same for one peer, a function in the file, which may also be called on the CPU
            function
-  call     q, k, v, place,   calls that peer once, on views of files' bytes, placed where those of the previous call with this
-           output, after ... place were; writes what it returns, and the bytes after the call; findings on its memory
+  call     q, k, v, place,   calls that peer once, on views of the files' bytes at the addresses of the previous call with this
+           output, after ... place; writes what it returns, and the inputs' bytes after the call; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
                              E4M3 codes with the scale of each tensor
@@ -20,8 +20,8 @@ process and of the one that asks can be interleaved.
            replays
   calls    peer, count       single calls, each from an idle stream: time between two events; and the host time of one of several
                              calls back to back, once a round
-  finish   peer, outputs     puts other values where the graph reads, fills its outputs with NaN, replays it, and drops it; writes what
-                             set i gives for content i + 1 to file i, as bf16 if the inputs are, else as f16;
+  finish   peer, outputs     writes other values to the graph's inputs, fills its outputs with NaN, replays it, and drops it; file i
+                             gets the output of set i for content i + 1, in bf16 if the inputs are, else in f16;
                              e4m3_scale: the scale of outputs that were held in E4M3
 
 Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
@@ -41,19 +41,19 @@ import sys
 import threading
 import time
 
-# Libraries may print and read; answers and commands have descriptors of their own.
+# Libraries may print to standard output or read standard input; answers and commands use other descriptors.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 COMMANDS = os.dup(0)
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
-# What an output holds before a call: a NaN that no arithmetic makes.
+# What an output holds before a call: a NaN that no arithmetic produces.
 UNWRITTEN = -1
-# Bytes to whose multiples the tensors of `call` are aligned.
+# Alignment of the tensors of `call`, in bytes.
 ALIGNMENT = 128
-# cuDNN's FP8 attention writes E4M3 on this architecture. Under this scale outputs of up to 7 keep within its range.
+# cuDNN's FP8 attention writes E4M3 on this architecture. With this scale, outputs of up to 7 stay within its range.
 FP8_OUTPUT_SCALE = 64.0
-# The math backend writes all scores to memory; it is not worth timing above this many keys.
+# The math backend writes all scores to memory; above this many keys it is not timed.
 MATH_KEYS = 2048
 # Calls back to back whose host time is measured. A stream queues about 1000 launches before the host blocks: calls of up to 50 kernels
 # do not fill it.
@@ -65,7 +65,7 @@ def describe(error):
 
 
 def bits(tensor):
-    """Of a tensor of 16-bit elements, as numbers that compare as bits do."""
+    """The bits of a tensor of 16-bit elements, as integers, so that NaNs can be compared."""
     return tensor.contiguous().clone().view(sys.modules["torch"].int16)
 
 
@@ -118,7 +118,7 @@ class Worker:
                 self.peers[f"torch-{name}"] = (call, functools.partial(sdpa_kernel, chosen))
 
     def find_flash_attn(self):
-        """FlashAttention takes [batch, rows, heads, head_dim]; the sets are kept that way for it."""
+        """FlashAttention takes [batch, rows, heads, head_dim]; a second copy of the sets has that layout."""
         for name, module in (("flash-attn-4", "flash_attn.cute"), ("flash-attn", "flash_attn")):
             try:
                 function = importlib.import_module(module).flash_attn_func
@@ -132,7 +132,7 @@ class Worker:
             self.peers[name] = (call, contextlib.nullcontext)
 
     def find_flash_attn_3(self):
-        """From its package, or from a library of operators, vLLM's build of it, which takes packed sequences alone."""
+        """From its package, or from vLLM's build of it: a library of PyTorch operators that takes only packed sequences."""
         library = os.environ.get("FLASH_ATTN_3")
         try:
             if library:
@@ -170,7 +170,7 @@ class Worker:
         return result[0].reshape(q.shape)
 
     def find_cudnn_fp8(self):
-        """cuDNN by its frontend, since PyTorch hands no E4M3 to it."""
+        """cuDNN through its frontend: PyTorch does not pass E4M3 to it."""
         try:
             self.cudnn = importlib.import_module("cudnn")
             self.cudnn_handle, self.cudnn_graphs = self.cudnn.create_handle(), {}
@@ -300,7 +300,7 @@ class Worker:
         except NotImplementedError as error:
             return {"unsupported": describe(error)}
         self.check(output, extents)
-        # On the current stream, without waiting for others: what they write later is not in the copy.
+        # On the current stream only: what other streams write later is not in the copy.
         copy.copy_(output)
         self.wait()
         self.write(command["output"], copy)
@@ -318,14 +318,14 @@ class Worker:
         return {"findings": findings}
 
     def kind_of(self, dtype):
-        """The type of Q, K and V; outputs are from now on of bf16 where these are, else of f16."""
+        """The torch type of Q, K and V. From here on outputs are bf16 if that is, else f16."""
         torch = self.torch
         kind = {"f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}[dtype]
         self.output_kind = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
         return kind
 
     def placed(self, place, name, path):
-        """The bytes of a file in this process's memory, where those of this tensor lay in the last call with this place."""
+        """The bytes of a file, at the address that this tensor had in the last call with this place."""
         torch = self.torch
         data = self.stored(path, torch.uint8)
         arena = self.arenas.get((place, name))
@@ -352,7 +352,7 @@ class Worker:
 
     def check(self, output, extents):
         torch = self.torch
-        # A subclass may defer its arithmetic until it is read.
+        # A subclass could compute lazily, when it is read.
         if type(output) is not torch.Tensor:
             raise TypeError(f"returned {type(output).__name__}, expected a torch.Tensor, not a subclass")
         found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
@@ -383,7 +383,7 @@ class Worker:
         return min(self.device_us(work, repeats) for _ in range(6))
 
     def device_us(self, work, repeats):
-        """Microseconds of one `work`, of so many between two events."""
+        """Microseconds per call of `work`, from `repeats` calls between two events."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         for _ in range(repeats):
@@ -405,7 +405,7 @@ class Worker:
             tensors = [self.stored(path, kind).reshape(shape).cuda() for path, shape in zip(paths, extents)]
             each = [shape[:2] if self.candidate else (1, 1, 1, 1) for shape in extents]
             contents.append(tensors + [torch.full(of, scale, device="cuda") for of, scale in zip(each, scales)])
-        # Every set has addresses of its own.
+        # Each set has its own addresses.
         count = command["sets"]
         self.sets["bhsd"] = [[t.clone() for t in contents[i % len(contents)]] for i in range(count)]
         self.contents = len(contents)
@@ -470,7 +470,7 @@ class Worker:
         return {"device_us": replay_us / launches, "eager": entry["eager"]}
 
     def check_timed(self, peer, outputs):
-        """In timed calls a candidate must return what `call` demands."""
+        """A candidate must return in timed calls what `call` demands of it."""
         if peer != self.candidate:
             return
         sets = self.inputs(peer)
@@ -501,7 +501,7 @@ class Worker:
         return {"single_us": single[10:], "host_us": host[1:]}
 
     def host_us(self, call, sets):
-        """Host time of one of several calls back to back, in microseconds. The queue is empty before the first and not full after the last."""
+        """Host microseconds per call, of several calls back to back. The queue is empty before the first and not full after the last."""
         self.wait()
         start = time.perf_counter()
         for i in range(HOST_CALLS):
@@ -531,9 +531,9 @@ class Worker:
 
     @contextlib.contextmanager
     def other_values(self, peer):
-        """What was computed before the graph, or while it was captured, is wrong within: each set has the content of the next one, every
-        head's is that of the one before, V has the other sign, and so have every second column of Q and of K. Scores of a head are what
-        they were: only its output's sign and place change, which `turned_back` undoes. All lies where it lay."""
+        """Other values at the same addresses, so that a result computed before or during capture is wrong: each set gets the content of
+        the next one with its heads rotated by one, V negated, and every second column of Q and K negated. That leaves the scores of a
+        head as they were; only the sign and the position of its output change, which `turned_back` undoes."""
         sets, contents = self.inputs(peer), self.contents
         before = [[tensor.clone() for tensor in s] for s in sets[:contents]]
 
@@ -544,7 +544,7 @@ class Worker:
 
         put(1)
         for of in sets:
-            # The scales of E4M3 are one for each tensor: no head has its own.
+            # E4M3 has one scale per tensor here, so that heads can be rotated.
             q, k, v = (self.heads_first(peer, self.sign_bits(tensor)) for tensor in of[:3])
             self.kv_heads = k.shape[1]
             for tensor, columns in ((q, slice(0, None, 2)), (k, slice(0, None, 2)), (v, slice(None))):
@@ -557,14 +557,14 @@ class Worker:
             put(0)
 
     def sign_bits(self, tensor):
-        """The same memory as whole numbers, of which the highest bit is the sign."""
+        """The same memory as integers whose highest bit is the sign."""
         return tensor.view(self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16)
 
     def heads_first(self, peer, tensor):
         return tensor if self.is_heads_first(peer) else tensor.transpose(1, 2)
 
     def rolled(self, tensor, by):
-        """A copy with batches, key heads, and query heads within a key head's, moved by so many."""
+        """A copy, rotated by `by` in the batches, in the key heads, and in the query heads of each key head."""
         batch, heads, rows, columns = tensor.shape
         groups = tensor.reshape(batch, self.kv_heads, heads // self.kv_heads, rows, columns)
         return groups.roll((by, by, by), (0, 1, 2)).reshape(tensor.shape)
@@ -574,7 +574,7 @@ class Worker:
 
 
 def commands():
-    """Commands, a line each."""
+    """Commands, one per line."""
     lines = queue.SimpleQueue()
 
     def read():
@@ -583,7 +583,7 @@ def commands():
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
                 lines.put(line)
-        # The one who asks is gone, perhaps while a command hangs.
+        # The caller is gone, perhaps while a command hangs.
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(0)
