@@ -43,8 +43,13 @@ pub struct KernelFacts {
 impl KernelFacts {
     /// Registers that launch bounds leave a thread: what would be more is spilled.
     pub fn register_limit(&self) -> u32 {
-        (65_536 / (self.threads * self.min_blocks).max(1) / 8 * 8).min(255)
+        register_limit(self.threads, self.min_blocks)
     }
+}
+
+/// Registers that an SM's 65,536 leave each of `threads` threads of `min_blocks` blocks: a multiple of 8, at most 255.
+pub fn register_limit(threads: u32, min_blocks: u32) -> u32 {
+    (65_536 / (threads * min_blocks).max(1) / 8 * 8).min(255)
 }
 
 /// What an instance may take at most, as committed in the `caps.csv` of its stage. Launch bounds are set apart from it, and no

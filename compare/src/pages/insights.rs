@@ -3,6 +3,7 @@
 use crate::record::meta::{Gpu, first_place};
 use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
+use common::resources;
 
 /// A larger share of bank conflicts among wavefronts costs time: the bound of stage 5's claim.
 const CONFLICT_SHARE: f64 = 0.05;
@@ -144,8 +145,8 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
 
 /// Registers that launch bounds leave to a thread.
 pub fn register_limit(declared: &Row) -> Option<f64> {
-    let threads = declared.value(Metric::Threads)? * declared.value(Metric::MinBlocks)?;
-    Some((65_536 / (threads as u32).max(1) / 8 * 8).min(255).into())
+    let [threads, blocks] = [Metric::Threads, Metric::MinBlocks].map(|of| declared.value(of));
+    Some(resources::register_limit(threads? as u32, blocks? as u32).into())
 }
 
 fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
