@@ -11,7 +11,7 @@ use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::{names, read_all};
 use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
-use crate::registry::{self, Ladder};
+use crate::registry::Ladder;
 use crate::{output, render};
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -92,20 +92,20 @@ impl Completing {
     /// `look` sees in it.
     pub fn conclude<T>(
         &self,
+        stages: &[StageMeta],
         section: Section,
         look: impl FnOnce(&Report<'_>) -> T,
     ) -> anyhow::Result<(String, T)> {
-        let stages = registry::metas()?;
         let committed = read_all(&machine::results(), Of::Ladder)?;
         let report = verdict::report(Known {
-            stages: &stages,
+            stages,
             run: Some((&self.name, &self.record)),
             committed: &committed,
         });
         render::write(&render::of_run(&report, &self.folder, &self.report))?;
         let text = format!(
             "{}\nrecord: {}\nreport: {}",
-            self.section(&stages, section),
+            self.section(stages, section),
             self.folder.display(),
             self.report.display()
         );
@@ -184,6 +184,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::builds::metas;
     use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, candidate, timed};
     use common::verdict::GateId;
 
@@ -231,7 +232,7 @@ mod tests {
             "{other}"
         );
         let (text, rows) = opened
-            .conclude(Section::Sanitizer, |report| {
+            .conclude(&metas(&builds()), Section::Sanitizer, |report| {
                 report.known.record().map(|record| record.rows.len())
             })
             .unwrap();

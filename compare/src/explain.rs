@@ -266,6 +266,8 @@ mod tests {
 
     #[test]
     fn a_case_is_named_as_reports_name_it() {
+        let named = case("mission e4m3 causal sink:7").unwrap();
+        assert_eq!((named.family, named.seed), (Family::Sink, 7));
         let read = |text: &str, first| case(text).unwrap().read(first).unwrap();
         let (name, inputs) = read("mission e4m3 causal sink:7", Dtype::F16);
         assert_eq!(name, "mission e4m3 causal sink:7");

@@ -20,7 +20,7 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::meta::Came;
 use crate::record::{On, Record, Row, Source};
-use crate::registry::Ladder;
+use crate::registry::{self, Ladder};
 use crate::tool::Scratch;
 use anyhow::{Context, ensure};
 use choose::Item;
@@ -98,15 +98,15 @@ FP64 reference and bounds as ours";
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = measure(args)?;
     let record = &completing.record;
-    let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
-        let of_peers = report.claims.iter().filter(|claimed| {
-            claimed.claim.is_of_speed() && claimed.claim.relation.base().is_none()
-        });
-        let failed = of_peers.clone().filter(|claimed| claimed.is_broken());
-        let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
-        let failed: Vec<String> = failed.collect();
-        (failed, of_peers.clone().any(Claimed::is_ambiguous))
-    })?;
+    let (text, (failed, is_ambiguous)) =
+        completing.conclude(&registry::metas()?, Section::Peers, |report| {
+            let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
+            of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
+            let failed = of_peers.iter().filter(|claimed| claimed.is_broken());
+            let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
+            let is_ambiguous = of_peers.iter().any(|claimed| claimed.is_ambiguous());
+            (failed.collect::<Vec<_>>(), is_ambiguous)
+        })?;
     let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
     let is_undecided = is_ambiguous || !question::arms(record).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_undecided);

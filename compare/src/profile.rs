@@ -172,7 +172,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             })
         });
     let refuted: Vec<String> = refuted.collect();
-    let (text, ()) = record.conclude(Section::Profile, |_| ())?;
+    let (text, ()) = record.conclude(&metas(&builds), Section::Profile, |_| ())?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text)

@@ -8,7 +8,7 @@ use crate::completion::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
 use crate::launch::{self, Launches};
-use crate::measure::builds::{StageBuild, VariantBuild};
+use crate::measure::builds::{StageBuild, VariantBuild, metas};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
@@ -161,7 +161,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             Check::to_string
         )));
     }
-    let (text, ()) = record.conclude(Section::Sanitizer, |_| ())?;
+    let (text, ()) = record.conclude(&metas(&builds), Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), undecided > 0);
     Ok(Answer::new(exit, text)

@@ -215,6 +215,7 @@ mod tests {
             "{text}"
         );
         for part in [
+            "S1: FAIL",
             "an entry names nothing",
             "mutant survives: remove it",
             "it is needed: remove its entry",

@@ -78,6 +78,13 @@ impl Group {
     }
 }
 
+impl Difference {
+    /// Whether it is a latency of a kernel that is the same in both records: then the machine or the harness has changed.
+    pub fn is_of_one_kernel(&self, base: &Record, new: &Record) -> bool {
+        self.ratio.is_some() && new.has_kernel_of(base, &self.subject)
+    }
+}
+
 /// One figure or verdict on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {

@@ -47,7 +47,7 @@ pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
             Some(id) if id == stage.id => stage
                 .variants
                 .iter()
-                .map(|variant| (&stage.id, Some(&variant.name)))
+                .map(|variant| (&stage.id, Some(variant.name.as_str())))
                 .collect(),
             Some(_) => vec![],
         }
@@ -59,7 +59,6 @@ pub fn history(records: &[Named], only: Option<&str>) -> Vec<Series> {
     let mut series = Vec::new();
     for gpu in distinct(records.iter().map(|(_, record)| place(record))) {
         for &(stage, variant) in &names {
-            let variant = variant.map(String::as_str);
             let of_gpu = records.iter().filter(|(_, record)| place(record) == gpu);
             let ran = of_gpu.filter(|(_, record)| has_run(record, stage, variant));
             let ran: Vec<&Named> = ran.collect();

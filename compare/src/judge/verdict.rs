@@ -305,8 +305,8 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
     let regressed = regressed.map(|since| {
         let (all, base) = (since.worse().count(), &since.record);
         let is_unchanged = |worse: &&Difference| {
-            let has_kernel = |record: &Record| record.has_kernel_of(base, &worse.subject);
-            worse.ratio.is_some() && report.known.record().is_some_and(has_kernel)
+            let record = report.known.record();
+            record.is_some_and(|record| worse.is_of_one_kernel(base, record))
         };
         let changed = all - since.worse().filter(is_unchanged).count();
         match changed {

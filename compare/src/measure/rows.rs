@@ -135,23 +135,26 @@ pub fn timing(
     after: &[GateResult],
 ) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Gpu);
-    let mut row = arm(row, &measurement.device, after)
+    let row = arm(row, &measurement.device, after)
         .under(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
     let [Conditions::Read(before), Conditions::Read(after)] = &measurement.conditions else {
         return row;
     };
     let mhz = |reading: &Reading| reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from);
-    if let (Some(before), Some(after)) = (mhz(before), mhz(after)) {
-        row = row.figure(Metric::SmMhz, (before + after) / 2.0);
-    }
-    if let Some(power) = after.power_w {
-        row = row.figure(Metric::PowerW, power);
-    }
-    if let Some(celsius) = after.celsius {
-        row = row.figure(Metric::Celsius, celsius);
-    }
-    row
+    let clock = mhz(before).zip(mhz(after));
+    let read = [
+        (
+            Metric::SmMhz,
+            clock.map(|(before, after)| (before + after) / 2.0),
+        ),
+        (Metric::PowerW, after.power_w),
+        (Metric::Celsius, after.celsius.map(f64::from)),
+    ];
+    row.with_figures(
+        read.into_iter()
+            .filter_map(|(metric, value)| Some((metric, value?))),
+    )
 }
 
 pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {

@@ -39,7 +39,6 @@ pub fn terminal(document: &Document, width: u16) -> String {
 /// A table's cells as text.
 struct Grid {
     columns: Vec<Column>,
-    rows: usize,
 }
 
 struct Column {
@@ -48,27 +47,39 @@ struct Column {
     is_numeric: bool,
 }
 
+/// Characters of the longest of these texts.
+fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
+    let lengths = texts.map(|text| text.chars().count());
+    lengths.max().unwrap_or(0)
+}
+
+/// `title: cell` of each column at a row, but for empty cells.
+fn named(columns: &[Column], at: usize) -> String {
+    let filled = columns.iter().filter(|column| !column.cells[at].is_empty());
+    let named = filled.map(|column| format!("{}: {}", column.title, column.cells[at]));
+    named.collect::<Vec<_>>().join("; ")
+}
+
 impl Column {
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().chain([&self.title]).map(String::as_str)
+    }
+
     /// The longest word.
     fn word(&self) -> usize {
-        let texts = self.cells.iter().chain([&self.title]);
-        let words = texts.flat_map(|text| text.split_whitespace());
-        words.map(|word| word.chars().count()).max().unwrap_or(0)
+        longest(self.texts().flat_map(str::split_whitespace))
     }
 
     /// The longest cell, or the title.
     fn widest(&self) -> usize {
-        let texts = self.cells.iter().chain([&self.title]);
-        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+        longest(self.texts())
     }
 
     /// As narrow as it may be drawn: titles wrap between words.
     fn narrowest(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| cell.chars().count());
-        let cells = cells.max().unwrap_or(0).min(NARROWEST_COLUMN);
-        let title = self.title.split_whitespace();
-        let title = title.map(|word| word.chars().count()).max().unwrap_or(0);
-        cells.max(title.min(NARROWEST_COLUMN))
+        let cells = longest(self.cells.iter().map(String::as_str));
+        let title = longest(self.title.split_whitespace());
+        cells.max(title).min(NARROWEST_COLUMN)
     }
 
     fn is_the_same_in_all_rows(&self) -> bool {
@@ -88,7 +99,6 @@ impl Grid {
         };
         Self {
             columns: table.columns.iter().enumerate().map(column).collect(),
-            rows: table.rows.len(),
         }
     }
 
@@ -102,12 +112,13 @@ impl Grid {
 
     /// Takes out the columns, but for the first, that are the same in all rows.
     fn take_same(&mut self) -> Vec<Column> {
-        let mut at = 0;
-        let taken = self.columns.extract_if(.., |column| {
-            at += 1;
-            at > 1 && column.is_the_same_in_all_rows()
-        });
-        taken.collect()
+        let others = self.columns.len().min(1)..;
+        let same = |column: &mut Column| column.is_the_same_in_all_rows();
+        self.columns.extract_if(others, same).collect()
+    }
+
+    fn rows(&self) -> std::ops::Range<usize> {
+        0..self.columns.first().map_or(0, |first| first.cells.len())
     }
 
     /// Each row is its first cell, then the others with their titles.
@@ -116,13 +127,9 @@ impl Grid {
             return String::new();
         };
         let row = |at: usize| {
-            let named = others.iter().map(|of| (&of.title, &of.cells[at]));
-            let named = named.filter(|(_, cell)| !cell.is_empty());
-            let named = named.map(|(title, cell)| format!("{title}: {cell}"));
-            let named = named.collect::<Vec<_>>().join("; ");
-            wrapped(&first.cells[at], width) + "\n" + &hanging("  ", &named, width)
+            wrapped(&first.cells[at], width) + "\n" + &hanging("  ", &named(others, at), width)
         };
-        (0..self.rows).map(row).collect::<Vec<_>>().join("\n")
+        self.rows().map(row).collect::<Vec<_>>().join("\n")
     }
 
     fn drawn(&self, width: u16) -> String {
@@ -133,7 +140,7 @@ impl Grid {
             .set_width(width);
         drawn.set_header(self.columns.iter().map(|column| &column.title));
         let row = |at: usize| self.columns.iter().map(move |column| &column.cells[at]);
-        drawn.add_rows((0..self.rows).map(row));
+        drawn.add_rows(self.rows().map(row));
         // Names can be copied if they are whole.
         let are_whole = self.fits(Column::word, width);
         for (of, column) in self.columns.iter().zip(drawn.column_iter_mut()) {
@@ -157,16 +164,16 @@ fn table(table: &Table, width: u16) -> String {
         true => vec![],
         false => grid.take_same(),
     };
-    let named = same.iter().filter(|column| !column.cells[0].is_empty());
-    let named = named.map(|column| format!("{}: {}", column.title, column.cells[0]));
-    let named = named.collect::<Vec<_>>().join("; ");
-    let above =
-        (!named.is_empty()).then(|| wrapped(&format!("In all rows: {named}"), width) + "\n\n");
+    let above = named(&same, 0);
+    let above = match above.is_empty() {
+        true => above,
+        false => wrapped(&format!("In all rows: {above}"), width) + "\n\n",
+    };
     let below = match grid.fits(Column::narrowest, width) {
         true => grid.drawn(width),
         false => grid.list(width),
     };
-    above.unwrap_or_default() + &below
+    above + &below
 }
 
 /// Text with a mark before it and its further lines indented.

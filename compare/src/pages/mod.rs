@@ -249,7 +249,7 @@ const BETWEEN_SESSIONS: f64 = 0.03;
 fn caveats(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
     let latencies = worse.iter().filter_map(|difference| {
         let ratio = difference.ratio?;
-        Some((new.has_kernel_of(base, &difference.subject), ratio.value))
+        Some((difference.is_of_one_kernel(base, new), ratio.value))
     });
     let (same, changed): (Vec<_>, Vec<_>) = latencies.partition(|(is_same, _)| *is_same);
     let is_near = |(_, ratio): &&(bool, f64)| (ratio - 1.0).abs() < BETWEEN_SESSIONS;

@@ -405,9 +405,12 @@ impl<'a> Show<'a> {
         let ratio = sides(found.record).ratio;
         let time =
             |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
-        let row = |arm: &Row| {
+        let place = |arm: &Row| {
             let mut problems = found.problems.iter();
-            let problem = problems.find(|problem| problem.ours.on == arm.on);
+            problems.position(|problem| problem.ours.on == arm.on)
+        };
+        let row = |arm: &Row| {
+            let problem = place(arm).map(|at| &found.problems[at]);
             let over = problem.and_then(|of| peers::over(found.record, of.ours, &arm.subject));
             let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
             row! {
@@ -420,10 +423,6 @@ impl<'a> Show<'a> {
             }
         };
         let mut arms: Vec<&Row> = peers::arms(found.record).collect();
-        let place = |arm: &Row| {
-            let mut problems = found.problems.iter();
-            problems.position(|problem| problem.ours.on == arm.on)
-        };
         // Those without a peer come last.
         arms.sort_by_key(|arm| place(arm).unwrap_or(usize::MAX));
         let note = |arm: &&Row| {
