@@ -40,6 +40,27 @@ const INFO: StageInfo = StageInfo {
             1.0,
             Some(1.1),
         ),
+        Claim::over(
+            "spread",
+            Rival::FastestPeer,
+            &Where::f16("big_wide"),
+            0.97,
+            Some(1.0),
+        ),
+        Claim::over(
+            "spread",
+            Rival::FastestPeer,
+            &Where::f16("long_16k"),
+            1.0,
+            Some(1.1),
+        ),
+        Claim::over(
+            "spread",
+            Rival::FastestPeer,
+            &Where::f16("long_16k_wide"),
+            0.97,
+            Some(1.0),
+        ),
         Claim {
             family: "spread",
             metrics: &[Metric::TensorMacs],
