@@ -79,6 +79,14 @@ impl Block {
         }
     }
 
+    /// Within a section.
+    pub fn subsection(title: impl Into<Text>) -> Self {
+        Block::Heading {
+            level: 3,
+            text: title.into(),
+        }
+    }
+
     pub fn paragraph(text: impl Into<Text>) -> Self {
         Block::Paragraph(text.into())
     }

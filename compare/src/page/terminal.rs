@@ -7,6 +7,8 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, pr
 pub const WIDTH: u16 = 100;
 /// A table that would need narrower columns is written as a list.
 const NARROWEST_COLUMN: usize = 12;
+/// Titles of columns, and the line below them.
+const HEADER_LINES: usize = 2;
 
 pub fn terminal(document: &Document, width: u16) -> String {
     let mut parts = Vec::new();
@@ -21,7 +23,8 @@ pub fn terminal(document: &Document, width: u16) -> String {
     );
     let drawn = document.blocks.iter().filter_map(|block| {
         Some(match block {
-            Block::Heading { text, .. } => wrapped(&format!("== {text} =="), width),
+            Block::Heading { level: ..=2, text } => wrapped(&format!("== {text} =="), width),
+            Block::Heading { text, .. } => wrapped(&format!("-- {text} --"), width),
             Block::Paragraph(text) => wrapped(&text.to_string(), width),
             Block::Bullets(items) => items
                 .iter()
@@ -157,7 +160,7 @@ impl Grid {
 }
 
 /// Where a cell would take several lines, columns that are the same in all rows stand above the others; where these do not fit side by
-/// side, each row is a list.
+/// side, or take fewer lines so, each row is a list.
 fn table(table: &Table, width: u16) -> String {
     let mut grid = Grid::of(table);
     let same = match grid.fits(Column::widest, width) {
@@ -169,11 +172,10 @@ fn table(table: &Table, width: u16) -> String {
         true => above,
         false => wrapped(&format!("In all rows: {above}"), width) + "\n\n",
     };
-    let below = match grid.fits(Column::narrowest, width) {
-        true => grid.drawn(width),
-        false => grid.list(width),
-    };
-    above + &below
+    let list = grid.list(width);
+    let drawn = (grid.fits(Column::narrowest, width)).then(|| grid.drawn(width));
+    let is_short = |drawn: &String| drawn.lines().count() <= list.lines().count() + HEADER_LINES;
+    above + &drawn.filter(is_short).unwrap_or(list)
 }
 
 /// Text with a mark before it and its further lines indented.
@@ -250,8 +252,8 @@ mod tests {
     fn a_name_is_not_broken_where_its_column_can_hold_it() {
         let table = Table::of([row! {
             "variant" => "wmma-qk-32x128-k2",
-            "why" => "a reason that is long enough to fill all the lines of a narrow table",
-            "where" => "a place that is also described in rather more words than are needed",
+            "why" => "a reason that takes more than one line",
+            "where" => "a place that takes more than one line",
         }]);
         let text = of(Block::Table(table), 60);
         assert!(text.contains("| wmma-qk-32x128-k2 |"), "{text}");
@@ -266,6 +268,20 @@ mod tests {
         }]);
         let expected = "swizzle-32x256\n  verdict: AMBIGUOUS L1; why: its\n  interval holds 1\n";
         assert_eq!(of(Block::Table(table), 36), expected);
+    }
+
+    #[test]
+    fn a_table_of_long_texts_is_a_list_where_that_is_shorter() {
+        let long = "figures with their intervals, in rather more words than a column holds";
+        let table = Table::of([row! {
+            "claim" => "faster than another stage by a tenth, for a reason",
+            "measured" => long,
+            "because" => long,
+        }]);
+        let expected = format!(
+            "faster than another stage by a tenth, for a reason\n  measured: {long};\n  because: {long}\n"
+        );
+        assert_eq!(of(Block::Table(table), 84), expected);
     }
 
     #[test]

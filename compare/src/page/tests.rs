@@ -102,7 +102,7 @@ See a|b in docs/rows.md.
 
 == Details ==
 
-== Here <more> ==
+-- Here <more> --
 "##);
 }
 

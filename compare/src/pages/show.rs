@@ -452,7 +452,7 @@ impl<'a> Show<'a> {
             let same = pair.and_then(|pair| pair.same_preset);
             let refuted = of.refuted.as_ref().map(|by| by.record.as_str());
             row! {
-                "claim" => of.title(),
+                "claim" => of.claim.to_string(),
                 "verdict" => standing(of).0,
                 "measured" => &of.finding.reason,
                 "same preset" => or_missing(same.map(share), "no such pair"),
@@ -461,7 +461,9 @@ impl<'a> Show<'a> {
             }
         };
         let claims = self.report.claims.iter().filter(|of| self.takes(&of.stage));
-        some(Table::of(claims.map(row)))
+        let by_stage = grouped(claims.map(|of| (&of.stage, row(of))));
+        let table = |(stage, rows)| [Block::subsection(stage), Block::Table(Table::of(rows))];
+        by_stage.into_iter().flat_map(table).collect()
     }
 
     fn changes(&self) -> Vec<Block> {
@@ -477,10 +479,7 @@ impl<'a> Show<'a> {
             let mut of_kind: Vec<&Difference> = since.differences.iter().filter(is_of).collect();
             by_weight(&mut of_kind, is_used(&self.report.known));
             if !of_kind.is_empty() {
-                blocks.push(Block::Heading {
-                    level: 3,
-                    text: capital(change.word()).into(),
-                });
+                blocks.push(Block::subsection(capital(change.word())));
                 blocks.push(Block::Table(changes(&of_kind)));
             }
         }
@@ -555,11 +554,8 @@ fn by_problem<'a>(
     let groups = grouped(timed.into_iter().map(|row| (&row.on, row))).into_iter();
     let table = |(on, mut rows): (&On, Vec<&Row>)| {
         rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-        let title = Block::Heading {
-            level: 3,
-            text: on.to_string().into(),
-        };
-        [title, Block::Table(Table::of(rows.into_iter().map(&row)))]
+        let table = Table::of(rows.into_iter().map(&row));
+        [Block::subsection(on.to_string()), Block::Table(table)]
     };
     groups.flat_map(table).collect()
 }
@@ -631,14 +627,14 @@ full). Interleaved (A B B A) in record 1 (NVIDIA H200). Of the 2 f16 problems of
 faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours /
 theirs) are shown if theirs is at least 10 times ours.
 
-== mission f16 full ==
+-- mission f16 full --
 
 | arm              | p50 µs | single µs | host µs | max error |        peer / ours |
 |------------------|--------|-----------|---------|-----------|--------------------|
 | stage1/mma-32x64 |  5.000 | –         | –       |    1.0e-4 |                  – |
 | torch-default    |  7.500 | –         | –       |    2.0e-2 | 1.50x [1.49, 1.51] |
 
-== long f16 full ==
+-- long f16 full --
 
 | arm              | p50 µs | single µs | host µs | max error |        peer / ours |
 |------------------|--------|-----------|---------|-----------|--------------------|
