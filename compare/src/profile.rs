@@ -1,8 +1,6 @@
 //! `compare profile`: one launch per variant under ncu, and how its figures compare with what the stages predict.
 
 mod csv;
-mod lines;
-mod lines_build;
 
 use crate::answer::{Answer, NoData};
 use crate::completion::{Completing, Target};
@@ -17,15 +15,12 @@ use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{On, Row, Source, StageMeta, Subject};
 use crate::tool::{self, Ended, NCU, Tool};
 use anyhow::bail;
 use clap::Args;
-
 use common::problem::Mask;
 use common::verdict::Verdict;
-use std::collections::BTreeMap;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -33,21 +28,20 @@ use std::time::Duration;
 pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, with its output checked as in a run. The figures stand beside the emulator's counters and
 the stages' predictions (gate E1), and become rows of the record's rows.jsonl, which `compare accept` takes along; the report is
-written anew. ncu's own file stays in target/profile; open it with ncu-ui. Without --variants these are the record's fastest
-green variant of each stage and every variant that its evidence claims are about.
+written anew. ncu's own report, with what the flags after -- add to it, stays in target/profile; its path is printed, for ncu-ui.
+Without --variants these are the record's fastest green variant of each stage and every variant that its evidence claims are about.
 
 Examples:
   compare profile                               complete the newest record under target/compare
   compare profile --record target/compare/20261120T183000Z-nvidia-h200 --stages stage5-swizzle
-  compare profile --stages 8 --shapes long --source   and the ten lines of kernel.cu in which warps wait most
+  compare profile --stages 8 --shapes long -- --set full   and every section of ncu, for ncu-ui
   NCU=/opt/nvidia/nsight-compute/ncu compare profile --variants swizzle-32x256-k4 --shapes long --dtypes f16,e4m3
 
 Exit codes:
   0  profiled and written
   1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
   2  wrong usage, or a record of other kernels or another GPU
-  3  NO DATA: no GPU, no ncu, or no permission to read counters; with --source, no nvcc, or one that compiles to other code
-     than this program has; nothing is overwritten";
+  3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
 
 /// The flags of `profile`.
 #[derive(Clone, Debug, Args)]
@@ -58,10 +52,9 @@ pub struct ProfileArgs {
     pub chosen: Chosen,
     #[command(flatten)]
     pub problems: Problems,
-    /// Also sample where warps wait: in which lines of kernel.cu, and for what. Needs nvcc, which compiles the variants
-    /// again with -lineinfo; the measured code is still this program's
-    #[arg(long)]
-    pub source: bool,
+    /// Further flags of ncu, such as `--set full`
+    #[arg(last = true, value_name = "FLAG")]
+    pub ncu_flags: Vec<String>,
 }
 
 /// ncu's own file, for its user interface.
@@ -98,18 +91,9 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             joined(red, ", ")
         )));
     }
-    let gpu = ladder.gpu_to("profile on")?.info().limits();
+    ladder.gpu_to("profile on")?;
     let ncu = NCU.find().map_err(NoData)?;
     let (work, device) = (record.work("profile")?, record.record.meta.device);
-    let chains = match args.source {
-        true => Some(lines_build::chains(&ladder.stages, &places, gpu, &work).map_err(NoData)?),
-        false => None,
-    };
-    let sections: &[&str] = if args.source {
-        &["--section", "SourceCounters"]
-    } else {
-        &[]
-    };
     let launches = Launches {
         variants: places,
         problems,
@@ -119,26 +103,15 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let Launches {
         variants, problems, ..
     } = &launches;
-    let made = measure(&ncu, &launches, sections, &work, args.target.quiet)?;
+    let made = measure(&ncu, &launches, &args.ncu_flags, &work, args.target.quiet)?;
     if let Some(red) = made.red() {
         let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
         return Ok(Answer::new(Exit::Fail, text));
     }
     let planned = variants.len() * problems.len();
     let launched = whole(made, planned)?;
-    let limit = limit(planned);
-    let flags = ["--print-units", "base"];
-    let lines = printed(&ncu, &work, ("raw", &flags), limit, |text| {
-        csv::parse(text, &ncu::names())
-    })?;
-    let waits = match &chains {
-        Some(chains) => {
-            let sampled = printed(&ncu, &work, ("source", &[]), limit, lines::sampled)?;
-            Some((sampled, chains))
-        }
-        None => None,
-    };
-    let found = with_lines(&builds, problems, &launched, &lines, waits).map_err(NoData)?;
+    let measured = figures(&ncu, &work, limit(planned))?;
+    let profiled = profiled(&builds, problems, &launched, &measured).map_err(NoData)?;
     for (place, problem) in problems {
         record.record.names(&place.shape, problem.shape);
     }
@@ -147,11 +120,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         format!("ncu {}", ncu.version),
         METHOD.to_string(),
     );
-    let found = match args.source {
-        true => found,
-        false => keeping_waits(found, &record.record),
-    };
-    record.append(found)?;
+    record.append(profiled)?;
     let claims = selected.iter().flat_map(|picked| {
         picked
             .stage
@@ -228,7 +197,7 @@ fn named_by_claims(stage: &StageMeta, stages: &[StageMeta]) -> Vec<Subject> {
 fn measure(
     tool: &Tool,
     launches: &Launches,
-    sections: &[&str],
+    flags: &[String],
     work: &Path,
     quiet: bool,
 ) -> anyhow::Result<Made> {
@@ -246,7 +215,7 @@ fn measure(
     command
         .arg(work.join(REPORT))
         .args(["--metrics", &ncu::names().join(",")])
-        .args(sections);
+        .args(flags);
     let mut bars = Progress::new(quiet);
     let made = launches.make(Some(command), (work, "ncu"), limit(planned), |ended| {
         let finished = ended.min(planned - 1);
@@ -281,57 +250,33 @@ fn whole(made: Made, planned: usize) -> Result<Vec<Row>, NoData> {
     Ok(made.rows)
 }
 
-/// What ncu prints of a page of its report, which stays in a file, as `read` reads it.
-fn printed<T>(
-    tool: &Tool,
-    work: &Path,
-    (page, flags): (&str, &[&str]),
-    limit: Duration,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> anyhow::Result<T> {
-    let table = work.join(format!("{page}.csv"));
+/// Reads the metrics of every launch from ncu's report, by way of a table that stays in `work`.
+fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv::Launch>> {
+    let table = work.join("raw.csv");
     let mut import = Command::new(&tool.path);
     import
         .arg("--import")
         .arg(work.join(REPORT))
-        .args(["--csv", "--page", page])
-        .args(flags);
+        .args(["--csv", "--page", "raw", "--print-units", "base"]);
     tool::run(import, &table, limit, || ())?;
-    let found = read(&std::fs::read_to_string(&table)?);
-    Ok(found.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
+    let launches = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names());
+    Ok(launches.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
 
-/// Rows with the lines that an earlier `--source` added to the same launches of the same kernels, where they were not sampled again.
-/// What another version of ncu found is no longer in the record.
-fn keeping_waits(rows: Vec<Row>, record: &Record) -> Vec<Row> {
-    let keep = |row: Row| {
-        let before = record.row(&row.subject, &row.on, Source::Ncu);
-        match before.and_then(|before| before.note.clone()) {
-            Some(note) => row.note(note),
-            None => row,
-        }
-    };
-    rows.into_iter().map(keep).collect()
-}
-
-/// Rows of the launches with what ncu measured, and, with `waits`, the lines of kernel.cu in which warps wait most. Both must be
-/// of the kernels that were launched, in their order.
-fn with_lines(
+/// Rows of the launches with what ncu `measured`, which must be of the kernels that were launched, in their order.
+fn profiled(
     ladder: &[StageBuild],
     problems: &[Named],
     launched: &[Row],
     measured: &[csv::Launch],
-    waits: Option<(Vec<lines::Sampled>, &BTreeMap<String, lines::Chains>)>,
 ) -> Result<Vec<Row>, String> {
     let launched: Vec<&Row> = launched.iter().filter(launch::is_taken).collect();
-    let sampled = waits.as_ref().map(|(sampled, _)| sampled.len());
-    let mut seen = [Some(measured.len()), sampled].into_iter().flatten();
-    if let Some(seen) = seen.find(|seen| *seen != launched.len()) {
-        let made = launched.len();
+    let (seen, made) = (measured.len(), launched.len());
+    if seen != made {
         return Err(format!("ncu has {seen} launches, the program made {made}"));
     }
     let mut rows = Vec::new();
-    for (at, launch) in launched.into_iter().enumerate() {
+    for (launch, measured) in launched.into_iter().zip(measured) {
         let On::Case(place, _) = &launch.on else {
             return Err(format!("{} is not a launch", launch.on));
         };
@@ -342,25 +287,16 @@ fn with_lines(
         });
         let unknown = || format!("{} has no instance for {place}", launch.subject);
         let facts = &instance.ok_or_else(unknown)?.facts;
-        let is_it = |seen: &str| match seen == &*facts.symbol {
-            true => Ok(()),
-            false => Err(format!(
-                "ncu has a launch of {seen}, where the program launched {}",
-                facts.symbol
-            )),
-        };
-        is_it(&measured[at].kernel)?;
-        let (subject, values) = (launch.subject.clone(), &measured[at].values);
-        let mut row = rows::profiled(subject, place.clone(), values);
+        if measured.kernel != facts.symbol {
+            return Err(format!(
+                "ncu has a launch of {}, where the program launched {}",
+                measured.kernel, facts.symbol
+            ));
+        }
+        let subject = launch.subject.clone();
+        let mut row = rows::profiled(subject, place.clone(), &measured.values);
         if facts.boxes.is_some() {
             row = ncu::without_unseen(row);
-        }
-        if let Some((sampled, chains)) = &waits {
-            let sampled = &sampled[at];
-            is_it(&sampled.kernel)?;
-            let chains = chains.get(&sampled.kernel);
-            let chains = chains.ok_or_else(|| format!("{} has no lines", sampled.kernel))?;
-            row = row.note(lines::note(sampled, chains)?);
         }
         rows.push(row);
     }
@@ -370,7 +306,7 @@ fn with_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Place;
+    use crate::record::{Place, Record};
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
     use common::problem::{Dtype, claims_problem};
     use common::verdict::GateId;
@@ -427,8 +363,7 @@ mod tests {
             .map(|subject| case(subject, Source::Gpu, None))
             .into();
         let problems = [(Place::claims(Dtype::F16), claims_problem(Dtype::F16))];
-        let join =
-            |lines: Vec<csv::Launch>| with_lines(&ladder, &problems, &launched, &lines, None);
+        let join = |lines: Vec<csv::Launch>| profiled(&ladder, &problems, &launched, &lines);
         let good = join(vec![
             row("scalar_32x64_f16_d64"),
             row("cpasync_32x64_f16_d64"),
@@ -452,73 +387,5 @@ mod tests {
             swapped.contains("where the program launched scalar_32x64_f16_d64"),
             "{swapped}"
         );
-    }
-
-    #[test]
-    fn lines_of_an_earlier_profile_stay_until_they_are_asked_for_anew() {
-        let of = |subject: &str, dtype, note: Option<&str>| {
-            let row = rows::profiled(subject.into(), Place::claims(dtype), &BTreeMap::new());
-            note.map_or(row.clone(), |note| row.note(note))
-        };
-        let mut record = timed(US);
-        record.append(of(SCALAR, Dtype::F16, Some("line 7")));
-        let anew = || {
-            vec![
-                of(SCALAR, Dtype::F16, None),
-                of(SCALAR, Dtype::E4m3, None),
-                of(CPASYNC, Dtype::F16, None),
-            ]
-        };
-        let notes = |rows: Vec<Row>| rows.into_iter().map(|row| row.note).collect::<Vec<_>>();
-        let kept = [Some("line 7".to_string()), None, None];
-        assert_eq!(notes(keeping_waits(anew(), &record)), kept);
-        keeping_waits(anew(), &record)
-            .into_iter()
-            .for_each(|row| record.append(row));
-        assert_eq!(notes(keeping_waits(anew(), &record)), kept, "and again");
-        record.append(of(SCALAR, Dtype::F16, Some("line 9")));
-        assert_eq!(
-            notes(keeping_waits(anew(), &record))[0].as_deref(),
-            Some("line 9")
-        );
-    }
-
-    #[test]
-    fn waits_are_those_of_the_launch_that_they_are_put_to() {
-        let ladder = builds();
-        let launched = [SCALAR, CPASYNC].map(|subject| case(subject, Source::Gpu, None));
-        let problems = [(Place::claims(Dtype::F16), claims_problem(Dtype::F16))];
-        let sampled = |kernel: &str| lines::Sampled {
-            kernel: kernel.into(),
-            instructions: [(0, [("wait".to_string(), 3)].into())].into(),
-        };
-        let kernels = ["scalar_32x64_f16_d64", "cpasync_32x64_f16_d64"];
-        let chain = |line| {
-            let file = "kernel.cu".to_string();
-            lines::Chains::from([(0, vec![lines::Frame { file, line }])])
-        };
-        let chains = [
-            (kernels[0].to_string(), chain(7)),
-            (kernels[1].to_string(), chain(8)),
-        ]
-        .into();
-        let join = |of: &[&str]| {
-            let waits = of.iter().map(|kernel| sampled(kernel)).collect();
-            let measured = kernels.map(row);
-            with_lines(
-                &ladder,
-                &problems,
-                &launched,
-                &measured,
-                Some((waits, &chains)),
-            )
-        };
-        let found = join(&kernels).unwrap();
-        let expected = "3 samples of waiting warps: 100 % in line 8 (100 % wait)";
-        assert_eq!(found[1].note.as_deref(), Some(expected));
-        let swapped = join(&[kernels[1], kernels[0]]).unwrap_err();
-        assert!(swapped.contains("where the program launched"), "{swapped}");
-        let lost = join(&kernels[..1]).unwrap_err();
-        assert!(lost.contains("ncu has 1 launches"), "{lost}");
     }
 }

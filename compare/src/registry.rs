@@ -8,7 +8,6 @@ use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::Mutex;
 
@@ -83,24 +82,6 @@ fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> anyhow::Resu
         first.name,
         first.sms
     );
-    Ok(())
-}
-
-/// Writes the device sources that this program was built from below `work`, with kernel.cu as changed by `of_kernel`.
-pub fn write_sources(
-    stage: &LoadedStage,
-    work: &Path,
-    of_kernel: impl Fn(&str) -> String,
-) -> std::io::Result<()> {
-    for (name, text) in stage.attention.artifacts().sources {
-        let path = work.join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(work))?;
-        let text = match name.ends_with("/kernel.cu") {
-            true => of_kernel(text),
-            false => text.to_string(),
-        };
-        std::fs::write(path, text)?;
-    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
-use crate::registry::{self, Ladder};
+use crate::registry::Ladder;
 use crate::tool;
 use anyhow::{bail, ensure};
 use clap::Args;
@@ -17,7 +17,6 @@ use common::metric::Unit;
 use common::stage::LoadedStage;
 use layout::{Buffer, Layout, layouts};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -107,9 +106,14 @@ fn of_stage(stage: &LoadedStage) -> Result<BTreeMap<String, Layout>, String> {
     let root =
         machine::workspace().ok_or("the emulator's headers are in the workspace; go there")?;
     let work = root.join("target/smem").join(id);
-    let write = |path: &Path, text: &str| std::fs::write(path, text);
-    registry::write_sources(stage, &work, str::to_string)
-        .and_then(|()| write(&work.join("structs.cpp"), &wrapper(id)))
+    let write = |name: &str, text: &str| {
+        let path = work.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(&work))?;
+        std::fs::write(path, text)
+    };
+    let sources = stage.attention.artifacts().sources;
+    (sources.iter().try_for_each(|(name, text)| write(name, text)))
+        .and_then(|()| write("structs.cpp", &wrapper(id)))
         .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
     let linked = work.join("structs.so");
     let mut command = Command::new(tool::cxx());
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_instance_has_the_size_that_its_launch_asks_for() {
-        for stage in registry::load().unwrap() {
+        for stage in crate::registry::load().unwrap() {
             let layouts = of_stage(&stage).unwrap();
             assert_eq!(layouts.len(), stage.kernels.len(), "{}", stage.info().id);
             for kernel in &stage.kernels {

@@ -46,7 +46,6 @@ impl Places {
 
 pub const NVCC: Places = Places::of("nvcc", "NVCC");
 pub const CUOBJDUMP: Places = Places::of("cuobjdump", "CUOBJDUMP");
-pub const NVDISASM: Places = Places::of("nvdisasm", "NVDISASM");
 pub const NCU: Places = Places::of("ncu", "NCU");
 pub const COMPUTE_SANITIZER: Places = Places::of("compute-sanitizer", "SANITIZER");
 

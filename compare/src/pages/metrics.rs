@@ -4,7 +4,7 @@ use super::{or_missing, sections, text};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::judge::list::grouped;
 use crate::page::{Block, Document, Table, Text, markdown, row};
-use crate::record::{On, Row, Source};
+use crate::record::{On, Row, Source, ncu};
 use common::gate;
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
 use common::problem::Dtype;
@@ -22,6 +22,7 @@ pub fn page() -> String {
     let sections = sections([
         ("A row", fields),
         ("Metrics", vec![Block::Table(metrics())]),
+        ("Metrics of ncu", vec![Block::Table(ncu_metrics())]),
         ("Gates", vec![Block::Table(gates())]),
     ]);
     markdown::markdown(&Document {
@@ -119,6 +120,18 @@ fn metrics() -> Table {
         }
     };
     Table::of(Metric::ALL.iter().map(row))
+}
+
+/// How each figure of `compare profile` is computed from the metrics that `ncu --metrics` names.
+fn ncu_metrics() -> Table {
+    let row = |formula: &ncu::Formula| {
+        row! {
+            "name" => format!("`{}`", formula.metric.name()),
+            "computed from" => format!("`{formula}`"),
+            "meaning" => formula.meaning,
+        }
+    };
+    Table::of(ncu::FORMULAS.iter().map(row))
 }
 
 fn threshold(threshold: Threshold) -> String {
@@ -243,6 +256,9 @@ mod tests {
                 .iter()
                 .all(|metric| page.contains(&format!("| `{}` |", metric.name())))
         );
+        for name in ncu::names() {
+            assert!(page.contains(name), "{name}");
+        }
         for gate in GateId::ALL {
             assert_eq!(
                 page.lines()

@@ -331,20 +331,7 @@ impl<'a> Show<'a> {
             true => vec![],
             false => self.method(Source::Ncu),
         };
-        [blocks, self.waits(), method, self.only_best()].concat()
-    }
-
-    /// The lines of kernel.cu at which warps stall most, if the record has them.
-    fn waits(&self) -> Vec<Block> {
-        let rows = self.rows(Source::Ncu);
-        let blocks = rows
-            .filter(|row| self.is_shown(&row.subject))
-            .filter_map(|row| {
-                let (all, lines) = row.note.as_deref()?.split_once(": ")?;
-                let head = format!("{} on {}: {all}, by line of kernel.cu", row.subject, row.on);
-                Some([Block::paragraph(head), Block::bullets(lines.split("; "))])
-            });
-        blocks.flatten().collect()
+        [blocks, method, self.only_best()].concat()
     }
 
     /// The figures of one source on problems beside those of another row, without those that are 0 in both.

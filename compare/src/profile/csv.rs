@@ -22,7 +22,7 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
         .filter(|l| !l.is_empty())
         .collect();
     let [names, units, launches @ ..] = &lines[..] else {
-        return Err(no_table(text));
+        return Err(format!("ncu printed no table: {}", reason(text)));
     };
     let names = fields(names);
     let units = complete(units, 1, &names)?;
@@ -52,7 +52,7 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
 }
 
 /// The fields of the line at `index`, which has as many as there are columns.
-pub fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, String> {
+fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, String> {
     let fields = fields(line);
     if fields.len() == columns.len() {
         return Ok(fields);
@@ -73,14 +73,11 @@ fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, String> {
     }
     let number = text.replace(',', "").parse();
     let number = number.ok().filter(|number: &f64| number.is_finite());
-    let number = number.ok_or_else(|| not_a_number(metric, &text))?;
+    let number = number
+        .ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
     let scale =
         scale(unit).ok_or_else(|| format!("ncu's unit of {metric} is not known: {unit}"))?;
     Ok(Some(number * scale))
-}
-
-pub fn not_a_number(metric: &str, text: &str) -> String {
-    format!("ncu's value of {metric} is not a number: {text}")
 }
 
 /// What a unit is worth in bytes, nanoseconds, or things. ncu scales only bytes and times, in steps of 1000.
@@ -99,7 +96,7 @@ fn scale(unit: &str) -> Option<f64> {
 }
 
 /// The fields of a line: quoted, a quote within doubled.
-pub fn fields(line: &str) -> Vec<String> {
+fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
@@ -115,11 +112,6 @@ pub fn fields(line: &str) -> Vec<String> {
         fields.push(field);
     }
     fields
-}
-
-/// That ncu printed no table, and why.
-pub fn no_table(text: &str) -> String {
-    format!("ncu printed no table: {}", reason(text))
 }
 
 /// Why ncu measured nothing, from what it printed: what a person can do about it where that is known, else its first

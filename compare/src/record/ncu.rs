@@ -4,6 +4,7 @@
 use crate::record::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// How one figure is computed from ncu's metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +26,23 @@ const fn sum(metric: Metric, sum: &'static [&'static str], meaning: &'static str
         factor: 1.0,
         over: &[],
         meaning,
+    }
+}
+
+impl fmt::Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.factor != 1.0 {
+            write!(f, "{} × ", self.factor)?;
+        }
+        let sum = |names: &[&str]| match names {
+            [name] => name.to_string(),
+            names => format!("({})", names.join(" + ")),
+        };
+        f.write_str(&sum(self.sum))?;
+        match self.over {
+            [] => Ok(()),
+            over => write!(f, " / {}", sum(over)),
+        }
     }
 }
 
@@ -253,6 +271,12 @@ mod tests {
             "a part of nothing"
         );
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
+        assert_eq!(
+            share.to_string(),
+            format!("{COPIED_BYTES} / ({LOADED_BYTES} + {COPIED_BYTES})")
+        );
+        let macs = formula(Metric::TensorMacs).unwrap().to_string();
+        assert!(macs.starts_with("0.5 × sm__ops_path_tensor"), "{macs}");
     }
 
     #[test]
