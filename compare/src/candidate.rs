@@ -5,6 +5,7 @@ mod call;
 
 use crate::answer::Answer;
 use crate::estimate;
+use crate::instrument::process::Scratch;
 use crate::judge::list::joined;
 use crate::judge::peers::DEFAULT;
 use crate::judge::verdict::{self, Exit};
@@ -18,6 +19,7 @@ use crate::measure::select::{self, Chosen, Problems, family};
 use crate::measure::sink::ExecuteError;
 use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
+use crate::pages::files;
 use crate::pages::show;
 use crate::pages::show::Section;
 use crate::peers::choose::Item;
@@ -33,9 +35,7 @@ use crate::record::meta::{
 use crate::record::store::read_all;
 use crate::record::{Of, On, Place, Record, Row, Source, Subject};
 use crate::registry::Ladder;
-use crate::render;
 use crate::run::Recorder;
-use crate::tool::Scratch;
 use anyhow::{Context, bail, ensure};
 use call::Caller;
 use clap::Args;
@@ -317,9 +317,9 @@ fn answer(
     let report = verdict::report(Known::alone(name, record));
     let own = folder.join("COMPARE.md");
     let files = once(&own).chain(&args.report);
-    let files = files.flat_map(|path| render::of_run(&report, folder, path));
-    render::write(&files.collect::<Vec<_>>())?;
-    let (mut text, notes) = render::told(&report, args.quiet);
+    let files = files.flat_map(|path| files::report(&report, folder, path));
+    files::write(&files.collect::<Vec<_>>())?;
+    let (mut text, notes) = files::summary(&report, args.quiet);
     if record.by(Source::Peers).next().is_some() {
         let peers = show::document(&report, &[Section::Peers], &[]);
         text += &format!("\n\n{}", terminal(&peers, WIDTH).trim_end());

@@ -75,7 +75,7 @@ pub enum Command {
     Render(crate::render::RenderArgs),
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
-    Launch(crate::launch::LaunchArgs),
+    Launch(crate::instrument::child::LaunchArgs),
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::estimate;
+use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::plan::{self, Request};
@@ -11,7 +12,6 @@ use crate::page::{Block, Document, Table, row};
 use crate::peers;
 use crate::record::meta::{DeviceCompiler, Tier};
 use crate::registry;
-use crate::tool::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
 use clap::Args;
 use common::device::BackendKind;
 use common::device::cuda::{CudaDevice, DeviceInfo};
@@ -147,7 +147,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Line>> {
         ),
         Line::of(
             "g++",
-            first_line(&tool::cxx()).and_then(traces),
+            first_line(&find::cxx()).and_then(traces),
             "install g++ 12 or later (Debian: `apt install g++`), or name it in CXX",
         ),
     ];

@@ -7,15 +7,14 @@ mod answer;
 mod brief;
 mod candidate;
 mod cli;
-mod completion;
 mod diff;
 mod doctor;
 mod estimate;
 mod explain;
 mod history;
+mod instrument;
 mod interrupt;
 mod judge;
-mod launch;
 mod list;
 mod measure;
 mod new;
@@ -39,7 +38,6 @@ mod show;
 mod smem;
 #[cfg(test)]
 mod testing;
-mod tool;
 mod tune;
 
 use answer::{Answer, NoData};
@@ -87,7 +85,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),
         Command::Explain(args) => explain::explain(&args),
-        Command::Launch(args) => launch::launch(&args),
+        Command::Launch(args) => instrument::child::launch(&args),
     }
 }
 

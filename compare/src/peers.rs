@@ -8,7 +8,8 @@ pub mod session;
 mod tests;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::{Completing, Target};
+use crate::instrument::process::Scratch;
+use crate::instrument::{Completing, Target};
 use crate::judge::claims::Claimed;
 use crate::judge::list::joined;
 use crate::judge::peers as question;
@@ -21,7 +22,6 @@ use crate::progress::Progress;
 use crate::record::meta::Came;
 use crate::record::{On, Record, Row, Source};
 use crate::registry::{self, Ladder};
-use crate::tool::Scratch;
 use anyhow::{Context, ensure};
 use choose::Item;
 use clap::Args;

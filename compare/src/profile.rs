@@ -3,12 +3,14 @@
 mod csv;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::{Completing, Target};
+use crate::instrument::child::{self, Launches, Made};
+use crate::instrument::find::{NCU, Tool};
+use crate::instrument::process::{self, Ended};
+use crate::instrument::{Completing, Target};
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
-use crate::launch::{self, Launches, Made};
 use crate::measure::builds::{StageBuild, metas, variant};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
@@ -16,7 +18,6 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
 use crate::record::{On, Row, Source, StageMeta, Subject};
-use crate::tool::{self, Ended, NCU, Tool};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -115,7 +116,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     for (place, problem) in problems {
         record.record.names(&place.shape, problem.shape);
     }
-    record.by(
+    record.set_tool(
         Source::Ncu,
         format!("ncu {}", ncu.version),
         METHOD.to_string(),
@@ -254,11 +255,14 @@ fn whole(made: Made, planned: usize) -> Result<Vec<Row>, NoData> {
 fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv::Launch>> {
     let table = work.join("raw.csv");
     let mut import = Command::new(&tool.path);
-    import
-        .arg("--import")
-        .arg(work.join(REPORT))
-        .args(["--csv", "--page", "raw", "--print-units", "base"]);
-    tool::run(import, &table, limit, || ())?;
+    import.arg("--import").arg(work.join(REPORT)).args([
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+    ]);
+    process::run(import, &table, limit, || ())?;
     let launches = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names());
     Ok(launches.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
@@ -270,7 +274,7 @@ fn profiled(
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
-    let launched: Vec<&Row> = launched.iter().filter(launch::is_taken).collect();
+    let launched: Vec<&Row> = launched.iter().filter(child::is_taken).collect();
     let (seen, made) = (measured.len(), launched.len());
     if seen != made {
         return Err(format!("ncu has {seen} launches, the program made {made}"));

@@ -5,18 +5,17 @@ use crate::judge::Known;
 use crate::judge::verdict::{self, Exit, Report};
 use crate::measure::machine;
 use crate::output;
-use crate::page::terminal::{WIDTH, terminal};
-use crate::page::{self, Document};
-use crate::pages::{self, summary};
-use crate::record::files::{is_stream, write_atomically};
+use crate::page;
+use crate::pages;
+use crate::pages::files::{self, Rendered};
+use crate::record::Of;
 use crate::record::store::read_all;
-use crate::record::{Of, StoreError};
 use crate::registry;
 use anyhow::{Context, bail};
 use clap::Args;
 use common::limits::Limited;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The flags of `render`.
 #[derive(Clone, Debug, Args)]
@@ -34,45 +33,6 @@ pub struct RenderArgs {
 
 /// Markers around the ladder in the README.
 const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
-
-/// A file that rendering produces.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rendered {
-    pub path: PathBuf,
-    pub text: String,
-}
-
-/// The report at `path`, and in the record's folder as Markdown and HTML.
-pub fn of_run(report: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
-    let document = pages::report::document(report, &[]);
-    let beside = Rendered {
-        path: folder.join("COMPARE.md"),
-        text: page::markdown::markdown(&document),
-    };
-    let page = Rendered {
-        path: folder.join("report.html"),
-        text: page::html::page(&document),
-    };
-    let asked = Rendered {
-        path: path.to_path_buf(),
-        text: beside.text.clone(),
-    };
-    if is_stream(path) {
-        vec![asked]
-    } else {
-        vec![beside, page, asked]
-    }
-}
-
-/// What a run prints, and what it prints with `--quiet`.
-pub fn told(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
-    let shown = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
-    let reproach = summary::reproach(report).filter(|_| is_quiet);
-    (
-        shown(&summary::document(report)),
-        reproach.iter().map(shown).collect(),
-    )
-}
 
 /// Renders COMPARE.md and the README's ladder from the committed records; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
@@ -115,7 +75,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         });
     }
     if !args.check {
-        write(&files)?;
+        files::write(&files)?;
         return Ok(Answer::pass(""));
     }
     let is_stale =
@@ -172,13 +132,6 @@ pub fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
         ladder.trim_end(),
         &readme[place.end..]
     ))
-}
-
-/// Writes each file at once.
-pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
-    files
-        .iter()
-        .try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
 }
 
 #[cfg(test)]

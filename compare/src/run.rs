@@ -16,6 +16,7 @@ use crate::measure::rows;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
 use crate::output::{self, canonical};
+use crate::pages::files;
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, name_of, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
@@ -23,7 +24,7 @@ use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
 use crate::registry::{self, Gpus, Ladder};
 use crate::tune;
-use crate::{pages, render, sass};
+use crate::{pages, sass};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::device::BackendKind;
@@ -152,8 +153,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         committed: &committed,
     };
     let report = verdict::report(known);
-    render::write(&render::of_run(&report, &folder, &report_path))?;
-    let (text, mut notes) = render::told(&report, args.quiet);
+    files::write(&files::report(&report, &folder, &report_path))?;
+    let (text, mut notes) = files::summary(&report, args.quiet);
     let text = format!(
         "{text}\nrecord: {}\nreport: {}",
         folder.display(),

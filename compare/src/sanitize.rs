@@ -4,17 +4,17 @@
 pub mod log;
 
 use crate::answer::{Answer, NoData};
-use crate::completion::{Completing, Target};
+use crate::instrument::child::{self, Launches};
+use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
+use crate::instrument::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
-use crate::launch::{self, Launches};
 use crate::measure::builds::{StageBuild, VariantBuild, metas};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{Row, Source, Subject};
-use crate::tool::{COMPUTE_SANITIZER, Tool, numbers};
 use anyhow::bail;
 use clap::Args;
 use common::limits::DeviceLimits;
@@ -120,7 +120,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         joined(blind_spots, "; ")
     );
     let version = format!("compute-sanitizer {}", tool.version);
-    record.by(Source::ComputeSanitizer, version, method);
+    record.set_tool(Source::ComputeSanitizer, version, method);
     let is_undecided = |check: &Check| check.result.verdict == Verdict::NoData;
     let mut bars = Progress::new(args.target.quiet);
     let mut checks = Vec::new();
@@ -253,13 +253,13 @@ impl Session<'_> {
             run.without = match (made.red(), made.ended) {
                 (Some(red), _) => Without::Fails(red),
                 (None, ended) if ended.is_success() => Without::Passes,
-                (None, ended) => Without::Fails(ended.said(self.limit)),
+                (None, ended) => Without::Fails(ended.describe(self.limit)),
             };
         }
         let mut checks = Vec::new();
         for (subject, symbols) in zip(subjects, &symbols) {
             let tried = made.rows.iter().filter(|row| row.subject == subject);
-            let (taken, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(launch::is_taken);
+            let (taken, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(child::is_taken);
             let planned = self.problems.len() - refused.len();
             if planned == 0 {
                 continue; // it takes none of the problems, as on a device with too little memory

@@ -1,6 +1,8 @@
 //! `compare sass`: which instructions a kernel consists of, and what moved since another build.
 
 use crate::answer::{Answer, NoData};
+use crate::instrument::find::{CUOBJDUMP, Tool};
+use crate::instrument::process::Scratch;
 use crate::judge::list::joined;
 use crate::measure::builds::{StageBuild, loaded};
 use crate::measure::machine_code::{self, Function, Instruction, functions};
@@ -10,7 +12,6 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document};
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
-use crate::tool::{CUOBJDUMP, Scratch, Tool};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::metric::Metric;

@@ -4,13 +4,13 @@
 mod layout;
 
 use crate::answer::{Answer, Format, NoData};
+use crate::instrument::{find, process};
 use crate::judge::list::joined;
 use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::page::{Block, Cell, Document, Table, row};
 use crate::registry::Ladder;
-use crate::tool;
 use anyhow::{bail, ensure};
 use clap::Args;
 use common::metric::Unit;
@@ -112,11 +112,13 @@ fn of_stage(stage: &LoadedStage) -> Result<BTreeMap<String, Layout>, String> {
         std::fs::write(path, text)
     };
     let sources = stage.attention.artifacts().sources;
-    (sources.iter().try_for_each(|(name, text)| write(name, text)))
-        .and_then(|()| write("structs.cpp", &wrapper(id)))
-        .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
+    (sources
+        .iter()
+        .try_for_each(|(name, text)| write(name, text)))
+    .and_then(|()| write("structs.cpp", &wrapper(id)))
+    .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
     let linked = work.join("structs.so");
-    let mut command = Command::new(tool::cxx());
+    let mut command = Command::new(find::cxx());
     let flags =
         "-std=c++17 -O0 -gdwarf-4 -gz=none -w -fPIC -shared -nostdlib -include emulator/prelude.h";
     // The headers that this program was built from; those that the stage itself does not include are the workspace's.
@@ -130,7 +132,7 @@ fn of_stage(stage: &LoadedStage) -> Result<BTreeMap<String, Layout>, String> {
         .arg(&headers[1])
         .args(["structs.cpp", "-o"])
         .arg(&linked);
-    tool::printed(command, &work, "structs.log", LIMIT)?;
+    process::printed(command, &work, "structs.log", LIMIT)?;
     let bytes = std::fs::read(&linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     layouts(&bytes)
 }

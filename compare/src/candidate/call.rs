@@ -1,8 +1,8 @@
 //! A case of a candidate: several calls that a correct one answers alike, and what gives those away that cheat.
 
+use crate::instrument::process::Scratch;
 use crate::peers::measure::take;
 use crate::peers::session::{Called, Python};
-use crate::tool::Scratch;
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;

@@ -1,11 +1,11 @@
 //! What BASE and NEW name: folders, committed records, git revisions.
 
+use crate::instrument::process::Scratch;
 use crate::judge::Named;
 use crate::measure::machine;
 use crate::record::files::name_of;
 use crate::record::store::{Found, is_record, read_each};
 use crate::record::{Of, Record, StoreError};
-use crate::tool::Scratch;
 use anyhow::{Context, anyhow};
 use common::device::BackendKind;
 use common::metric::Metric;

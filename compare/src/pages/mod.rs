@@ -5,6 +5,7 @@ pub mod brief;
 mod candidates;
 pub mod diff;
 pub mod explain;
+pub mod files;
 pub mod history;
 mod insights;
 pub mod json;

@@ -3,12 +3,12 @@
 use super::choose::{Item, candidates, is_candidate, takes, unsupported};
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
 use super::session::{DeviceTime, Finished, Python, SessionError, SingleCalls};
+use crate::instrument::process::Scratch;
 use crate::measure::builds::StageBuild;
 use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::record::meta::by_id;
 use crate::record::{On, Place, Record, Row, Subject};
-use crate::tool::Scratch;
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;

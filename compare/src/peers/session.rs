@@ -1,7 +1,7 @@
 //! The Python process that times peers or a candidate, and the protocol that `peers.py` describes.
 
+use crate::instrument::process;
 use crate::judge::list::joined;
-use crate::tool;
 use common::verdict::GateId;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -305,7 +305,7 @@ impl Process {
     fn end(&mut self) {
         self.stdin = None;
         if let Some(mut child) = self.child.take() {
-            let _ = tool::kill_group(&mut child);
+            let _ = process::kill_group(&mut child);
         }
     }
 

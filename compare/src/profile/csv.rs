@@ -73,8 +73,8 @@ fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, String> {
     }
     let number = text.replace(',', "").parse();
     let number = number.ok().filter(|number: &f64| number.is_finite());
-    let number = number
-        .ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
+    let number =
+        number.ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
     let scale =
         scale(unit).ok_or_else(|| format!("ncu's unit of {metric} is not known: {unit}"))?;
     Ok(Some(number * scale))

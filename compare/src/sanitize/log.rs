@@ -1,6 +1,6 @@
 //! What compute-sanitizer prints, and what it means for a variant. Pure.
 
-use crate::tool::Ended;
+use crate::instrument::process::Ended;
 use common::verdict::{GateId, GateResult};
 
 /// Every line of the tool begins with this.
@@ -198,7 +198,7 @@ impl Run<'_> {
             (None, Ended::Exited(status)) if self.log.counted.is_none() => {
                 format!("it ended early ({status}), without a summary")
             }
-            (None, ended) => ended.said(self.limit),
+            (None, ended) => ended.describe(self.limit),
         }
     }
 }

@@ -281,7 +281,7 @@ impl<'a> Types<'a, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool;
+    use crate::instrument::find;
     use std::process::Command;
 
     const STRUCTS: &str = "
@@ -308,7 +308,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("a.cpp"), STRUCTS).unwrap();
-        let mut command = Command::new(tool::cxx());
+        let mut command = Command::new(find::cxx());
         let flags = [
             "-std=c++17",
             "-gdwarf-4",

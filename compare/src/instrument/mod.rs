@@ -1,4 +1,9 @@
-//! Opens a record that a later command completes, checks that it is of this build and GPU, and reports on it in the end.
+//! What `profile`, `sanitize` and `peers` share: the record that they complete must be of this build and GPU, and is reported on in the
+//! end; and the tools that they run.
+
+pub mod child;
+pub mod find;
+pub mod process;
 
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
@@ -6,13 +11,14 @@ use crate::judge::{Known, verdict};
 use crate::measure::builds::StageBuild;
 use crate::measure::machine;
 use crate::measure::select::Chosen;
+use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
+use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::{names, read_all};
 use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
 use crate::registry::Ladder;
-use crate::{output, render};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -31,13 +37,11 @@ pub struct Target {
     pub quiet: bool,
 }
 
-/// A record to complete.
 #[derive(Debug)]
 pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
     pub record: Record,
-    /// Where the report goes.
     pub report: PathBuf,
 }
 
@@ -102,7 +106,7 @@ impl Completing {
             run: Some((&self.name, &self.record)),
             committed: &committed,
         });
-        render::write(&render::of_run(&report, &self.folder, &self.report))?;
+        files::write(&files::report(&report, &self.folder, &self.report))?;
         let text = format!(
             "{}\nrecord: {}\nreport: {}",
             self.section(stages, section),
@@ -132,8 +136,8 @@ impl Completing {
         Ok(work)
     }
 
-    /// Notes the tool and method of `source`, and drops what another version of the tool found before.
-    pub fn by(&mut self, source: Source, tool: String, method: String) {
+    /// Records the tool and method of `source`, and drops what another version of the tool found before.
+    pub fn set_tool(&mut self, source: Source, tool: String, method: String) {
         let meta = &mut self.record.meta;
         meta.methods.insert(source, method);
         let before = meta.tools.insert(source, vec![tool]);

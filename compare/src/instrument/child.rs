@@ -2,6 +2,7 @@
 //! profiler or a sanitizer, so it makes no other launch, and it says what it did in a file, since those tools write to
 //! both standard streams.
 
+use super::process::{self, Ended};
 use crate::answer::Answer;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
@@ -10,7 +11,6 @@ use crate::measure::rows;
 use crate::measure::select::Named;
 use crate::record::{On, Row, Source, Subject};
 use crate::registry::Ladder;
-use crate::tool::{self, Ended};
 use anyhow::Context;
 use clap::Args;
 use common::check::{Checked, NoOutput, Outcome, buffers};
@@ -83,7 +83,7 @@ impl Launches {
             None => Command::new(program),
         };
         command.arg("launch").args([&job, &done]);
-        let ended = tool::run(command, &log, limit, || look(results(&done).len()))?;
+        let ended = process::run(command, &log, limit, || look(results(&done).len()))?;
         Ok(Made {
             ended,
             printed: String::from_utf8_lossy(&std::fs::read(&log)?).into_owned(),
