@@ -59,7 +59,7 @@ pub enum Command {
     /// Check a Python callable of your own with the same gates, and time it beside the ladder and PyTorch
     #[command(after_help = crate::candidate::EXAMPLES)]
     Candidate(crate::candidate::CandidateArgs),
-    /// Show where a wrong output row first goes wrong (tile, quantity, source line) and which known fault it resembles; needs no GPU
+    /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),
     /// Show the machine instructions of the kernels, and what changed since another build; needs no GPU

@@ -23,8 +23,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
 S is shown after the mask and before the scale. The first quantity that is off by more than its precision allows is printed,
-with the lines that computed it and the planted fault that it resembles. Hazards in the row's blocks are printed with both accesses
-and what would order them. Needs no GPU; if there is one, its output is compared with the emulator's, which tells a miscompiled
+with the lines that computed it. Hazards in the row's blocks are printed with both accesses and what would order them. Needs no GPU; if there is one, its output is compared with the emulator's, which tells a miscompiled
 kernel from a wrong one.
 docs/symptoms.md leads from symptoms to causes.
 

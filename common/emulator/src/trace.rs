@@ -17,9 +17,8 @@ use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch, Report, Suppress};
 use crate::judge::Outcome;
 use crate::judge::global::Run;
-use crate::judge::observed::Does;
-use crate::judge::order::{Actor, How};
-use crate::judge::raw::{Found, Hint, Raw, Side, describe_access, does};
+use crate::judge::order::Actor;
+use crate::judge::raw::{Found, Hint, Raw, Side, describe_access};
 use crate::judge::requests::Space;
 use crate::launch::Shared;
 use crate::layout::Layouts;
@@ -30,7 +29,8 @@ use crate::worker::{self, Tracing};
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
 pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
 pub use crate::judge::memory::{Access, Allocation, Memory};
-pub use crate::judge::observed::{Observations, Observed, Passed, Seen, Step, Watch};
+pub use crate::judge::observed::{Does, Observations, Observed, Passed, Seen, Step, Watch};
+pub use crate::judge::order::How;
 
 /// At most so many hazards are described; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
@@ -292,8 +292,8 @@ impl Observer {
     }
 
     fn describe(self, places: &mut Places) -> Observations {
-        let mut passed = |site: u32, does: &str| Passed {
-            does: does.to_owned(),
+        let mut passed = |site: u32, does: Does| Passed {
+            does,
             places: places.get(site),
         };
         Observations {
@@ -303,22 +303,19 @@ impl Observer {
                 .into_iter()
                 .map(|way| {
                     way.into_iter()
-                        .map(|(site, did)| match did {
-                            Does::Access(how) => passed(site, does(how)),
-                            Does::Step(step) => passed(site, step.does()),
-                        })
+                        .map(|(site, does)| passed(site, does))
                         .collect()
                 })
                 .collect(),
             ends: self
                 .ends
                 .into_iter()
-                .map(|(site, step)| passed(site, step.does()))
+                .map(|(site, step)| passed(site, Does::Step(step)))
                 .collect(),
             visible: self
                 .visible
                 .into_iter()
-                .map(|(keys, site)| (keys, passed(site, Step::Visible.does())))
+                .map(|(keys, site)| (keys, passed(site, Does::Step(Step::Visible))))
                 .collect(),
             places: self
                 .sites

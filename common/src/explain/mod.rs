@@ -2,7 +2,7 @@
 //! kernel had before the step, so that the first deviation is the step's own and no bound grows from tile to tile.
 
 mod investigate;
-mod resemble;
+mod look;
 mod steps;
 
 use crate::format::Format;
@@ -10,11 +10,13 @@ use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
 use emulator::Place;
-use emulator::trace::{Observations, Passed};
+use emulator::trace::Observations;
 
 pub use investigate::{InvestigateError, Investigated, dense, investigate};
-pub use resemble::Likeness;
+pub use look::{Action, Suspect};
 pub use steps::{Cell, Chain, Step, chains};
+
+use look::Doubt;
 
 named! {
     /// What is compared, in the order of a step.
@@ -63,10 +65,8 @@ pub struct Deviation {
     pub wrong: Vec<Wrong>,
     /// How many there are.
     pub of: usize,
-    /// Where to look, likeliest first: lines with their callers, and what happens there.
-    pub look: Vec<Passed>,
-    /// The planted fault that it resembles most.
-    pub likeness: Likeness,
+    /// Where to look, likeliest first.
+    pub look: Vec<Suspect>,
 }
 
 /// What was found about a row.
@@ -229,7 +229,7 @@ fn is_right(wrong: &Wrong) -> bool {
     wrong.kernel == wrong.model || (wrong.kernel - wrong.model).abs() <= wrong.bound
 }
 
-/// A quantity of a step that is wrong, before it is said what it resembles.
+/// A quantity of a step that is wrong.
 struct Found<'a> {
     quantity: Quantity,
     wrong: Vec<Wrong>,
@@ -438,14 +438,13 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         Some((found, at, before)) => {
             let step = &chains[at[0]].steps[at[1]];
             let (quantity, wrong) = (found.quantity, found.wrong);
-            let likeness = resemble::step(&operands, case, step, &before, &wrong, quantity);
+            let doubt = look::doubt(&operands, case, step, &before, quantity, &wrong);
             let visible = operands.visible;
             Some(Deviation {
                 quantity,
                 at: Some(at),
                 of: found.of,
-                look: resemble::look(observations, quantity, found.cell, &likeness, visible),
-                likeness,
+                look: look::look(observations, quantity, found.cell, doubt, visible),
                 wrong,
             })
         }
@@ -457,13 +456,9 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     Explained { chains, deviation }
 }
 
-fn place(observations: &Observations, at: usize) -> Vec<Place> {
-    own(observations.places.get(at).map_or(&[][..], Vec::as_slice))
-}
-
 /// A chain of callers without the outermost: the line that declares the variant.
-fn own(places: &[Place]) -> Vec<Place> {
-    places[..places.len().saturating_sub(1).max(places.len().min(1))].to_vec()
+fn own(places: &[Place]) -> &[Place] {
+    &places[..places.len().saturating_sub(1).max(places.len().min(1))]
 }
 
 /// Each visible key counts once, in one warp.
@@ -488,15 +483,16 @@ fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> O
             bound: 0.0,
         })
         .collect();
-    let likeness = resemble::keys(wrong.first()?);
-    let (quantity, visible) = (Quantity::Keys, operands.visible);
-    let look = last.map(|cell| resemble::look(observations, quantity, cell, &likeness, visible));
+    if wrong.is_empty() {
+        return None;
+    }
+    let (quantity, visible, doubt) = (Quantity::Keys, operands.visible, Doubt::Here);
+    let look = last.map(|cell| look::look(observations, quantity, cell, doubt, visible));
     Some(Deviation {
         quantity,
         at: None,
         of: times.len(),
         look: look.unwrap_or_default(),
-        likeness,
         wrong,
     })
 }
@@ -543,14 +539,11 @@ fn result(
     if wrong.is_empty() {
         return None;
     }
-    let likeness = resemble::result(operands, case, &all, &wrong);
-    let look = resemble::look_at_end(observations, &likeness);
     Some(Deviation {
         quantity: Quantity::Result,
         at: None,
         of: all.len(),
-        look,
-        likeness,
+        look: look::look_at_end(observations, &all, &wrong),
         wrong,
     })
 }

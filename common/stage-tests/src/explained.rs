@@ -7,7 +7,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
 use common::stage::{Attention, LoadedStage};
 use common::tier0::is_without;
-use emulator::trace::Step;
+use emulator::trace::{Does, Step};
 use emulator::{Place, Schedule};
 
 /// Several tiles, ragged ends, grouped heads, maxima that move late or lie far from 0.
@@ -86,7 +86,7 @@ fn shows_all(found: &Investigated) -> bool {
         .iter()
         .all(|step| {
             let mut passed = observations.ways.iter().flatten();
-            passed.any(|passed| passed.does == step.does())
+            passed.any(|passed| passed.does == Does::Step(*step))
         });
     let is_counted = observations
         .visible
@@ -101,8 +101,8 @@ fn shows_all(found: &Investigated) -> bool {
         && steps().any(|step| !step.probabilities.is_empty()) == (steps().count() > 0)
 }
 
-/// What is said of the first case that fails, as fields between tabs: the case, the gate, the quantity, the fault that it
-/// resembles, and then the places to look at, each with its callers.
+/// What is said of the first case that fails, as fields between tabs: the case, the gate, the quantity, and then the places to
+/// look at, each with its callers.
 fn failing(stage: &LoadedStage, word: &str) -> String {
     let variants = stage.variants();
     let named = variants.iter().find(|name| **name == word);
@@ -126,17 +126,15 @@ fn failing(stage: &LoadedStage, word: &str) -> String {
             words.join(" < ")
         };
         if let Some(hazard) = found.traced.hazards.first() {
-            fields.extend([format!("hazard: {}", hazard.kind.label()), String::new()]);
+            fields.push(format!("hazard: {}", hazard.kind.label()));
             fields.push(hazard.missing.replace(['\n', '\t'], " "));
             let sides = hazard.first.iter().chain(&hazard.second);
             fields.extend(sides.map(|side| chain(&side.places)));
         } else if let Some(deviation) = &found.explained.deviation {
             fields.push(deviation.quantity.to_string());
-            let fault = deviation.likeness.fault;
-            fields.push(fault.map_or("none".into(), |fault| fault.to_string()));
             fields.extend(deviation.look.iter().map(|look| chain(&look.places)));
         } else {
-            fields.extend(["nothing".to_string(), String::new()]);
+            fields.push("nothing".to_string());
         }
         return fields.join("\t");
     }

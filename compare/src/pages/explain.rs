@@ -2,13 +2,12 @@
 
 use crate::judge::verdict::count;
 use crate::page::{Block, Document, Table, Text, row};
-use common::explain::{Deviation, Explained, Investigated, Quantity, Wrong};
+use common::explain::{Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
 use common::gate;
 use common::inputs::Family;
 use common::problem::Problem;
 use common::reference::Probability;
 use common::verdict::{GateResult, Verdict};
-use emulator::trace::Passed;
 use emulator::{Place, TraceReport};
 
 use super::{list, text};
@@ -146,10 +145,7 @@ fn silence(finding: &Finding<'_>) -> String {
 
 fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
     let Deviation {
-        quantity,
-        wrong,
-        likeness,
-        ..
+        quantity, wrong, ..
     } = deviation;
     let place = match deviation.at {
         Some([chain, step]) => {
@@ -191,14 +187,10 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         }
     };
     let table = Table::of(wrong.iter().take(MOST).map(row));
-    let look = deviation.look.iter().enumerate().map(|(at, passed)| {
+    let look = deviation.look.iter().enumerate().map(|(at, suspect)| {
         let word = if at == 0 { "Look at" } else { "or at" };
-        format!("{word} {}", line(passed))
+        format!("{word} {}", line(suspect))
     });
-    let resembles = match likeness.fault {
-        Some(fault) => format!("Resembles the planted fault \"{fault}\": {}.", likeness.why),
-        None => format!("Resembles no planted fault: {}.", likeness.why),
-    };
     vec![
         Block::Paragraph(
             Text::default()
@@ -207,7 +199,7 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         ),
         Block::Table(table),
         Block::bullets(look),
-        Block::paragraph(format!("{resembles} docs/symptoms.md says what to try.")),
+        Block::paragraph("docs/symptoms.md leads from symptoms to causes."),
     ]
 }
 
@@ -263,14 +255,14 @@ fn ranges(wrong: &[Wrong]) -> String {
 }
 
 /// The kernel's own line, what happens there, and through which headers.
-fn line(passed: &Passed) -> String {
-    let places: Vec<String> = passed.places.iter().rev().map(Place::to_string).collect();
+fn line(suspect: &Suspect) -> String {
+    let places: Vec<String> = suspect.places.iter().rev().map(Place::to_string).collect();
     match places.split_first() {
-        Some((own, [])) => format!("{own}, which {}", passed.does),
+        Some((own, [])) => format!("{own}, which {}", suspect.action),
         Some((own, through)) => {
-            format!("{own}, which {} at {}", passed.does, through.join(" > "))
+            format!("{own}, which {} at {}", suspect.action, through.join(" > "))
         }
-        None => passed.does.clone(),
+        None => suspect.action.to_string(),
     }
 }
 

@@ -1,11 +1,13 @@
 //! What kernels show of one query row by ATTN_OBSERVE, and from where the row's output was stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::order::How;
+use super::raw;
 use crate::fault::Place;
 
 /// The row that someone wants to know about.
@@ -51,7 +53,7 @@ impl Seen {
 }
 
 /// A step of the algorithm, as `attn/observe.cuh` says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Step {
     /// Counts the keys that a row sees.
     Visible,
@@ -84,26 +86,30 @@ impl Step {
         .get(number as usize)
         .copied()
     }
-
-    /// In words.
-    pub fn does(self) -> &'static str {
-        match self {
-            Self::Visible => "counts the keys that a row sees",
-            Self::Mask => "masks scores",
-            Self::Exponential => "takes exponentials",
-            Self::Sum => "adds to the row's sum",
-            Self::Rescale => "rescales O",
-            Self::Join => "joins the lanes' sums",
-            Self::Merge => "merges parts of a row",
-        }
-    }
 }
 
 /// What a thread does on its way to a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Does {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Does {
+    /// An access to memory.
     Access(How),
+    /// A step that the kernel marks.
     Step(Step),
+}
+
+impl fmt::Display for Does {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Access(how) => raw::does(*how),
+            Self::Step(Step::Visible) => "counts the keys that a row sees",
+            Self::Step(Step::Mask) => "masks scores",
+            Self::Step(Step::Exponential) => "takes exponentials",
+            Self::Step(Step::Sum) => "adds to the row's sum",
+            Self::Step(Step::Rescale) => "rescales O",
+            Self::Step(Step::Join) => "joins the lanes' sums",
+            Self::Step(Step::Merge) => "merges parts of a row",
+        })
+    }
 }
 
 /// `EmulatorObserved` of abi.h.
@@ -222,8 +228,8 @@ pub struct Observed {
 /// An access or a step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// As [`HazardAccess::does`](super::hazard::HazardAccess::does): "reads a matrix"; or [`Step::does`].
-    pub does: String,
+    /// What happens there.
+    pub does: Does,
     /// Where, and from where that was inlined: innermost first.
     pub places: Vec<Place>,
 }

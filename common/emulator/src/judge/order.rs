@@ -3,14 +3,18 @@
 //! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is
 //! checked against them, so of a byte that is raced for at least the first race is found, whatever the schedule.
 
+use serde::{Deserialize, Serialize};
+
 use crate::intern::{IntegerMap, Interner};
 
 use super::clocks::{Agent, Clocks, Signal};
 
 /// How an access is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum How {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum How {
+    /// A thread loads.
     Read,
+    /// A thread stores, or an atomic.
     Write,
     /// cp.async reads its source.
     CopyRead,
@@ -41,7 +45,8 @@ pub(crate) enum How {
 }
 
 impl How {
-    pub(crate) fn is_write(self) -> bool {
+    /// Whether the bytes change.
+    pub fn is_write(self) -> bool {
         matches!(
             self,
             Self::Write

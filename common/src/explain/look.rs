@@ -1,0 +1,296 @@
+//! Where to look for what makes a value wrong: the step that makes it, or how a product's operands came to be.
+
+use super::steps::{Cell, Step};
+use super::{Before, Case, Operands, Quantity, Wrong, dot, weights};
+use emulator::Place;
+use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
+use std::fmt;
+
+/// What the kernel does at a suspect's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An access or a marked step on the way to the value.
+    Passed(Does),
+    /// The value is shown, after what computes it.
+    Shows(Quantity),
+    /// This operand (q, k or v) is read from global memory.
+    Loads(Name),
+    /// The row's output is written.
+    Stores,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed(does) => does.fmt(f),
+            Self::Shows(quantity) => write!(f, "shows {}", quantity.name().trim_end_matches(',')),
+            Self::Loads(name) => write!(f, "brings {name}"),
+            Self::Stores => f.write_str("stores the row"),
+        }
+    }
+}
+
+/// The name of an allocation.
+type Name = &'static str;
+
+/// A place in doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    /// What happens there.
+    pub action: Action,
+    /// Where, and from where that was inlined: innermost first.
+    pub places: Vec<Place>,
+}
+
+impl Suspect {
+    fn new(action: Action, places: &[Place]) -> Self {
+        let places = places.to_vec();
+        Self { action, places }
+    }
+}
+
+impl From<&Passed> for Suspect {
+    fn from(passed: &Passed) -> Self {
+        Self::new(Action::Passed(passed.does), &passed.places)
+    }
+}
+
+/// What of the kernel is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The statements around the place at which the value is shown.
+    Here,
+    /// The product's own reads.
+    Product,
+    /// What brings this operand on chip.
+    Load(Name),
+}
+
+/// What is in doubt where `wrong` are the first wrong numbers, in a step that started from `before`.
+pub(super) fn doubt(
+    operands: &Operands,
+    case: &Case<'_>,
+    step: &Step,
+    before: &Before,
+    quantity: Quantity,
+    wrong: &[Wrong],
+) -> Doubt {
+    match quantity {
+        Quantity::Score => score(operands, case, step, wrong),
+        Quantity::Output => output(operands, case, step, before, wrong),
+        _ => Doubt::Here,
+    }
+}
+
+fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> Doubt {
+    let is_masked = |w: &Wrong| [w.kernel, w.model].contains(&f64::NEG_INFINITY);
+    if wrong.iter().all(is_masked) {
+        return Doubt::Here;
+    }
+    let visible = step.scores.keys().filter(|key| operands.sees(**key));
+    let is_whole = wrong.len() == visible.count();
+    let is_of = |rows: &Rows<'_>| {
+        all_agree(wrong, |key| {
+            let row = operands.row(rows.matrix, rows.head, key + rows.distance)?;
+            Some(dot(&operands.q, row))
+        })
+    };
+    let is_number = |w: &Wrong| w.kernel.is_finite();
+    match is_whole
+        && (!wrong.iter().any(is_number)
+            || is_displaced(operands, case, [&operands.k, &operands.v], is_of))
+    {
+        true => Doubt::Load("k"),
+        false => Doubt::Product,
+    }
+}
+
+fn output(
+    operands: &Operands,
+    case: &Case<'_>,
+    step: &Step,
+    before: &Before,
+    wrong: &[Wrong],
+) -> Doubt {
+    // Values rounded once more, or to fewer bits, are off by this times what f32 rounds of a tile.
+    let is_rounding = |w: &Wrong| (w.kernel - w.model).abs() <= 1024.0 * w.bound;
+    if wrong.iter().all(is_rounding) {
+        return Doubt::Here;
+    }
+    let max = step.max.as_ref().map_or(before.max, Cell::any);
+    let p = weights(step, case.probability);
+    let is_of = |rows: &Rows<'_>| {
+        all_agree(wrong, |at| {
+            let column = usize::try_from(at).ok()?;
+            let base = match step.rescaled.get(&at) {
+                Some(cell) => cell.sum(),
+                None => before.output.get(column)? * before.factor(max),
+            };
+            let products = p.iter().map(|&(key, weight)| {
+                let row = operands.row(rows.matrix, rows.head, key + rows.distance);
+                row.map_or(0.0, |row| weight * row[column])
+            });
+            Some(base + products.sum::<f64>())
+        })
+    };
+    match is_displaced(operands, case, [&operands.v, &operands.k], is_of) {
+        true => Doubt::Load("v"),
+        false => Doubt::Product,
+    }
+}
+
+/// Rows of an operand in place of those that a product needs.
+struct Rows<'a> {
+    matrix: &'a [f64],
+    head: usize,
+    /// From the right key.
+    distance: i64,
+}
+
+/// Whether a whole tile is another than the product needs: of the other matrix, another head, or keys whole fragments (16) away.
+fn is_displaced(
+    operands: &Operands,
+    case: &Case<'_>,
+    [right, other]: [&[f64]; 2],
+    is_of: impl Fn(&Rows<'_>) -> bool,
+) -> bool {
+    let shape = case.inputs.problem.shape;
+    let is_at = |matrix, head, distance| {
+        is_of(&Rows {
+            matrix,
+            head,
+            distance,
+        })
+    };
+    let mut heads = (0..shape.batch * shape.heads_kv).filter(|head| *head != operands.head);
+    let mut distances = (16..operands.keys as i64).step_by(16);
+    is_at(other, operands.head, 0)
+        || heads.any(|head| is_at(right, head, 0))
+        || distances
+            .any(|far| is_at(right, operands.head, -far) || is_at(right, operands.head, far))
+}
+
+/// Whether the kernel's numbers are what `value` gives, as near as f32 comes to it.
+fn all_agree(wrong: &[Wrong], value: impl Fn(i64) -> Option<f64>) -> bool {
+    let unit = wrong.iter().map(|w| w.model.abs()).fold(1e-6, f64::max);
+    let is = |w: &Wrong| value(w.at).is_some_and(|value| (w.kernel - value).abs() <= 2e-5 * unit);
+    wrong.iter().all(is)
+}
+
+/// The most places that are named.
+const MOST: usize = 3;
+
+/// The step that leaves a quantity as it is shown, where kernels mark it.
+fn step_to(quantity: Quantity) -> Option<Does> {
+    match quantity {
+        Quantity::Score => Some(Marked::Mask),
+        Quantity::Probability => Some(Marked::Exponential),
+        Quantity::Sum => Some(Marked::Sum),
+        Quantity::Rescaled => Some(Marked::Rescale),
+        Quantity::Maximum | Quantity::Output | Quantity::Keys | Quantity::Result => None,
+    }
+    .map(Does::Step)
+}
+
+/// Where to look, likeliest first: where an operand was brought or read that is in doubt, the step that makes the value, where
+/// it is shown, and the last access to memory before it, between which it was computed. `visible`: keys that the row sees.
+pub(super) fn look(
+    observations: &Observations,
+    quantity: Quantity,
+    cell: &Cell,
+    doubt: Doubt,
+    visible: usize,
+) -> Vec<Suspect> {
+    let shown = observations.places.get(cell.place);
+    let here = Suspect::new(
+        Action::Shows(quantity),
+        super::own(shown.map_or(&[], Vec::as_slice)),
+    );
+    let way = || observations.ways.get(cell.way).into_iter().flatten().rev();
+    let mut look: Vec<Suspect> = Vec::new();
+    if doubt == Doubt::Here {
+        let counted = || observations.visible.iter().rev();
+        let counts = || counted().map(|(_, passed)| Suspect::from(passed));
+        // A mask goes by a number of keys. Where nobody came to the right one, that is in doubt before the mask.
+        let is_miscounted =
+            quantity == Quantity::Score && counted().all(|(keys, _)| *keys as usize != visible);
+        if is_miscounted {
+            look.extend(counts().take(MOST - 1));
+        }
+        let step = way().find(|passed| Some(passed.does) == step_to(quantity));
+        look.extend(step.map(Suspect::from));
+        look.push(here);
+        if quantity == Quantity::Score {
+            look.extend(counts());
+        }
+        look.extend(way().next().map(Suspect::from));
+        return distinct(look);
+    }
+    if let Doubt::Load(name) = doubt {
+        let reads = observations.reads.iter().filter(|(of, _)| of == name);
+        look.extend(reads.map(|(_, places)| Suspect::new(Action::Loads(name), places)));
+    }
+    // What a product leaves in shared memory is read back: its own reads come before.
+    let is_write = |passed: &&Passed| matches!(passed.does, Does::Access(how) if how.is_write());
+    let is_staged = quantity == Quantity::Score && way().any(|passed| is_write(&passed));
+    let reads = way().skip_while(|passed| is_staged && !is_write(passed));
+    let is_product =
+        |passed: &&Passed| matches!(passed.does, Does::Access(How::MatrixRead | How::WgmmaRead));
+    let has_matrices = way().any(|passed| is_product(&passed));
+    let is_read = |passed: &&Passed| match has_matrices {
+        true => is_product(passed),
+        false => passed.does == Does::Access(How::Read),
+    };
+    look.extend(reads.chain(way()).filter(is_read).map(Suspect::from));
+    look.push(here);
+    distinct(look)
+}
+
+/// Where to look for what is stored wrongly though O, maximum and sum of every warp are right; `all` of the row's output.
+pub(super) fn look_at_end(
+    observations: &Observations,
+    all: &[Wrong],
+    wrong: &[Wrong],
+) -> Vec<Suspect> {
+    let ends = |step: Marked| {
+        let of_step = move |passed: &&Passed| passed.does == Does::Step(step);
+        let ends = observations.ends.iter().filter(of_step);
+        ends.map(Suspect::from).collect()
+    };
+    let stores = observations.stores.iter();
+    let stores = stores.map(|places| Suspect::new(Action::Stores, places));
+    let [joins, merges, stores]: [Vec<Suspect>; 3] =
+        [ends(Marked::Join), ends(Marked::Merge), stores.collect()];
+    let is_unset = |w: &Wrong| w.kernel == 0.0 || !w.kernel.is_finite();
+    let order = if wrong.len() == 1 || all.iter().all(is_unset) {
+        [stores, merges, joins]
+    } else if is_by_one_factor(wrong) {
+        [joins, merges, stores]
+    } else {
+        [merges, joins, stores]
+    };
+    distinct(order.concat())
+}
+
+/// Whether all are off by the same factor, as by a wrong sum.
+fn is_by_one_factor(wrong: &[Wrong]) -> bool {
+    let large = wrong.iter().filter(|w| w.model.abs() > 1e-6);
+    let ratios: Vec<f64> = large.map(|w| w.kernel / w.model).collect();
+    let is_first = |ratio: &f64| (ratio - ratios[0]).abs() <= 4e-3 * ratios[0].abs();
+    !ratios.is_empty() && ratios.iter().all(is_first)
+}
+
+/// The first few different places, without the line that declares the variant.
+fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
+    let mut suspects: Vec<Suspect> = Vec::new();
+    for mut suspect in look {
+        if suspect.places.len() > 1 && !matches!(suspect.action, Action::Shows(_)) {
+            suspect.places = super::own(&suspect.places).to_vec();
+        }
+        if !suspects.iter().any(|known| known.places == suspect.places) {
+            suspects.push(suspect);
+        }
+    }
+    suspects.truncate(MOST);
+    suspects
+}
