@@ -17,7 +17,6 @@ mod end_to_end;
 mod hazards;
 mod lse;
 mod measure;
-mod pattern;
 mod repeat;
 
 pub use accuracy::{c2, c3};
@@ -105,7 +104,6 @@ pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
         c3(&errors),
         c4(evidence, &errors),
     ];
-    let gates = gates.map(|gate| pattern::with_pattern(evidence, &errors, gate));
     (errors, gates)
 }
 
