@@ -33,8 +33,11 @@ fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
         None => match line.split_once(" -- ") {
             Some((script, flags)) => check_script(&words(script))
                 .and_then(|()| check_compare(&words(&format!("-- {flags}")), stages)),
-            // The Python that scripts/python installs.
-            None => check_script(&words(line.trim_start_matches(".python/bin/python "))),
+            // What scripts/python installs.
+            None => check_script(&words(
+                line.trim_start_matches(".python/bin/python ")
+                    .trim_start_matches(".python/bin/torchrun --nproc-per-node 2 "),
+            )),
         },
     }
     .map_err(|error| format!("{line}: {error}"))
