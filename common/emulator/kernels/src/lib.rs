@@ -46,6 +46,10 @@ macro_rules! kernels {
                 )*
             }
         }
+
+        /// The entries of the plain and of the traced build, by the kernel's name.
+        pub const KERNELS: &[(&str, [emulator::Entry; 2])] =
+            &[$((stringify!($name), [entry::$name, traced::$name])),*];
     };
 }
 

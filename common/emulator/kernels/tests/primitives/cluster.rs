@@ -1,26 +1,14 @@
 //! Clusters: the blocks of one store to each other and meet.
 
-use emulator::{Entry, Fault};
-use emulator_kernels::{entry, traced};
+use emulator::Fault;
+use emulator_kernels::entry;
 
 use crate::gpu::Gpu;
+use crate::launch::plain;
 use crate::support::{Run, SCHEDULES};
 
-/// Two blocks of 128 threads that exchange, of which `breaks` says what goes wrong, for `rounds` rounds.
-pub fn exchange(entry: Entry, breaks: i32, rounds: i32) -> Run {
-    Run::new(entry, 128)
-        .cluster(2)
-        .shared(2056)
-        .number(0, breaks)
-        .number(1, rounds)
-}
-
-/// Two blocks of 128 threads that meet.
-pub fn missed(entry: Entry, mode: i32) -> Run {
-    Run::new(entry, 128).cluster(2).number(0, mode)
-}
-
 const ROUNDS: usize = 3;
+const EXCHANGE: &str = "cluster_exchange<<<2, 128, 2056>>>(0, 3)";
 
 /// No value stands for another one.
 fn input() -> Vec<f32> {
@@ -47,9 +35,7 @@ fn expected() -> Vec<f32> {
 #[test]
 fn blocks_of_a_cluster_store_to_each_other() {
     for schedule in SCHEDULES {
-        let run = exchange(entry::cluster_exchange, 0, ROUNDS as i32)
-            .input(0, &input())
-            .schedule(schedule);
+        let run = plain(EXCHANGE).input(0, &input()).schedule(schedule);
         assert_eq!(
             run.output::<f32>(input().len()).unwrap(),
             expected(),
@@ -64,7 +50,7 @@ fn blocks_of_a_cluster_store_to_each_other_on_a_real_gpu() {
     if !gpu.has("cluster_exchange") {
         return;
     }
-    let run = exchange(entry::cluster_exchange, 0, ROUNDS as i32).input(0, &input());
+    let run = plain(EXCHANGE).input(0, &input());
     let output = gpu.launch("cluster_exchange", &run, input().len() * 4);
     let floats: Vec<f32> = output
         .chunks(4)
@@ -74,43 +60,13 @@ fn blocks_of_a_cluster_store_to_each_other_on_a_real_gpu() {
 }
 
 #[test]
-fn faults_and_hazards_name_the_block_of_the_cluster() {
-    let text = |fault: Fault| (fault.block(), fault.to_string());
-    let run = |breaks| {
-        exchange(entry::cluster_exchange, breaks, 1)
-            .input(0, &input())
-            .output::<f32>(1024)
-            .unwrap_err()
-    };
-    let (block, text_of) = text(run(32));
-    assert_eq!(block, Some([1, 0, 0]));
-    assert!(
-        text_of.starts_with("block [1, 0, 0]: thread 32 called cluster_wait"),
-        "{text_of}"
-    );
-    let (block, text_of) = text(run(128));
-    assert_eq!(
-        block,
-        Some([1, 0, 0]),
-        "what comes to block 1 is not waited for"
-    );
-    assert!(text_of.contains("store_async"), "{text_of}");
-    let (_, text_of) = text(
-        missed(entry::cluster_barrier_missed, 1)
-            .output::<u8>(1)
-            .unwrap_err(),
-    );
-    assert!(
-        text_of.contains("warps 0-2 of the cluster's block 1 wait at"),
-        "{text_of}"
-    );
-    let report = exchange(traced::cluster_exchange, 256, 2)
-        .input(0, &input())
-        .trace([8192, 0]);
-    let races: Vec<String> = report.hazards.iter().map(ToString::to_string).collect();
-    let names =
-        |race: &&String| race.contains("block [0, 0, 0]") && race.contains("block [1, 0, 0]");
-    assert!(races.iter().any(|race| names(&race)), "{races:?}");
+fn faults_know_the_block_of_the_cluster() {
+    // Block 1 has not arrived; what comes to block 1 is not waited for.
+    for breaks in [32, 128] {
+        let fault =
+            plain(&format!("cluster_exchange<<<2, 128, 2056>>>({breaks}, 1)")).output::<f32>(1024);
+        assert_eq!(fault.unwrap_err().block(), Some([1, 0, 0]));
+    }
 }
 
 #[test]

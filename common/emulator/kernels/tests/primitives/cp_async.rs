@@ -1,7 +1,6 @@
-use emulator::{Entry, Fault};
 use emulator_kernels::entry;
 
-use crate::support::{Run, SCHEDULES, line};
+use crate::support::{Run, SCHEDULES};
 
 #[test]
 fn a_copy_is_poison_until_its_group_is_waited_for() {
@@ -63,51 +62,4 @@ fn a_wait_covers_only_the_copies_of_its_own_thread() {
                 .all(|x| x.is_nan())
         );
     }
-}
-
-#[test]
-fn misuse_is_a_fault_with_its_place() {
-    let run = |dst, src, bytes| {
-        let run = Run::new(entry::cp_async_misused, 1)
-            .shared(64)
-            .input(0, &[0u64; 8]);
-        run.number(0, dst)
-            .number(1, src)
-            .number(2, bytes)
-            .output::<u8>(0)
-    };
-    run(48, 0, 16).unwrap();
-    let place_line = line("cp_async.cu", "params->n[2]");
-    for (dst, src, operand) in [
-        (8, 0, "the destination of cp.async"),
-        (0, 4, "the source of cp.async"),
-    ] {
-        let fault = run(dst, src, 16).unwrap_err();
-        assert!(
-            matches!(&fault, Fault::Misaligned { operand: o, required: 16, place, .. } if o == operand && place.line == place_line),
-            "{fault}"
-        );
-    }
-    assert_eq!(
-        run(64, 0, 16).unwrap_err().to_string(),
-        format!(
-            "block [0, 0, 0], thread 0: cp.async at cu/cp_async.cu:{place_line}: its destination is byte 64 of shared \
-             memory, of which the launch declared 64"
-        )
-    );
-    assert!(
-        run(0, 0, 17)
-            .unwrap_err()
-            .to_string()
-            .ends_with("reads 17 bytes to write 16")
-    );
-    let to_global = Run::new(entry::cp_async_to_global as Entry, 1)
-        .input(0, &[0u64; 2])
-        .output::<u64>(2);
-    assert!(
-        to_global
-            .unwrap_err()
-            .to_string()
-            .ends_with("its destination is not in shared memory")
-    );
 }

@@ -5,13 +5,14 @@ use std::array::from_fn;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use emulator::{Entry, Fault};
+use emulator::Entry;
 use emulator_kernels::{entry, traced};
 use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::support::{Run, SCHEDULES, at, line};
+use crate::launch;
+use crate::support::{Run, SCHEDULES};
 
 /// A kernel of `cu/ptx.cu`, what it is given, and what it must give.
 struct Case {
@@ -411,58 +412,12 @@ fn matrix_instructions_are_counted_as_what_they_are() {
         (2, 3, 0)
     );
     let conflicts = |pitch: i32| {
-        let run = Run::new(traced::lanes_then_ldmatrix, 32)
-            .shared(32 * 128)
-            .number(0, 1)
-            .number(1, pitch);
+        let run = launch::traced(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
         run.trace([128, 0]).counted.sum.shared_read.conflicts()
     };
     assert_eq!(
         [16, 80, 128].map(conflicts),
         [0, 0, 28],
         "8 rows 128 bytes apart lie in the same banks"
-    );
-}
-
-#[test]
-fn misuse_of_ldmatrix_is_a_fault_with_its_place() {
-    let fault = |byte: i32, lanes: i32| {
-        let run = Run::new(entry::ldmatrix_misused, 32)
-            .shared(1024)
-            .input(0, &[0u64; 8]);
-        run.number(0, byte)
-            .number(1, lanes)
-            .output::<u32>(32)
-            .map(|_| ())
-    };
-    assert_eq!(fault(160, 32), Ok(()));
-    let place = line("hazards.cu", "// of lane 5");
-    let Err(Fault::Misaligned {
-        thread: 5,
-        operand,
-        required: 16,
-        place: found,
-        ..
-    }) = fault(8, 32)
-    else {
-        panic!("{:?}", fault(8, 32))
-    };
-    assert_eq!(
-        (operand.as_str(), found.line),
-        ("the row address of ldmatrix", place)
-    );
-    let at = at("hazards.cu", "// of lane 5");
-    for byte in [-1, 240_000 / 16 * 16] {
-        assert_eq!(
-            fault(byte, 32).unwrap_err().to_string(),
-            format!(
-                "block [0, 0, 0]: thread 5 called ldmatrix_x2 at {at}: the row address that it passes is not in shared \
-                 memory"
-            )
-        );
-    }
-    assert!(
-        matches!(fault(0, 31), Err(Fault::CollectiveMismatch { .. })),
-        "all lanes take part"
     );
 }

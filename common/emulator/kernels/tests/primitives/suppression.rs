@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::launch::{plain, traced};
+use crate::support::{SCHEDULES, line};
 use emulator::Place;
-use emulator_kernels::{entry, traced};
-
-use crate::support::{Run, SCHEDULES, line};
-use crate::{cluster, tma, wgmma};
 
 /// Sites that their kernels do without: the file, words of the line, and the reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
@@ -39,94 +37,69 @@ const REDUNDANT: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// Kernels that are right, in launches that together need each of their sites.
-fn correct() -> Vec<Run> {
-    let floats: Vec<f32> = (0..4096).map(|i| i as f32).collect();
-    let run = |entry, threads, shared| {
-        Run::new(entry, threads)
-            .shared(shared)
-            .input(0, &floats)
-            .input(1, &floats)
-            .input(2, &floats)
-    };
-    vec![
-        run(traced::barrier_in_one_branch, 64, 256).number(0, 1),
-        run(traced::copied_one_ahead, 64, 2048)
-            .number(0, 4)
-            .number(1, 1),
-        run(traced::copied_one_ahead, 64, 2048)
-            .number(0, 4)
-            .number(2, 1),
-        run(traced::copied_by_a_producer, 96, 512)
-            .number(0, 1)
-            .number(1, 1),
-        run(traced::tiles_by_helpers, 64, 2048).number(1, 1),
-        run(traced::ring_without_free_slots, 64, 256)
-            .number(0, 4)
-            .number(1, 1),
-        run(traced::ring_without_free_slots, 64, 256)
-            .number(0, 4)
-            .number(2, 1),
-        run(traced::rows_one_too_many, 32, 1024)
-            .number(0, 8)
-            .number(1, 8),
-        run(traced::vector_at, 32, 2048).number(0, 16),
-        run(traced::matrix_then_lanes, 32, 1024).number(0, 1),
-        run(traced::lanes_then_matrix, 32, 512).number(0, 1),
-        run(traced::lanes_then_ldmatrix, 32, 2048)
-            .number(0, 1)
-            .number(1, 16),
-        run(traced::matrix_in_place, 32, 1024),
-        run(traced::warp_ping_pong, 64, 256),
-        run(traced::groups_of_ones_own, 32, 2048),
-        run(traced::copy_without, 32, 512).number(0, 1).number(1, 1),
-        run(traced::copy_source_overwritten, 32, 512).number(0, 1),
-        run(traced::global_within_block, 64, 0).number(0, 1),
-        run(traced::reverse, 64, 256).number(0, 2),
-        run(traced::partial_sync_warp, 32, 128).number(0, 5),
-        run(traced::cp_async_groups, 32, 48 * 32).number(0, 3),
-        run(traced::cp_async_of_each_size, 32, 64),
-        run(traced::ldmatrix_and_mma, 32, 2048),
-        run(traced::named_barriers_hand_over, 64, 128).number(0, 4),
-        run(traced::named_barriers_of_pairs, 128, 512).number(0, 3),
-        run(traced::row_by_named_barrier, 64, 128),
-        run(traced::mbarrier_ring, 96, 1056).number(0, 6),
-        run(traced::ring, 96, 288).number(0, 6),
-        run(traced::ring_by_stores, 64, 288).number(0, 6),
-        run(traced::store_before_copies_arrive, 64, 272).number(0, 1),
-        run(traced::phase_that_a_waiter_misses, 96, 16).number(0, 1),
-        run(traced::tile_copied_by_one_warp, 96, 96 * 16).number(0, 1),
-        run(traced::roles_with_unequal_barriers, 64, 128).number(0, 1),
-        run(traced::wmma_row_row, 32, 16384),
-        tma::ring(traced::tma_ring, 6, 0).input(0, &floats),
-        tma::ring(traced::tma_ring, 6, 4096 | 8192).input(0, &floats),
-        tma::ring(traced::tma_ring, 6, 256 | 512 | 32768 | 65536).input(0, &floats),
-        tma::refill(traced::tma_refill, 4, 0).input(0, &floats),
-        tma::refill(traced::tma_refill, 4, 16).input(0, &floats),
-        tma::store_tiles(traced::tma_store_tiles, 0).input(0, &floats),
-        tma::store_tiles(traced::tma_store_tiles, 1024).input(0, &floats),
-        tma::misused(traced::tma_misused, 1024, 0, 0, false).input(0, &floats),
-        tma::misused(traced::tma_misused, 1024, 1, 0, true).input(0, &floats),
-        wgmma::of_boxes(traced::wgmma_of_boxes, 1, 5, 8).input(0, &floats),
-        wgmma::of_boxes(traced::wgmma_of_boxes, 2, 5, 0).input(0, &floats),
-        run(traced::wgmma_attention, 128, 24576).number(1, 4),
-        run(traced::wgmma_ring, 160, 24608).number(1, 5),
-        run(traced::wgmma_misused, 128, 24576),
-        run(traced::stmatrix_then_lanes, 32, 1024)
-            .number(0, 1)
-            .number(1, 16),
-        cluster::exchange(traced::cluster_exchange, 0, 2).input(0, &floats),
-        cluster::exchange(traced::cluster_exchange, 4 | 8, 2).input(0, &floats),
-        cluster::exchange(traced::cluster_exchange, 4096 | 8192, 1).input(0, &floats),
-    ]
-}
+/// Launches that are right, and together need each of their sites.
+const CORRECT: [&str; 52] = [
+    "barrier_in_one_branch<<<1, 64, 256>>>(1)",
+    "copied_one_ahead<<<1, 64, 2048>>>(4, 1)",
+    "copied_one_ahead<<<1, 64, 2048>>>(4, 0, 1)",
+    "copied_by_a_producer<<<1, 96, 512>>>(1, 1)",
+    "tiles_by_helpers<<<1, 64, 2048>>>(0, 1)",
+    "ring_without_free_slots<<<1, 64, 256>>>(4, 1)",
+    "ring_without_free_slots<<<1, 64, 256>>>(4, 0, 1)",
+    "rows_one_too_many<<<1, 32, 1024>>>(8, 8)",
+    "vector_at<<<1, 32, 2048>>>(16)",
+    "matrix_then_lanes<<<1, 32, 1024>>>(1)",
+    "lanes_then_matrix<<<1, 32, 512>>>(1)",
+    "lanes_then_ldmatrix<<<1, 32, 2048>>>(1, 16)",
+    "matrix_in_place<<<1, 32, 1024>>>()",
+    "warp_ping_pong<<<1, 64, 256>>>()",
+    "groups_of_ones_own<<<1, 32, 2048>>>()",
+    "copy_without<<<1, 32, 512>>>(1, 1)",
+    "copy_source_overwritten<<<1, 32, 512>>>(1)",
+    "global_within_block<<<1, 64, 0>>>(1)",
+    "reverse<<<1, 64, 256>>>(2)",
+    "partial_sync_warp<<<1, 32, 128>>>(5)",
+    "cp_async_groups<<<1, 32, 1536>>>(3)",
+    "cp_async_of_each_size<<<1, 32, 64>>>()",
+    "ldmatrix_and_mma<<<1, 32, 2048>>>()",
+    "named_barriers_hand_over<<<1, 64, 128>>>(4)",
+    "named_barriers_of_pairs<<<1, 128, 512>>>(3)",
+    "row_by_named_barrier<<<1, 64, 128>>>()",
+    "mbarrier_ring<<<1, 96, 1056>>>(6)",
+    "ring<<<1, 96, 288>>>(6)",
+    "ring_by_stores<<<1, 64, 288>>>(6)",
+    "store_before_copies_arrive<<<1, 64, 272>>>(1)",
+    "phase_that_a_waiter_misses<<<1, 96, 16>>>(1)",
+    "tile_copied_by_one_warp<<<1, 96, 1536>>>(1)",
+    "roles_with_unequal_barriers<<<1, 64, 128>>>(1)",
+    "wmma_row_row<<<1, 32, 16384>>>()",
+    "tma_ring<<<1, 96, 5120>>>(6, 0)",
+    "tma_ring<<<1, 96, 5120>>>(6, 4096+8192)",
+    "tma_ring<<<1, 96, 5120>>>(6, 256+512+32768+65536)",
+    "tma_refill<<<1, 32, 2048>>>(4, 0)",
+    "tma_refill<<<1, 32, 2048>>>(4, 16)",
+    "tma_store_tiles<<<2, 64, 4096>>>(2, 0)",
+    "tma_store_tiles<<<2, 64, 4096>>>(2, 1024)",
+    "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, 0)",
+    "tma_misused<<<1, 32, 4096>>>(1024, 1, 0, 1)",
+    "wgmma_of_boxes<<<1, 128, 16416>>>(5, 8)",
+    "wgmma_of_boxes<<<1, 256, 16416>>>(5, 0)",
+    "wgmma_attention<<<1, 128, 24576>>>(0, 4)",
+    "wgmma_ring<<<1, 160, 24608>>>(0, 5)",
+    "wgmma_misused<<<1, 128, 24576>>>()",
+    "stmatrix_then_lanes<<<1, 32, 1024>>>(1, 16)",
+    "cluster_exchange<<<2, 128, 2056>>>(0, 2)",
+    "cluster_exchange<<<2, 128, 2056>>>(4+8, 2)",
+    "cluster_exchange<<<2, 128, 2056>>>(4096+8192, 1)",
+];
 
 #[test]
 fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
     let (mut needed, mut operations) = (BTreeMap::<Place, bool>::new(), BTreeSet::new());
-    for run in correct() {
+    for launch in CORRECT {
+        let run = traced(launch);
         let whole = run.trace([8192, 8192]);
-        assert_eq!(whole.hazards, []);
+        assert_eq!(whole.hazards, [], "{launch}");
         for site in &whole.sync_sites {
             let is_killed = SCHEDULES.map(|schedule| {
                 let broken = run
@@ -190,10 +163,7 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
 #[test]
 fn the_plain_build_can_leave_a_site_out_too() {
     let input: Vec<i32> = (0..64).collect();
-    let run = Run::new(entry::reverse, 64)
-        .shared(256)
-        .input(0, &input)
-        .number(0, 1);
+    let run = plain("reverse<<<1, 64, 256>>>(1)").input(0, &input);
     let expected: Vec<i32> = input.iter().rev().copied().collect();
     assert_eq!(run.output::<i32>(64).unwrap(), expected);
     let site = |text| Place {

@@ -6,15 +6,14 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::verdict::Verdict;
-use emulator::trace::HazardKind;
-use emulator::{Entry, TensorMap};
+use emulator::Entry;
 use emulator_kernels::{entry, traced};
 use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::hazards::hazards;
-use crate::support::{Buffer, Run, SCHEDULES, at};
+use crate::launch::plain;
+use crate::support::{Run, SCHEDULES};
 
 /// What the elements of both operands are.
 #[derive(PartialEq)]
@@ -391,259 +390,15 @@ fn registers_that_are_given_back_can_be_taken() {
     }
 }
 
-fn attention(entry: Entry, breaks: i32) -> Run {
-    Run::new(entry, 128)
-        .shared(3 * 8192)
-        .number(0, breaks)
-        .number(1, 4)
-}
-
-#[test]
-fn what_is_held_or_still_read_is_named_with_what_is_missing() {
-    let line = |words| at("wgmma_hazards.cu", words);
-    let (pv, scores) = (line("// P V"), line("// Q K^T"));
-    let in_flight = format!(
-        "The wgmma_wait<1> at {} leaves the newest 1 group(s) in flight",
-        line("// the scores alone")
-    );
-    let lax = format!(
-        "The wgmma_wait<1> at {} leaves the newest 1",
-        line("// too lax")
-    );
-    let [reads, writes, rewrites, scales, overwrites, tile] = [
-        "// reads o",
-        "// writes o",
-        "// writes p",
-        "// scales o",
-        "OVERWRITE_SLOT) write",
-        "breaks & MISSING_ROW",
-    ]
-    .map(line);
-    let cases: [(i32, HazardKind, [&str; 3]); 9] = [
-        (16, HazardKind::HeldRegisters, [&pv, &reads, &in_flight]),
-        (32, HazardKind::HeldRegisters, [&pv, &writes, &in_flight]),
-        (
-            64,
-            HazardKind::HeldRegisters,
-            ["registers of A", &rewrites, &in_flight],
-        ),
-        (4, HazardKind::HeldRegisters, [&pv, &scales, &lax]),
-        (8, HazardKind::HeldRegisters, [&pv, &scales, &in_flight]),
-        (
-            4096,
-            HazardKind::HeldRegisters,
-            [&pv, &scales, "must name these accumulators"],
-        ),
-        (
-            128,
-            HazardKind::Race,
-            [
-                &pv,
-                &overwrites,
-                "until a wgmma_wait that covers its group has returned",
-            ],
-        ),
-        (
-            256,
-            HazardKind::MissingProxyFence,
-            [&scores, &tile, "missing after the write"],
-        ),
-        (
-            512,
-            HazardKind::MissingProxyFence,
-            [&scores, &tile, "meets who starts the read"],
-        ),
-    ];
-    for (breaks, kind, words) in cases {
-        let found = hazards(&attention(traced::wgmma_attention, breaks));
-        let tells = |text: &str| words.iter().all(|&words| text.contains(words));
-        let is_told = found
-            .iter()
-            .any(|hazard| hazard.kind == kind && tells(&hazard.to_string()));
-        assert!(is_told, "{breaks}: {words:?} in {found:#?}");
-    }
-}
-
-/// Tiles of 64 rows of 64 halves, by one warpgroup or two.
-pub fn of_boxes(entry: Entry, warpgroups: u32, tiles: i32, breaks: i32) -> Run {
-    let map = TensorMap {
-        base: 0,
-        extents: [64, 128, 1, 1],
-        strides: [128, 128 * 128, 128 * 128],
-        box_columns: 64,
-        box_rows: 64,
-        swizzle: 128,
-        element_bytes: 2,
-    };
-    let run = Run::new(entry, 128 * warpgroups)
-        .shared(2 * 8192 + 32)
-        .number(0, tiles)
-        .number(1, breaks);
-    run.map(Buffer::Input, map)
-}
-
 #[test]
 fn attention_gives_the_same_under_every_schedule() {
-    let run = attention(entry::wgmma_attention, 0);
+    let run = plain("wgmma_attention<<<1, 128, 24576>>>(0, 4)");
     let sums: Vec<Vec<f32>> = SCHEDULES
         .iter()
         .map(|&schedule| run.clone().schedule(schedule).output(128).unwrap())
         .collect();
     assert!(sums[0].iter().all(|sum| sum.is_finite()));
     assert!(sums.iter().all(|other| *other == sums[0]));
-}
-
-#[test]
-fn misuse_of_a_product_is_a_fault_with_its_place() {
-    let fault = |how: i32, threads: u32, first: i32| {
-        let run = Run::new(entry::wgmma_misused, threads)
-            .shared(3 * 8192)
-            .number(0, how)
-            .number(1, first);
-        run.output::<f32>(256)
-            .map(|_| ())
-            .map_err(|fault| fault.to_string())
-    };
-    let refused = |how: i32, threads: u32, place: &str, reason: &str| {
-        let text = fault(how, threads, 0).unwrap_err();
-        assert!(
-            text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason),
-            "{how}: {text}"
-        );
-    };
-    assert_eq!(
-        [fault(0, 128, 0), fault(15, 128, 0), fault(0, 256, 4)],
-        [Ok(()), Ok(()), Ok(())]
-    );
-    let product = "// the product";
-    refused(1, 128, "// d was written", "thread 37 has exited");
-    refused(
-        2,
-        128,
-        "// the wait",
-        "wgmma_wait, for 2 products of the warpgroup, of which warp 3 has issued 0",
-    );
-    refused(
-        3,
-        128,
-        product,
-        "B: its descriptor reaches up to byte 25600 of shared memory, of which the launch declared 24576",
-    );
-    refused(
-        4,
-        128,
-        product,
-        "B: its descriptor starts at byte 8320 of shared memory, 128 bytes behind a boundary of 1024",
-    );
-    refused(
-        5,
-        128,
-        product,
-        "B: `stride` of its descriptor is 512 bytes, not a multiple of 1024",
-    );
-    refused(
-        6,
-        128,
-        product,
-        "the warps of a warpgroup issue the same products: descriptors, shape and `accumulate`",
-    );
-    refused(7, 128, product, "thread 37 called wgmma_f16");
-    refused(
-        8,
-        128,
-        product,
-        "the warps of a warpgroup issue the same products",
-    );
-    refused(
-        9,
-        128,
-        "// of another shape",
-        "its accumulators overlap those of a product in flight, of 64 columns",
-    );
-    refused(
-        10,
-        128,
-        "// of one warp",
-        "the warps of a warpgroup close a group behind the same products",
-    );
-    refused(
-        11,
-        128,
-        product,
-        "has exited while the product is in flight: wgmma_commit, and a wgmma_wait behind it, is missing",
-    );
-    refused(
-        12,
-        128,
-        product,
-        "has exited while the product is in flight: wgmma_wait is missing",
-    );
-    refused(
-        13,
-        128,
-        "// to the same",
-        "for one of them they are still in flight, for the other they are not",
-    );
-    refused(
-        14,
-        128,
-        "// without a fence",
-        "it starts on accumulators that the thread could touch since its last wgmma_wait",
-    );
-    refused(
-        0,
-        96,
-        "// d was written",
-        "here warps 0 to 3, and the block has only 3 whole warps",
-    );
-    assert!(
-        fault(0, 160, 1)
-            .unwrap_err()
-            .contains("here warps 4 to 7, and the block has only 5 whole warps")
-    );
-}
-
-#[test]
-fn misuse_of_registers_is_a_fault_with_its_place() {
-    let run = |how| {
-        Run::new(entry::registers_misused, 384)
-            .number(0, how)
-            .output::<f32>(0)
-            .map(|_| ())
-    };
-    let refused = |how: i32, place: &str, reason: &str| {
-        let text = run(how).unwrap_err().to_string();
-        assert!(
-            text.contains(&at("wgmma_hazards.cu", place)) && text.contains(reason),
-            "{how}: {text}"
-        );
-    };
-    assert_eq!(run(0), Ok(()));
-    refused(
-        1,
-        "// too many for ever",
-        "take_registers, 248 for each thread instead of 168: 2560 for the warp, and the pool has 512",
-    );
-    refused(
-        2,
-        "// fewer than before",
-        "a thread of warp 0 has 168 registers, and 160 are fewer: give_registers_back",
-    );
-    refused(
-        3,
-        "// more than before",
-        "a thread of warp 8 has 168 registers, and 176 are more: take_registers",
-    );
-    refused(
-        4,
-        "// another number",
-        "all warps of a warpgroup change their registers alike",
-    );
-    refused(
-        5,
-        "// of the producer",
-        "warp 11 of the same warpgroup has exited without it",
-    );
 }
 
 /// Codes of every size, in no order; NaN left out.

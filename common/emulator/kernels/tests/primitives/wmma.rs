@@ -1,8 +1,9 @@
-use emulator::{Entry, Fault, Schedule};
-use emulator_kernels::{entry, traced};
+use emulator::Entry;
+use emulator_kernels::entry;
 use half::f16;
 
-use crate::support::{Run, SCHEDULES, at, line};
+use crate::launch;
+use crate::support::{Run, SCHEDULES};
 
 #[test]
 fn every_layout_multiplies_asymmetric_operands_exactly() {
@@ -73,8 +74,9 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
         ("8x32 f32, rows in the same banks", 2, ROW, 64, 8, 4, 32),
     ];
     for (name, fragment, layout, stride, requests, lane_bytes, wavefronts) in table {
-        let run = Run::new(traced::wmma_stores, 32).shared(16 * 1024);
-        let run = run.number(0, stride).number(1, fragment).number(2, layout);
+        let run = launch::traced(&format!(
+            "wmma_stores<<<1, 32, 16384>>>({stride}, {fragment}, {layout})"
+        ));
         let write = run.trace([0, 0]).counted.sum.shared_write;
         let counted = (write.requests, write.bytes, write.wavefronts);
         assert_eq!(
@@ -105,78 +107,4 @@ fn the_layout_of_registers_is_nothing_to_rely_on() {
         assert_ne!(&registers[0], other);
     }
     assert_ne!(registers[2], registers[3], "two seeds");
-}
-
-#[test]
-fn misaligned_tiles_are_refused() {
-    let run = |offset, stride| {
-        let run = Run::new(entry::wmma_misaligned, 32)
-            .shared(4096)
-            .schedule(Schedule::InOrder);
-        run.number(0, offset).number(1, stride).output::<i32>(0)
-    };
-    let fault = run(16, 16).unwrap_err();
-    let Fault::Misaligned {
-        thread: 0,
-        operand,
-        value,
-        required: 32,
-        place,
-        ..
-    } = &fault
-    else {
-        panic!("{fault}")
-    };
-    assert_eq!(
-        (value % 32, place.line),
-        (16, line("wmma.cu", "params->n[1])"))
-    );
-    assert_eq!(operand, "the pointer of wmma::load_matrix_sync");
-    let fault = run(0, 20).unwrap_err();
-    assert_eq!(
-        fault.to_string(),
-        format!(
-            "block [0, 0, 0], thread 0: the stride in bytes of wmma::load_matrix_sync is 0x28, not a multiple of 16 \
-             bytes, at {}",
-            at("wmma.cu", "params->n[1])")
-        )
-    );
-    run(32, 24).unwrap();
-}
-
-#[test]
-fn the_whole_warp_must_come_with_the_same_arguments() {
-    let fault = Run::new(entry::wmma_pointers_differ, 32)
-        .shared(4096)
-        .output::<i32>(0)
-        .unwrap_err();
-    let place = at("wmma.cu", "== 3 ? 1024");
-    assert_eq!(
-        fault.to_string(),
-        format!(
-            "block [0, 0, 0]: thread 0 called wmma::load_matrix_sync at {place}, but thread 3 called \
-         wmma::load_matrix_sync at {place}: its arguments (pointer, stride, layout, width, barrier, number of threads) must \
-         be the same in all lanes"
-        )
-    );
-    for schedule in SCHEDULES {
-        let run = Run::new(entry::wmma_after_exit, 32)
-            .shared(4096)
-            .schedule(schedule);
-        let fault = run.output::<i32>(0).unwrap_err();
-        assert!(
-            matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.ends_with("thread 3 has exited")),
-            "{fault}"
-        );
-    }
-    let fault = Run::new(entry::wmma_pointers_differ, 16)
-        .shared(4096)
-        .output::<i32>(0)
-        .unwrap_err();
-    assert!(
-        fault
-            .to_string()
-            .ends_with("but the block has only 16 threads"),
-        "{fault}"
-    );
 }
