@@ -111,8 +111,6 @@ mod tests {
             vec!["compare", "--input", "x", "--shapes", "small"],
             vec!["compare", "--seeds", "x"],
             vec!["compare", "--backend", "gpu"],
-            vec!["compare", "--gpus", "0"],
-            vec!["compare", "--gpus", "both"],
             vec!["compare", "accept"],
         ] {
             let error = Cli::try_parse_from(&bad).unwrap_err();

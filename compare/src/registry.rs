@@ -3,13 +3,11 @@
 use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
 use crate::record::StageMeta;
-use anyhow::{Context, ensure};
-use common::device::cuda::{CudaDevice, CudaError, DeviceInfo};
+use anyhow::Context;
+use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
-use std::str::FromStr;
-use std::sync::Mutex;
 
 /// Every stage, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -26,64 +24,6 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage10_fp8::Fp8,
     &stage11_spread::Spread,
 ];
-
-/// How many GPUs of the host share the cases of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gpus {
-    Count(usize),
-    /// All that the driver lists.
-    All,
-}
-
-impl FromStr for Gpus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.parse()) {
-            ("all", _) => Ok(Gpus::All),
-            (_, Ok(count)) if count > 0 => Ok(Gpus::Count(count)),
-            _ => Err("give a number of GPUs, 1 or more, or `all`".to_string()),
-        }
-    }
-}
-
-/// The GPUs that share the cases with the first, which is the only one that is timed.
-pub fn other_gpus(first: &CudaDevice, asked: Gpus) -> anyhow::Result<Vec<Mutex<CudaDevice>>> {
-    let mut others = Vec::new();
-    for ordinal in 1.. {
-        if asked == Gpus::Count(ordinal) {
-            break;
-        }
-        match CudaDevice::open(ordinal) {
-            Err(CudaError::NoDevice { .. }) if asked == Gpus::All => break,
-            opened => {
-                let other =
-                    opened.with_context(|| format!("--gpus: GPU {ordinal} cannot be used"))?;
-                alike(ordinal, first.info(), other.info())?;
-                others.push(Mutex::new(other));
-            }
-        }
-    }
-    Ok(others)
-}
-
-/// Refuses a GPU of another kind than the first: a record is of one kind.
-fn alike(ordinal: usize, first: &DeviceInfo, other: &DeviceInfo) -> anyhow::Result<()> {
-    let kind = |info: &DeviceInfo| {
-        let DeviceInfo { name, sms, .. } = info.clone();
-        (name, info.compute_capability, sms, info.shared_optin_bytes)
-    };
-    ensure!(
-        kind(first) == kind(other),
-        "--gpus: GPU {ordinal} is {} with {} SMs, GPU 0 {} with {} SMs, and a record is of one kind of GPU; name those alike by \
-         CUDA_VISIBLE_DEVICES",
-        other.name,
-        other.sms,
-        first.name,
-        first.sms
-    );
-    Ok(())
-}
 
 /// The stages as built, and the GPU.
 pub struct Ladder {
@@ -219,30 +159,5 @@ mod tests {
             "stage3-wmma-pv: P of f16",
         ];
         assert_eq!(less, BTreeSet::from(expected.map(String::from)));
-    }
-
-    #[test]
-    fn gpus_that_share_a_run_are_of_one_kind() {
-        let first = DeviceInfo {
-            name: "NVIDIA H200".into(),
-            uuid: "GPU-a".into(),
-            compute_capability: (9, 0),
-            sms: 132,
-            l2_bytes: 60 << 20,
-            shared_optin_bytes: 227 << 10,
-            cuda_version: (13, 0),
-            driver_version: None,
-        };
-        let twin = DeviceInfo {
-            uuid: "GPU-b".into(),
-            ..first.clone()
-        };
-        assert!(alike(1, &first, &twin).is_ok());
-        let slice = DeviceInfo { sms: 60, ..twin };
-        assert_eq!(
-            alike(1, &first, &slice).unwrap_err().to_string(),
-            "--gpus: GPU 1 is NVIDIA H200 with 60 SMs, GPU 0 NVIDIA H200 with 132 SMs, and a record is of one kind of GPU; \
-             name those alike by CUDA_VISIBLE_DEVICES"
-        );
     }
 }

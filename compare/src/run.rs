@@ -22,7 +22,7 @@ use crate::record::files::{Unfinished, name_of, write_atomically};
 use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
-use crate::registry::{self, Gpus, Ladder};
+use crate::registry::Ladder;
 use crate::tune;
 use crate::{pages, sass};
 use anyhow::{Context, bail, ensure};
@@ -53,7 +53,6 @@ Examples:
   compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory per block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
-  compare --full --gpus all                     every case of tier T2, shared among the GPUs of this host
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
   compare --into target/compare/20261120T183000Z-nvidia-h200.partial
                                                 resume a run that was interrupted
@@ -88,10 +87,6 @@ pub struct RunArgs {
     /// Where kernels run
     #[arg(long, value_enum, default_value_t)]
     pub backend: Backend,
-    /// How many GPUs of this host share the cases, or `all`; they must be the same model. Timing stays on the first [default:
-    /// 1]
-    #[arg(long, value_name = "N|all", conflicts_with = "input")]
-    pub gpus: Option<Gpus>,
     /// Judge only what a smaller device could run, given by its compute capability: sm_89 for an L4. On a GPU this limits
     /// shared memory and features; machine code and clocks stay those of the GPU [default: $ATTENTION_DEVICE, else the GPU,
     /// else no limit]
@@ -203,10 +198,6 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         ..args.request.clone()
     };
     let mut plan = plan::plan(&builds, &request, backend)?;
-    let others = match (device, args.gpus) {
-        (Some(device), Some(asked)) => registry::other_gpus(device, asked)?,
-        _ => Vec::new(),
-    };
     estimate::check(&plan.cases, machine::processors(), estimate::available())?;
     let results = machine::results();
     let mut machine = machine::machine(match gpu {
@@ -300,7 +291,6 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
     let iters = args.request.iters.filter(|&iters| iters > 0);
     let executor = Executor {
         device,
-        others: &others,
         file: file.as_ref(),
         timing: TimingPlan {
             samples: iters.unwrap_or(SAMPLES),
@@ -331,7 +321,6 @@ fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
     let flags = [
         ("--sweep", args.request.sweep),
         ("--iters", args.request.iters.is_some_and(|iters| iters > 0)),
-        ("--gpus", args.gpus.is_some()),
     ];
     let given = flags
         .into_iter()
@@ -567,9 +556,8 @@ mod tests {
     }
 
     #[test]
-    fn flags_about_gpus_and_timing_have_no_effect_without_a_gpu() {
+    fn flags_about_timing_have_no_effect_without_a_gpu() {
         let args = |sweep, iters| RunArgs {
-            gpus: Some(Gpus::All).filter(|_| sweep),
             request: Request {
                 sweep,
                 iters,
@@ -579,7 +567,7 @@ mod tests {
         };
         assert_eq!(
             unheeded(&args(true, Some(7)), BackendKind::Emulated),
-            ["--sweep", "--iters", "--gpus"]
+            ["--sweep", "--iters"]
         );
         for (args, backend) in [
             (args(false, None), BackendKind::Emulated),

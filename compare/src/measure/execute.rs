@@ -29,7 +29,7 @@ use common::timing::{Comparison, Plan as TimingPlan};
 use common::verdict::GateResult;
 use rayon::prelude::*;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many launches gate C5 compares on a GPU.
@@ -57,10 +57,8 @@ pub type Callable<'a> = dyn Fn(&Arc<StagedInputs>) -> Result<Launched, NoOutput>
 pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
-    /// The GPU, if the plan is for one. Only this one is timed.
+    /// The GPU, if the plan is for one.
     pub device: Option<&'a CudaDevice>,
-    /// More GPUs of the same model, which share the cases.
-    pub others: &'a [Mutex<CudaDevice>],
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
     /// What is launched in place of the stages, if the plan is for a candidate.
@@ -83,7 +81,6 @@ impl<'a> Executor<'a> {
             plan,
             stages,
             device: None,
-            others: &[],
             file: None,
             callable: None,
             samples_elsewhere: timing.samples,
@@ -190,8 +187,8 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Launches `cases`, which are of one problem: one after the other on each GPU, in parallel in the emulator. `starts` is
-    /// called with the index of each case that this thread launches. After a sticky CUDA error there are fewer results than
+    /// Launches `cases`, which are of one problem: one after the other on a GPU, in parallel in the emulator. `starts` is
+    /// called with the index of each case. After a sticky CUDA error there are fewer results than
     /// cases.
     fn launch(
         &self,
@@ -214,19 +211,11 @@ impl<'a> Executor<'a> {
         };
         match self.device {
             Some(device) if matches!(cases[0].mode, Mode::Device | Mode::Both) => {
-                let on = |device: &CudaDevice, case: &PlannedCase| {
-                    let launches = GPU_LAUNCHES;
+                let launches = GPU_LAUNCHES;
+                until_lost(cases, |index, case| {
+                    starts(index);
                     launch(case, Target::Cuda { device, launches })
-                };
-                spread(
-                    cases,
-                    self.others,
-                    |index, case| {
-                        starts(index);
-                        on(device, case)
-                    },
-                    |other, case| on(&other.lock().unwrap_or_else(PoisonError::into_inner), case),
-                )
+                })
             }
             _ => {
                 (0..cases.len()).for_each(starts);
@@ -401,39 +390,6 @@ fn emulated(mode: Mode) -> Target<'static> {
             traced: &[],
         },
     }
-}
-
-/// Each GPU launches its share of the cases in order, this thread's GPU the first share. Results are in the order of the cases
-/// and end at the first one that lost its GPU.
-fn spread<C: Sync, D: Sync, L: Send>(
-    cases: &[C],
-    others: &[D],
-    here: impl FnMut(usize, &C) -> Result<L, NoOutput>,
-    there: impl Fn(&D, &C) -> Result<L, NoOutput> + Sync,
-) -> Vec<Result<L, NoOutput>> {
-    let there = &there;
-    let mut shares = cases.chunks(cases.len().div_ceil(1 + others.len()).max(1));
-    let first = shares.next().unwrap_or_default();
-    std::thread::scope(|scope| {
-        let elsewhere: Vec<_> = shares
-            .zip(others)
-            .map(|(share, other)| {
-                let launched = scope.spawn(move || until_lost(share, |_, case| there(other, case)));
-                (share.len(), launched)
-            })
-            .collect();
-        let mut results = until_lost(first, here);
-        let mut planned = first.len();
-        for (share, launched) in elsewhere {
-            let launched = launched.join().unwrap_or_else(|panic| resume_unwind(panic));
-            // Results after a lost GPU would be attributed to the wrong cases.
-            if results.len() == planned {
-                results.extend(launched);
-            }
-            planned += share;
-        }
-        results
-    })
 }
 
 /// Launches one case after the other, up to the first that loses the GPU.

@@ -144,49 +144,6 @@ fn nothing_is_launched_on_a_gpu_that_is_lost() {
 }
 
 #[test]
-fn gpus_share_the_cases_and_results_keep_their_order() {
-    let failed = || NoOutput::Failed {
-        reason: "illegal address".into(),
-        fatal: true,
-    };
-    // A result says who launched which case; `lost` is one after which its GPU is gone.
-    let spread = |cases: &[usize], others: &[char], lost: Option<usize>| -> Vec<_> {
-        let launch = |gpu: char, case: usize| match lost {
-            Some(lost) if lost == case => Err(failed()),
-            _ => Ok((gpu, case)),
-        };
-        let results = spread(
-            cases,
-            others,
-            |index, case| {
-                assert_eq!(cases[index], *case);
-                launch('a', *case)
-            },
-            |gpu, case| launch(*gpu, *case),
-        );
-        results.into_iter().map(Result::ok).collect()
-    };
-    let on = |gpu, cases: std::ops::Range<usize>| cases.map(move |case| Some((gpu, case)));
-    let five = [0, 1, 2, 3, 4];
-    let all: Vec<_> = on('a', 0..2)
-        .chain(on('b', 2..4))
-        .chain(on('c', 4..5))
-        .collect();
-    assert_eq!(spread(&five, &['b', 'c'], None), all);
-    assert_eq!(spread(&five, &[], None), on('a', 0..5).collect::<Vec<_>>());
-    assert_eq!(spread(&five[..1], &['b', 'c'], None), all[..1]);
-    assert_eq!(spread(&[], &['b'], None), []);
-    // What comes after a lost GPU's last result is not taken for the cases that it did not launch.
-    assert_eq!(spread(&five, &['b', 'c'], Some(0)), [None]);
-    assert_eq!(spread(&five, &['b', 'c'], Some(2)), [all[0], all[1], None]);
-    assert_eq!(
-        spread(&five, &['b', 'c'], Some(3)),
-        [&all[..3], &[None], &all[4..]].concat()
-    );
-}
-
-/// One schedule of the emulator stands for the GPU.
-#[test]
 fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     let stages = registry::load().unwrap();
     for dtype in Dtype::ALL {
