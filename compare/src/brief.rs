@@ -6,7 +6,6 @@ use crate::judge::verdict::{Exit, report};
 use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
-use crate::output;
 use crate::page::markdown::markdown;
 use crate::pages::brief as layout;
 use crate::record::files::write_atomically;
@@ -46,7 +45,6 @@ pub struct BriefArgs {
 
 /// Writes the brief of a stage.
 pub fn brief(args: &BriefArgs) -> anyhow::Result<Answer> {
-    output::check(&[("--out", args.out.as_deref())], &[])?;
     let builds = registry::builds()?;
     let id = select::stage(&args.stage, &builds)?.id.clone();
     let root = machine::workspace().unwrap_or_default();

@@ -17,7 +17,6 @@ use crate::measure::machine::{self, Timestamp};
 use crate::measure::plan::{self, Mode, Plan, PlannedTiming, Request, samples};
 use crate::measure::select::{self, Chosen, Problems, family};
 use crate::measure::sink::ExecuteError;
-use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::files;
 use crate::pages::show;
@@ -193,7 +192,6 @@ fn build(name: &str, identity: String, hello: &Hello) -> StageBuild {
 /// Checks and times the candidate that `args` name, writes its record and the report, and judges it.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let (start, started) = (Instant::now(), Timestamp::now());
-    output::check(&[("--report", args.report.as_deref())], &[])?;
     let (name, calls, identity) = asked(args)?;
     let subject = Subject::variant(CANDIDATE, &name);
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.

@@ -8,7 +8,6 @@ use crate::judge::diff::{differences, outdated, whole};
 use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::of_differences;
 use crate::measure::machine;
-use crate::output;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
 use crate::record::StageMeta;
@@ -80,7 +79,6 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// Compares what `args` name.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
-    output::check(&[("--out", args.out.as_deref())], &[])?;
     let root = machine::workspace();
     let two = |base: &str, new: &str, pool: bool| -> anyhow::Result<_> {
         let side = |name| source::resolve(name, root.as_deref(), pool);

@@ -16,7 +16,6 @@ use crate::measure::machine::{self, Timestamp};
 use crate::measure::plan;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Problems, at_least_one};
-use crate::output;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::progress::Progress as Bars;
 use crate::record::meta::Machine;
@@ -89,7 +88,6 @@ pub fn path_of(machine: &str) -> PathBuf {
 /// Gates, times and ranks what `args` select, or ranks what a record timed, and merges the best into the file. Fails
 /// if a variant is wrong, or if two presets are one.
 pub fn tune(args: &TuneArgs) -> anyhow::Result<Answer> {
-    output::check(&[("--out", args.out.as_deref())], &[])?;
     match &args.record {
         Some(folder) => from_record(args, folder),
         None => measure(args),

@@ -22,9 +22,6 @@ pub const ROWS: &str = "rows.jsonl";
 pub const CASES: &str = "cases.jsonl";
 pub const SAMPLES: &str = "samples.jsonl";
 
-/// All files that a record can have.
-pub const FILES: [&str; 4] = [META, ROWS, CASES, SAMPLES];
-
 /// The first file of a record of version 1.
 const OLD_META: &str = "build_meta.json";
 
