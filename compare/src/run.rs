@@ -63,7 +63,7 @@ Examples:
 Exit codes:
   0  every gate passes, and every claim that fails is refuted by a committed negative record
   1  a correctness, hazard or resource gate failed, or a claim failed without a negative record
-  2  wrong usage, unreadable input, or an environment that cannot run what was asked; nothing was overwritten
+  2  wrong usage, unreadable input, or an environment that cannot run what was asked
   3  AMBIGUOUS, or NO DATA where data is required
   130  interrupted; what finished is in the record, and --into resumes it";
 

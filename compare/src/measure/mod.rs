@@ -2,7 +2,6 @@
 
 pub mod builds;
 pub mod count;
-mod distinction;
 pub mod execute;
 pub mod input;
 pub mod join;
