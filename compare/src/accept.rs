@@ -82,7 +82,7 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String>
     );
     ensure!(
         !name.ends_with(PARTIAL),
-        "{name} comes from a run that was interrupted or still goes on; finish it with `compare run --into`, or run `compare candidate` again"
+        "{name} comes from a run that was interrupted or still goes on; run again, and accept the record of that run"
     );
     let into = match &args.into {
         Some(into) => into.clone(),
@@ -194,7 +194,7 @@ fn judge(
 ) -> anyhow::Result<String> {
     if let Progress::Partial { finished, planned } = record.meta.progress {
         bail!(
-            "{name} comes from an interrupted run, with {finished} of {planned} cases; finish it with `compare run --into`"
+            "{name} comes from an interrupted run, with {finished} of {planned} cases; run again, and accept the record of that run"
         );
     }
     let sources = sources(record);
@@ -241,7 +241,7 @@ fn judge(
     none(
         report.required().map(Missing::to_string),
         &format!(
-            "{name} lacks what it should have measured; run again what is missing with `compare run --into`"
+            "{name} lacks what it should have measured; run again what is missing"
         ),
     )?;
     // The only failures left are claims that no committed record refutes.

@@ -12,7 +12,7 @@ use crate::judge::verdict::{self, Exit};
 use crate::judge::{Known, best, state};
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::execute::Executor;
-use crate::measure::join::begin;
+use crate::measure::meta::begin;
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::plan::{self, Mode, Plan, PlannedTiming, Request, samples};
 use crate::measure::select::{self, Chosen, Problems, family};
@@ -256,7 +256,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         in_flight: 1,
         ..Executor::new(&plan, &[])
     };
-    let mut recorder = Recorder::new(&folder, plan.cases.len(), Bars::new(args.quiet))?;
+    let mut recorder = Recorder::new(&folder, &plan.cases, Bars::new(args.quiet))?;
     let checked = executor.check(&mut record, &mut recorder);
     let Caller {
         python, exchange, ..

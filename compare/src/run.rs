@@ -9,9 +9,9 @@ use crate::judge::verdict;
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
-use crate::measure::join::{begin, join, missing};
+use crate::measure::meta::{begin, gate_scopes};
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
+use crate::measure::plan::{self, Plan, PlannedCase, Request};
 use crate::measure::rows;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
@@ -19,7 +19,7 @@ use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, name_of, write_atomically};
-use crate::record::meta::{DeviceCompiler, GateScope, Measurable, Progress, Tier};
+use crate::record::meta::Tier;
 use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
 use crate::registry::Ladder;
@@ -36,7 +36,6 @@ use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
-use common::verdict::GateId;
 use safetensors::tensor::TensorView;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,8 +53,6 @@ Examples:
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory per block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
-  compare --into target/compare/20261120T183000Z-nvidia-h200.partial
-                                                resume a run that was interrupted
   compare sanitize                              next, on a GPU: gate C7, which `accept` requires of a full run
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 copy a record into results/ for committing
@@ -65,7 +62,7 @@ Exit codes:
   1  a correctness, hazard or resource gate failed, or a claim failed without a negative record
   2  wrong usage, unreadable input, or an environment that cannot run what was asked
   3  AMBIGUOUS, or NO DATA where data is required
-  130  interrupted; what finished is in the record, and --into resumes it";
+  130  interrupted; what finished is in the record";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -102,10 +99,6 @@ pub struct RunArgs {
     /// Write the run's record below this folder [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Add what is missing to a record below target/: of an interrupted run, or of one with the same build, GPU and driver.
-    /// What it already has is kept
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "input"])]
-    pub into: Option<PathBuf>,
     /// Write the report to this file [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -222,7 +215,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         }
     }
     let base_name = format!("{}-{}", started.compact(), machine.name);
-    let out = match args.out.as_ref().or(args.into.as_ref()) {
+    let out = match &args.out {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
     };
@@ -246,36 +239,18 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
             methods.insert(Source::Ptxas, format!("machine code not read: {why}"));
         }
     }
-    let mut seconds_before = 0;
-    let unfinished = match &args.into {
-        Some(folder) => {
-            let before = Record::read(folder)?;
-            if let Progress::Complete { seconds, .. } = before.meta.progress {
-                seconds_before = seconds;
-            }
-            record =
-                join(before, record).with_context(|| format!("--into {}", folder.display()))?;
-            Unfinished::resume(folder)?
-        }
-        None => Unfinished::create(&out, &base_name)?,
-    };
+    let unfinished = Unfinished::create(&out, &base_name)?;
     let folder = unfinished.folder().to_path_buf();
-    let missing = missing(&mut record, &plan.cases);
-    let is_planned = |stage: &&LoadedStage| {
-        missing
-            .iter()
-            .any(|case| case.subject.stage() == stage.info().id)
-    };
+    let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
     let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
-    let planned_cases = record.all_cases().count() + missing.len();
+    let planned_cases = plan.cases.len();
     bars.say(&format!(
         "record: {} (renamed when the run ends)",
         folder.display()
     ));
-    let mut recorder = Recorder::new(&folder, planned_cases, bars)?;
+    let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
     recorder.outputs = args.save_outputs.as_deref();
-    // From here on, Ctrl-C leaves a record that `--into` can resume.
-    record.goes_on(planned_cases);
+    // From here on, Ctrl-C leaves a record.
     record.write(&folder)?;
     let mut done = 0;
     let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
@@ -302,13 +277,14 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
     let outcome = executor.run(&mut record, &mut recorder);
     recorder.bars.finish();
     match &outcome {
-        Ok(()) => record.has_ended(seconds_before + start.elapsed().as_secs()),
+        Ok(()) => record.has_ended(start.elapsed().as_secs()),
         Err(_) => record.goes_on(planned_cases),
     }
     record.write(&folder)?;
     outcome.with_context(|| {
         format!(
-            "the run stopped after {} of {planned_cases} cases; `compare run --into {}` with the same flags goes on",
+            "the run stopped after {} of {planned_cases} cases; what it finished is in {}, and a run with --stages or --shapes \
+             measures the rest",
             record.all_cases().count(),
             folder.display()
         )
@@ -353,92 +329,6 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
     }
 }
 
-/// Which gates this machine, backend and tier can measure.
-fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
-    let not_compiled = builds
-        .iter()
-        .find_map(|build| match &build.device_compiler {
-            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
-            DeviceCompiler::Built { .. } => None,
-        });
-    let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
-    let mut kernels = ran()
-        .flat_map(|stage| &stage.variants)
-        .flat_map(|variant| &variant.kernels);
-    let writes_lse = kernels.any(|kernel| kernel.facts.lse);
-    let has_evidence = ran().any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()));
-    let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
-    // What a gate needs, and the reason if that is missing.
-    let needs = [
-        (
-            GateId::C7,
-            false,
-            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this record",
-        ),
-        (
-            GateId::C8,
-            writes_lse,
-            "no kernel of this run writes log-sum-exps",
-        ),
-        (
-            GateId::B1,
-            plan.backend != BackendKind::Emulated,
-            "only one backend ran; a run on a GPU compares its outputs with the emulator's",
-        ),
-        (
-            GateId::B1,
-            has(&[Mode::Both]),
-            "no case of this run ran on both backends; the cases of a tier do",
-        ),
-        (
-            GateId::H1,
-            plan.backend != BackendKind::Cuda,
-            "hazards are found by the emulator; run with --backend emulated",
-        ),
-        (
-            GateId::H1,
-            traced,
-            "the C++ compiler has no traced build; g++ 12 or later has",
-        ),
-        (
-            GateId::H1,
-            has(&[Mode::Traced, Mode::TracedOnce]),
-            "no problem is small enough to be traced",
-        ),
-        (
-            GateId::R1,
-            not_compiled.is_none(),
-            not_compiled.unwrap_or_default(),
-        ),
-        (
-            GateId::L1,
-            !plan.timings.is_empty(),
-            "latency is measured only on a GPU, and not with --iters 0",
-        ),
-        (
-            GateId::E1,
-            has_evidence,
-            "no stage of this run states evidence claims",
-        ),
-        (
-            GateId::E1,
-            !plan.counted.is_empty(),
-            "evidence claims are about mission with the full mask, which this run does not have in f16",
-        ),
-        (
-            GateId::E1,
-            traced,
-            "the C++ compiler has no traced build, which counts; g++ 12 or later has",
-        ),
-    ];
-    GateScope::of_run(|gate| {
-        let unmet = needs.iter().find(|(of, is_met, _)| *of == gate && !is_met);
-        unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
-            reason: reason.to_string(),
-        })
-    })
-}
-
 /// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.
 fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
     let Some(out) = &file.out else {
@@ -467,15 +357,15 @@ pub struct Recorder<'a> {
     folder: &'a Path,
     /// Where outputs are saved, if anywhere.
     outputs: Option<&'a Path>,
-    planned: usize,
+    planned: &'a [PlannedCase],
     write_after: Instant,
     pub interrupted: Arc<AtomicBool>,
     pub bars: Bars,
 }
 
 impl<'a> Recorder<'a> {
-    /// For a record in `folder` that will have `planned` cases. From here on, Ctrl-C ends the run instead of the process.
-    pub fn new(folder: &'a Path, planned: usize, bars: Bars) -> anyhow::Result<Self> {
+    /// For a record in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
+    pub fn new(folder: &'a Path, planned: &'a [PlannedCase], bars: Bars) -> anyhow::Result<Self> {
         Ok(Self {
             folder,
             outputs: None,
@@ -522,8 +412,8 @@ impl Sink for Recorder<'_> {
         if start < self.write_after {
             return Ok(());
         }
-        record.goes_on(self.planned);
-        summarise(record);
+        record.goes_on(self.planned.len());
+        summarise(record, self.planned);
         let written = record
             .write(self.folder)
             .map_err(|error| ExecuteError::Unwritable {

@@ -11,7 +11,7 @@ pub use ranking::keep_best;
 use crate::answer::{Answer, NoData};
 use crate::judge::verdict::Exit;
 use crate::measure::execute::Executor;
-use crate::measure::join::begin;
+use crate::measure::meta::begin;
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::plan;
 use crate::measure::rows;

@@ -400,92 +400,6 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
     );
 }
 
-#[test]
-fn a_run_goes_on_where_another_ended_and_joins_what_is_of_the_same_build() {
-    let folder = Folder::new();
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command.args([
-            "--backend",
-            "emulated",
-            "--quick",
-            "--shapes",
-            "1x1x17x64",
-            "--masks",
-            "full",
-            "--report",
-        ]);
-        let output = command
-            .arg(folder.path("REPORT.md"))
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code(),
-            stderr(&output) + &String::from_utf8_lossy(&output.stdout),
-        )
-    };
-    let out = folder.path("records");
-    let (code, text) = run(&["--stages", "0", "--out", out.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{text}");
-    let record = folder.record();
-    let rows = |file: &str| std::fs::read_to_string(record.join(file)).unwrap();
-    let sorted = |text: &str| {
-        text.lines()
-            .map(String::from)
-            .collect::<std::collections::BTreeSet<_>>()
-    };
-    let (cases, summaries) = (rows("cases.jsonl"), rows("rows.jsonl"));
-    // As a run is left that was interrupted after its first case.
-    let partial = record.with_extension("partial");
-    std::fs::write(
-        record.join("cases.jsonl"),
-        cases.lines().next().unwrap().to_string() + "\n",
-    )
-    .unwrap();
-    let mut meta: serde_json::Value = serde_json::from_str(&rows("meta.json")).unwrap();
-    let planned = meta["progress"]["cases"].clone();
-    meta["progress"] =
-        serde_json::json!({ "status": "partial", "finished": 1, "planned": planned });
-    std::fs::write(record.join("meta.json"), meta.to_string()).unwrap();
-    std::fs::rename(&record, &partial).unwrap();
-    let (code, text) = run(&["--stages", "0", "--into", partial.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{text}");
-    assert!(
-        text.contains(&format!("case 2 of {planned}")) && !partial.exists(),
-        "{text}"
-    );
-    assert!(
-        sorted(&rows("cases.jsonl")) == sorted(&cases) && rows("rows.jsonl") == summaries,
-        "as if nothing had been"
-    );
-    // Another stage is added; the first stays as it is.
-    let (code, text) = run(&["--stages", "1", "--into", record.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{text}");
-    let joined = rows("rows.jsonl");
-    assert!(sorted(&rows("cases.jsonl")).is_superset(&sorted(&cases)));
-    assert!(
-        summaries
-            .lines()
-            .filter(|line| !line.contains("self-test"))
-            .all(|line| joined.contains(line))
-    );
-    assert!(rows("meta.json").contains("\"joined\": ["));
-    // Of a smaller device it says nothing.
-    let (code, text) = run(&[
-        "--stages",
-        "1",
-        "--device",
-        "sm_89",
-        "--into",
-        record.to_str().unwrap(),
-    ]);
-    assert!(
-        code == Some(2) && text.contains("another --device"),
-        "{code:?} {text}"
-    );
-}
-
 /// Waits until the run that `child` is has a record with so many cases, and returns how many it has then.
 fn recorded(child: &mut Child, folder: &Folder, at_least: u64) -> u64 {
     // A hang would end here; how fast the machine is does not matter.
@@ -529,7 +443,7 @@ fn interrupt(mut child: Child) {
 }
 
 #[test]
-fn an_interrupt_before_the_first_case_leaves_a_record_to_go_on_with() {
+fn an_interrupt_before_the_first_case_leaves_a_record() {
     let folder = Folder::new();
     let mut child = folder
         .command(&["--full", "--stages", "stage0-scalar", "--quiet"])

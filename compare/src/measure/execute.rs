@@ -2,13 +2,11 @@
 
 mod batch;
 
-use super::join::missing;
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
-use crate::judge::best::time;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
@@ -103,7 +101,7 @@ impl<'a> Executor<'a> {
     /// Runs the plan's cases and summarises them, even if one of them ended the run.
     pub fn check(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let outcome = self.cases(record, sink);
-        summarise(record);
+        summarise(record, &self.plan.cases);
         outcome
     }
 
@@ -118,9 +116,8 @@ impl<'a> Executor<'a> {
         let mut references = References::default();
         let mut waiting: Option<Batch<'_>> = None;
         let total = self.plan.cases.len();
-        let missing = missing(record, &self.plan.cases);
-        let mut done = total - missing.len();
-        let by_inputs = (missing.into_iter()).map(|case| ((case.problem, &case.source), case));
+        let mut done = 0;
+        let by_inputs = (self.plan.cases.iter()).map(|case| ((case.problem, &case.source), case));
         'problems: for (_, group) in grouped(by_inputs) {
             let inputs = Arc::new(self.inputs(group[0])?);
             let staged = Arc::new(StagedInputs::new(&inputs, group[0].source.family()));
@@ -238,12 +235,7 @@ impl<'a> Executor<'a> {
         let zero_us = device.zero_line(&self.timing)?.device.p50;
         let meta = &mut record.meta;
         meta.methods.insert(By::Gpu, METHOD.to_string());
-        meta.left_out.retain(|scope| {
-            plan.timings
-                .iter()
-                .all(|timing| timing.subject.stage() != scope.stage)
-        });
-        meta.left_out.extend(plan.timing_scopes.iter().cloned());
+        meta.left_out = plan.timing_scopes.clone();
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
@@ -262,8 +254,8 @@ impl<'a> Executor<'a> {
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
-            // Skip what an earlier run has timed; and no number without a green gate.
-            if time(record, subject, place).is_some() || !is_green(record, subject) {
+            // No number without a green gate.
+            if !is_green(record, subject) {
                 continue;
             }
             let bench = TimedProblem::renewed(&mut bench, device, problem)?;
@@ -316,7 +308,7 @@ impl<'a> Executor<'a> {
             };
             let on = On::Problem(claim.on.clone());
             if record.pair(&new, &base, &on, By::Gpu).is_some() {
-                continue; // an earlier run has it
+                continue; // another claim is about the same arms
             }
             let label = format!("{new} against {base} {}", claim.on);
             sink.starts("claim", &label, done, claims.len());

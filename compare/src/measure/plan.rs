@@ -5,7 +5,7 @@ use crate::judge::list::{distinct, joined};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
-use crate::record::{Claim, On, Place, Row, StageMeta, Subject, VariantMeta};
+use crate::record::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -15,7 +15,6 @@ use common::problem::{
     edge_shapes,
 };
 use common::suppression;
-use common::verdict::GateId;
 use std::collections::BTreeSet;
 
 /// What a run is asked for; the tier decides whatever the flags leave open.
@@ -137,15 +136,6 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether a judged case has every verdict that this mode would give it.
-    pub fn is_covered(self, case: &Row) -> bool {
-        match self {
-            Mode::Plain | Mode::Device => true,
-            Mode::Traced | Mode::TracedOnce => case.verdicts.contains_key(&GateId::H1),
-            Mode::Both => case.verdicts.contains_key(&GateId::B1),
-        }
-    }
-
     /// The same mode, tracing under one schedule only.
     fn once(self) -> Mode {
         if self == Mode::Traced {

@@ -1,5 +1,6 @@
 //! Summarises the cases of each variant in one row.
 
+use super::plan::PlannedCase;
 use crate::judge::state::rank;
 use crate::record::{Judged, On, Record, Row, Source, Subject};
 use common::gate;
@@ -7,13 +8,24 @@ use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 use std::collections::{BTreeMap, HashMap};
 
-/// Updates the summary row of each variant from its cases, and from the self-test if that found it broken.
-pub fn summarise(record: &mut Record) {
+/// Updates the summary row of each variant from its cases, and from the self-test if that found it broken. A variant has one once
+/// all cases `planned` for it have been run or one of them fails: an interrupted run leaves whole variants.
+pub fn summarise(record: &mut Record, planned: &[PlannedCase]) {
+    let mut awaited: HashMap<&Subject, usize> = HashMap::new();
+    for case in planned {
+        *awaited.entry(&case.subject).or_default() += 1;
+    }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
     for row in record.all_cases().chain(record.by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let summary = |subject| Some(summary(record, by_variant.get(&subject)?, subject));
+    let summary = |subject| {
+        let rows = by_variant.get(&subject)?;
+        let cases = rows.iter().filter(|row| is_case(row)).count();
+        let is_whole = cases >= awaited.get(&subject).copied().unwrap_or(0);
+        let is_red = rows.iter().any(|row| row.failure().is_some());
+        (is_whole || is_red).then(|| summary(record, rows, subject))
+    };
     let rows: Vec<Row> = record.variants().filter_map(summary).collect();
     record.extend(rows);
 }
@@ -113,10 +125,12 @@ fn fold(said: &[(&Row, &Judged)]) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Place;
+    use crate::measure::plan::Mode;
+    use crate::record::{Place, Source as By};
     use crate::testing::{SCALAR, WMMA, case};
-    use common::check::{NoOutput, Outcome};
+    use common::check::{NoOutput, Outcome, Source};
     use common::device::BackendKind;
+    use common::inputs::Family;
     use common::problem::{Dtype, Mask};
     use common::stage::Unsupported;
     use common::suppression::Broken;
@@ -126,7 +140,7 @@ mod tests {
         let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
         record.meta.backend = backend;
         record.extend(rows.iter().cloned());
-        summarise(&mut record);
+        summarise(&mut record, &[]);
         record.rows.retain(|row| row.on == On::All);
         record.rows
     }
@@ -145,17 +159,17 @@ mod tests {
     }
 
     fn green() -> Row {
-        case(WMMA, Source::Emulator, None)
+        case(WMMA, By::Emulator, None)
     }
 
     /// A case that came to another end.
     fn ended(outcome: &Outcome) -> Row {
-        crate::measure::rows::of_outcome(Row::new(WMMA, green().on, Source::Emulator), outcome)
+        crate::measure::rows::of_outcome(Row::new(WMMA, green().on, By::Emulator), outcome)
     }
 
     /// A case that checked one gate.
     fn said(verdict: Verdict) -> Row {
-        let Row { verdicts, .. } = Row::new(WMMA, On::All, Source::Emulator).verdict(&GateResult {
+        let Row { verdicts, .. } = Row::new(WMMA, On::All, By::Emulator).verdict(&GateResult {
             gate: GateId::C5,
             verdict,
             reason: verdict.to_string(),
@@ -208,7 +222,7 @@ mod tests {
             );
             assert_eq!(found.reason, reason, "{verdicts:?}");
         }
-        let mut causal = case(WMMA, Source::Emulator, Some(GateId::C2));
+        let mut causal = case(WMMA, By::Emulator, Some(GateId::C2));
         causal.on = On::Case(
             Place::new("mission", Dtype::F16, Mask::Causal),
             String::new(),
@@ -222,6 +236,38 @@ mod tests {
             ),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn a_variant_is_summed_up_once_all_of_its_cases_have_run_or_one_is_red() {
+        let planned = |row: &Row| {
+            let On::Case(place, _) = &row.on else {
+                unreachable!("it is a case")
+            };
+            PlannedCase {
+                subject: row.subject.clone(),
+                place: place.clone(),
+                source: Source::Seeded {
+                    family: Family::Normal,
+                    seed: 0,
+                },
+                problem: place.problem().unwrap(),
+                mode: Mode::Plain,
+            }
+        };
+        let both = [&green(), &case(SCALAR, By::Emulator, None)].map(planned);
+        let summed = |cases: Vec<Row>, planned: &[PlannedCase]| -> Vec<String> {
+            let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
+            record.extend(cases);
+            summarise(&mut record, planned);
+            let rows = record.rows.iter().filter(|row| row.on == On::All);
+            rows.map(|row| row.subject.to_string()).collect()
+        };
+        let red = || case(WMMA, By::Emulator, Some(GateId::C2));
+        assert_eq!(summed(vec![green()], &both), [WMMA]);
+        let twice = [both[0].clone(), both[0].clone(), both[1].clone()];
+        assert_eq!(summed(vec![green()], &twice), [""; 0]);
+        assert_eq!(summed(vec![red()], &twice), [WMMA]);
     }
 
     #[test]
@@ -301,15 +347,15 @@ mod tests {
             assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
         }
         let both = [
-            case(SCALAR, Source::Gpu, None),
-            case(WMMA, Source::Gpu, None),
+            case(SCALAR, By::Gpu, None),
+            case(WMMA, By::Gpu, None),
         ];
         let rows = summed(&both, BackendKind::Cuda);
         assert_eq!(
             rows.iter()
                 .map(|row| (row.subject.as_str(), row.by))
                 .collect::<Vec<_>>(),
-            [(SCALAR, Source::Gpu), (WMMA, Source::Gpu)]
+            [(SCALAR, By::Gpu), (WMMA, By::Gpu)]
         );
     }
 }

@@ -126,25 +126,6 @@ impl Unfinished {
         }
     }
 
-    /// Reopens the finished or interrupted record in `folder`, to add to it.
-    pub fn resume(folder: &Path) -> Result<Self, StoreError> {
-        let fail = StoreError::write(folder);
-        let folder = folder.canonicalize().map_err(&fail)?;
-        let name = name_of(&folder);
-        if let Some(finished) = name.strip_suffix(PARTIAL) {
-            return Ok(Self {
-                target: folder.with_file_name(finished),
-                folder,
-            });
-        }
-        let partial = folder.with_file_name(name + PARTIAL);
-        fs::rename(&folder, &partial).map_err(fail)?;
-        Ok(Self {
-            folder: partial,
-            target: folder,
-        })
-    }
-
     /// Where the record is until then.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -68,7 +68,7 @@ pub struct Meta {
     pub shapes: BTreeMap<String, Shape>,
     /// Every stage, whether or not the run selected it.
     pub stages: Vec<StageMeta>,
-    /// Later runs that added to it with `--into`.
+    /// Later runs that added to it, in older records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<Joined>,
     /// The claims that the record was committed to refute, if any.

@@ -303,8 +303,7 @@ impl Record {
         [(ROWS, to_lines(rows)), (META, meta.into_bytes())]
     }
 
-    /// Writes all files. Cases come after the rows that summarise them: if a run is killed between the two, `--into` runs what is
-    /// missing and summarises it again.
+    /// Writes all files.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
         if !self.samples.is_empty() {

@@ -100,22 +100,6 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
         (1..=plan.cases.len()).collect::<Vec<_>>()
     );
     assert_eq!(told_alone.recorded, told_together.recorded);
-
-    // Interrupted after its first problem and read back, the rest is added, and the record is as if nothing had been.
-    let folder = tempfile::tempdir().unwrap();
-    let mut interrupted = record.clone().without(|_| true);
-    interrupted.cases = record.cases[..6].to_vec();
-    interrupted.write(folder.path()).unwrap();
-    let (joined, told) = run(5, Record::read(folder.path()).unwrap());
-    assert_eq!(told.started, told_alone.started[6..]);
-    assert_eq!(joined.committed(), record.committed());
-    assert_eq!(joined.all_cases().count(), plan.cases.len());
-    // What was traced once more says more; what was not is done.
-    let mut again = record.clone();
-    assert_eq!(missing(&mut again, &plan.cases).len(), 0);
-    plan.cases[0].mode = Mode::Traced;
-    assert_eq!(missing(&mut again, &plan.cases).len(), 1);
-    assert_eq!(again.all_cases().count(), plan.cases.len() - 1);
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! What a record says of the run as a whole.
+
+use super::builds::{StageBuild, metas};
+use super::machine::{self, Timestamp};
+use super::plan::{Mode, Plan};
+use super::rows;
+use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
+use crate::record::store::SCHEMA;
+use crate::record::{Meta, Record};
+use common::device::BackendKind;
+use common::verdict::GateId;
+
+/// A new record for `plan`, with what was built and nothing measured yet.
+pub fn begin(
+    started: &Timestamp,
+    plan: &Plan,
+    builds: &[StageBuild],
+    machine: Machine,
+    gates: Vec<GateScope>,
+    source_lines: bool,
+) -> Record {
+    let mut record = Record::new(Meta {
+        schema: SCHEMA,
+        started: started.iso(),
+        progress: Progress::Partial {
+            finished: 0,
+            planned: plan.cases.len(),
+        },
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+        command: machine::command_line(),
+        git: machine::git(),
+        machine,
+        tier: plan.tier,
+        backend: plan.backend,
+        scope: plan.scope.clone(),
+        device: None,
+        toggles: machine::toggles(),
+        source_lines,
+        gates,
+        tools: Default::default(),
+        methods: Default::default(),
+        left_out: vec![],
+        peers: None,
+        rows: 0,
+        shapes: Default::default(),
+        stages: metas(builds),
+        joined: vec![],
+        negative: None,
+    });
+    record.extend(builds.iter().flat_map(rows::built));
+    record
+}
+
+/// Which gates this machine, backend and tier can measure.
+pub fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
+    let not_compiled = builds
+        .iter()
+        .find_map(|build| match &build.device_compiler {
+            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
+            DeviceCompiler::Built { .. } => None,
+        });
+    let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
+    let mut kernels = ran()
+        .flat_map(|stage| &stage.variants)
+        .flat_map(|variant| &variant.kernels);
+    let writes_lse = kernels.any(|kernel| kernel.facts.lse);
+    let has_evidence = ran().any(|stage| stage.claims.iter().any(|claim| !claim.is_of_speed()));
+    let has = |modes: &[Mode]| plan.cases.iter().any(|case| modes.contains(&case.mode));
+    // What a gate needs, and the reason if that is missing.
+    let needs = [
+        (
+            GateId::C7,
+            false,
+            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this record",
+        ),
+        (
+            GateId::C8,
+            writes_lse,
+            "no kernel of this run writes log-sum-exps",
+        ),
+        (
+            GateId::B1,
+            plan.backend != BackendKind::Emulated,
+            "only one backend ran; a run on a GPU compares its outputs with the emulator's",
+        ),
+        (
+            GateId::B1,
+            has(&[Mode::Both]),
+            "no case of this run ran on both backends; the cases of a tier do",
+        ),
+        (
+            GateId::H1,
+            plan.backend != BackendKind::Cuda,
+            "hazards are found by the emulator; run with --backend emulated",
+        ),
+        (
+            GateId::H1,
+            traced,
+            "the C++ compiler has no traced build; g++ 12 or later has",
+        ),
+        (
+            GateId::H1,
+            has(&[Mode::Traced, Mode::TracedOnce]),
+            "no problem is small enough to be traced",
+        ),
+        (
+            GateId::R1,
+            not_compiled.is_none(),
+            not_compiled.unwrap_or_default(),
+        ),
+        (
+            GateId::L1,
+            !plan.timings.is_empty(),
+            "latency is measured only on a GPU, and not with --iters 0",
+        ),
+        (
+            GateId::E1,
+            has_evidence,
+            "no stage of this run states evidence claims",
+        ),
+        (
+            GateId::E1,
+            !plan.counted.is_empty(),
+            "evidence claims are about mission with the full mask, which this run does not have in f16",
+        ),
+        (
+            GateId::E1,
+            traced,
+            "the C++ compiler has no traced build, which counts; g++ 12 or later has",
+        ),
+    ];
+    GateScope::of_run(|gate| {
+        let unmet = needs.iter().find(|(of, is_met, _)| *of == gate && !is_met);
+        unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
+            reason: reason.to_string(),
+        })
+    })
+}
