@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::judge::list::{distinct, grouped};
 use crate::judge::missing::Missing;
 use crate::judge::verdict::{self, Exit, Report};
-use crate::judge::{self, Known, best, claims, peers, state};
+use crate::judge::{self, Known, best, claims, state};
 use crate::measure::machine;
 use crate::record::files::{PARTIAL, name_of};
 use crate::record::meta::{Git, Progress, Scope};
@@ -95,14 +95,10 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String>
         target.display()
     );
     let of = record.meta.of();
-    let mut remarks = remarks(&record);
+    let remarks = remarks(&record);
     let verdict = match of {
         Of::Ladder => {
             let committed = read_all(&into, Of::Ladder)?;
-            let without = peers::without(&record, committed.iter().rev().map(|(_, record)| record));
-            remarks.extend(without.map(|without| {
-                format!("its session with peers was timed {without}: run `compare peers` where it is installed")
-            }));
             judge(&name, &record, &committed, args.negative.is_some())?
         }
         Of::Candidate => judge_candidate(&name, &record)?,

@@ -410,7 +410,7 @@ impl Timing<'_> {
         if !state::is_green(record, &self.subject) {
             return Ok(()); // no number without a green gate
         }
-        let mut peers = Python::new(self.program.clone(), Calls::Peers { flash_attn_3: None });
+        let mut peers = Python::new(self.program.clone(), Calls::Peers);
         let mut software = vec![];
         match peers.start() {
             Ok(hello) => {

@@ -24,7 +24,7 @@ Nothing is measured, built or written. It takes a few seconds, mostly for Python
 
 Examples:
   compare doctor
-  compare doctor --python /opt/venv/bin/python --flash-attn-3 _vllm_fa3_C.abi3.so
+  compare doctor --python /opt/venv/bin/python
 
 Exit codes:
   0  go: everything is here
@@ -37,9 +37,6 @@ pub struct DoctorArgs {
     /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
-    /// FlashAttention-3 as a library of PyTorch operators; see `compare peers --help`
-    #[arg(long, value_name = "FILE")]
-    pub flash_attn_3: Option<PathBuf>,
 }
 
 /// What a clean build with its tests leaves under target/, and the toolkit, in bytes: 7.9 GB and 0.4 GB for ten stages
@@ -220,7 +217,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Line>> {
                 ),
                 Line::of(
                     "peers in PyTorch (`peers`)",
-                    peers::found(args.python.as_deref(), args.flash_attn_3.as_deref()),
+                    peers::found(args.python.as_deref()),
                     "run scripts/python, or name a Python with torch by --python or PYTHON",
                 ),
             ]);

@@ -32,7 +32,6 @@ use measure::Bench;
 use pair::absent;
 use serde_json::json;
 use session::{Calls, Hello, Python, Reached};
-use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
 Completes a record of `compare run` on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if it is
@@ -73,10 +72,6 @@ pub struct PeersArgs {
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
-    /// FlashAttention-3 as a library of PyTorch operators, such as `_vllm_fa3_C.abi3.so` of the wheel vllm
-    /// [default: FLASH_ATTN_3, else the package flash_attn_interface]
-    #[arg(long, value_name = "FILE")]
-    pub flash_attn_3: Option<PathBuf>,
 }
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
@@ -124,11 +119,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
     let Ladder { stages, .. } = &ladder;
-    let flash_attn_3 = args.flash_attn_3.clone();
-    let mut python = Python::new(
-        program(args.python.as_deref()),
-        Calls::Peers { flash_attn_3 },
-    );
+    let mut python = Python::new(program(args.python.as_deref()), Calls::Peers);
     let hello = python.start().cloned().map_err(|error| {
         NoData(format!(
             "peers are timed by a Python with PyTorch on a GPU: {error}"
@@ -282,9 +273,8 @@ pub fn program(named: Option<&str>) -> String {
 }
 
 /// Which peers a Python can call, in words, or why none.
-pub fn found(python: Option<&str>, flash_attn_3: Option<&Path>) -> Result<String, String> {
-    let flash_attn_3 = flash_attn_3.map(Path::to_path_buf);
-    let mut python = Python::new(program(python), Calls::Peers { flash_attn_3 });
+pub fn found(python: Option<&str>) -> Result<String, String> {
+    let mut python = Python::new(program(python), Calls::Peers);
     let hello = python.start().map_err(|error| error.to_string())?;
     let (peers, absent) = (
         joined(&hello.peers, ", "),

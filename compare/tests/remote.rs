@@ -117,10 +117,6 @@ fn wrong_usage_exits_2_and_says_what_is_wrong() {
         (vec!["gpu1", "gpu2", "--no-build"], "one HOST, not two"),
         (vec!["gpu1", "--slow"], "usage:"),
         (vec!["gpu1", "--python"], "--python needs a value"),
-        (
-            vec!["gpu1", "--flash-attn-3", "nowhere.so"],
-            "there is no file nowhere.so",
-        ),
         (vec!["gpu9", "--no-build"], "gpu9 cannot be reached"),
     ] {
         let answer = remote(&words, &[]);

@@ -1,7 +1,6 @@
 //! Ours against peers: which figures are shown, what is won and lost, and fast_p.
 
 use super::best::p50;
-use super::list::grouped;
 use super::state::{cases, is_green};
 use super::{Known, Origin};
 use crate::record::{Figure, On, Place, Record, Row, Source, Subject};
@@ -168,45 +167,6 @@ pub fn beside<'a>(known: &Known<'a>) -> Option<Beside<'a>> {
         problems,
         fast,
     })
-}
-
-/// Peers that this session did not time on some of its problems, although they were the fastest there when last timed on the same
-/// GPU: without such a peer a win says less. `others` are newest first.
-pub fn without<'a>(
-    record: &Record,
-    others: impl IntoIterator<Item = &'a Record>,
-) -> impl Iterator<Item = String> {
-    let is_other =
-        |other: &&Record| !std::ptr::eq(*other, record) && other.meta.gpu() == record.meta.gpu();
-    let timed = |record| arms(record).filter(|row| row.has(Metric::P50));
-    let mut seen: Vec<(&Subject, &On)> = Vec::new();
-    let mut missing: Vec<(&Subject, &On)> = Vec::new();
-    for other in others.into_iter().filter(is_other) {
-        let (ours, theirs): (Vec<&Row>, Vec<&Row>) =
-            timed(other).partition(|row| is_ours(other, row));
-        for peer in theirs {
-            let found = (&peer.subject, &peer.on);
-            if seen.contains(&found) {
-                continue; // a newer session decides
-            }
-            seen.push(found);
-            let is_done = arms(record).any(|row| row.on == peer.on && is_ours(record, row));
-            let is_again = timed(record).any(|row| (&row.subject, &row.on) == found);
-            let mut beside = ours.iter().filter(|ours| ours.on == peer.on);
-            let is_fastest = |ours: &&Row| {
-                fastest(other, ours, |_| true).is_some_and(|(row, _)| row.subject == peer.subject)
-            };
-            if is_done && !is_again && beside.any(is_fastest) {
-                missing.push((&peer.subject, &peer.on));
-            }
-        }
-    }
-    let words = |(peer, problems): (&Subject, Vec<&On>)| {
-        let n = problems.len();
-        format!("without {peer}, the fastest on {n} of its problems in older records")
-    };
-    let said: Vec<String> = grouped(missing).into_iter().map(words).collect();
-    said.into_iter()
 }
 
 /// The problems of one session that no newer one has `done`.

@@ -922,47 +922,6 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
 }
 
 #[test]
-fn a_session_without_the_peer_that_was_the_fastest_says_so() {
-    let session = |shape: &str, peers: &[(&str, f64, bool)]| timed(US).peers(shape, 10.0, peers);
-    let (torch, attn) = (("torch-default", 20.0, true), ("flash-attn-4", 12.0, true));
-    let without = |older: Record, newer: &Record| -> Vec<String> {
-        peers::without(newer, [&older, newer]).collect()
-    };
-    let both = || session("mission", &[torch, attn]);
-    let alone = session("mission", &[torch]);
-    let words = "without flash-attn-4, the fastest on 1 of its problems in older records";
-    assert_eq!(without(both(), &alone), [words]);
-    assert_eq!(without(both(), &both()), [""; 0]);
-    // One that was slower or wrong, on another problem or another GPU is no loss.
-    for older in [
-        session("mission", &[torch, ("flash-attn-4", 30.0, true)]),
-        session("mission", &[torch, ("flash-attn-4", 12.0, false)]),
-        session("big", &[torch, attn]),
-        both().on_gpu("NVIDIA L4"),
-    ] {
-        assert_eq!(without(older, &alone), [""; 0]);
-    }
-    // Nor is one that was the fastest until another came.
-    let since = session(
-        "mission",
-        &[("flash-attn-4", 12.0, true), ("flash-attn-5", 11.0, true)],
-    );
-    let found: Vec<String> = peers::without(&alone, [&since, &both()]).collect();
-    assert_eq!(
-        found,
-        ["without flash-attn-5, the fastest on 1 of its problems in older records"]
-    );
-    let committed = [named("older", both()), named("newer", alone)];
-    let said = of(None, &committed, |report| {
-        ladder_page::score(&report.known).unwrap().to_string()
-    });
-    assert!(
-        said.contains(&format!("The newest session was timed {words}.")),
-        "{said}"
-    );
-}
-
-#[test]
 fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
     let records = [
         named("1", timed(US).built(96, 0)),

@@ -179,8 +179,6 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         .plain(format!(
             ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."
         ));
-    let without = peers::without(beside.record, known.records());
-    let without = without.map(|without| format!(" The newest session was timed {without}."));
     let older = beside
         .older()
         .map(|problem| (problem.origin.cited(), &problem.place));
@@ -193,7 +191,7 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     });
     let older = Some(joined(older, "; ")).filter(|older| !older.is_empty());
     let older = older.map(|older| format!(" Not in the newest session: {older}."));
-    Some(score.text(joined(without.chain(older), "").into()))
+    Some(score.text(older.unwrap_or_default().into()))
 }
 
 /// The README's section.

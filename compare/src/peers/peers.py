@@ -132,42 +132,18 @@ class Worker:
             self.peers[name] = (call, contextlib.nullcontext)
 
     def find_flash_attn_3(self):
-        """From its package, or from vLLM's build of it: a library of PyTorch operators that takes only packed sequences."""
-        library = os.environ.get("FLASH_ATTN_3")
         try:
-            if library:
-                self.torch.ops.load_library(library)
-                self.packed_forward, self.offsets = self.torch.ops._vllm_fa3_C.fwd, {}
-                call = self.packed
-            else:
-                function = importlib.import_module("flash_attn_interface").flash_attn_func
-
-                def call(q, k, v, *scales):
-                    names = ("q_descale", "k_descale", "v_descale")
-                    scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
-                    return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
+            function = importlib.import_module("flash_attn_interface").flash_attn_func
         except Exception as error:
             self.absent["flash-attn-3"] = self.absent["flash-attn-3-fp8"] = describe(error)
             return
+
+        def call(q, k, v, *scales):
+            names = ("q_descale", "k_descale", "v_descale")
+            scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
+            return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
+
         self.peers["flash-attn-3"] = self.peers["flash-attn-3-fp8"] = (call, contextlib.nullcontext)
-
-    def packed(self, q, k, v, *scales):
-        def ends(tensor):
-            batch, rows = tensor.shape[:2]
-            if (batch, rows) not in self.offsets:
-                ends = self.torch.arange(0, batch + 1, device="cuda", dtype=self.torch.int32) * rows
-                self.offsets[batch, rows] = ends
-            return self.offsets[batch, rows]
-
-        flat = [tensor.flatten(0, 1) for tensor in (q, k, v)]
-        ends_q, ends_kv = ends(q), ends(k)
-        scales = [scale.expand(k.shape[0], k.shape[2]) for scale in scales] or [None, None, None]
-        # q, k, v; k_new, v_new, q_v, out; ends; unused ends; lengths; paging; rotary; descale; scale, mask, window, ...
-        result = self.packed_forward(
-            *flat, None, None, None, None, ends_q, ends_kv, None, None, None, q.shape[1], k.shape[1], None, None, None, None,
-            None, None, *scales, self.scale, self.causal, -1, -1, 0.0, True, None, 1, None, 0, None, 1, 0, None,
-        )
-        return result[0].reshape(q.shape)
 
     def find_cudnn_fp8(self):
         """cuDNN through its frontend: PyTorch does not pass E4M3 to it."""
@@ -261,7 +237,7 @@ class Worker:
         torch = self.torch
         software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
         software["cudnn"] = str(torch.backends.cudnn.version())
-        for package in ("flash-attn-4", "flash-attn", "flash-attn-3", "vllm", "triton", "nvidia-cudnn-frontend"):
+        for package in ("flash-attn-4", "flash-attn", "flash-attn-3", "triton", "nvidia-cudnn-frontend"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
         device = torch.cuda.get_device_properties(0) if self.device == "cuda" else None

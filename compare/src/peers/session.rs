@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -124,10 +124,7 @@ pub struct Finished {
 /// What a Python calls.
 pub enum Calls {
     /// What is installed.
-    Peers {
-        /// FlashAttention-3 as a library.
-        flash_attn_3: Option<PathBuf>,
-    },
+    Peers,
     /// A function of the user's.
     Candidate {
         /// What rows call it.
@@ -171,10 +168,10 @@ impl Python {
             )));
         }
         self.starts += 1;
-        let start = |library| Process::start(&self.program, SCRIPT, library);
+        let start = || Process::start(&self.program, SCRIPT);
         let (process, said) = match &self.calls {
-            Calls::Peers { flash_attn_3 } => {
-                let mut process = start(flash_attn_3.as_deref())?;
+            Calls::Peers => {
+                let mut process = start()?;
                 let said = process.ask("hello", json!({}))?;
                 (process, said)
             }
@@ -184,7 +181,7 @@ impl Python {
                 function,
                 patience,
             } => {
-                let mut process = start(None)?;
+                let mut process = start()?;
                 // Importing torch does not count against the candidate's patience, and fails for other reasons than its file.
                 process.ask::<IgnoredAny>("begin", json!({}))?;
                 process.patience = *patience;
@@ -227,15 +224,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `python` with `script`, which is [`SCRIPT`] outside tests, and with FlashAttention-3 from a library.
-    pub fn start(
-        python: &str,
-        script: &str,
-        flash_attn_3: Option<&Path>,
-    ) -> Result<Self, SessionError> {
+    /// Starts `python` with `script`, which is [`SCRIPT`] outside tests.
+    pub fn start(python: &str, script: &str) -> Result<Self, SessionError> {
         let started = Command::new(python)
             .args(["-u", "-c", script])
-            .envs(flash_attn_3.map(|library| ("FLASH_ATTN_3", library)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -49,7 +49,7 @@ fn python(script: &str) -> Option<Process> {
         there_is || std::env::var_os("CI").is_none(),
         "CI tests with Python"
     );
-    there_is.then(|| Process::start("python3", script, None).unwrap())
+    there_is.then(|| Process::start("python3", script).unwrap())
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_python_that_does_not_answer_is_given_up() {
 
 #[test]
 fn a_program_that_is_not_there_names_the_remedy() {
-    let error = Process::start("no-such-python", SCRIPT, None)
+    let error = Process::start("no-such-python", SCRIPT)
         .err()
         .unwrap()
         .to_string();
