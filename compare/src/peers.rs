@@ -36,8 +36,8 @@ use session::{Calls, Hello, Python, Reached};
 pub const EXAMPLES: &str = "\
 Completes a record of `compare run` on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if it is
 installed, are timed interleaved (A B B A) with ours on the same values; the results become rows of the record's rows.jsonl. The
-record must be of this build. Run again with the same packages, it resumes an interrupted session, or adds to one that ended: the
-chosen problems are measured again, the others stay. With other packages it starts over. Without Python, torch or a GPU the answer
+record must be of this build. Each problem is written when it has been measured. Run again with the same packages, the
+chosen problems are measured again and the others stay; with other packages it starts over. Without Python, torch or a GPU the answer
 is NO DATA with the reason.
 
 Examples:
@@ -129,9 +129,9 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let builds = builds(stages);
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
-    let mut items = choose::items(&args.problems, &chosen, &completing.record);
+    let items = choose::items(&args.problems, &chosen, &completing.record);
     // Where problems are chosen, only those are measured.
-    let mut growth = if args.problems == Problems::default() {
+    let growth = if args.problems == Problems::default() {
         choose::growth(&chosen)
     } else {
         vec![]
@@ -143,24 +143,19 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         &items,
         !growth.is_empty(),
     );
-    items.retain(|item| !has(&completing.record, item));
-    growth.retain(|item| !has_growth(&completing.record, item));
-    let mut done = planned - items.len() - growth.len();
+    let mut done = 0;
     let came = |to| Some(Came { to, planned });
     completing.record.meta.peers = came(done);
     completing.append(not_installed(&hello))?;
-    let mut matrix_flops = matrix_rate(&completing.record);
-    if matrix_flops.is_none() {
-        let ceiling = Row::new("ceiling", On::All, Source::Peers);
-        let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
-            Ok(reached) => ceiling
-                .figure(Metric::MatrixFlops, reached.matrix_flops)
-                .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
-            Err(error) => ceiling.note(error.to_string()),
-        };
-        matrix_flops = ceiling.value(Metric::MatrixFlops);
-        completing.append([ceiling])?;
-    }
+    let ceiling = Row::new("ceiling", On::All, Source::Peers);
+    let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
+        Ok(reached) => ceiling
+            .figure(Metric::MatrixFlops, reached.matrix_flops)
+            .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
+        Err(error) => ceiling.note(error.to_string()),
+    };
+    let matrix_flops = ceiling.value(Metric::MatrixFlops);
+    completing.append([ceiling])?;
     let mut bars = Progress::new(args.target.quiet);
     let timed = completing.record.clone();
     let plan = plan(args.iters);
@@ -217,11 +212,10 @@ pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
 }
 
 /// Makes `record` ready for a session with `tools` that measures `items`, and the growth if `grows`. Of earlier sessions with the
-/// same tools and method the other problems stay; of an interrupted one, all that it has measured. What is measured once a session
-/// is measured again, and what other tools or another method measured goes.
+/// same tools and method the other problems stay. What is measured once a session is measured again, and what other tools or
+/// another method measured goes.
 fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows: bool) {
     let meta = &mut record.meta;
-    let is_interrupted = meta.peers.is_some();
     let before = (
         meta.tools.insert(Source::Peers, tools.clone()),
         meta.methods.insert(Source::Peers, METHOD.to_string()),
@@ -233,32 +227,10 @@ fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows:
             .iter()
             .any(|item| row.on.problem() == Some(&item.place)),
     };
-    // Shares of the product's rate are of one rate: that of the session which began.
-    let stays = |row: &Row| match is_interrupted {
-        true => row.on != On::All || row.has(Metric::MatrixFlops),
-        false => row.on != On::All && !is_again(row),
-    };
-    let stays = |row: &Row| is_alike && stays(row);
+    let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
     record
         .rows
         .retain(|row| row.by != Source::Peers || stays(row));
-}
-
-/// What a matrix product reached in the session that is resumed.
-fn matrix_rate(record: &Record) -> Option<f64> {
-    let mut rows = record.by(Source::Peers);
-    rows.find_map(|row| row.value(Metric::MatrixFlops))
-}
-
-/// Whether the session has timed ours alone on a problem of the growth.
-fn has_growth(record: &Record, item: &Item) -> bool {
-    let mut rows = record.by(Source::Peers);
-    rows.any(|row| row.has(Metric::PeakShare) && row.on.problem() == Some(&item.place))
-}
-
-/// Whether the session has timed a problem.
-fn has(record: &Record, item: &Item) -> bool {
-    question::arms(record).any(|row| row.on.problem() == Some(&item.place))
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.

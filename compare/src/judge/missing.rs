@@ -74,7 +74,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     }
     if let Some(Came { to, planned }) = meta.peers {
         let remedy = match meta.of() {
-            Of::Ladder => "`compare peers` resumes it",
+            Of::Ladder => "`compare peers --shapes` times the rest",
             Of::Candidate => "`compare candidate` times all problems again",
         };
         let left = planned - to.min(planned);
