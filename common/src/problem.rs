@@ -305,11 +305,29 @@ pub const NAMED_SHAPES: [NamedShape; 6] = [
 
 /// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
 /// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
-pub const LARGE_SHAPES: [NamedShape; 4] = [
+pub const LARGE_SHAPES: [NamedShape; 12] = [
     named("big", Shape::bhsd(4, 16, 4096, 64)),
     named("big_wide", Shape::bhsd(4, 16, 4096, 128)),
     named("long_16k", Shape::bhsd(1, 16, 16384, 64)),
     named("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
+    named("rows16k_512", Shape::bhsd(32, 16, 512, 64)),
+    named("rows16k_512_wide", Shape::bhsd(32, 16, 512, 128)),
+    named("rows16k_1k", Shape::bhsd(16, 16, 1024, 64)),
+    named("rows16k_1k_wide", Shape::bhsd(16, 16, 1024, 128)),
+    named("rows16k_2k", Shape::bhsd(8, 16, 2048, 64)),
+    named("rows16k_2k_wide", Shape::bhsd(8, 16, 2048, 128)),
+    named("rows16k_8k", Shape::bhsd(2, 16, 8192, 64)),
+    named("rows16k_8k_wide", Shape::bhsd(2, 16, 8192, 128)),
+];
+
+/// Large shapes by sequence length, of both head sizes: 16,384 query rows in 16 heads, as papers on FlashAttention have them.
+pub const LENGTHS: [[&str; 2]; 6] = [
+    ["rows16k_512", "rows16k_512_wide"],
+    ["rows16k_1k", "rows16k_1k_wide"],
+    ["rows16k_2k", "rows16k_2k_wide"],
+    ["big", "big_wide"],
+    ["rows16k_8k", "rows16k_8k_wide"],
+    ["long_16k", "long_16k_wide"],
 ];
 
 /// Every shape that has a name.
@@ -392,6 +410,15 @@ mod tests {
         let shape = Shape::bhsd(MAX_GRID_YZ, MAX_GRID_YZ, MAX_SEQ, 128);
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
         assert_eq!((problem.scores(), problem.flops()), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn lengths_double_at_equally_many_rows() {
+        let shapes = LENGTHS.map(|of_length| of_length.map(|name| parse_shape(name).unwrap().1));
+        for (of_length, seq) in shapes.into_iter().zip([512, 1024, 2048, 4096, 8192, 16384]) {
+            let expected = HEAD_DIMS.map(|head_dim| Shape::bhsd(16384 / seq, 16, seq, head_dim));
+            assert_eq!(of_length, expected);
+        }
     }
 
     #[test]

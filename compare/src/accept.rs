@@ -236,9 +236,7 @@ fn judge(
     )?;
     none(
         report.required().map(Missing::to_string),
-        &format!(
-            "{name} lacks what it should have measured; run again what is missing"
-        ),
+        &format!("{name} lacks what it should have measured; run again what is missing"),
     )?;
     // The only failures left are claims that no committed record refutes.
     if report.overall.exit == Exit::Fail && !waived {

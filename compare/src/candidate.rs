@@ -12,8 +12,8 @@ use crate::judge::verdict::{self, Exit};
 use crate::judge::{Known, best, state};
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::execute::Executor;
-use crate::measure::meta::begin;
 use crate::measure::machine::{self, Timestamp};
+use crate::measure::meta::begin;
 use crate::measure::plan::{self, Mode, Plan, PlannedTiming, Request, samples};
 use crate::measure::select::{self, Chosen, Problems, family};
 use crate::measure::sink::ExecuteError;
@@ -442,6 +442,7 @@ impl Timing<'_> {
                 .zero_line(&plan)
                 .map_or(0.0, |zero| zero.device.p50),
             plan,
+            matrix_flops: None,
             exchange,
         };
         for (done, timing) in timings.iter().enumerate() {

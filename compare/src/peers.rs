@@ -42,8 +42,8 @@ is NO DATA with the reason.
 
 Examples:
   compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide, long_16k, long_16k_wide
-                                                under both masks, in f16 and what stages claim of other types; ours alone
-                                                against the sequence length
+                                                under both masks, in f16 and what stages claim of other types; and 16384 query
+                                                rows in 16 heads by sequence length (rows16k_512 to long_16k), full mask
   compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
   compare peers --shapes mission,1x8:2x512x64 --masks causal
                                                 two shapes, one with grouped heads
@@ -130,24 +130,14 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
     let items = choose::items(&args.problems, &chosen, &completing.record);
-    // Where problems are chosen, only those are measured.
-    let growth = if args.problems == Problems::default() {
-        choose::growth(&chosen)
-    } else {
-        vec![]
-    };
-    let planned = items.len() + growth.len();
-    begin_session(
-        &mut completing.record,
-        hello.tools(),
-        &items,
-        !growth.is_empty(),
-    );
+    let planned = items.len();
+    begin_session(&mut completing.record, hello.tools(), &items);
     let mut done = 0;
     let came = |to| Some(Came { to, planned });
     completing.record.meta.peers = came(done);
     completing.append(not_installed(&hello))?;
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
+    // Only the rate of this session says which share of it was reached.
     let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
         Ok(reached) => ceiling
             .figure(Metric::MatrixFlops, reached.matrix_flops)
@@ -168,6 +158,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         record: &timed,
         zero_us: zero_line.device.p50,
         plan,
+        matrix_flops,
         exchange: Scratch::new("peers")?,
     };
     for item in &items {
@@ -180,16 +171,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         done += 1;
         completing.record.meta.peers = came(done);
         completing.append(rows)?;
-    }
-    for item in &growth {
-        bars.step("growth", &item.place.shape, done, planned);
-        let row = match matrix_flops {
-            Some(flops) => bench.alone(item, flops).context(failed)?,
-            None => None,
-        };
-        done += 1;
-        completing.record.meta.peers = came(done);
-        completing.append(row)?;
     }
     completing.record.meta.peers = None;
     completing.append([])?;
@@ -211,21 +192,18 @@ pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
     hello.absent.iter().map(absent)
 }
 
-/// Makes `record` ready for a session with `tools` that measures `items`, and the growth if `grows`. Of earlier sessions with the
-/// same tools and method the other problems stay. What is measured once a session is measured again, and what other tools or
-/// another method measured goes.
-fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item], grows: bool) {
+/// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools and method the
+/// other problems stay. What is measured once a session is measured again, and what other tools or another method measured goes.
+fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item]) {
     let meta = &mut record.meta;
     let before = (
         meta.tools.insert(Source::Peers, tools.clone()),
         meta.methods.insert(Source::Peers, METHOD.to_string()),
     );
     let is_alike = before == (Some(tools), Some(METHOD.to_string()));
-    let is_again = |row: &Row| match row.has(Metric::PeakShare) {
-        true => grows,
-        false => items
-            .iter()
-            .any(|item| row.on.problem() == Some(&item.place)),
+    let is_again = |row: &Row| {
+        let mut places = items.iter().map(|item| &item.place);
+        places.any(|place| row.on.problem() == Some(place))
     };
     let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
     record

@@ -9,8 +9,8 @@ use crate::judge::verdict;
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
-use crate::measure::meta::{begin, gate_scopes};
 use crate::measure::machine::{self, Timestamp};
+use crate::measure::meta::{begin, gate_scopes};
 use crate::measure::plan::{self, Plan, PlannedCase, Request};
 use crate::measure::rows;
 use crate::measure::sink::{ExecuteError, Sink};
@@ -177,12 +177,8 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         BackendKind::Emulated
     };
     let bars = Bars::new(args.quiet);
-    let unheeded = unheeded(args, backend);
-    if !unheeded.is_empty() {
-        bars.say(&format!(
-            "note: without a GPU {} has no effect",
-            unheeded.join(", ")
-        ));
+    if device.is_none() && args.request.iters.is_some_and(|iters| iters > 0) {
+        bars.say("note: without a GPU --iters has no effect");
     }
     let mut builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
@@ -290,18 +286,6 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         )
     })?;
     Ok((unfinished.finish()?, record))
-}
-
-/// The given flags that have no effect without a GPU. `--iters 0` asks for just that.
-fn unheeded(args: &RunArgs, backend: BackendKind) -> Vec<&'static str> {
-    let flags = [
-        ("--sweep", args.request.sweep),
-        ("--iters", args.request.iters.is_some_and(|iters| iters > 0)),
-    ];
-    let given = flags
-        .into_iter()
-        .filter(|(_, is_given)| *is_given && backend == BackendKind::Emulated);
-    given.map(|(flag, _)| flag).collect()
 }
 
 /// Refuses to write a record among the committed ones.
@@ -442,29 +426,6 @@ mod tests {
         ] {
             let outcome = refuse_committed(&folder.path().join(out), &results);
             assert_eq!(outcome.is_err(), is_refused, "{out}");
-        }
-    }
-
-    #[test]
-    fn flags_about_timing_have_no_effect_without_a_gpu() {
-        let args = |sweep, iters| RunArgs {
-            request: Request {
-                sweep,
-                iters,
-                ..Request::default()
-            },
-            ..RunArgs::default()
-        };
-        assert_eq!(
-            unheeded(&args(true, Some(7)), BackendKind::Emulated),
-            ["--sweep", "--iters"]
-        );
-        for (args, backend) in [
-            (args(false, None), BackendKind::Emulated),
-            (args(false, Some(0)), BackendKind::Emulated),
-            (args(true, Some(7)), BackendKind::Cuda),
-        ] {
-            assert_eq!(unheeded(&args, backend), [""; 0]);
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::best::p50;
 use super::state::{cases, is_green};
 use super::{Known, Origin};
-use crate::record::{Figure, On, Place, Record, Row, Source, Subject};
+use crate::record::{Figure, Place, Record, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Shape};
+use common::problem::Dtype;
 use serde::Serialize;
 
 /// The speedups of fast_p.
@@ -76,35 +76,19 @@ pub struct FastP {
     pub faster: Vec<(f64, usize)>,
 }
 
-/// The arms of a session, ours and theirs, in the order of the record.
+/// The arms of a session, ours and theirs, in the order of the record. Older sessions also timed some of ours with nothing beside
+/// them, for their share of a matrix product's rate.
 pub fn arms(record: &Record) -> impl Iterator<Item = &Row> {
     let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
+    let is_alone = |row: &Row| {
+        let mut others = record.by(Source::Peers);
+        let is_other = |other: &Row| other.on == row.on && other.subject != row.subject;
+        row.has(Metric::PeakShare) && !others.any(is_other)
+    };
     record
         .by(Source::Peers)
         .filter(is_arm)
-        .filter(|row| !row.has(Metric::PeakShare))
-}
-
-/// Our device time by sequence length.
-pub struct Growth<'a> {
-    pub origin: Origin,
-    /// By head_dim and sequence length; at least one.
-    pub rows: Vec<(Shape, &'a Row)>,
-}
-
-/// From the run, else from the newest record that has it.
-pub fn growth<'a>(known: &Known<'a>) -> Option<Growth<'a>> {
-    known.sources().into_iter().find_map(|(name, record)| {
-        let of_shape = |row: &'a Row| Some((record.meta.shape(&row.on.problem()?.shape)?, row));
-        let alone = record
-            .by(Source::Peers)
-            .filter(|row| row.has(Metric::PeakShare));
-        let mut rows: Vec<(Shape, &Row)> = alone.filter_map(of_shape).collect();
-        rows.sort_by_key(|(shape, _)| (shape.head_dim, shape.seq_kv));
-        let stages = rows.iter().map(|(_, row)| row.subject.stage());
-        let origin = worst(stages.map(|stage| known.origin(name, record, stage, true)))?;
-        Some(Growth { origin, rows })
-    })
+        .filter(move |row| !is_alone(row))
 }
 
 /// The first that is stale, else the first.

@@ -46,9 +46,6 @@ pub struct Request {
     /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
-    /// On a GPU, also time each stage's default variant on 1x8xSx64 for S from 512 to 16384, f16, full mask
-    #[arg(long, conflicts_with_all = ["input", "quick"])]
-    pub sweep: bool,
     /// A file's tensors instead of generated ones.
     #[arg(skip)]
     pub file: Option<FileProblem>,
@@ -290,13 +287,6 @@ const DEEP: usize = 17;
 
 /// Rows of the cases of [`Cases::rings`]: one ragged block is enough.
 const ROWS_OF_RINGS: usize = 17;
-
-/// Rows and keys of `--sweep`: time against length, from one wave of blocks to many.
-pub const SWEEP: [usize; 6] = [512, 1024, 2048, 4096, 8192, 16384];
-
-fn swept(seq: usize) -> Problem {
-    problem(Shape::bhsd(1, 8, seq, 64), Dtype::F16, Mask::Full)
-}
 
 /// The traced build runs problems of at most this many scores; larger ones would take minutes.
 const TRACED_SCORES: u64 = 50_000;
@@ -568,18 +558,13 @@ pub fn plan(
                 (_, Tier::T1) => of_variant.tier1(variant),
                 (_, Tier::T2) => of_variant.tier2(variant),
             }
-            if request.sweep && backend == BackendKind::Cuda && of_variant.is_default {
-                for seq in SWEEP {
-                    of_variant.seeded(swept(seq), Family::Normal, 0, plain);
-                }
-            }
             let of_variant = of_variant.planned;
             if backend == BackendKind::Cuda
                 && request.iters != Some(0)
                 && !of_variant.is_empty()
                 && request.file.is_none()
             {
-                timings.extend(timed(tier, is_selection, request.sweep, &of_variant));
+                timings.extend(timed(tier, is_selection, &of_variant));
                 if tier == Tier::T2 && !is_selection {
                     timings.extend(claimed(all, stage, variant, is_chosen));
                 }
@@ -678,19 +663,13 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
 }
 
 /// What is timed of a variant: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
-fn timed(
-    tier: Tier,
-    is_selection: bool,
-    is_swept: bool,
-    cases: &[PlannedCase],
-) -> Vec<PlannedTiming> {
+fn timed(tier: Tier, is_selection: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
     let is_wanted = |case: &&PlannedCase| {
         let PlannedCase { place, problem, .. } = case;
         let is_named =
             place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
         let of_tier = problem.has_claims() || tier == Tier::T2 && is_named;
-        let of_sweep = is_swept && SWEEP.iter().any(|&seq| swept(seq) == *problem);
-        is_selection || of_sweep || of_tier && is_timed(place)
+        is_selection || of_tier && is_timed(place)
     };
     let wanted = cases.iter().filter(is_wanted);
     distinct(wanted.map(|case| PlannedTiming {

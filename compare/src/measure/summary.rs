@@ -231,9 +231,7 @@ mod tests {
             .reason
             .clone();
         assert!(
-            reason.starts_with(
-                "fails in 1 of 3 cases; first mission f16 causal"
-            ),
+            reason.starts_with("fails in 1 of 3 cases; first mission f16 causal"),
             "{reason}"
         );
     }
@@ -346,10 +344,7 @@ mod tests {
             let row = of(rows);
             assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
         }
-        let both = [
-            case(SCALAR, By::Gpu, None),
-            case(WMMA, By::Gpu, None),
-        ];
+        let both = [case(SCALAR, By::Gpu, None), case(WMMA, By::Gpu, None)];
         let rows = summed(&both, BackendKind::Cuda);
         assert_eq!(
             rows.iter()

@@ -2,8 +2,8 @@
 
 use super::{
     by_weight, candidates, caveats, changes, clip, commit, counts, first_lines, first_of, gpu,
-    is_used, ladder, line, of, or_missing, per_stage, sections, self_test, sides, stale, standing,
-    tally, text, times, tone, us,
+    is_used, ladder, line, of, per_stage, sections, self_test, sides, stale, standing, tally, text,
+    times, tone, us,
 };
 use crate::judge::claims::Claimed;
 use crate::judge::diff::{Change, Difference};
@@ -12,11 +12,12 @@ use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, Since, count};
 use crate::judge::{Named, Origin, best};
-use crate::page::{Block, Cell, Document, Table, TableRow, Text, Tone, Verdict, row};
+use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
-use crate::record::{Figure, Record, Row, Source};
+use crate::record::{Figure, Place, Record, Row, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
+use common::problem::{Dtype, LENGTHS, Mask, parse_shape};
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
@@ -24,6 +25,9 @@ const MOST_CHANGES: usize = 12;
 const MOST_FAILURES: usize = 10;
 const MOST_CLAIMS: usize = 13;
 const MOST_MISSING: usize = 10;
+
+/// Fewer lengths are no curve.
+const LEAST_LENGTHS: usize = 3;
 
 /// A report, with what committed candidates reached beside the ladder.
 pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
@@ -56,7 +60,7 @@ pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
         ("Missing, but required", missing(report, true)),
         ("The ladder", ladder),
         ("Against peers", beside(report)),
-        ("Device time by sequence length", growth(report)),
+        ("Rate by sequence length", lengths(report)),
         ("Candidates", candidates),
         (
             &changed,
@@ -241,52 +245,41 @@ fn whose(how: &str, origin: &Origin) -> String {
     cited.map_or(String::new(), |record| format!(" {how} in {record}."))
 }
 
-/// Our device time by sequence length, and its share of the rate of a matrix product.
-pub fn growth(report: &Report<'_>) -> Vec<Block> {
-    let Some(peers::Growth { origin, rows }) = peers::growth(&report.known) else {
+/// The rates of ours and of the fastest peer by sequence length, f16 under the full mask, where both head sizes were timed.
+fn lengths(report: &Report<'_>) -> Vec<Block> {
+    let Some(beside) = peers::beside(&report.known) else {
         return Vec::new();
     };
-    let shape = rows[0].0;
-    let lengths = distinct(rows.iter().map(|(shape, _)| shape.seq_kv));
-    let dims = distinct(rows.iter().map(|(shape, _)| shape.head_dim));
-    let at = |dim, length| {
-        let mut rows = rows.iter();
-        let found = rows.find(|(shape, _)| (shape.head_dim, shape.seq_kv) == (dim, length));
-        found.map(|(_, row)| *row)
+    let rates = |name: &str| -> Option<[f64; 2]> {
+        let place = Place::new(name, Dtype::F16, Mask::Full);
+        let mut problems = beside.problems.iter();
+        let problem =
+            problems.find(|problem| problem.place == place && !problem.origin.is_stale())?;
+        let (peer, _) = problem.fastest?;
+        let flops = place.problem()?.flops() as f64;
+        Some([problem.ours, peer].map(|row| flops / best::p50(row) * 1e-6))
     };
-    let share = |row: &Row| 100.0 * row.value(Metric::PeakShare).unwrap_or(f64::NAN);
-    let row = |dim: &usize| -> TableRow {
-        let cell = |length: &usize| {
-            let time = at(*dim, *length)
-                .map(|row| us(best::p50(row)).noted(format!("{:.0} %", share(row))));
-            (length.to_string(), or_missing(time, "not timed"))
-        };
-        let title = row! { "µs (share of the product's rate)" => format!("head_dim {dim}") };
-        title.into_iter().chain(lengths.iter().map(cell)).collect()
+    let of_length = |[narrow, wide]: [&str; 2]| {
+        let (shape, [ours, peer], [ours_wide, peer_wide]) =
+            (parse_shape(narrow).ok()?.1, rates(narrow)?, rates(wide)?);
+        Some((shape.seq_kv, [ours, peer, ours_wide, peer_wide]))
     };
-    let shares = |dim: &usize| {
-        let of_dim = lengths.iter().filter_map(|length| at(*dim, *length));
-        let shares = of_dim.map(|row| format!("{:.1}", share(row)));
-        format!("\n  line [{}]", joined(shares, ", "))
+    let timed: Vec<(usize, [f64; 4])> = LENGTHS.into_iter().filter_map(of_length).collect();
+    if timed.len() < LEAST_LENGTHS {
+        return Vec::new();
+    }
+    let line = |line: usize| {
+        let rates = timed.iter().map(|(_, rates)| format!("{:.0}", rates[line]));
+        format!("\n  line [{}]", joined(rates, ", "))
     };
-    let names = joined(dims.iter().map(|dim| format!("head_dim {dim}")), ", ");
     let diagram = format!(
-        "xychart-beta\n  title \"{names}: % of the matrix product's rate\"\n  x-axis \"sequence length\" [{}]\n  y-axis \"%\" 0 --> 100{}",
-        joined(lengths.iter().map(|length| format!("\"{length}\"")), ", "),
-        dims.iter().map(shares).collect::<String>()
+        "xychart-beta\n  title \"TFLOP/s: head_dim 64 ours, fastest peer; head_dim 128 ours, fastest peer\"\n  x-axis \"sequence length\" \
+         [{}]\n  y-axis \"TFLOP/s\"{}",
+        joined(timed.iter().map(|(seq, _)| format!("\"{seq}\"")), ", "),
+        (0..4).map(line).collect::<String>()
     );
-    let about = format!(
-        "Our fastest variant, not interleaved with peers: {} query rows in {} heads, f16, full mask. In parentheses is its rate as a \
-         share of that of an 8192 × 8192 × 8192 f16 matrix product in the same session.{}",
-        shape.batch * shape.seq_q,
-        shape.heads_q,
-        whose("Measured", &origin)
-    );
-    vec![
-        Block::paragraph(about),
-        Block::Table(Table::of(dims.iter().map(row))),
-        Block::Diagram(diagram),
-    ]
+    let about = "16,384 query rows in 16 heads, f16, full mask.";
+    vec![Block::paragraph(about), Block::Diagram(diagram)]
 }
 
 fn outcome(ratio: Figure) -> Cell {

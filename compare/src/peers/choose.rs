@@ -6,9 +6,9 @@ use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::select::Problems;
 use crate::record::meta::{CANDIDATE, Claim, Relation};
 use crate::record::{Place, Record, Row, Subject};
-use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
+use common::problem::{Dtype, LENGTHS, Mask, Problem};
 
-/// The shapes that are measured unless `--shapes` says otherwise.
+/// The shapes that are measured under both masks unless `--shapes` says otherwise.
 const SHAPES: [&str; 9] = [
     "mission",
     "mission_b2",
@@ -21,10 +21,6 @@ const SHAPES: [&str; 9] = [
     "long_16k_wide",
 ];
 
-/// Query rows of all sequences together, and heads, of the growth with the sequence length.
-const GROWTH_ROWS: usize = 16384;
-const GROWTH_HEADS: usize = 16;
-
 /// One problem, and the stages that are timed beside the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
@@ -35,10 +31,19 @@ pub struct Item {
 }
 
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
-/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in `record`, and the last.
+/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in `record` or, where it timed
+/// none, those that claim to be faster than a peer anywhere, and the last. By default, those of [`LENGTHS`] under the full mask.
 pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Vec<Item> {
+    let mut all = problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL);
+    if problems.shapes.is_empty() {
+        let lengths = LENGTHS.as_flattened();
+        let lengths: Vec<&str> = (lengths.iter().copied())
+            .filter(|name| !SHAPES.contains(name))
+            .collect();
+        all.extend(problems.or(&lengths, &Dtype::ALL, &[Mask::Full]));
+    }
     let mut items = Vec::new();
-    for (place, problem) in problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL) {
+    for (place, problem) in all {
         let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
@@ -47,37 +52,18 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Ve
         let best = |stage: &&StageBuild| best_of_default_family(record, stage, &place);
         let fastest = best::fastest(stages.iter().filter_map(best));
         let fastest = fastest.map(|row| row.subject.stage());
+        let may_be_fastest = |stage: &StageBuild| match fastest {
+            Some(fastest) => fastest == stage.id,
+            None => over_peers(stage).any(|claim| claim.on.dtype == problem.dtype),
+        };
         let stages = chosen(stages, problem.dtype, |stage| {
-            place.shape == "mission" || claims(stage) || fastest == Some(&stage.id)
+            place.shape == "mission" || claims(stage) || may_be_fastest(stage)
         });
         items.push(Item {
             place,
             problem,
             stages,
         });
-    }
-    items
-}
-
-/// The problems of the growth with the sequence length: 16384 query rows in 16 heads, as papers on FlashAttention have them,
-/// f16 and the full mask, for the stages that claim to be faster than a peer anywhere, and the last.
-pub fn growth(stages: &[&StageBuild]) -> Vec<Item> {
-    let stages = chosen(stages, Dtype::F16, |stage| {
-        over_peers(stage).any(|claim| claim.on.dtype == Dtype::F16)
-    });
-    let mut items = Vec::new();
-    for head_dim in HEAD_DIMS {
-        for log_seq in 9..=GROWTH_ROWS.ilog2() {
-            let seq = 1 << log_seq;
-            let shape = Shape::bhsd(GROWTH_ROWS / seq, GROWTH_HEADS, seq, head_dim);
-            let problem = Problem::new(shape, Dtype::F16, Mask::Full);
-            let problem = problem.expect("a shape of the growth is a problem");
-            items.push(Item {
-                place: Place::of(&shape.to_string(), &problem),
-                problem,
-                stages: stages.clone(),
-            });
-        }
     }
     items
 }

@@ -35,9 +35,6 @@ const LEAD_IN: f64 = 0.25;
 /// Device time of a trial: which of ours is the fastest.
 const TRIAL_US: f64 = 2_000.0;
 
-/// Samples of an arm that nothing is compared with.
-const ALONE_SAMPLES: usize = 6;
-
 /// Single calls per arm.
 const CALLS: usize = 100;
 
@@ -53,6 +50,8 @@ pub struct Bench<'a> {
     pub plan: Plan,
     /// What an empty kernel takes.
     pub zero_us: f64,
+    /// FLOP/s that a matrix product reached in this session, if it was measured.
+    pub matrix_flops: Option<f64>,
     /// Where tensors go.
     pub exchange: Scratch,
 }
@@ -172,6 +171,8 @@ struct Timed {
     /// What the buffers amount to.
     cache: &'static str,
     speed_of_light: SpeedOfLight,
+    /// Microseconds that the problem takes at the rate of a matrix product of the same 16-bit operands.
+    matrix_us: Option<f64>,
     ours: Vec<Sampled>,
     theirs: Vec<Sampled>,
     lost: Vec<Lost>,
@@ -199,7 +200,13 @@ impl Timed {
         }
         let mut rows = Vec::new();
         for arm in judged.iter().chain(&against) {
-            rows.push(arm.row(&self.place, self.cache)?);
+            let row = arm.row(&self.place, self.cache)?;
+            // A wrong output has no rate.
+            let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
+            rows.push(match self.matrix_us.zip(us) {
+                Some((matrix_us, us)) => row.figure(Metric::PeakShare, matrix_us / us),
+                None => row,
+            });
         }
         for theirs in &against {
             for ours in &judged {
@@ -265,38 +272,14 @@ impl<'a> Bench<'a> {
             place: item.place.clone(),
             cache: bench.pool.rotation().state.name(),
             speed_of_light,
+            matrix_us: (self.matrix_flops)
+                .filter(|_| item.problem.dtype.bytes() == 2)
+                .map(|rate| item.problem.flops() as f64 / rate * 1e6),
             ours: arms,
             theirs,
             lost,
         };
         Ok(timed.rows()?)
-    }
-
-    /// One problem of the growth: the fastest of ours alone, as a share of the rate that a matrix product reached.
-    pub fn alone(&self, item: &Item, matrix_flops: f64) -> anyhow::Result<Option<Row>> {
-        let mut bench = TimedProblem::new(self.device, &item.problem)?;
-        let mut fastest: Option<Ours<'_>> = None;
-        for id in &item.stages {
-            let ours = self.fastest(id, item, &bench)?;
-            fastest = fastest
-                .into_iter()
-                .chain(ours)
-                .min_by(|a, b| a.us.total_cmp(&b.us));
-        }
-        let Some(mut ours) = fastest else {
-            return Ok(None);
-        };
-        let device_us = (0..ALONE_SAMPLES)
-            .map(|_| ours.chunk(&self.plan))
-            .collect::<Result<Vec<f64>, CudaError>>()?;
-        let sampled = ours.finish(device_us, &mut bench)?;
-        let row = sampled.row(&item.place, bench.pool.rotation().state.name())?;
-        // A wrong output has no rate.
-        let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
-        Ok(us.map(|us| {
-            let rate = item.problem.flops() as f64 / (us * 1e-6);
-            row.figure(Metric::PeakShare, rate / matrix_flops)
-        }))
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.

@@ -207,34 +207,6 @@ fn tier2_is_the_default_on_a_gpu() {
 }
 
 #[test]
-fn a_sweep_times_each_stages_default_on_growing_lengths() {
-    let swept = planned(&["--sweep"], BackendKind::Cuda);
-    let of = |plan: &Plan, variant: &str| -> Vec<String> {
-        let timings = plan
-            .timings
-            .iter()
-            .filter(|timing| timing.subject.name() == variant);
-        let f16 = timings.filter(|timing| {
-            (timing.problem.dtype, timing.problem.mask) == (Dtype::F16, Mask::Full)
-        });
-        f16.map(|timing| timing.place.shape.clone()).collect()
-    };
-    let named = ["mission", "mission_b2", "stretch", "long", "wide"];
-    assert_eq!(of(&swept, "scalar-32x64"), named);
-    let longer = ["1x8x1024x64", "1x8x4096x64", "1x8x8192x64", "1x8x16384x64"];
-    assert_eq!(
-        of(&swept, "wmma-qk-32x64"),
-        [&named[..], &longer].concat(),
-        "512 is mission, 2048 is long"
-    );
-    assert_eq!(swept.scope, Scope::Whole);
-    assert_eq!(
-        planned(&["--sweep"], BackendKind::Emulated),
-        planned(&[], BackendKind::Emulated)
-    );
-}
-
-#[test]
 fn shapes_seeds_and_families_replace_the_tier() {
     let plan = planned(
         &[
