@@ -41,9 +41,6 @@ pub enum Command {
     /// Show what a record contains: gates, latencies, resources, counters, peers, changes
     #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
-    /// Show how latency, registers and bank conflicts developed over the committed records
-    #[command(after_help = crate::history::EXAMPLES)]
-    History(crate::history::HistoryArgs),
     /// Write a Markdown brief of what to know before optimising a stage
     #[command(after_help = crate::brief::EXAMPLES)]
     Brief(crate::brief::BriefArgs),

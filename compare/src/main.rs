@@ -11,7 +11,6 @@ mod diff;
 mod doctor;
 mod estimate;
 mod explain;
-mod history;
 mod instrument;
 mod interrupt;
 mod judge;
@@ -74,7 +73,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Tune(args) => tune::tune(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Brief(args) => brief::brief(&args),
-        Command::History(args) => history::history(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Sanitize(args) => sanitize::sanitize(&args),
         Command::Peers(args) => peers::peers(&args),

@@ -8,7 +8,6 @@
 pub mod best;
 pub mod claims;
 pub mod diff;
-pub mod history;
 pub mod list;
 pub mod missing;
 pub mod peers;

@@ -2,7 +2,7 @@
 
 use super::list::distinct;
 use super::{Known, place};
-use crate::record::meta::{GateScope, Measurable, Scope, Tier};
+use crate::record::meta::{GateScope, Measurable, Scope, Tier, first_place};
 use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -92,6 +92,22 @@ pub fn with(
 /// The row of a variant over all its cases.
 pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
     record.row(subject, &On::All, record.meta.backend.into())
+}
+
+/// A figure of the instance of the stage's first element type and head_dim 64 as compiled for the GPU of the record, else for the
+/// last architecture built.
+pub fn compiled(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
+    let dtype = first_place(record.stage(subject.stage())).dtype;
+    let instances = record.instances(subject, Source::Ptxas, dtype, 64);
+    let figures: Vec<(&str, f64)> = instances
+        .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
+        .collect();
+    let runs = |arch: &str| record.meta.machine.gpu.runs(arch);
+    figures
+        .iter()
+        .find(|(arch, _)| runs(arch))
+        .or(figures.last())
+        .map(|(_, value)| *value)
 }
 
 /// The number of cases that were judged; `None` if the variant was not run.

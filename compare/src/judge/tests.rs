@@ -3,8 +3,7 @@
 use super::best::{Latency, best_of, by_problem, latency, speedups, variant};
 use super::claims::Claimed;
 use super::diff::{Change, differences};
-use super::history::history;
-use super::state::State;
+use super::state::{State, compiled};
 use super::verdict::{Exit, Report, of_differences, report};
 use super::*;
 use crate::pages::ladder as ladder_page;
@@ -916,65 +915,7 @@ fn what_the_newest_session_with_peers_lacks_is_of_an_older_one() {
 }
 
 #[test]
-fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
-    let records = [
-        named("1", timed(US).built(96, 0)),
-        named(
-            "2",
-            timed([19.0, 20.0, 14.0]).counted(WMMA, 1_048_576, 12_288),
-        ),
-        named("3", emulated()),
-        named(
-            "4",
-            timed(US)
-                .on_gpu("NVIDIA L4")
-                .without(|row| row.under.is_some()),
-        ),
-    ];
-    let words = |only: Option<&str>| -> Vec<String> {
-        let line = |series: &history::Series| {
-            let point = |p: &history::Point| {
-                let figure =
-                    |value: Option<f64>| value.map_or("-".into(), |value| value.to_string());
-                format!(
-                    "{} {} {} {}",
-                    p.record,
-                    p.variant.as_deref().unwrap_or("-"),
-                    figure(p.p50_us),
-                    figure(p.registers)
-                )
-            };
-            let points: Vec<String> = series.points.iter().map(point).collect();
-            format!(
-                "{} on {}: {}",
-                series.variant.as_ref().unwrap_or(&series.stage),
-                series.gpu,
-                points.join(", ")
-            )
-        };
-        history(&records, only).iter().map(line).collect()
-    };
-    assert_eq!(
-        words(None),
-        [
-            "stage0-scalar on NVIDIA H200: 1 wmma-qk-32x64 20.02 96, 2 scalar-32x64 19.02 -",
-            "stage1-cpasync on NVIDIA H200: 1 cpasync-32x64 15.01 96, 2 cpasync-32x64 14.01 -",
-            "stage0-scalar on the emulator: 3 wmma-qk-32x64 - -",
-            "stage1-cpasync on the emulator: 3 cpasync-32x64 - -",
-            "stage0-scalar on NVIDIA L4: 4 wmma-qk-32x64 - -",
-            "stage1-cpasync on NVIDIA L4: 4 cpasync-32x64 - -",
-        ]
-    );
-    assert_eq!(
-        words(Some("stage0-scalar"))[1],
-        "wmma-qk-32x64 on NVIDIA H200: 1 wmma-qk-32x64 20.02 96, 2 wmma-qk-32x64 20.02 -"
-    );
-    assert_eq!(
-        history(&records, Some("stage0-scalar"))[1].points[1].conflicts,
-        None,
-        "writes were not counted"
-    );
-    assert_eq!(history(&records, None)[0].points[0].commit, "01234567");
+fn registers_are_those_of_what_runs_on_the_gpu() {
     let of_another = On::Instance {
         dtype: Dtype::F16,
         head_dim: 64,
@@ -984,22 +925,8 @@ fn each_gpu_has_lines_of_its_own_and_gaps_stay_gaps() {
     let mut built = timed(US).built(96, 0);
     built.rows.insert(0, row);
     assert_eq!(
-        history::registers(&built, &WMMA.into()),
-        Some(96.0),
-        "of what runs on its GPU"
-    );
-}
-
-#[test]
-fn a_history_has_the_newest_ladders_order_and_the_records_that_ran_a_stage() {
-    let without = timed(US).without(|row| row.subject.stage() == "stage1-cpasync");
-    let newest = without.changed(|meta| meta.stages.reverse());
-    let records = [named("1", timed(US)), named("2", newest)];
-    let series = history(&records, None);
-    let points = series.iter().map(|of| (of.stage.as_str(), of.points.len()));
-    assert_eq!(
-        points.collect::<Vec<_>>(),
-        [("stage1-cpasync", 1), ("stage0-scalar", 2)]
+        compiled(&built, &WMMA.into(), Metric::Registers),
+        Some(96.0)
     );
 }
 

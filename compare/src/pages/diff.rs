@@ -6,11 +6,12 @@ use super::{
 };
 use crate::judge::diff::{Change, Difference, Group};
 use crate::judge::list::joined;
-use crate::judge::state::state as judged;
+use crate::judge::state::{compiled, state as judged};
 use crate::judge::verdict::{Overall, count};
-use crate::judge::{Known, best, history};
+use crate::judge::{Known, best};
 use crate::page::{Block, Document, Table, Text, Verdict, row};
 use crate::record::{Record, Subject};
+use common::metric::Metric;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -200,7 +201,7 @@ fn added(pair: &Pair<'_>, most: usize) -> Vec<Block> {
         let stage = known.stage(subject.stage());
         let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
         let [time, previous, _] = ladder::times(&known, subject);
-        let registers = history::registers(record, subject).map(whole);
+        let registers = compiled(record, subject, Metric::Registers).map(whole);
         row! {
             "variant" => short(subject),
             "what" => what,
@@ -275,7 +276,6 @@ mod tests {
     use crate::pages::testing::{BEST, OTHER, instance, mission, record, row};
     use crate::record::{Figure, On, Row, Source};
     use crate::testing::{committed, newest_whole};
-    use common::metric::Metric;
     use common::problem::Dtype;
     use common::verdict::{GateId, GateResult};
 

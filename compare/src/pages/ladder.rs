@@ -3,10 +3,9 @@
 use super::{Sides, missing, or_missing, sides, stale, state, us};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency};
-use crate::judge::history::of_instance;
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Outcome};
-use crate::judge::state::State;
+use crate::judge::state::{State, compiled};
 use crate::judge::verdict::Report;
 use crate::page::{Block, Cell, Table, Text, row};
 use crate::record::meta::first_place;
@@ -97,8 +96,8 @@ fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
 fn resources(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> Cell {
     let mut records = known.records().filter(|record| record.is_of(stage));
     let found = records.find_map(|record| {
-        let registers = of_instance(record, subject, Metric::Registers)?;
-        let occupancy = match of_instance(record, subject, Metric::Occupancy) {
+        let registers = compiled(record, subject, Metric::Registers)?;
+        let occupancy = match compiled(record, subject, Metric::Occupancy) {
             Some(0.0) => ", 0 blocks/SM".to_string(),
             Some(share) => format!(", {:.0} %", 100.0 * share),
             None => String::new(),

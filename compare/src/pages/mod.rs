@@ -6,7 +6,6 @@ mod candidates;
 pub mod diff;
 pub mod explain;
 pub mod files;
-pub mod history;
 mod insights;
 pub mod json;
 pub mod ladder;

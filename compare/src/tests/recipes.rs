@@ -25,8 +25,15 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// Programs that are not of this repository: their arguments are their own.
+const OTHERS: [&str; 1] = ["git"];
+
 /// What is wrong with a command of the page.
 fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
+    let program = line.split_whitespace().next().unwrap_or_default();
+    if OTHERS.contains(&program) {
+        return Ok(());
+    }
     match line.strip_prefix(COMPARE) {
         Some(rest) => check_compare(&words(rest), stages),
         // What follows `--` are flags of `compare run`.
@@ -151,6 +158,7 @@ fn what_is_no_command_is_noticed() {
         ("scripts/reviews main", "No such file"),
         ("scripts/review main --slow", "has no --slow"),
         ("ls", "neither compare nor a script"),
+        ("gits log", "neither compare nor a script"),
     ] {
         let error = check(line, &stages).expect_err(line);
         assert!(error.contains(says), "{error}");
