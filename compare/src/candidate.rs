@@ -94,7 +94,7 @@ pub struct CandidateArgs {
     /// Seeds of the inputs
     #[arg(long, value_delimiter = ',', value_name = "SEED,..")]
     pub seeds: Vec<u64>,
-    /// Input families (`compare list`)
+    /// Input families (`compare show`)
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
     pub families: Vec<Family>,
     /// Tier T0: five small problems, and extreme logits

@@ -21,8 +21,6 @@ pub enum Command {
     /// Check the stages, time them if there is a GPU, and write a record and COMPARE.md (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
-    /// List stages, variants, claims, shapes and input families
-    List(crate::list::ListArgs),
     /// Check whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
@@ -38,7 +36,7 @@ pub enum Command {
     /// memory, or is wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
-    /// Show what a record contains: gates, latencies, resources, counters, peers, changes
+    /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a record
     #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
     /// Write a Markdown brief of what to know before optimising a stage

@@ -14,7 +14,6 @@ mod explain;
 mod instrument;
 mod interrupt;
 mod judge;
-mod list;
 mod measure;
 mod new;
 mod output;
@@ -66,7 +65,6 @@ fn main() -> ExitCode {
 fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(args) => run::run(&args),
-        Command::List(args) => list::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::New(args) => new::new(&args),
         Command::Selftest(args) => selftest::selftest(&args),

@@ -6,6 +6,7 @@ use crate::judge::{Known, Named};
 use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
+use crate::pages::names;
 use crate::pages::show::{self as layout, Section};
 use crate::record::files::name_of;
 use crate::record::store::read_all;
@@ -29,7 +30,7 @@ Exit codes:
 
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// Parts to show [default: all]
+    /// Parts of a record to show; without any: its summary, and without a record or stage, what can be asked for
     #[arg(value_name = "PART")]
     pub parts: Vec<Section>,
     /// A record's folder, or its name in results/ [default: the committed records together]
@@ -51,6 +52,10 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         return Ok(Answer::pass(crate::pages::metrics::page()));
     }
     let built = registry::builds()?;
+    if args.parts.is_empty() && args.stages.is_empty() && args.record.is_none() {
+        let document = names::document(&metas(&built));
+        return Ok(Answer::pass(args.format.print(&document, &document)));
+    }
     let mut ids = Vec::new();
     if !args.stages.is_empty() {
         let named = select::stages(&args.stages, &built)?.into_iter();

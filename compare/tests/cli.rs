@@ -729,32 +729,6 @@ fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
 }
 
 #[test]
-fn list_names_what_there_is() {
-    let list = |flags: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_compare"))
-            .arg("list")
-            .args(flags)
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{flags:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let text = list(&[]);
-    for expected in [
-        "stage0-scalar",
-        "wmma-qk-32x64",
-        "mission",
-        "outliers",
-        "makes",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
-    let of_stage3 = list(&["--stages", "3"]);
-    assert!(of_stage3.contains("claims wmma-pv >= 1.20x"), "{of_stage3}");
-    assert!(!of_stage3.contains("== stage0-scalar"), "{of_stage3}");
-}
-
-#[test]
 fn a_record_is_completed_on_its_gpu_alone() {
     let folder = Folder::new();
     let nowhere = folder.path("nowhere");
@@ -807,7 +781,7 @@ fn a_record_is_completed_on_its_gpu_alone() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let brief = ["brief", "--stage", "0", "--results", "nowhere"];
-    for (arguments, code) in [(&["list"][..], 0), (&brief, 3)] {
+    for (arguments, code) in [(&["show"][..], 0), (&brief, 3)] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));

@@ -34,7 +34,7 @@ pub struct Request {
         value_parser = seed
     )]
     pub seeds: Vec<u64>,
-    /// Input families (`compare list`); see --seeds
+    /// Input families (`compare show`); see --seeds
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
     pub families: Vec<Family>,
     /// Timed samples per variant and problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere]

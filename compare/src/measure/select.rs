@@ -61,7 +61,7 @@ pub struct Picked<'a> {
 /// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct Problems {
-    /// Shapes by name (`compare list`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
+    /// Shapes by name (`compare show`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
     pub shapes: Vec<ChosenShape>,
     /// Element types: f16, e4m3, bf16 [default: depends on the command]
@@ -113,7 +113,7 @@ pub fn unknown<'a>(
     let known = match known.len() {
         0..=MOST_NAMES => known.join(", "),
         all => format!(
-            "{} and {} more (`compare list`)",
+            "{} and {} more (`compare show`)",
             nearest[..SHOWN].join(", "),
             all - SHOWN
         ),
@@ -396,7 +396,7 @@ mod tests {
         let text = unknown("variant", "variant-36x", names.iter().map(String::as_str)).to_string();
         assert!(
             text.contains("did you mean 'variant-36'?")
-                && text.ends_with(" and 31 more (`compare list`)"),
+                && text.ends_with(" and 31 more (`compare show`)"),
             "{text}"
         );
         assert_eq!(text.matches(", ").count(), 5, "{text}");

@@ -144,12 +144,12 @@ fn threshold(threshold: Threshold) -> String {
     }
 }
 
-pub fn gates() -> Table {
+fn gates() -> Table {
     Table::of(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
 }
 
 /// What a gate demands, in one line.
-pub fn rule(gate: GateId) -> String {
+fn rule(gate: GateId) -> String {
     match gate {
         GateId::C1 => "every element of the output is written, and none is infinite or NaN".into(),
         GateId::C2 => format!(

@@ -10,6 +10,7 @@ mod insights;
 pub mod json;
 pub mod ladder;
 pub mod metrics;
+pub mod names;
 pub mod report;
 pub mod self_test;
 pub mod show;

@@ -184,12 +184,12 @@ fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
 }
 
 fn refused(report: &Report<'_>) -> Vec<Block> {
-    let mut lines: Vec<Text> = Vec::new();
-    for stage in report.known.stages {
+    let stages = report.known.stages.iter();
+    let refused = stages.flat_map(|stage| {
         let refused = stage.refused.iter();
-        lines.extend(refused.map(|refusal| line(format!("{}/{refusal}", stage.id), 200)));
-    }
-    first_lines(lines, MOST_MISSING, "compare list")
+        refused.map(|refusal| format!("{}/{refusal}", stage.id))
+    });
+    super::list(refused)
 }
 
 /// What is won and lost against peers, in the order of the record.
