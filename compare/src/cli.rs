@@ -39,9 +39,6 @@ pub enum Command {
     /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a record
     #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
-    /// Write a Markdown brief of what to know before optimising a stage
-    #[command(after_help = crate::brief::EXAMPLES)]
-    Brief(crate::brief::BriefArgs),
     /// Add Nsight Compute (ncu) metrics of each variant's launch to a record
     #[command(after_help = crate::profile::EXAMPLES)]
     Profile(crate::profile::ProfileArgs),

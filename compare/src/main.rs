@@ -4,7 +4,6 @@
 
 mod accept;
 mod answer;
-mod brief;
 mod candidate;
 mod cli;
 mod diff;
@@ -70,7 +69,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Selftest(args) => selftest::selftest(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Diff(args) => diff::diff(&args),
-        Command::Brief(args) => brief::brief(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Sanitize(args) => sanitize::sanitize(&args),
         Command::Peers(args) => peers::peers(&args),

@@ -18,10 +18,9 @@ use std::path::{Path, PathBuf};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare show changes                          what changed since the previous record
-  compare show --stages 5 counters profile      stage 5 in the emulator and under ncu
-  compare show gates --record target/compare/20261120T183000Z-nvidia-h200
-  compare show --metrics                        the format of rows.jsonl, and every metric
+  compare show                                  names of stages, variants, shapes, input families, gates
+  compare show --stage 5                        stage 5 on a page
+  compare show changes --record target/compare/20261120T183000Z-nvidia-h200
 
 Exit codes:
   0  shown
@@ -36,7 +35,7 @@ pub struct ShowArgs {
     /// A record's folder, or its name in results/ [default: the committed records together]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Only these stages, by id or number, in full
+    /// Only these stages, by id or number: with parts in full, else each on a page
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
     pub stages: Vec<String>,
     /// The format of rows.jsonl, every metric and every gate, as in docs/rows.md
@@ -103,11 +102,11 @@ fn before(name: &str, record: &Record, results: &Path) -> Result<Vec<Named>, Sto
 
 /// The records up to the newest that includes these stages; all if none does.
 fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
+    // compute-sanitizer's rows are of all cases, too.
     let includes = |record: &Record, id: &String| {
-        record
-            .rows
-            .iter()
-            .any(|row| row.on == On::All && row.subject.stage() == *id)
+        let checked = record.by(record.meta.backend.into());
+        let mut of_all = checked.filter(|row| row.on == On::All);
+        of_all.any(|row| row.subject.stage() == *id)
     };
     if let Some(newest) = committed
         .iter()
@@ -161,6 +160,11 @@ mod tests {
         let all = crate::testing::committed().last().unwrap().0.clone();
         assert_eq!(newest_of(&[]), all);
         assert_eq!(newest_of(&["no-such-stage"]), all);
+        // compute-sanitizer saw it in every record since.
+        assert_eq!(
+            newest_of(&["stage0-scalar"]),
+            "20261123T120946Z-nvidia-h200"
+        );
         assert!(*newest_of(&["stage5-swizzle"]) >= *"20261122T121949Z-nvidia-h200");
         let both = newest_of(&["stage5-swizzle", "stage9-cluster"]);
         assert!(both >= newest_of(&["stage5-swizzle"]));

@@ -780,15 +780,14 @@ fn a_record_is_completed_on_its_gpu_alone() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let brief = ["brief", "--stage", "0", "--results", "nowhere"];
-    for (arguments, code) in [(&["show"][..], 0), (&brief, 3)] {
+    for arguments in [&["show"][..], &["show", "--stage", "0"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
         let output = command.args(arguments).stdout(writer).output().unwrap();
         assert_eq!(
             (output.status.code(), stderr(&output).as_str()),
-            (Some(code), ""),
+            (Some(0), ""),
             "{arguments:?}"
         );
     }

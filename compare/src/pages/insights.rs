@@ -122,10 +122,11 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
             ));
         }
     }
-    if row.has(Metric::AsyncCopyBytes) && value(Metric::AsyncCopyShare) < 0.5 {
+    let asynchronous = value(Metric::AsyncCopyShare) + value(Metric::TmaReadShare);
+    if row.has(Metric::AsyncCopyBytes) && asynchronous < 0.5 {
         found.push(format!(
-            "{:.0} % of the global bytes are copied by cp.async (rule: below half): the rest goes through registers.",
-            100.0 * value(Metric::AsyncCopyShare)
+            "{:.0} % of the global bytes are copied by cp.async or TMA (rule: below half): the rest goes through registers.",
+            100.0 * asynchronous
         ));
     }
     // Of Q·Kᵀ and of P·V.
@@ -180,6 +181,21 @@ mod tests {
     use common::problem::Dtype;
 
     #[test]
+    fn bytes_copied_by_tma_do_not_go_through_registers() {
+        let mut record = record();
+        let counted = row(&mut record, BEST, &mission(), Source::Emulator);
+        for (metric, value) in [
+            (Metric::AsyncCopyBytes, 0.0),
+            (Metric::AsyncCopyShare, 0.0),
+            (Metric::TmaReadShare, 1.0),
+        ] {
+            counted.figures.insert(metric, value.into());
+        }
+        let found = insights(&record, &BEST.into()).join("\n");
+        assert!(!found.contains("through registers"), "{found}");
+    }
+
+    #[test]
     fn each_rule_speaks_where_it_holds() {
         let mut record = record();
         row(&mut record, BEST, &instance(), Source::Ptxas)
@@ -210,7 +226,7 @@ mod tests {
         insta::assert_snapshot!(insights(&record, &BEST.into()).join("\n"), @r##"
 Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle the tile.
 Global memory is read in 2.00 times the sectors that the bytes need (rule: above 1.1): neighbouring lanes should access neighbouring 16 bytes.
-25 % of the global bytes are copied by cp.async (rule: below half): the rest goes through registers.
+25 % of the global bytes are copied by cp.async or TMA (rule: below half): the rest goes through registers.
 50 % of the multiply-adds run on tensor cores (rule: all of Q·Kᵀ and P·V).
 128 blocks for 132 SMs (rule: fewer than one each): the others idle; use smaller tiles or split-KV.
 barrier stalls' share 30 % (rule: from 20 %): fewer block barriers, or more work between them.

@@ -1,15 +1,15 @@
 //! The ladder, one row per stage: for COMPARE.md and for the README.
 
 use super::{Sides, missing, or_missing, sides, stale, state, us};
-use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled};
 use crate::judge::verdict::Report;
+use crate::judge::{Known, Origin};
 use crate::page::{Block, Cell, Table, Text, row};
 use crate::record::meta::first_place;
-use crate::record::{Row, StageMeta, Subject};
+use crate::record::{Place, Row, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 
@@ -19,6 +19,11 @@ pub fn ladder(report: &Report<'_>) -> Table {
         .stages
         .first()
         .map_or("first", |stage| short(&stage.id));
+    let over_peer = |stage: &StageMeta| match over_fastest(known, stage, &first_place(Some(stage)))
+    {
+        Ok((ratio, origin)) => stale(super::times(ratio), &origin),
+        Err(why) => missing(why),
+    };
     let row = |stage: &StageMeta| {
         let subject = best::subject(known, stage);
         let best = match stage.first_dtype() {
@@ -34,7 +39,7 @@ pub fn ladder(report: &Report<'_>) -> Table {
             "p50 µs" => time,
             "vs previous" => over_previous,
             format!("vs {first}") => over_first,
-            "vs fastest peer" => over_fastest(known, stage),
+            "vs fastest peer" => over_peer(stage),
             "registers, occupancy" => resources(known, stage, &subject),
         }
     };
@@ -73,23 +78,30 @@ pub fn times(known: &Known<'_>, subject: &Subject) -> [Cell; 3] {
     [stale(us(best::p50(row)), &origin), previous, first]
 }
 
-/// Against the fastest peer on the claims' problem, in the newest session that included the stage, whatever that found.
-fn over_fastest(known: &Known<'_>, stage: &StageMeta) -> Cell {
-    let place = first_place(Some(stage));
-    let found = known.sources().into_iter().find_map(|(name, record)| {
-        let is_ours =
-            |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
+/// Our speedup over the fastest peer on a problem, in the newest session that included the stage, whatever that found; else why there
+/// is none.
+pub fn over_fastest(
+    known: &Known<'_>,
+    stage: &StageMeta,
+    place: &Place,
+) -> Result<(f64, Origin), &'static str> {
+    let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(place);
+    let mut sources = known.sources().into_iter();
+    let session = sources.find_map(|(name, record)| {
         let ours = peers::arms(record).find(is_ours)?;
-        if ours.failure().is_some() {
-            return Some(missing("its output beside peers was wrong"));
-        }
-        let Some((_, over)) = peers::fastest(record, ours, |_| true) else {
-            return Some(missing("no peer was right"));
-        };
-        let ratio = super::times(over.value(Metric::SpeedupP50)?);
-        Some(stale(ratio, &known.origin(name, record, &stage.id, true)))
+        Some((name, record, ours))
     });
-    or_missing(found, "not timed beside peers")
+    let (name, record, ours) = session.ok_or("not timed beside peers")?;
+    if ours.failure().is_some() {
+        return Err("its output beside peers was wrong");
+    }
+    let (_, over) = peers::fastest(record, ours, |_| true).ok_or("no peer was right")?;
+    let origin = known.origin(name, record, &stage.id, true);
+    Ok((
+        over.value(Metric::SpeedupP50)
+            .ok_or("no ratio was formed")?,
+        origin,
+    ))
 }
 
 /// From the newest record that has them for the kernel as it is now: a run without nvcc has none.
@@ -229,9 +241,11 @@ mod tests {
                 run: Some(("run", &newest)),
                 committed: &[("older".to_string(), session())],
             };
-            over_fastest(&known, &stages[1]).shown().to_string()
+            let place = Place::claims(Dtype::F16);
+            let found = over_fastest(&known, &stages[1], &place);
+            found.map(|(ratio, _)| ratio)
         };
-        assert_eq!(over_of(session()), "2.00x");
+        assert_eq!(over_of(session()), Ok(2.0));
         let mut wrong = session();
         wrong
             .row_mut(CPASYNC, &On::claims(Dtype::F16), Source::Peers)
@@ -239,7 +253,7 @@ mod tests {
                 GateId::C2,
                 (&GateResult::judge(GateId::C2, false, "off")).into(),
             );
-        assert_eq!(over_of(wrong), "–");
+        assert_eq!(over_of(wrong), Err("its output beside peers was wrong"));
     }
 
     #[test]

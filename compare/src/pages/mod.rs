@@ -1,7 +1,6 @@
 //! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::page::Document)
 //! for every format.
 
-pub mod brief;
 mod candidates;
 pub mod diff;
 pub mod explain;
@@ -14,6 +13,7 @@ pub mod names;
 pub mod report;
 pub mod self_test;
 pub mod show;
+mod stage;
 pub mod summary;
 
 use self::insights::register_limit;
@@ -176,7 +176,7 @@ fn standing(of: &Claimed) -> (Cell, &'static str) {
 }
 
 /// `12 kept, 8 refuted and recorded, 2 undecided`
-fn tally(claims: &[Claimed]) -> String {
+fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
     let words = [
         "failing",
         "kept",
@@ -185,7 +185,7 @@ fn tally(claims: &[Claimed]) -> String {
         "stale",
         "not measured",
     ];
-    tallied(claims.iter().map(|of| standing(of).1), &words)
+    tallied(claims.into_iter().map(|of| standing(of).1), &words)
 }
 
 /// What the two sides of a session with peers are called.

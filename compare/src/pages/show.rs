@@ -2,13 +2,13 @@
 
 use super::{
     by_weight, changes, each, figure, is_used, ladder, limit, list, missing, of, or_line,
-    or_missing, per_stage, report, sections, share, short, sides, some, standing, state, text,
-    times, us, verdict, whole,
+    or_missing, report, sections, share, short, sides, some, stage, standing, state, text, times,
+    us, verdict, whole,
 };
 use crate::judge::best::{self, OnProblem};
-use crate::judge::claims::Claimed;
+use crate::judge::claims::{Claimed, Refutation};
 use crate::judge::diff::{Change, Difference};
-use crate::judge::list::{grouped, joined};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::state::{self as judged, State};
@@ -64,8 +64,12 @@ fn capital(words: &str) -> String {
     words[..1].to_uppercase() + &words[1..]
 }
 
-/// The parts asked for, or all, of the stages named, or of all. A part or stage that is named is shown in full.
+/// The parts asked for, of the stages named or of all. Without parts each of the stages on a page; without stages either, the summary.
 pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
+    if what.is_empty() && !stages.is_empty() {
+        let pages = stages.iter().flat_map(|id| stage::blocks(report, id));
+        return Document::of(pages.collect());
+    }
     let verdict = Some(report::verdict(report));
     let Some((name, record)) = report.known.subject() else {
         return Document {
@@ -78,13 +82,11 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         report,
         record,
         stages,
-        only: None,
     };
     let all = Section::value_variants().iter().copied();
-    let asked = all.filter(|section| what.is_empty() || what.contains(section));
+    let asked = all.filter(|section| what.contains(section));
     let section = |section: Section| {
-        let in_full = what.contains(&section) || !stages.is_empty();
-        let found = show.section(section, in_full);
+        let found = show.section(section);
         (section.title(), or_line(found, "NO DATA in this record."))
     };
     let summary = vec![Block::Bullets(report::summary(report))];
@@ -96,18 +98,16 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     }
 }
 
-pub struct Show<'a> {
-    pub report: &'a Report<'a>,
-    pub record: &'a Record,
-    pub stages: &'a [String],
-    /// This variant only.
-    pub only: Option<&'a Subject>,
+struct Show<'a> {
+    report: &'a Report<'a>,
+    record: &'a Record,
+    stages: &'a [String],
 }
 
 impl<'a> Show<'a> {
-    fn section(&self, section: Section, in_full: bool) -> Vec<Block> {
+    fn section(&self, section: Section) -> Vec<Block> {
         match section {
-            Section::Gates => self.gates(in_full),
+            Section::Gates => self.gates(),
             Section::Latencies => self.latencies(),
             Section::Resources => self.resources(),
             Section::Counters => self.counters(),
@@ -129,12 +129,8 @@ impl<'a> Show<'a> {
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
         let record: &'a Record = self.record;
-        let is_asked = |row: &&Row| match self.only {
-            Some(only) => row.subject == *only,
-            None => self.takes(row.subject.stage()),
-        };
         let rows = record.by(by).filter(|row| row.against.is_none());
-        rows.filter(is_asked)
+        rows.filter(|row| self.takes(row.subject.stage()))
     }
 
     /// Variants of the stages named; if none is named, the best of each.
@@ -153,7 +149,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    fn gates(&self, in_full: bool) -> Vec<Block> {
+    fn gates(&self) -> Vec<Block> {
         let states = self.report.states.iter();
         let states = states.filter(|(subject, _)| self.takes(subject.stage()));
         let rank = |of: &State| match of {
@@ -164,32 +160,17 @@ impl<'a> Show<'a> {
         };
         let mut shown: Vec<&(Subject, State)> = states.collect();
         shown.sort_by_key(|(_, of)| rank(of));
-        if in_full {
-            return self.variants(&shown);
-        }
-        let is_green = |(_, of): &&&(Subject, State)| *of == State::Green;
-        let green = shown
-            .iter()
-            .filter(is_green)
-            .map(|(subject, _)| subject.stage());
-        let line = per_stage(&self.report.known, green);
-        let line = line.map(|line| Block::paragraph(format!("Green: {line}.")));
-        shown.retain(|(_, of)| rank(of) < rank(&State::Green));
-        self.variants(&shown).into_iter().chain(line).collect()
-    }
-
-    fn variants(&self, states: &[&(Subject, State)]) -> Vec<Block> {
         let row = |(subject, of_variant): &&(Subject, State)| {
             let row = judged::summary(self.record, subject);
             let gates = judged::gates(self.record, subject);
             let with = |verdict: Verdict| judged::with(&gates, verdict);
-            let shown = [
+            let kinds = [
                 Verdict::Fail,
                 Verdict::Ambiguous,
                 Verdict::NoData,
                 Verdict::Pass,
             ];
-            let said = shown.into_iter().filter_map(|verdict| {
+            let said = kinds.into_iter().filter_map(|verdict| {
                 let gates = joined(with(verdict).map(|(gate, _)| gate), " ");
                 (!gates.is_empty()).then(|| format!("{verdict} {gates}"))
             });
@@ -212,24 +193,26 @@ impl<'a> Show<'a> {
                 "where" => why.or(place).unwrap_or_default(),
             }
         };
-        some(Table::of(states.iter().map(row)))
+        some(Table::of(shown.iter().map(row)))
     }
 
-    /// The best variant of each stage by problem; for a stage that is named, every variant.
+    /// Problems down, the best variant of each stage across; for stages that are named, every variant.
     fn latencies(&self) -> Vec<Block> {
         let known = &self.report.known;
         if self.stages.is_empty() {
-            let row = |(place, rows): OnProblem<'_>| -> TableRow {
-                let cell = |(stage, row): (&StageMeta, Option<&Row>)| {
-                    let time = row.map(|row| us(best::p50(row)));
-                    let title = ladder::short(&stage.id).to_string();
+            let problems = best::by_problem(known);
+            let is_timed = |at: &usize| problems.iter().any(|(_, rows)| rows[*at].is_some());
+            let timed: Vec<usize> = (0..known.stages.len()).filter(is_timed).collect();
+            let row = |(place, rows): &OnProblem<'_>| -> TableRow {
+                let cell = |at: &usize| {
+                    let time = rows[*at].map(|row| us(best::p50(row)));
+                    let title = ladder::short(&known.stages[*at].id).to_string();
                     (title, or_missing(time, "not timed"))
                 };
                 let title = row! { "µs of the best variant" => text(place) };
-                let cells = known.stages.iter().zip(rows).map(cell);
-                title.into_iter().chain(cells).collect()
+                title.into_iter().chain(timed.iter().map(cell)).collect()
             };
-            let table = some(Table::of(best::by_problem(known).into_iter().map(row)));
+            let table = some(Table::of(problems.iter().map(row)));
             return match table.is_empty() {
                 true => table,
                 false => [table, self.only_best()].concat(),
@@ -239,16 +222,15 @@ impl<'a> Show<'a> {
             let withheld = best::withheld(self.record, row);
             let time = withheld.map_or_else(|| us(best::p50(row)), missing);
             let variant = row! {
-                "variant" => short(&row.subject),
+                "problem" => text(&row.on),
+                "variant" => row.subject.name(),
                 "p50 µs" => time,
             };
             let metrics = [
                 Metric::P90,
-                Metric::Std,
                 Metric::SingleP50,
                 Metric::SmMhz,
                 Metric::PowerW,
-                Metric::Celsius,
             ];
             [variant, each(Some(row), metrics)].concat()
         };
@@ -259,8 +241,8 @@ impl<'a> Show<'a> {
             let (stage, n, all, why) = (&scope.stage, scope.left_out, scope.of, &scope.why);
             format!("{stage}: {n} of {all} not timed: {why}")
         });
-        let tables = by_problem(timed, row);
-        [tables, self.method(Source::Gpu), list(left_out)].concat()
+        let table = some(Table::of(by_problem(timed).into_iter().map(row)));
+        [table, self.method(Source::Gpu), list(left_out)].concat()
     }
 
     /// The tools that measured, and how.
@@ -274,7 +256,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    pub fn resources(&self) -> Vec<Block> {
+    fn resources(&self) -> Vec<Block> {
         let row = |row: &Row| {
             let declared = self.record.declared(row);
             let dynamic = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
@@ -316,14 +298,14 @@ impl<'a> Show<'a> {
         Some(before.subject(&found.name))
     }
 
-    pub fn counters(&self) -> Vec<Block> {
+    fn counters(&self) -> Vec<Block> {
         let by = Source::Emulator;
         let base = |row: &Row| self.record.row(&self.base(&row.subject)?, &row.on, by);
         let titles = ["value", "same-preset baseline", "value / baseline"];
         [self.beside(by, titles, base), self.only_best()].concat()
     }
 
-    pub fn profile(&self) -> Vec<Block> {
+    fn profile(&self) -> Vec<Block> {
         let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
         let titles = ["ncu", "emulator", "ncu / emulator"];
         let blocks = self.beside(Source::Ncu, titles, counted);
@@ -401,6 +383,7 @@ impl<'a> Show<'a> {
             let over = problem.and_then(|of| peers::over(found.record, of.ours, &arm.subject));
             let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
             row! {
+                "problem" => text(&arm.on),
                 "arm" => short(&arm.subject),
                 "p50 µs" => time(arm, Metric::P50),
                 "single µs" => time(arm, Metric::SingleP50),
@@ -417,7 +400,7 @@ impl<'a> Show<'a> {
             Some(format!("{}, {}: {note}", arm.on, arm.subject))
         };
         let notes = list(arms.iter().filter_map(note));
-        let tables = by_problem(arms, row);
+        let table = some(Table::of(by_problem(arms).into_iter().map(row)));
         let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
@@ -430,7 +413,7 @@ impl<'a> Show<'a> {
         let ceiling = ceiling.into_iter().collect();
         let mut about = report::beside(self.report);
         about.truncate(1);
-        [about, tables, notes, ceiling, self.method(Source::Peers)].concat()
+        [about, table, notes, ceiling, self.method(Source::Peers)].concat()
     }
 
     fn claims(&self) -> Vec<Block> {
@@ -450,7 +433,13 @@ impl<'a> Show<'a> {
         let claims = self.report.claims.iter().filter(|of| self.takes(&of.stage));
         let by_stage = grouped(claims.map(|of| (&of.stage, row(of))));
         let table = |(stage, rows)| [Block::subsection(stage), Block::Table(Table::of(rows))];
-        by_stage.into_iter().flat_map(table).collect()
+        let tables = by_stage.into_iter().flat_map(table);
+        let refuted = self.report.claims.iter().filter(|of| self.takes(&of.stage));
+        let negatives = distinct(refuted.filter_map(|of| of.refuted.as_ref()));
+        let reason = |by: &Refutation| format!("NEGATIVE in record `{}`: {}", by.record, by.reason);
+        tables
+            .chain(list(negatives.into_iter().map(reason)))
+            .collect()
     }
 
     fn changes(&self) -> Vec<Block> {
@@ -533,18 +522,14 @@ impl<'a> Show<'a> {
     }
 }
 
-/// A table for each problem, of what was timed there, the fastest first.
-fn by_problem<'a>(
-    timed: impl IntoIterator<Item = &'a Row>,
-    row: impl Fn(&Row) -> TableRow,
-) -> Vec<Block> {
+/// By problem, in the order of first occurrence, and of each the fastest first.
+fn by_problem<'a>(timed: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let groups = grouped(timed.into_iter().map(|row| (&row.on, row))).into_iter();
-    let table = |(on, mut rows): (&On, Vec<&Row>)| {
+    let sorted = groups.flat_map(|(_, mut rows)| {
         rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-        let table = Table::of(rows.into_iter().map(&row));
-        [Block::subsection(on.to_string()), Block::Table(table)]
-    };
-    groups.flat_map(table).collect()
+        rows
+    });
+    sorted.collect()
 }
 
 #[cfg(test)]
@@ -614,19 +599,12 @@ full). Interleaved (A B B A) in record 1 (NVIDIA H200). Of the 2 f16 problems of
 faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours /
 theirs) are shown if theirs is at least 10 times ours.
 
--- mission f16 full --
-
-| arm              | p50 µs | single µs | host µs | max error |        peer / ours |
-|------------------|--------|-----------|---------|-----------|--------------------|
-| stage1/mma-32x64 |  5.000 | –         | –       |    1.0e-4 |                  – |
-| torch-default    |  7.500 | –         | –       |    2.0e-2 | 1.50x [1.49, 1.51] |
-
--- long f16 full --
-
-| arm              | p50 µs | single µs | host µs | max error |        peer / ours |
-|------------------|--------|-----------|---------|-----------|--------------------|
-| torch-default    |  24.00 | –         | –       |    2.0e-4 | 0.80x [0.79, 0.81] |
-| stage1/mma-32x64 |  30.00 | –         | –       |    1.0e-4 |                  – |
+| problem          | arm              | p50 µs | single µs | host µs | max error |        peer / ours |
+|------------------|------------------|--------|-----------|---------|-----------|--------------------|
+| mission f16 full | stage1/mma-32x64 |  5.000 | –         | –       |    1.0e-4 |                  – |
+| mission f16 full | torch-default    |  7.500 | –         | –       |    2.0e-2 | 1.50x [1.49, 1.51] |
+| long f16 full    | torch-default    |  24.00 | –         | –       |    2.0e-4 | 0.80x [0.79, 0.81] |
+| long f16 full    | stage1/mma-32x64 |  30.00 | –         | –       |    1.0e-4 |                  – |
 "##);
     }
 

@@ -147,7 +147,7 @@ fn what_is_no_command_is_noticed() {
             "did you mean",
         ),
         (
-            "cargo run -p compare -- brief --stage 77",
+            "cargo run -p compare -- show --stage 77",
             "there is no stage",
         ),
         (
