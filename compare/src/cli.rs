@@ -54,9 +54,6 @@ pub enum Command {
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),
-    /// Show the machine instructions of the kernels, and what changed since another build; needs no GPU
-    #[command(after_help = crate::sass::EXAMPLES)]
-    Sass(crate::sass::SassArgs),
     /// Show the shared-memory layout of the kernels, and what each launch requests; needs no GPU
     #[command(after_help = crate::smem::EXAMPLES)]
     Smem(crate::smem::SmemArgs),

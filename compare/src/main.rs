@@ -29,7 +29,6 @@ mod registry;
 mod render;
 mod run;
 mod sanitize;
-mod sass;
 mod selftest;
 mod show;
 mod smem;
@@ -73,7 +72,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Sanitize(args) => sanitize::sanitize(&args),
         Command::Peers(args) => peers::peers(&args),
         Command::Candidate(args) => candidate::candidate(&args),
-        Command::Sass(args) => sass::sass(&args),
         Command::Smem(args) => smem::smem(&args),
         Command::Accept(args) => accept::accept(&args),
         Command::Render(args) => render::render(&args),

@@ -24,7 +24,7 @@ use crate::record::store::read_all;
 use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
 use crate::registry::Ladder;
 use crate::tune;
-use crate::{pages, sass};
+use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::device::BackendKind;
@@ -224,7 +224,7 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
     // Only for stages that run, and not in a quick run: reading a stage's code takes seconds.
     let is_run = |build: &&mut StageBuild| plan.tier > Tier::T0 && plan.has_stage(&build.id);
-    let code = sass::read(stages, builds.iter_mut().filter(is_run));
+    let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
     let mut record = begin(&started, &plan, &builds, machine, gates, source_lines);
     record.meta.device = limited;
     let (tools, methods) = (&mut record.meta.tools, &mut record.meta.methods);

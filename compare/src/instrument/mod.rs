@@ -2,6 +2,7 @@
 //! end; and the tools that they run.
 
 pub mod child;
+pub mod cuobjdump;
 pub mod find;
 pub mod process;
 

@@ -26,26 +26,26 @@ const CLASSES: [(Metric, &[&str]); 12] = [
 const LOCAL: [&str; 2] = ["LDL", "STL"];
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Instruction {
+struct Instruction {
     /// Offset in bytes from the function's start.
-    pub address: u64,
+    address: u64,
     /// Without its predicate: `HGMMA.64x64x16.F32`.
-    pub name: String,
+    name: String,
     /// As printed.
-    pub text: String,
+    text: String,
 }
 
 /// The machine code of one instance.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Function {
+struct Function {
     /// The symbol of the kernel.
-    pub symbol: String,
+    symbol: String,
     /// In the order of their addresses.
-    pub instructions: Vec<Instruction>,
+    instructions: Vec<Instruction>,
 }
 
 /// The functions in `listing` for `arch`, such as `sm_90a`.
-pub fn functions(listing: &str, arch: &str) -> Vec<Function> {
+fn functions(listing: &str, arch: &str) -> Vec<Function> {
     let (mut found, mut is_of_arch) = (Vec::<Function>::new(), false);
     for line in listing.lines().map(str::trim) {
         if let Some(of) = line.strip_prefix("code for ") {
@@ -131,7 +131,7 @@ impl Instruction {
 
 impl Function {
     /// Size in bytes; all instructions have the size of the first.
-    pub fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         let Some(last) = self.instructions.last() else {
             return 0;
         };
@@ -144,7 +144,7 @@ impl Function {
 
     /// The main loop: the loop whose own instructions, without those of inner loops, do the most multiply-adds (on tensor cores if
     /// the function uses them). Of equals it is the last, which is the steady state of a kernel that peels its first tiles.
-    pub fn main_loop(&self) -> Vec<&Instruction> {
+    fn main_loop(&self) -> Vec<&Instruction> {
         let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
         let ends: Vec<u64> = self
             .instructions
@@ -194,7 +194,7 @@ impl Function {
     }
 
     /// The figures that a record keeps; 0 for classes that do not occur.
-    pub fn figures(&self) -> Vec<(Metric, f64)> {
+    fn figures(&self) -> Vec<(Metric, f64)> {
         let main_loop = self.main_loop();
         let is_of = |one: &Instruction, classes: &[&str]| classes.contains(&one.class());
         let in_loop =

@@ -280,7 +280,7 @@ fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
 fn verdict(gpu: &Gpu, apart: &str, is_right_here: bool) -> String {
     match &gpu.verdict {
         Some(gate) if gpu.is_wrong() && is_right_here => format!(
-            "{apart}, and B1 fails: {}. The source is right in the emulator: look at what nvcc makes of it (`compare sass`).",
+            "{apart}, and B1 fails: {}. The source is right in the emulator: look at what nvcc makes of it (`cuobjdump -sass`).",
             gate.reason
         ),
         Some(gate) if gpu.is_wrong() => format!("{apart}, and B1 fails: {}.", gate.reason),

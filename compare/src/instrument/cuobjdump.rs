@@ -1,0 +1,65 @@
+//! Runs cuobjdump on the machine code that this program has of the stages.
+
+use super::find::{CUOBJDUMP, Tool};
+use super::process::Scratch;
+use crate::measure::builds::{StageBuild, loaded};
+use crate::measure::machine_code;
+use common::stage::LoadedStage;
+use rayon::prelude::*;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Counts the instructions of `builds`, for a record; the error is why they are not known.
+pub fn count_instructions<'a>(
+    stages: &[LoadedStage],
+    builds: impl IntoIterator<Item = &'a mut StageBuild>,
+) -> Result<Option<Tool>, String> {
+    let builds: Vec<&mut StageBuild> = builds.into_iter().collect();
+    if builds.is_empty() {
+        return Ok(None);
+    }
+    let tool = CUOBJDUMP.find()?;
+    builds.into_par_iter().try_for_each(|build| {
+        let mut kernels = build.variants.iter().flat_map(|variant| &variant.kernels);
+        if kernels.any(|kernel| !kernel.built.is_empty()) {
+            let listing = listing(loaded(stages, &build.id), &tool)?;
+            machine_code::complete(build, &listing);
+        }
+        Ok::<(), String>(())
+    })?;
+    Ok(Some(tool))
+}
+
+/// What cuobjdump prints of the code that this program has of a stage.
+fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
+    let id = stage.info().id;
+    let Some(fatbin) = stage.attention.artifacts().fatbin else {
+        return Err(format!(
+            "{id} was built without GPU code; install nvcc (scripts/cuda-toolkit) and build again"
+        ));
+    };
+    let written = Scratch::new(id).and_then(|folder| Ok((folder.write("fatbin", fatbin)?, folder)));
+    let (file, _folder) = written.map_err(|error| format!("{error:#}"))?;
+    // It starts nvdisasm, which lies beside it.
+    let folders = tool.path.parent().map(PathBuf::from).into_iter();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap_or(path);
+    let output = Command::new(&tool.path)
+        .arg("-sass")
+        .arg(&file)
+        .env("PATH", path)
+        .output()
+        .map_err(|error| format!("{} cannot be run: {error}", tool.path.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().next().unwrap_or("no message");
+        return Err(format!(
+            "{} cannot read the code of {id}: {said}",
+            tool.path.display()
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests;
