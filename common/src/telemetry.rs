@@ -41,8 +41,6 @@ pub struct Surroundings {
     pub is_divided: Option<bool>,
     /// Processes with a context on it, without this one.
     pub others: Option<usize>,
-    /// The highest SM clock, in MHz.
-    pub most_sm_mhz: Option<u32>,
 }
 
 /// The names of the reasons; bits without a name are given as numbers.
@@ -145,7 +143,6 @@ impl Telemetry {
         Surroundings {
             is_divided: device.mig_mode().ok().map(|mode| mode.current != 0),
             others: processes.map(|all| all.iter().filter(|it| is_another(it.pid)).count()),
-            most_sm_mhz: device.max_clock_info(Clock::SM).ok(),
         }
     }
 

@@ -21,7 +21,7 @@ pub enum Command {
     /// Check the stages, time them if there is a GPU, and write a record and COMPARE.md (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
-    /// Check whether this machine is ready: compilers, GPU, tools, peers, and how long each tier takes here
+    /// List what this machine has of compilers, GPU, tools and peers, what installs the rest, and which stages the GPU runs
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
     /// Create a stage of your own: a registered copy of an existing one that builds, passes and claims nothing yet

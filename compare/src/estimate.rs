@@ -1,7 +1,6 @@
-//! Estimates memory and time of a plan before it runs, and refuses one that cannot fit or finish.
+//! Refuses a plan that does not fit in memory, or that the emulator would not finish in a day.
 
 use crate::measure::plan::{Mode, PlannedCase};
-use crate::record::meta::Tier;
 use anyhow::ensure;
 use common::problem::Problem;
 
@@ -10,33 +9,12 @@ use common::problem::Problem;
 /// of a tiny run: 36 and 56 with f16, 42 and 49 with E4M3.
 const BYTES_PER_ELEMENT: [u128; 2] = [42, 56];
 
-/// Scores per second of the emulator's plain build on one processor: wmma-qk-32x64 and swizzle-32x256-k4 on
-/// 1x8x1024x64 f16 (x86-64, 2026).
-const SCORES_MEASURED: u128 = 2_500_000;
-
-/// An upper bound of it, so that only hopeless runs are refused.
-const SCORES_PER_SECOND: u128 = SCORES_MEASURED * 8 / 5;
+/// An upper bound of the scores per second of the emulator's plain build on one processor, so that only hopeless runs are refused:
+/// 2.5 million were measured with wmma-qk-32x64 and swizzle-32x256-k4 on 1x8x1024x64 f16 (x86-64, 2026).
+const SCORES_PER_SECOND: u128 = 4_000_000;
 
 /// Longer runs are refused.
 const MOST_SECONDS: u128 = 24 * 3600;
-
-/// Cases per second and processor, as measured with ten stages: T0 on two (260 cases in 32 s), T1 on two (4,730 in
-/// 242 s), and T2 beside an H200 with 16 (12,120 in 270 s, latencies included).
-fn cases_per_second(tier: Tier) -> f64 {
-    match tier {
-        Tier::T0 => 4.0,
-        Tier::T1 => 10.0,
-        Tier::T2 => 2.8,
-    }
-}
-
-/// About how long a tier takes, in seconds.
-pub fn seconds(tier: Tier, cases: &[PlannedCase], processors: usize) -> u64 {
-    let processors = processors.max(1);
-    let by_count = cases.len() as f64 / (cases_per_second(tier) * processors as f64);
-    let by_scores = emulated(cases) / (SCORES_MEASURED * processors as u128);
-    by_scores.max(by_count.ceil() as u128) as u64
-}
 
 /// The scores that the emulator computes.
 fn emulated(cases: &[PlannedCase]) -> u128 {
@@ -45,7 +23,7 @@ fn emulated(cases: &[PlannedCase]) -> u128 {
 }
 
 /// `5.7 GB`.
-pub fn size(bytes: u128) -> String {
+fn size(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
