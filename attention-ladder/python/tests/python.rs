@@ -30,7 +30,7 @@ fn python_imports_the_module_and_is_told_what_is_missing() {
     std::fs::copy(module, package.join("__init__.py")).unwrap();
     let checked = Command::new(python)
         .args(["-c", RUN])
-        .arg(folder.join("check.py"))
+        .arg(folder.join("tests/check.py"))
         .env("PYTHONPATH", site.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("LD_PRELOAD", native)

@@ -2,7 +2,7 @@
 a GPU: results and log-sum-exps against a float64 reference, in float16, bfloat16 and float8, on ragged, grouped, causal and strided
 problems, with CUDA graphs, a side stream and torch.compile.
 
-usage: python attention-ladder/python/check.py [--gpu]     (--gpu: fail without a GPU)
+usage: python attention-ladder/python/tests/check.py [--gpu]     (--gpu: fail without a GPU)
 """
 
 import itertools
@@ -14,7 +14,7 @@ import torch
 import attention_ladder
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from candidate import attention as candidate  # noqa: E402
 
 OP, OP_LSE = torch.ops.attention_ladder.sdpa, torch.ops.attention_ladder.sdpa_lse
