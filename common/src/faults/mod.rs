@@ -127,7 +127,7 @@ impl Fault {
 /// the fault does not apply ([`Fault::applies_to`]), the correct output.
 pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
-    let run = |fault| Model::of(dtype).run(inputs, &model::all_rows(inputs), fault);
+    let run = |fault| Model::of(dtype).output(inputs, &model::all_rows(inputs), fault);
     let dim = inputs.problem.shape.head_dim;
     let Some(fault) = fault else {
         return run(None);

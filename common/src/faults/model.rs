@@ -44,18 +44,9 @@ struct RowState {
 }
 
 impl Model {
-    /// The output's rows `rows` (dense row numbers, ascending), `head_dim` values each.
-    pub fn output_rows(&self, inputs: &Inputs, rows: &[usize]) -> Vec<f32> {
-        self.run(inputs, rows, None)
-    }
-
-    /// The whole output `[batch, heads_q, seq_q, head_dim]`, dense.
-    pub fn output(&self, inputs: &Inputs) -> Vec<f32> {
-        self.run(inputs, &all_rows(inputs), None)
-    }
-
-    /// The same with a fault built in, where it is one of the kernel's inside.
-    pub(super) fn run(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f32> {
+    /// The output's rows `rows` (dense row numbers, ascending), `head_dim` values each, with a fault built in, where it is one of
+    /// the kernel's inside.
+    pub fn output(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f32> {
         let format = inputs.problem.dtype.output();
         self.finished(inputs, rows, fault, |state, _, output_scale| {
             let inverse = if state.sum == 0.0 {

@@ -137,7 +137,7 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
     let problem = Problem::new(Shape::bhsd(1, 2, 40, 64), Dtype::F16, Mask::Causal).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 3);
     let (whole, rows) = (model_output(&inputs, None), [0, 1, 7, 38, 39, 40, 77]);
-    let part = Model::of(Dtype::F16).output_rows(&inputs, &rows);
+    let part = Model::of(Dtype::F16).output(&inputs, &rows, None);
     for (values, row) in part.chunks(64).zip(rows) {
         assert_eq!(values, &whole[row * 64..][..64], "row {row}");
     }
@@ -164,7 +164,7 @@ fn the_correct_model_passes_on_every_edge_shape() {
                 block_n,
                 probability,
             }
-            .output(&inputs);
+            .output(&inputs, &model::all_rows(&inputs), None);
             let evidence = Evidence {
                 problem: &problem,
                 family: Some(Family::Normal),
@@ -197,7 +197,7 @@ fn the_correct_model_has_margin_in_every_family() {
                 block_n: 64,
                 probability,
             }
-            .output(&inputs);
+            .output(&inputs, &model::all_rows(&inputs), None);
             let evidence = Evidence {
                 problem: &problem,
                 family: Some(family),

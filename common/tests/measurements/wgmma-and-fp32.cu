@@ -1,6 +1,6 @@
-// What FP32 arithmetic and ex2 in some warpgroups cost the wgmma of others, in clock cycles; wgmma-and-fp32.md has the table.
+// What FP32 arithmetic and ex2 in some warpgroups cost the wgmma of others, in clock cycles; common/docs/wgmma-and-fp32.md has the table.
 //
-//   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -I common/cuda -o wgmma-and-fp32 common/docs/wgmma-and-fp32.cu && ./wgmma-and-fp32
+//   nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -I common/cuda -o wgmma-and-fp32 common/tests/measurements/wgmma-and-fp32.cu && ./wgmma-and-fp32
 #include <attn/ptx/tma.cuh>
 #include <attn/ptx/wgmma.cuh>
 #include <cstdio>

@@ -122,7 +122,7 @@ fn lost_precision(is_named: impl Fn(Dtype) -> bool) -> Result<(), Failure> {
                     output,
                 })
             };
-            let correct = measure(&Model::of(dtype).output(&inputs));
+            let correct = measure(&model_output(&inputs, None));
             let baseline = correct.baseline_rms_row_rel;
             let faulty = FAULTS
                 .map(|fault| measure(&model_output(&inputs, Some(fault))).rms_row_rel / baseline);
@@ -194,7 +194,7 @@ fn model_errors(
         block_n,
         probability,
     }
-    .output_rows(inputs, &reference.rows);
+    .output(inputs, &reference.rows, None);
     // The gates want the whole output; rows outside the sample are not looked at.
     let mut output = vec![0.0; inputs.q.len()];
     for (row, values) in reference.rows.iter().zip(rows.chunks(dim)) {
