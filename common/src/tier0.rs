@@ -1,9 +1,7 @@
-//! Tier T0: what `cargo test` runs for every stage on the emulator. Few cases, chosen to be ragged, grouped and masked.
+//! The cases of tier T0: what `cargo test` runs for every stage on the emulator. Few cases, chosen to be ragged, grouped and masked.
 
-use crate::check::{self, NoOutput, Target, check};
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::stage::{Kernel, LoadedStage, Unsupported};
 use emulator::Schedule;
 
 /// The schedules under which every output must have the same bits.
@@ -132,63 +130,6 @@ const EMPTY_ROWS: usize = crate::image::GAP_ROWS + 137;
 
 /// Far from 1/8 and 1/sqrt(128).
 const OTHER_SCALE: f32 = 0.3;
-
-/// Runs every case on `variant` that the device can run. Returns one line per gate that failed or case that did not run;
-/// empty means green.
-pub fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
-    let traced = cases().into_iter().map(|case| (case, case.schedules));
-    let plain = extremes()
-        .into_iter()
-        .chain(others())
-        .map(|case| (case, &[][..]));
-    traced
-        .chain(plain)
-        .flat_map(|(case, traced)| failures_on(stage, variant, &case, traced))
-        .collect()
-}
-
-/// [`failures`] on one case, traced under these schedules.
-pub fn failures_on(
-    stage: &LoadedStage,
-    variant: &str,
-    case: &Case,
-    traced: &[Schedule],
-) -> Vec<String> {
-    let Case {
-        problem,
-        family,
-        schedules,
-    } = *case;
-    let case = format!(
-        "{variant} {} {} {} {family}",
-        problem.shape, problem.dtype, problem.mask
-    );
-    match check(
-        stage,
-        variant,
-        &problem,
-        family,
-        Target::Emulated { schedules, traced },
-    ) {
-        Err(NoOutput::Unsupported(Unsupported::Device { .. })) => vec![],
-        Err(NoOutput::Unsupported(Unsupported::Instance { .. }))
-            if is_without(stage, variant, problem.dtype) =>
-        {
-            vec![]
-        }
-        outcome => check::failures(outcome)
-            .into_iter()
-            .map(|result| format!("{case}: {} FAIL: {}", result.gate, result.reason))
-            .collect(),
-    }
-}
-
-/// Whether `variant` may do without this dtype: one that no variant of its stage has, and BF16 unless it is the default.
-pub fn is_without(stage: &LoadedStage, variant: &str, dtype: Dtype) -> bool {
-    let takes = |kernel: &Kernel| kernel.variant == variant && kernel.dtype == dtype;
-    let is_optional = dtype == Dtype::Bf16 && variant != stage.info().default_variant;
-    !stage.kernels.iter().any(takes) && (is_optional || !stage.takes(dtype))
-}
 
 #[cfg(test)]
 mod tests {

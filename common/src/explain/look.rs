@@ -1,7 +1,7 @@
 //! Where to look for what makes a value wrong: the step that makes it, or how a product's operands came to be.
 
 use super::steps::{Cell, Step};
-use super::{Before, Case, Operands, Quantity, Wrong, dot, weights};
+use super::{Operands, Quantity, Wrong};
 use emulator::Place;
 use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
 use std::fmt;
@@ -60,121 +60,32 @@ impl From<&Passed> for Suspect {
 pub(super) enum Doubt {
     /// The statements around the place at which the value is shown.
     Here,
-    /// The product's own reads.
-    Product,
-    /// What brings this operand on chip.
-    Load(Name),
+    /// A product's reads, and, where all of a tile is wrong, what brings its operand on chip.
+    Product(Option<Name>),
 }
 
-/// What is in doubt where `wrong` are the first wrong numbers, in a step that started from `before`.
+/// What is in doubt where `wrong` are the first wrong numbers of a step.
 pub(super) fn doubt(
     operands: &Operands,
-    case: &Case<'_>,
     step: &Step,
-    before: &Before,
     quantity: Quantity,
     wrong: &[Wrong],
 ) -> Doubt {
-    match quantity {
-        Quantity::Score => score(operands, case, step, wrong),
-        Quantity::Output => output(operands, case, step, before, wrong),
-        _ => Doubt::Here,
-    }
-}
-
-fn score(operands: &Operands, case: &Case<'_>, step: &Step, wrong: &[Wrong]) -> Doubt {
     let is_masked = |w: &Wrong| [w.kernel, w.model].contains(&f64::NEG_INFINITY);
-    if wrong.iter().all(is_masked) {
-        return Doubt::Here;
-    }
-    let visible = step.scores.keys().filter(|key| operands.sees(**key));
-    let is_whole = wrong.len() == visible.count();
-    let is_of = |rows: &Rows<'_>| {
-        all_agree(wrong, |key| {
-            let row = operands.row(rows.matrix, rows.head, key + rows.distance)?;
-            Some(dot(&operands.q, row))
-        })
-    };
-    let is_number = |w: &Wrong| w.kernel.is_finite();
-    match is_whole
-        && (!wrong.iter().any(is_number)
-            || is_displaced(operands, case, [&operands.k, &operands.v], is_of))
-    {
-        true => Doubt::Load("k"),
-        false => Doubt::Product,
-    }
-}
-
-fn output(
-    operands: &Operands,
-    case: &Case<'_>,
-    step: &Step,
-    before: &Before,
-    wrong: &[Wrong],
-) -> Doubt {
     // Values rounded once more, or to fewer bits, are off by this times what f32 rounds of a tile.
     let is_rounding = |w: &Wrong| (w.kernel - w.model).abs() <= 1024.0 * w.bound;
-    if wrong.iter().all(is_rounding) {
-        return Doubt::Here;
-    }
-    let max = step.max.as_ref().map_or(before.max, Cell::any);
-    let p = weights(step, case.probability);
-    let is_of = |rows: &Rows<'_>| {
-        all_agree(wrong, |at| {
-            let column = usize::try_from(at).ok()?;
-            let base = match step.rescaled.get(&at) {
-                Some(cell) => cell.sum(),
-                None => before.output.get(column)? * before.factor(max),
-            };
-            let products = p.iter().map(|&(key, weight)| {
-                let row = operands.row(rows.matrix, rows.head, key + rows.distance);
-                row.map_or(0.0, |row| weight * row[column])
-            });
-            Some(base + products.sum::<f64>())
-        })
+    let (is_here, numbers, operand) = match quantity {
+        Quantity::Score => {
+            let visible = step.scores.keys().filter(|key| operands.sees(**key));
+            (wrong.iter().all(is_masked), visible.count(), "k")
+        }
+        Quantity::Output => (wrong.iter().all(is_rounding), step.output.len(), "v"),
+        _ => return Doubt::Here,
     };
-    match is_displaced(operands, case, [&operands.v, &operands.k], is_of) {
-        true => Doubt::Load("v"),
-        false => Doubt::Product,
+    match is_here {
+        true => Doubt::Here,
+        false => Doubt::Product((wrong.len() == numbers).then_some(operand)),
     }
-}
-
-/// Rows of an operand in place of those that a product needs.
-struct Rows<'a> {
-    matrix: &'a [f64],
-    head: usize,
-    /// From the right key.
-    distance: i64,
-}
-
-/// Whether a whole tile is another than the product needs: of the other matrix, another head, or keys whole fragments (16) away.
-fn is_displaced(
-    operands: &Operands,
-    case: &Case<'_>,
-    [right, other]: [&[f64]; 2],
-    is_of: impl Fn(&Rows<'_>) -> bool,
-) -> bool {
-    let shape = case.inputs.problem.shape;
-    let is_at = |matrix, head, distance| {
-        is_of(&Rows {
-            matrix,
-            head,
-            distance,
-        })
-    };
-    let mut heads = (0..shape.batch * shape.heads_kv).filter(|head| *head != operands.head);
-    let mut distances = (16..operands.keys as i64).step_by(16);
-    is_at(other, operands.head, 0)
-        || heads.any(|head| is_at(right, head, 0))
-        || distances
-            .any(|far| is_at(right, operands.head, -far) || is_at(right, operands.head, far))
-}
-
-/// Whether the kernel's numbers are what `value` gives, as near as f32 comes to it.
-fn all_agree(wrong: &[Wrong], value: impl Fn(i64) -> Option<f64>) -> bool {
-    let unit = wrong.iter().map(|w| w.model.abs()).fold(1e-6, f64::max);
-    let is = |w: &Wrong| value(w.at).is_some_and(|value| (w.kernel - value).abs() <= 2e-5 * unit);
-    wrong.iter().all(is)
 }
 
 /// The most places that are named.
@@ -192,7 +103,7 @@ fn step_to(quantity: Quantity) -> Option<Does> {
     .map(Does::Step)
 }
 
-/// Where to look, likeliest first: where an operand was brought or read that is in doubt, the step that makes the value, where
+/// Where to look, likeliest first: where an operand that is in doubt was read or brought, the step that makes the value, where
 /// it is shown, and the last access to memory before it, between which it was computed. `visible`: keys that the row sees.
 pub(super) fn look(
     observations: &Observations,
@@ -208,7 +119,7 @@ pub(super) fn look(
     );
     let way = || observations.ways.get(cell.way).into_iter().flatten().rev();
     let mut look: Vec<Suspect> = Vec::new();
-    if doubt == Doubt::Here {
+    let Doubt::Product(operand) = doubt else {
         let counted = || observations.visible.iter().rev();
         let counts = || counted().map(|(_, passed)| Suspect::from(passed));
         // A mask goes by a number of keys. Where nobody came to the right one, that is in doubt before the mask.
@@ -225,11 +136,7 @@ pub(super) fn look(
         }
         look.extend(way().next().map(Suspect::from));
         return distinct(look);
-    }
-    if let Doubt::Load(name) = doubt {
-        let reads = observations.reads.iter().filter(|(of, _)| of == name);
-        look.extend(reads.map(|(_, places)| Suspect::new(Action::Loads(name), places)));
-    }
+    };
     // What a product leaves in shared memory is read back: its own reads come before.
     let is_write = |passed: &&Passed| matches!(passed.does, Does::Access(how) if how.is_write());
     let is_staged = quantity == Quantity::Score && way().any(|passed| is_write(&passed));
@@ -241,7 +148,13 @@ pub(super) fn look(
         true => is_product(passed),
         false => passed.does == Does::Access(How::Read),
     };
-    look.extend(reads.chain(way()).filter(is_read).map(Suspect::from));
+    let mut reads = reads.chain(way()).filter(is_read).map(Suspect::from);
+    look.extend(reads.next());
+    if let Some(name) = operand {
+        let loads = observations.reads.iter().filter(|(of, _)| of == name);
+        look.extend(loads.map(|(_, places)| Suspect::new(Action::Loads(name), places)));
+    }
+    look.extend(reads);
     look.push(here);
     distinct(look)
 }

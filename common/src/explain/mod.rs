@@ -185,7 +185,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// What the row had before a step.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Before {
     max: f64,
     sum: f64,
@@ -417,16 +417,16 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
     let chains = chains(observations);
     let mut ends = Vec::new();
-    let mut first: Option<(Found<'_>, [usize; 2], Before)> = None;
+    let mut first: Option<(Found<'_>, [usize; 2])> = None;
     for (at, chain) in chains.iter().enumerate() {
         let mut before = Before::nothing(operands.dim);
         for (tile, step) in chain.steps.iter().enumerate() {
             if let Err(found) = operands.judge(step, &before, case.probability) {
-                let is_first = first.as_ref().is_none_or(|(known, [_, known_tile], _)| {
+                let is_first = first.as_ref().is_none_or(|(known, [_, known_tile])| {
                     (tile, found.quantity) < (*known_tile, known.quantity)
                 });
                 if is_first {
-                    first = Some((found, [at, tile], before.clone()));
+                    first = Some((found, [at, tile]));
                 }
                 break;
             }
@@ -435,10 +435,10 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         ends.push(before);
     }
     let deviation = match first {
-        Some((found, at, before)) => {
+        Some((found, at)) => {
             let step = &chains[at[0]].steps[at[1]];
             let (quantity, wrong) = (found.quantity, found.wrong);
-            let doubt = look::doubt(&operands, case, step, &before, quantity, &wrong);
+            let doubt = look::doubt(&operands, step, quantity, &wrong);
             let visible = operands.visible;
             Some(Deviation {
                 quantity,

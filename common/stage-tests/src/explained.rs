@@ -1,12 +1,12 @@
 //! What kernels show of a row, beside the model of each step: nothing where they are right, and where they are not the line.
 
 use crate::load;
+use crate::tier0::is_without;
 use common::check::{Target, check, failures};
 use common::explain::{Investigated, investigate};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, parse_shape};
 use common::stage::{Attention, LoadedStage};
-use common::tier0::is_without;
 use emulator::trace::{Does, Step};
 use emulator::{Place, Schedule};
 

@@ -1,10 +1,11 @@
 //! Warps that come late, where rings of tiles are filled several times: who frees a slot must know that all that wait for it
 //! have gone on, or a late one waits by parity for a phase that never ends.
 
+use crate::tier0::failures_on;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::{Attention, LoadedStage};
-use common::tier0::{Case, failures_on};
+use common::tier0::Case;
 use emulator::Schedule;
 
 /// In each block another warp is late.

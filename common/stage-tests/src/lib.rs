@@ -12,6 +12,7 @@ mod explained;
 mod late;
 mod resources;
 mod suppression;
+mod tier0;
 mod warpgroups;
 
 pub use counters::counters;
@@ -109,7 +110,7 @@ pub fn tier_0(attention: &'static dyn Attention) {
     }
     let variants = stage.variants().into_iter();
     let failures: Vec<String> = variants
-        .flat_map(|variant| common::tier0::failures(&stage, variant))
+        .flat_map(|variant| tier0::failures(&stage, variant))
         .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

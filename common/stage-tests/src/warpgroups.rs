@@ -1,11 +1,12 @@
 //! Of stages with a warpgroup that loads and others that compute: the registers that these share, which rows a block has, and the
 //! order in which causal blocks start.
 
+use crate::tier0::failures_on;
 use crate::{load, not_checked};
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::Attention;
-use common::tier0::{Case, SCHEDULES, failures_on};
+use common::tier0::{Case, SCHEDULES};
 
 /// Registers of a multiprocessor; a thread gets them by 8.
 const REGISTERS: u32 = 65_536;
