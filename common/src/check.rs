@@ -1,5 +1,4 @@
-//! One case through the correctness gates: lay inputs out, launch, compare, judge. Launching and judging can be had apart,
-//! so that a GPU runs one case while processors judge others.
+//! One case through the correctness gates: lay inputs out, launch, compare, judge.
 
 use crate::device::cuda::{CudaDevice, CudaError};
 use crate::device::emulated::{self, Selection, TraceError};
@@ -18,16 +17,16 @@ use std::sync::Arc;
 /// Where the inputs of a case came from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Generated.
+    /// Values drawn from a distribution.
     Seeded {
-        /// The distribution.
+        /// Its distribution.
         family: Family,
-        /// The seed.
+        /// Its seed.
         seed: u64,
     },
-    /// Read from a file.
+    /// Real tensors.
     File {
-        /// Its name, without folders.
+        /// The file's name, without folders.
         name: String,
     },
 }
@@ -55,15 +54,15 @@ impl fmt::Display for Source {
 /// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// On the emulator, once per schedule.
+    /// The emulator.
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Schedules of the traced build, which gate H1 judges, and whose outputs gate C5 compares with those of the plain one;
-        /// if there are any, the plain one runs on rows too that are so far apart that offsets take more than 32 bits.
+        /// Of the traced build, for gate H1. If there are any, the plain one also runs on rows so far apart that offsets take
+        /// more than 32 bits.
         traced: &'a [Schedule],
     },
-    /// On a GPU.
+    /// A GPU.
     Cuda {
         /// The GPU.
         device: &'a CudaDevice,
@@ -72,18 +71,18 @@ pub enum Target<'a> {
     },
 }
 
-/// What the gates said of a case, and the output they said it of.
+/// The verdicts on a case.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Measured errors.
     pub errors: Errors,
-    /// One result per gate.
+    /// One per gate.
     pub gates: Vec<GateResult>,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch.
     pub output: Vec<f32>,
 }
 
-/// The outcome of a case: it ran and the gates judged it, or there is nothing to judge.
+/// Verdicts, or why there are none.
 pub type Outcome = Result<Checked, NoOutput>;
 
 /// The gates that fail. A case that has no output fails C1.
@@ -98,17 +97,16 @@ pub fn failures(outcome: Outcome) -> Vec<GateResult> {
     }
 }
 
-/// The inputs of a problem as they are uploaded, laid out once for all variants that run on them.
+/// A problem's inputs as they are uploaded, laid out once for all variants.
 #[derive(Clone, Debug)]
 pub struct StagedInputs {
-    /// How the inputs were drawn; `None` for real tensors.
     family: Option<Family>,
     /// Strided and packed: launches alternate.
     layouts: [Staged; 2],
 }
 
 impl StagedInputs {
-    /// Lays `inputs` out. `family`: how they were drawn; `None` for real tensors.
+    /// `family`: how `inputs` were drawn; `None` for real tensors.
     pub fn new(inputs: &Inputs, family: Option<Family>) -> Self {
         Self {
             family,
@@ -116,7 +114,7 @@ impl StagedInputs {
         }
     }
 
-    /// Bytes that one launch leaves on the host until it is judged, at most.
+    /// The most bytes that one launch leaves on the host until it is judged.
     pub fn launch_bytes(&self) -> usize {
         let bytes = |staged: &Staged| {
             staged.output.bytes.len()
@@ -138,15 +136,15 @@ impl StagedInputs {
 /// Why a case has no output to judge.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NoOutput {
-    /// The stage has no such launch. Not a failure of the variant.
+    /// Not a failure of the variant.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The launch failed or never ended. A failure.
+    /// A failure: the launch failed or never ended.
     #[error("{reason}")]
     Failed {
         /// The error, with its place.
         reason: String,
-        /// Whether the GPU cannot be used any more.
+        /// Whether the GPU is lost.
         fatal: bool,
     },
 }
@@ -169,17 +167,16 @@ impl From<CudaError> for NoOutput {
     }
 }
 
-/// A case that ran and is not judged yet. Judging needs the processor alone, so that it can go on beside other cases.
+/// A case that ran and is not judged yet.
 #[derive(Debug)]
 pub struct Launched {
     staged: Arc<StagedInputs>,
     probability: Probability,
     runs: Vec<Run>,
-    /// Found beside the outputs: by H1, where the case was traced; by the caller, for a candidate.
     findings: Vec<GateResult>,
 }
 
-/// One launch of several: what distinguished it, and what it left.
+/// One launch of several.
 #[derive(Debug)]
 pub struct Run {
     /// What distinguished it.
@@ -190,7 +187,7 @@ pub struct Run {
     pub execution: Execution,
 }
 
-/// Runs `variant` of `stage` on inputs of `family`, seed 0, and judges it by gates C1 to C6 and C8, and by H1 where it is traced.
+/// Judges `variant` on inputs of `family`, seed 0: C1 to C6 and C8, and H1 where it is traced.
 pub fn check(
     stage: &LoadedStage,
     variant: &str,
@@ -201,7 +198,7 @@ pub fn check(
     check_suppressed(stage, variant, problem, family, target, None)
 }
 
-/// As [`check`], but in the emulator's plain build one synchronisation site does nothing.
+/// As [`check`], with one synchronisation site of the emulator's plain build left out.
 pub(crate) fn check_suppressed(
     stage: &LoadedStage,
     variant: &str,
@@ -218,13 +215,9 @@ pub(crate) fn check_suppressed(
     Ok(launched.judge(&reference))
 }
 
-/// The first half of [`check`]: all launches that `target` asks for, the traced ones included.
-///
-/// The first launch has strided tensors between NaN (gate C6), and the numeric gates judge its output. Later launches alternate
-/// between packed and strided tensors, so that C5 also says that the layout does not matter. A kernel that writes log-sum-exps is
-/// asked for them in every second launch (gate C8) and where it is traced, so that C5 also says that they do not touch the output.
-/// C5 compares what the traced launches leave with all that, too. What is traced and has no hazard is launched once more on rows
-/// that lie far apart: their offsets need 64 bits.
+/// The launches of [`check`]. The first has strided tensors between NaN (C6), and the numeric gates judge its output; later
+/// ones alternate between packed and strided, with and without log-sum-exps (C8), so that C5 also says that neither matters.
+/// What is traced and has no hazard is launched once more on rows that lie far apart.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -273,8 +266,7 @@ fn launch_suppressed(
 }
 
 impl Launched {
-    /// The launches of a candidate, at least one, and other findings, which take precedence over what the gates say. It
-    /// holds P in `probability`.
+    /// A candidate's launches, at least one. `findings` take precedence over the gates.
     pub fn by_another(
         staged: Arc<StagedInputs>,
         probability: Probability,
@@ -289,12 +281,12 @@ impl Launched {
         }
     }
 
-    /// The type of P of the kernel that ran: what its reference must round P to.
+    /// P's type in the kernel that ran.
     pub fn probability(&self) -> Probability {
         self.probability
     }
 
-    /// The second half of [`check`]: the gates, on what the launches left.
+    /// The gates of [`check`] on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
         let problem = &self.staged.of_launch(0).problem;
         let staged = |run: &Run| self.staged.of_launch(run.index);
@@ -338,7 +330,7 @@ impl Launched {
     }
 }
 
-/// Gate B1: `output`, which a GPU computed from `staged`, beside that of the same variant in the emulator's plain build.
+/// Gate B1: a GPU's `output` against that of the same variant in the emulator's plain build.
 pub fn both_backends(
     stage: &LoadedStage,
     variant: &str,
@@ -389,8 +381,7 @@ pub fn buffers<'a>(
         .chain(lse.map(|after| output("lse", &staged.lse, after)))
 }
 
-/// `prepared` as launch number `index` of a case takes it: every second one with log-sum-exps, where there are any, so that
-/// they can be compared with each other, and the output with that of a launch without.
+/// Every second launch is with log-sum-exps, where there are any.
 fn of_launch<'a>(prepared: &Prepared<'a>, index: usize) -> Prepared<'a> {
     Prepared {
         lse: index.is_multiple_of(2) && prepared.kernel.lse,
@@ -398,7 +389,6 @@ fn of_launch<'a>(prepared: &Prepared<'a>, index: usize) -> Prepared<'a> {
     }
 }
 
-/// The launches that `target` asks for.
 fn launch_all(
     stage: &LoadedStage,
     prepared: &Prepared<'_>,
@@ -436,8 +426,7 @@ fn launch_all(
     Ok(runs)
 }
 
-/// H1: the traced build under each schedule, with strided tensors, so that what lies between rows is out of bounds. And what
-/// those launches left, for C5: the builds differ in where registers lie, so that what depends on it differs.
+/// H1 on strided tensors, and what the traced launches left, for C5: the builds differ in where registers lie.
 fn judge_hazards(
     prepared: &Prepared<'_>,
     staged: &Staged,

@@ -1,75 +1,73 @@
-//! What a stage claims, as data beside its kernel, before anything is measured: that a family of variants is faster
-//! (gate L1), and the figures that show why (gate E1).
+//! What a stage claims, as data, before anything is measured: that a family is faster (gate L1), and the figures that show
+//! why (gate E1).
 
 use crate::metric::Metric;
 use crate::problem::{Dtype, Mask};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A prediction about metrics of one family of this stage's variants on some problems, and why it must be so.
+/// A prediction about metrics of one family on some problems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// `cpasync`. Of speed its best variant is judged, of counters every one.
     pub family: &'static str,
-    /// What is looked at, each by itself; of speed the median, which stands for p50, p90 and mean.
+    /// Each judged by itself; for speed the median, which stands for p50, p90 and mean.
     pub metrics: &'static [Metric],
-    /// What is predicted of each.
+    /// The prediction.
     pub relation: Relation,
-    /// On which problems, each by itself.
+    /// Problems, each judged by itself.
     pub on: &'static [Where],
     /// A phrase: `the same tiles are read, only earlier`; empty for speed.
     pub why: &'static str,
 }
 
-/// What is predicted of a metric. A record has names of its own in place of a stage's constants.
+/// A prediction of a metric. A record has names of its own in place of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Relation<Name = &'static str> {
     /// `base / value >= at_least`, both timed A B B A.
     Faster {
-        /// What it is compared with.
+        /// The arm compared with.
         #[serde(flatten)]
         base: Base<Name>,
-        /// The target: the least ratio on p50, p90 and mean.
+        /// The least ratio on p50, p90 and mean.
         at_least: f64,
     },
-    /// The same against a peer, with E4M3 one that takes it: a ratio to one that computes in f16 would say nothing about the
-    /// kernel.
+    /// The same against a peer, of E4M3 one that computes in E4M3.
     FasterThanPeer {
-        /// What it is compared with.
+        /// The peer compared with.
         rival: Rival,
-        /// The target: the least ratio on p50, p90 and mean.
+        /// The least ratio on p50, p90 and mean.
         at_least: f64,
-        /// The ratio hoped for; shown, never judged.
+        /// Shown, never judged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         goal: Option<f64>,
     },
-    /// `at_least * base <= value <= at_most * base`: for 0 both ends demand 0. Each variant is compared with the base's of the
-    /// same preset, which is what follows the family in its name; where no variant of the family has one, the default
-    /// variants of both families are compared (the stage's default, else the first).
+    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset (what follows
+    /// the family in its name), else the families' defaults are compared.
     Ratio {
-        /// What it is compared with.
+        /// The variants compared with.
         #[serde(flatten)]
         base: Base<Name>,
-        /// Lower end; equal to `at_most` for an exact ratio.
+        /// Equal to `at_most` for an exact ratio.
         at_least: f64,
         /// Upper end.
         at_most: f64,
     },
     /// `value >= bound`.
     AtLeast {
-        /// The bound, in the metric's unit.
+        /// Bound, in the metric's unit.
         bound: f64,
     },
     /// `value <= bound`.
     AtMost {
-        /// The bound, in the metric's unit.
+        /// Bound, in the metric's unit.
         bound: f64,
     },
 }
 
 impl<Name> Relation<Name> {
-    /// What the claim compares with, unless that is a peer or a bound.
+    /// The base, unless that is a peer or a bound.
     pub fn base(&self) -> Option<&Base<Name>> {
         match self {
             Relation::Faster { base, .. } | Relation::Ratio { base, .. } => Some(base),
@@ -79,18 +77,18 @@ impl<Name> Relation<Name> {
 }
 
 impl Relation {
-    /// The same as a record keeps it.
+    /// As a record keeps it.
     pub fn recorded(self) -> Relation<String> {
         let written = serde_json::to_value(self).expect("a relation is plain data");
         serde_json::from_value(written).expect("what is written is read")
     }
 
-    /// The metric does not change.
+    /// The metric is exactly the base's.
     pub const fn equal_to(base: Base) -> Self {
         Self::times(1.0, base)
     }
 
-    /// The metric is exactly `factor` times that of the base.
+    /// The metric is exactly `factor` times the base's.
     pub const fn times(factor: f64, base: Base) -> Self {
         Relation::Ratio {
             base,
@@ -101,7 +99,7 @@ impl Relation {
 }
 
 impl Claim {
-    /// Faster than `base` on mission, with f16 and, as a claim of its own, with E4M3.
+    /// Faster than `base` on mission, with f16 and, as a claim of its own, E4M3.
     pub const fn faster(family: &'static str, base: Base, at_least: f64) -> Self {
         Self {
             family,
@@ -112,7 +110,7 @@ impl Claim {
         }
     }
 
-    /// Faster than `base` on other problems.
+    /// Faster than `base` on `on`.
     pub const fn faster_on(
         family: &'static str,
         base: Base,
@@ -125,7 +123,7 @@ impl Claim {
         }
     }
 
-    /// There is nothing of `metrics`, on mission with each element type.
+    /// Nothing of `metrics` on mission, with each element type.
     pub const fn none(family: &'static str, metrics: &'static [Metric], why: &'static str) -> Self {
         Self {
             family,
@@ -136,7 +134,7 @@ impl Claim {
         }
     }
 
-    /// The warpgroups that compute load no fragment from shared memory and store none to it.
+    /// Computing warpgroups neither load fragments from shared memory nor store them.
     pub const fn by_descriptor(family: &'static str) -> Self {
         Self::none(
             family,
@@ -150,7 +148,7 @@ impl Claim {
         )
     }
 
-    /// Faster than a peer on `on`.
+    /// Faster than a peer.
     pub const fn over(
         family: &'static str,
         rival: Rival,
@@ -173,29 +171,29 @@ impl Claim {
     }
 }
 
-/// A problem by the name of its shape.
+/// A problem by its shape's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Where {
     /// `mission`.
     pub shape: &'static str,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
-    /// The mask.
+    /// Keys that a query sees.
     pub mask: Mask,
 }
 
 impl Where {
-    /// A named shape with f16 under each mask.
+    /// With f16 under each mask.
     pub const fn f16(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::F16)
     }
 
-    /// The same with E4M3.
+    /// With E4M3 under each mask.
     pub const fn e4m3(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::E4m3)
     }
 
-    /// The same with BF16.
+    /// With BF16 under each mask.
     pub const fn bf16(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::Bf16)
     }
@@ -216,11 +214,11 @@ impl Where {
     }
 }
 
-/// Mission under the full mask, with each element type: what claims are about unless they say otherwise.
+/// Mission, full mask, f16 and E4M3.
 pub const BOTH: &[Where] = &[mission(Dtype::F16), mission(Dtype::E4m3)];
-/// The same with f16 alone.
+/// Mission, full mask, f16.
 pub const F16: &[Where] = &[mission(Dtype::F16)];
-/// The same with E4M3 alone.
+/// Mission, full mask, E4M3.
 pub const E4M3: &[Where] = &[mission(Dtype::E4m3)];
 
 const fn mission(dtype: Dtype) -> Where {
@@ -232,7 +230,7 @@ const fn mission(dtype: Dtype) -> Where {
 }
 
 named! {
-    /// Whom a claim against a peer is about.
+    /// The peer of a claim.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Rival {
@@ -259,9 +257,9 @@ impl Rival {
 /// The other side of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base<Name = &'static str> {
-    /// The stage that holds the base.
+    /// Stage id.
     pub stage: Name,
-    /// The family of its variants.
+    /// Family of its variants.
     pub family: Name,
 }
 

@@ -1,8 +1,8 @@
-//! OCP FP8 E4M3FN: 1 sign, 4 exponent bits (bias 7), 3 mantissa bits. No infinity; `0x7f` and `0xff` are NaN; the
-//! largest finite value is 448. Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, table 1.
+//! OCP FP8 E4M3FN: 1 sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinity; `0x7f` and `0xff` are NaN; at most 448
+//! (OCP 8-bit Floating Point Specification (OFP8) 1.0, table 1).
 //!
-//! Overflow saturates, as CUDA's `__NV_SATFINITE` conversions and the `cvt.satfinite` instruction do. PyTorch and
-//! ml_dtypes turn overflow into NaN instead: a file written by them differs in values above 464 only.
+//! Overflow saturates, as with CUDA's `__NV_SATFINITE` and `cvt.satfinite`. PyTorch and ml_dtypes make it NaN: their files
+//! differ in values above 464.
 
 /// One E4M3FN number, as its byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -24,12 +24,12 @@ impl E4m3 {
     /// The largest finite value.
     pub const MAX: f32 = 448.0;
 
-    /// The number that these bits stand for.
+    /// The number of this byte.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The byte.
+    /// The number's byte.
     pub const fn to_bits(self) -> u8 {
         self.0
     }
@@ -39,8 +39,7 @@ impl E4m3 {
         self.0 & NAN == NAN
     }
 
-    /// Rounds to nearest, ties to even. Finite values beyond ±448 and infinities saturate to ±448; NaN stays NaN and
-    /// keeps its sign.
+    /// To nearest, ties to even. Beyond ±448 it saturates; NaN stays NaN and keeps its sign.
     pub fn from_f32(value: f32) -> Self {
         let sign = ((value.to_bits() >> 24) as u8) & SIGN;
         if value.is_nan() {
@@ -60,7 +59,7 @@ impl E4m3 {
         Self(sign | code)
     }
 
-    /// The value, exact.
+    /// Exact.
     pub fn to_f32(self) -> f32 {
         let (exponent, mantissa) = (u32::from(self.0 >> 3) & 0xf, u32::from(self.0 & 7));
         let magnitude = if self.is_nan() {
@@ -83,14 +82,12 @@ mod tests {
     use super::*;
     use float8::F8E4M3;
 
-    /// The finite non-negative values in order.
     fn ladder() -> Vec<f32> {
         (0..=MAX_BITS)
             .map(|bits| E4m3::from_bits(bits).to_f32())
             .collect()
     }
 
-    /// Both crates on one value, both signs.
     fn agrees_with_oracle(value: f32) {
         for value in [value, -value] {
             assert_eq!(

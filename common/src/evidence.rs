@@ -1,4 +1,4 @@
-//! What a variant counts on a problem of the claims, from as few blocks as stand for the launch.
+//! What a variant counts, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
 use crate::device::emulated::{Selection, TraceError, trace};
@@ -15,28 +15,28 @@ pub struct CountedLaunch {
     pub counters: Counters,
     /// Blocks that were traced; the others are like them.
     pub traced_blocks: u64,
-    /// Blocks of the launch.
+    /// Blocks of the grid.
     pub launch_blocks: u64,
-    /// Tiles of the launch: pairs of a tile of queries and a tile of keys, over all heads.
+    /// Pairs of a tile of queries and a tile of keys, over all heads.
     pub tiles: u64,
 }
 
 /// Why a launch has no counters.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCounted {
-    /// The traced blocks have a hazard (gate H1): figures of a broken kernel mean nothing.
+    /// Gate H1 fails: figures of a broken kernel mean nothing.
     #[error("{0}")]
     Hazard(String),
-    /// The stage has no such launch.
+    /// No such launch.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// It cannot be traced.
+    /// No traced build.
     #[error(transparent)]
     NotTraced(#[from] TraceError),
 }
 
-/// Counts the launch of `prepared` on `staged`. Where no mask and no ragged tile makes blocks different, the first and
-/// the last block are traced and stand for all; if they differ after all, or where blocks may differ, every block is.
+/// Where no mask and no ragged tile makes blocks different, the first and the last block are traced and stand for all, if
+/// they agree; else every block is.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let sample =
@@ -53,7 +53,6 @@ pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, 
     })
 }
 
-/// The counters of some blocks.
 fn traced(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -70,7 +69,7 @@ fn traced(
     }
 }
 
-/// Whether each block does the same work: one whole tile of queries each, all keys visible to all of them.
+/// One whole tile of queries each, and all keys visible.
 fn are_blocks_alike(prepared: &Prepared<'_>, problem: &Problem) -> bool {
     let (shape, block_m) = (&problem.shape, prepared.kernel.block_m);
     let grid = [shape.seq_q / block_m, shape.heads_q, shape.batch].map(|size| size as u32);

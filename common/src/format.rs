@@ -1,11 +1,11 @@
-//! The two 16-bit formats: what an output is stored in, and what P is rounded to. Outputs are held as the f32 values that
-//! their codes stand for, which is exact and keeps different codes apart.
+//! The two 16-bit formats, of outputs and of P. Outputs are held as the f32 values of their codes, which is exact and keeps
+//! codes apart.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 named! {
-    /// A 16-bit floating point format.
+    /// A 16-bit floating-point format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Format {
         /// IEEE binary16: 11 bits of significand, at most 65504.
@@ -16,7 +16,7 @@ named! {
 }
 
 impl Format {
-    /// The code nearest to `value`, ties to even; beyond the range, infinity.
+    /// To nearest, ties to even; beyond the range, infinity.
     pub fn encode(self, value: f32) -> u16 {
         match self {
             Format::F16 => f16::from_f32(value).to_bits(),
@@ -24,7 +24,7 @@ impl Format {
         }
     }
 
-    /// What a code stands for, payloads of quiet NaNs included.
+    /// Exact; payloads of quiet NaNs are kept.
     pub fn decode(self, code: u16) -> f32 {
         match self {
             Format::F16 => f16::from_bits(code).to_f32(),
@@ -32,7 +32,7 @@ impl Format {
         }
     }
 
-    /// The elements in `bytes`, two each, little endian.
+    /// Elements of two bytes each, little endian.
     pub fn decode_bytes(self, bytes: &[u8]) -> Vec<f32> {
         let codes = bytes.as_chunks::<2>().0.iter();
         codes
@@ -40,18 +40,18 @@ impl Format {
             .collect()
     }
 
-    /// [`Format::encode`] of all of `values`, as [`Format::decode_bytes`] reads them.
+    /// As [`Format::decode_bytes`] reads them.
     pub fn encode_bytes(self, values: &[f32]) -> Vec<u8> {
         let codes = values.iter().map(|&value| self.encode(value));
         codes.flat_map(u16::to_le_bytes).collect()
     }
 
-    /// `value` rounded to the format.
+    /// To nearest, as a value.
     pub fn round(self, value: f32) -> f32 {
         self.decode(self.encode(value))
     }
 
-    /// [`Format::round`] of all of `values`, in place.
+    /// [`Format::round`] of all, in place.
     pub fn round_all(self, values: &mut [f32]) {
         match self {
             Format::F16 => {
@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    /// The value of the format nearest to `value` that is no further from 0.
+    /// The nearest that is no further from 0.
     pub fn toward_zero(self, value: f64) -> f32 {
         let nearest = self.encode(value as f32);
         let further = f64::from(self.decode(nearest)).abs() > value.abs();
@@ -80,12 +80,12 @@ impl Format {
         }
     }
 
-    /// Half the distance from 1 to the next value, relative to it: what rounding costs at most.
+    /// Half the distance from 1 to the next value: what rounding costs at most, relatively.
     pub fn unit(self) -> f64 {
         2f64.powi(-self.significand_bits())
     }
 
-    /// The smallest normal value, below which there are fewer bits.
+    /// Below it there are fewer bits.
     pub fn smallest_normal(self) -> f64 {
         match self {
             Format::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -93,7 +93,7 @@ impl Format {
         }
     }
 
-    /// The spacing of values at magnitude `value`; below [`Format::smallest_normal`] that of subnormals.
+    /// The spacing at magnitude `value`; below [`Format::smallest_normal`] that of subnormals.
     pub fn ulp(self, value: f64) -> f64 {
         let least = self.smallest_normal();
         let normal = if value.is_normal() {

@@ -13,57 +13,54 @@ use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
 use std::ops::Range;
 
-/// NaN rows before the first element, after the last, and between heads: no stage has a taller tile, of queries or of keys
-/// (each stage's tests ask).
+/// NaN rows before the first element, after the last, and between heads: no stage has a taller tile (each stage's tests ask).
 pub const GAP_ROWS: usize = 256;
-/// The base address of an image and the offset of its first element are multiples of this many bytes.
+/// Bytes: of an image's base address and of its first element's offset.
 pub const BASE_ALIGN: usize = 128;
-/// Rows are read 16 bytes at a time: pitches and strides are multiples of this many bytes.
+/// Bytes: of pitches and strides, as rows are read 16 bytes at a time.
 pub const STRIDE_ALIGN: usize = 16;
-/// What an output element holds before the launch: in f16 and in bf16 a NaN that no arithmetic makes (CUDA's is `0x7fff`,
-/// x86's `0x7e00` or `0xfe00` in f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" read differently.
+/// An output element before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00` or `0xfe00` in
+/// f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" differ.
 pub const UNWRITTEN: u16 = 0xffff;
-/// What the guard bands and gaps of an output hold: a NaN with yet another payload, so that unwritten elements copied
-/// there are seen.
+/// Guard bands and gaps of an output: another NaN, so that unwritten elements copied there are seen.
 pub const OUTPUT_GUARD: u16 = 0xffa5;
-/// What surrounds an input: NaN in every dtype.
+/// NaN in every dtype.
 const INPUT_GUARD: u8 = 0xff;
-/// Bytes of a guard band, at least: rows of log-sum-exps are single elements.
+/// Bytes: rows of log-sum-exps are single elements.
 const LEAST_GUARD: usize = 4096;
-/// Elements that the rows of a head span where they are far apart.
+/// Of a head whose rows are far apart.
 const FAR_ELEMENTS: usize = 1 << 37;
-/// Bytes before the first and after the last of them: more than 32-bit arithmetic goes astray.
+/// Bytes before and after them: more than 32-bit arithmetic goes astray.
 const FAR_GUARD: usize = 1 << 34;
 
 named! {
     /// How the elements lie.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Layout {
-        /// Dense, with guard bands before and after only: what timing uses.
+        /// Dense, between guard bands: what timing uses.
         Packed = "packed",
-        /// A wider row pitch, another one for each tensor, NaN rows between heads, and batches that are not a multiple of heads
-        /// apart.
+        /// A row pitch of each tensor's own, NaN rows between heads, batches that are not a multiple of heads apart.
         Strided = "strided",
     }
 }
 
-/// A byte that a launch changed and should not have.
+/// A byte that should not have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its offset in the image.
+    /// Byte in the image.
     pub offset: usize,
-    /// Where that is, in words: "2 bytes past the end of row [0, 1, 16]".
+    /// "2 bytes past the end of row [0, 1, 16]".
     pub what: String,
 }
 
-/// The bytes of a tensor and what surrounds it.
+/// A tensor's bytes and what surrounds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// Everything, to be placed at an address that is a multiple of [`BASE_ALIGN`].
+    /// For an address that is a multiple of [`BASE_ALIGN`].
     pub bytes: Vec<u8>,
-    /// Bytes from the start to element `[0, 0, 0, 0]`; a multiple of [`BASE_ALIGN`].
+    /// Bytes before element `[0, 0, 0, 0]`; a multiple of [`BASE_ALIGN`].
     pub offset: usize,
-    /// Elements from one batch, head and row to the next, as `AttentionTensor` wants them.
+    /// In elements: batch, head, row, as in `AttentionTensor`.
     pub strides: [i64; 3],
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
@@ -86,12 +83,12 @@ impl Image {
         image
     }
 
-    /// An output, in either format, whose every element is [`UNWRITTEN`], among [`OUTPUT_GUARD`]s.
+    /// Of either format: [`UNWRITTEN`] among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
         Self::empty(extents, size_of::<u16>(), None, layout).poisoned()
     }
 
-    /// The log-sum-exps of `[batch, heads, rows]`, dense f32, poisoned likewise.
+    /// `[batch, heads, rows]`, dense f32, poisoned likewise.
     pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
         let extents = [batch, heads, rows, 1];
         Self::empty(extents, size_of::<f32>(), None, Layout::Packed).poisoned()
@@ -111,9 +108,10 @@ impl Image {
         self
     }
 
-    /// The f32 elements in `bytes` (this image's, after a launch), dense.
+    /// This image's f32 elements in `bytes`, dense.
     ///
     /// # Panics
+    ///
     /// If the image is not of f32.
     pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
         assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
@@ -122,10 +120,11 @@ impl Image {
             .collect()
     }
 
-    /// The elements in `bytes` (this image's, after a launch), dense, which are stored in `format`.
+    /// This image's elements in `bytes`, dense, stored in `format`.
     ///
     /// # Panics
-    /// If the image's elements are not of 16 bits, or `bytes` has another length.
+    ///
+    /// If elements are not of 16 bits, or `bytes` has another length.
     pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
         assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
@@ -134,7 +133,7 @@ impl Image {
             .collect()
     }
 
-    /// This image's bytes with other elements: `dense` are the bytes of all, row by row. What is missing stays as it is.
+    /// With the elements of `dense`, row by row; what is missing stays.
     pub fn with_elements(&self, dense: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         let row_bytes = self.extents[3] * self.element_bytes;
@@ -144,9 +143,10 @@ impl Image {
         bytes
     }
 
-    /// The first byte outside the elements that differs in `after`: what an output must not show.
+    /// The first changed byte outside the elements.
     ///
     /// # Panics
+    ///
     /// If `after` has another length.
     pub fn first_violation(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
@@ -163,9 +163,10 @@ impl Image {
         None
     }
 
-    /// The first byte at all that differs in `after`: what an input must not show.
+    /// The first changed byte.
     ///
     /// # Panics
+    ///
     /// If `after` has another length.
     pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
@@ -182,12 +183,12 @@ impl Image {
         Some(Violation { offset, what })
     }
 
-    /// Byte ranges of the rows: everything that a kernel may touch.
+    /// Byte ranges of the rows: all that a kernel may touch.
     pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.rows()).map(|row| self.row_range(row))
     }
 
-    /// Words for a byte: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is no element.
+    /// "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
     pub fn describe(&self, offset: usize) -> String {
         let Some(row) = self.rows_before(offset).checked_sub(1) else {
             return format!("{} bytes before {}", self.offset - offset, self.row_name(0));
@@ -198,8 +199,8 @@ impl Image {
         }
     }
 
-    /// The same tensor with rows so far apart that nearly every offset, and each stride of more than one index, takes more
-    /// than 32 bits; without its bytes, and with how many there would be. Rows of one place in their heads share a page.
+    /// With rows so far apart that nearly every offset and stride takes more than 32 bits; without bytes, and with their
+    /// number. Rows of one place in their heads share a page.
     pub fn far_apart(&self) -> (Self, usize) {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
@@ -218,7 +219,7 @@ impl Image {
         (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
     }
 
-    /// An image of zero bytes; of the output where there is no input tensor.
+    /// Zeros; of the output where there is no input tensor.
     fn empty(
         extents: [usize; 4],
         element_bytes: usize,
@@ -258,12 +259,10 @@ impl Image {
         }
     }
 
-    /// Rows over all heads and batches.
     fn rows(&self) -> usize {
         self.extents[0] * self.extents[1] * self.extents[2]
     }
 
-    /// Byte offset of the start of dense row `row`.
     fn row_offset(&self, row: usize) -> usize {
         let [b, h, s, _] = index_of(self.extents, row * self.extents[3]).map(|i| i as i64);
         let elements = b * self.strides[0] + h * self.strides[1] + s * self.strides[2];
@@ -275,7 +274,7 @@ impl Image {
         start..start + self.extents[3] * self.element_bytes
     }
 
-    /// How many rows start at or before a byte; they lie in memory order.
+    /// They lie in memory order.
     fn rows_before(&self, offset: usize) -> usize {
         let (mut low, mut high) = (0, self.rows());
         while low < high {

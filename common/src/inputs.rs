@@ -1,8 +1,7 @@
-//! Q, K and V of a case: seeded families of values, rounded to storage before use, or real tensors.
+//! Q, K and V of a case: seeded families, rounded to storage before use, or real tensors.
 //!
-//! Values depend on seed, family, tensor, head and extents, never on dtype: cases of one seed in all dtypes start from
-//! the same numbers. Every step is an IEEE operation of this file (see [`Stream`]), so that they are the same bits on every
-//! machine; the platform's libm is not asked.
+//! Values depend on seed, family, tensor, head and extents, never on dtype. Every step is an IEEE operation of this file (see
+//! [`Stream`]): the same bits on every machine; libm is not asked.
 
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
@@ -14,46 +13,45 @@ mod families;
 pub use families::Stream;
 
 named! {
-    /// A way of drawing inputs. Each shows faults that others hide.
+    /// Each shows faults that others hide.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Family {
         /// N(0, 1).
         Normal = "normal",
         /// N(0.5, 1): sums do not average away.
         Shifted = "shifted",
-        /// Q = |N|, K = −|N|, V = N: every logit is negative, so that padding keys (logit 0) would win.
+        /// Q = |N|, K = −|N|, V = N: padding keys (logit 0) would win.
         AllNegative = "all-negative",
-        /// 8 · N(0, 1) in all three: logits of several hundred, close to one-hot rows.
+        /// 8 · N(0, 1): logits of several hundred, close to one-hot rows.
         Large = "large",
-        /// One key per head, at a random place, wins with a logit near 12 above the others.
+        /// One key per head wins with a logit near 12 above the others.
         Peaked = "peaked",
-        /// Key 0 takes three quarters of the weight and carries a value 16 times smaller, as attention sinks do.
+        /// Key 0 takes three quarters of the weight, with a value 16 times smaller, as attention sinks do.
         Sink = "sink",
         /// N(0, 1) + N(0, 100) · Bernoulli(0.001), FlashAttention-3's outliers (section 4.2 of its paper).
         Outliers = "outliers",
-        /// Every logit lies between −2000 and −20, the largest of a row between −40 and −200 where it sees many keys: a
-        /// running maximum that starts at 0, and padding keys at logit 0, win by far.
+        /// Logits between −2000 and −20, the largest of a row between −40 and −200 where it sees many keys: a running maximum
+        /// that starts at 0, and padding keys, win by far.
         DeepNegative = "deep-negative",
-        /// 60 to 100 · N(0, 1) in all three: logits of thousands, so that rows are one-hot, but for every fourth key, which
-        /// repeats the one before it, exactly or but for one step of f16 in its last element: ties and near ties.
+        /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one before, exactly or but for one
+        /// step of f16 in its last element: ties and near ties.
         Huge = "huge",
-        /// The maxima of neighbouring rows lie thousands apart, of both signs, over keys that all count: the state of another
-        /// row, or of the row before, over- or underflows.
+        /// Maxima of neighbouring rows lie thousands apart, of both signs, over keys that all count: another row's state
+        /// over- or underflows.
         MixedScale = "mixed-scale",
         /// E4M3: N(0, 1) clamped to ±1, a third of the codes at ±448.
         Saturated = "saturated",
         /// E4M3: codes of N(0, 1) under scales drawn from [2^-6, 2].
         RandomScales = "random-scales",
-        /// E4M3: one head of each tensor is zero (head 0 of Q, 1 of K, 2 of V, modulo the number of heads).
+        /// E4M3: head 0 of Q, 1 of K, 2 of V (modulo their number) is zero.
         ZeroHead = "zero-head",
-        /// BF16: Q of 2^30 · N(0, 1) beside K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating heads: what passes through
-        /// f16 on its way becomes infinite or zero.
+        /// BF16: Q of 2^30 · N(0, 1), K of 2^-30 · N(0, 1), V of 2^±40 · N(0, 1) in alternating heads: beyond f16.
         WideRange = "wide-range",
     }
 }
 
 impl Family {
-    /// Those whose logits are far from 0 or far apart.
+    /// Logits far from 0 or far apart.
     pub const EXTREME: [Family; 3] = [Family::DeepNegative, Family::Huge, Family::MixedScale];
 
     /// The families that a dtype is tested with.
@@ -68,7 +66,7 @@ impl Family {
 }
 
 named! {
-    /// Which of the three inputs.
+    /// An input.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Tensor {
         /// Queries.
@@ -81,86 +79,66 @@ named! {
 }
 
 /// Why tensors cannot be the inputs of a problem.
+#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
-    /// A tensor's extents are not those of the problem.
     #[error(
         "{tensor} has extents {found:?}, the problem needs {expected:?} ([batch, heads, rows, head_dim])"
     )]
     Extents {
-        /// Which tensor.
         tensor: Tensor,
-        /// What the problem needs.
         expected: [usize; 4],
-        /// What the tensor has.
         found: [usize; 4],
     },
-    /// A tensor's element type is not the problem's.
     #[error("{tensor} is {found}, the problem is {expected}")]
     Dtype {
-        /// Which tensor.
         tensor: Tensor,
-        /// The problem's dtype.
         expected: Dtype,
-        /// The tensor's dtype.
         found: Dtype,
     },
-    /// The number of bytes, elements or scales does not fit the extents.
     #[error("{what}: {found} given, the extents {extents:?} need {expected}")]
     Length {
-        /// What was counted: "bytes", "scales".
         what: &'static str,
-        /// Extents of the tensor.
         extents: [usize; 4],
-        /// How many they need.
         expected: usize,
-        /// How many there are.
         found: usize,
     },
-    /// A value that no softmax survives.
     #[error("{tensor}[{}, {}, {}, {}] is {value}: inputs must be finite", index[0], index[1], index[2], index[3])]
     NotFinite {
-        /// Which tensor.
         tensor: Tensor,
-        /// The first such element, `[b, h, s, d]`.
+        /// The first, `[b, h, s, d]`.
         index: [usize; 4],
-        /// NaN or an infinity.
         value: f32,
     },
-    /// A scale that does not decode.
     #[error("scale of {tensor}[{batch}, {head}] is {value}: scales must be positive and finite")]
     Scale {
-        /// Which tensor.
         tensor: Tensor,
-        /// Batch index.
         batch: usize,
-        /// Head index.
         head: usize,
-        /// The scale.
         value: f32,
     },
 }
 
-/// One input tensor as a kernel reads it, dense.
+/// One input, dense.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
     /// Element type.
     pub dtype: Dtype,
-    /// Dense row-major elements, little endian.
+    /// Row-major, little endian.
     pub bytes: Vec<u8>,
     /// `[batch, heads]` for E4M3, else empty.
     pub scales: Vec<f32>,
-    /// The values before they were rounded to storage, dense; `None` for real tensors. Gate C4 reads them.
+    /// Values before rounding, dense; `None` for real tensors. For gate C4.
     pub unquantised: Option<Vec<f32>>,
 }
 
 impl Operand {
-    /// Rounds values to `dtype` and keeps them as [`Operand::unquantised`]. `scales`: one per batch and head for E4M3;
-    /// `None` takes absmax / 448.
+    /// Values rounded to `dtype`. `scales`: one per batch and head for E4M3; `None` takes absmax / 448.
     ///
     /// # Panics
+    ///
     /// If the number of values is not the product of the extents.
     pub fn rounded(
         extents: [usize; 4],
@@ -189,8 +167,7 @@ impl Operand {
         }
     }
 
-    /// Real tensors as their bytes (row-major, little endian) and, for E4M3, `[batch, heads]` scales.
-    /// Errors: a number of bytes or scales that the extents do not need.
+    /// Row-major, little-endian bytes and, for E4M3, `[batch, heads]` scales. Errors: numbers that the extents do not need.
     pub fn from_parts(
         extents: [usize; 4],
         dtype: Dtype,
@@ -242,7 +219,7 @@ impl Operand {
         self.len() == 0
     }
 
-    /// The stored numbers without their scale (values, or E4M3 codes), exact, dense.
+    /// Without scale (values, or E4M3 codes), exact, dense.
     pub fn codes(&self) -> Vec<f32> {
         match self.dtype {
             Dtype::F16 | Dtype::Bf16 => self.dtype.output().decode_bytes(&self.bytes),
@@ -254,7 +231,7 @@ impl Operand {
         }
     }
 
-    /// The scale of `[batch, head]`: 1 but for E4M3.
+    /// Scale of a head: 1 but for E4M3.
     pub fn scale(&self, batch: usize, head: usize) -> f32 {
         self.scales
             .get(batch * self.extents[1] + head)
@@ -262,7 +239,7 @@ impl Operand {
             .unwrap_or(1.0)
     }
 
-    /// The values that the stored numbers stand for, `scale * code`, exact (f32 could not hold the product), dense.
+    /// `scale * code`, exact (f32 could not hold it), dense.
     pub fn dequantised(&self) -> Vec<f64> {
         let head_len = self.extents[2] * self.extents[3];
         let scale_at =
@@ -319,7 +296,7 @@ impl Operand {
 /// The three inputs of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
-    /// The problem that they belong to.
+    /// The problem.
     pub problem: Problem,
     /// `[batch, heads_q, seq_q, head_dim]`.
     pub q: Operand,
@@ -330,8 +307,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Draws Q, K and V independently of each other (same-tensor inputs hide swapped operands: P30) and rounds them to
-    /// the problem's dtype. The same arguments give the same bits on every machine.
+    /// Q, K and V, independent of each other (same-tensor inputs hide swapped operands: P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
         let operand = |tensor, extents| {
             let draft = families::draw(family, seed, tensor, extents);
@@ -346,8 +322,8 @@ impl Inputs {
         }
     }
 
-    /// The same codes under one scale a tensor, its largest, as libraries take E4M3 that know no scales of heads. The
-    /// values are others then, and nothing is known of them before they were rounded.
+    /// The same codes under each tensor's largest scale, for libraries without scales of heads: other values, without
+    /// unquantised ones.
     pub fn with_one_scale(mut self) -> Self {
         for operand in [&mut self.q, &mut self.k, &mut self.v] {
             let largest = operand.scales.iter().copied().fold(0.0, f32::max);
@@ -359,7 +335,7 @@ impl Inputs {
         self
     }
 
-    /// Real tensors. Errors: wrong extents or dtype, NaN or infinity inside, a scale that is not positive.
+    /// Real tensors. Errors: wrong extents or dtype, NaN or infinity, a scale that is not positive.
     pub fn from_parts(
         problem: &Problem,
         q: Operand,
@@ -376,7 +352,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Whether the operands fit the problem and are finite; the first thing wrong otherwise.
+    /// Whether operands fit the problem and are finite.
     pub fn check(&self) -> Result<(), InputError> {
         let (q_extents, kv_extents) = (
             self.problem.shape.q_extents(),
@@ -395,7 +371,7 @@ impl Inputs {
     }
 }
 
-/// `[b, h, s, d]` of dense element `element` of a tensor.
+/// `[b, h, s, d]` of a dense element.
 pub fn index_of(extents: [usize; 4], element: usize) -> [usize; 4] {
     let [_, heads, rows, dim] = extents;
     [

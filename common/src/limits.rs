@@ -1,4 +1,4 @@
-//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to. What it cannot run is
+//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to. What it lacks is
 //! [`Unsupported::Device`](crate::stage::Unsupported::Device), before launch and on both backends.
 
 use crate::resources::{ARCHITECTURES, KernelFacts, multiprocessor};
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The environment variable that limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
+/// Limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
 pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
 
-/// The least compute capability of any kernel, times ten: GPU code begins with PTX for compute_80.
+/// The least capability, times ten: GPU code begins with PTX for compute_80.
 const LEAST_CAPABILITY: u32 = 80;
 
-/// The least that has clusters of blocks.
+/// The least capability with clusters of blocks.
 const CLUSTERS: u32 = 90;
 
 /// What a device offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLimits {
-    /// The compute capability, times ten: 89.
+    /// Compute capability times ten: 89.
     pub capability: u32,
     /// Shared memory that one block may opt in to.
     pub shared_opt_in_bytes: usize,
@@ -27,25 +27,25 @@ pub struct DeviceLimits {
 /// Why a device cannot stand for another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Nobody knows its limits.
+    /// Unknown limits.
     #[error("there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}", ARCHITECTURES.map(|(arch, _)| arch).join(", "))]
     Unknown {
-        /// The word as given.
+        /// As given.
         text: String,
     },
-    /// Code that needs it would fail on the GPU at hand.
+    /// Its code would fail on this GPU.
     #[error(
         "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one"
     )]
     Larger {
-        /// The device that was asked for.
+        /// As asked.
         asked: DeviceLimits,
-        /// The GPU.
+        /// At hand.
         gpu: DeviceLimits,
     },
 }
 
-/// What is limited says nothing of a device that ran it.
+/// Nothing is known of a device that did not run it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}"
@@ -53,12 +53,12 @@ pub enum DeviceError {
 pub struct Limited {
     /// A record, or what was asked for.
     pub what: String,
-    /// The device.
+    /// The device's limits.
     pub device: DeviceLimits,
 }
 
 impl Limited {
-    /// Refuses `what` if it is limited to `device`.
+    /// If it is limited to `device`.
     pub fn refuse(what: &str, device: Option<DeviceLimits>) -> Result<(), Self> {
         device.map_or(Ok(()), |device| {
             Err(Self {
@@ -78,7 +78,7 @@ impl fmt::Display for DeviceLimits {
 impl FromStr for DeviceLimits {
     type Err = DeviceError;
 
-    /// Parses `sm_89`; the suffix of `sm_90a` says nothing about limits.
+    /// `sm_89`; the suffix of `sm_90a` says nothing about limits.
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         let arch = text.trim_end_matches(['a', 'f']);
         let capability = arch.trim_start_matches("sm_").parse().ok();
@@ -95,7 +95,7 @@ impl FromStr for DeviceLimits {
 }
 
 impl DeviceLimits {
-    /// The device that a flag asks for, else the environment.
+    /// By a flag, else the environment.
     pub fn asked(flag: Option<Self>) -> Result<Option<Self>, DeviceError> {
         let text = std::env::var(DEVICE_VARIABLE).unwrap_or_default();
         if flag.is_some() || text.is_empty() {
@@ -105,8 +105,7 @@ impl DeviceLimits {
         }
     }
 
-    /// What launches are limited to: the device that was asked for, which must not exceed the GPU that is open, or else
-    /// that GPU. Without either there is no limit.
+    /// Of launches: the device asked for, no larger than the open GPU, or that GPU; none without either.
     pub fn of_launches(
         asked: Option<Self>,
         gpu: Option<Self>,
@@ -122,12 +121,12 @@ impl DeviceLimits {
         }
     }
 
-    /// Whether code for `arch` runs on it: that of `sm_90a` on compute capability 9.0 alone.
+    /// Whether code for `arch` runs on it: `sm_90a` on compute capability 9.0 alone.
     pub fn is(&self, arch: &str) -> bool {
         arch.trim_start_matches("sm_").trim_end_matches('a').parse() == Ok(self.capability)
     }
 
-    /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
+    /// What `kernel` needs, and what there is; `None` where it runs.
     pub fn lacks(&self, kernel: &KernelFacts) -> Option<(String, String)> {
         let words =
             |capability| format!("compute capability {}.{}", capability / 10, capability % 10);

@@ -1,5 +1,5 @@
-//! What a kernel is launched with: its parameters and, for TMA, tensor maps of Q, K, V and O. The driver encodes a map for a GPU,
-//! the emulator for itself; both from the same description.
+//! A kernel's launch argument: parameters and, for TMA, tensor maps of Q, K, V and O, which the driver encodes for a GPU and
+//! the emulator for itself.
 
 use crate::params::{
     AttentionLaunch, AttentionMaps, AttentionMask_ATTENTION_CAUSAL, AttentionMask_ATTENTION_FULL,
@@ -7,28 +7,27 @@ use crate::params::{
 };
 use crate::problem::{Mask, Problem};
 
-/// Bytes of an element of O, f16 or bf16.
+/// Of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
-/// Bytes of a row of one box, and the width of its swizzle: what a wavefront of shared memory holds, or a row if that is
-/// shorter.
+/// What a wavefront of shared memory holds; a box's row and its swizzle are as wide, or as a row if that is shorter.
 const MAX_BOX_BYTES: usize = 128;
 
-/// Rows of one box of each operand; 0 where the kernel asks for no map.
+/// Rows of each operand's box; 0 without a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoxRows {
-    /// Of Q.
+    /// Q's.
     pub q: u32,
-    /// Of K.
+    /// K's.
     pub k: u32,
-    /// Of V.
+    /// V's.
     pub v: u32,
-    /// Of O.
+    /// O's.
     pub o: u32,
 }
 
 impl BoxRows {
-    /// What `kernel.cu` declares; `None` for an entry that takes parameters alone.
+    /// As `kernel.cu` declares; `None` for an entry that takes parameters alone.
     pub fn read(maps: &AttentionMaps) -> Option<Self> {
         let rows = |rows: i32| rows.max(0) as u32;
         let read = Self {
@@ -41,20 +40,19 @@ impl BoxRows {
     }
 }
 
-/// What a map says of a tensor of rows, heads and batches in global memory, and of the box that TMA moves at a time: `box_rows`
-/// rows of one head, of each `box_columns` columns. In shared memory the box's rows lie one behind the other, swizzled by their
-/// width.
+/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head,
+/// of each `box_columns` columns, one behind the other in shared memory, swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Address of the first element.
     pub base: usize,
     /// Columns, rows, heads, batches.
     pub extents: [u64; 4],
-    /// Bytes from one row, head and batch to the next.
+    /// Bytes from row to row, head to head, batch to batch.
     pub strides: [u64; 3],
     /// Columns of a box: 64 or 128 bytes.
     pub box_columns: u32,
-    /// Rows of a box.
+    /// Rows of a box, of one head.
     pub box_rows: u32,
     /// Bytes of a box's row, by which it is swizzled: 64 or 128.
     pub swizzle: u32,
@@ -63,8 +61,7 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// Batch, head and row are dimensions of their own, so that rows past the end of a sequence are outside of the tensor and never
-    /// those of the next head.
+    /// Batch, head and row are dimensions of their own: rows past the end of a sequence are outside of the tensor.
     fn new(
         tensor: &AttentionTensor,
         extents: [usize; 4],
@@ -86,7 +83,7 @@ impl TensorMap {
     }
 }
 
-/// The parameters of a launch on Q, K, V and O; `lse` is where log-sum-exps go, dense, null where they are not wanted.
+/// `lse`: for log-sum-exps, dense; null where not wanted.
 pub fn params(
     problem: &Problem,
     [q, k, v, o]: [AttentionTensor; 4],
@@ -113,7 +110,7 @@ pub fn params(
     }
 }
 
-/// What a kernel is launched with. `encode` makes the opaque bytes of one map; its error ends the launch.
+/// `encode` makes the opaque bytes of a map; its error ends the launch.
 pub fn launch<E>(
     problem: &Problem,
     params: AttentionParams,

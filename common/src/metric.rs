@@ -1,6 +1,5 @@
-//! The registry of metrics: every figure that anything here measures, with its name, its unit, which way is better, when
-//! a difference counts and why, and the gate that judges it. Records, claims, comparisons and tables use it and nothing
-//! else.
+//! The registry of metrics: of every figure the name, unit, direction, threshold with its source, and gate. Records, claims,
+//! comparisons and tables use it and nothing else.
 
 use crate::verdict::GateId;
 #[cfg(feature = "emulated")]
@@ -8,12 +7,12 @@ use emulator::trace::Counters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a figure is written.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
     Us,
-    /// Nanoseconds, shown in microseconds.
+    /// Shown in microseconds.
     Ns,
     /// Megahertz.
     Mhz,
@@ -21,20 +20,20 @@ pub enum Unit {
     Watts,
     /// Degrees Celsius.
     Celsius,
-    /// Whole things: bytes, sectors, instructions, cases.
+    /// Bytes, sectors, instructions, cases.
     Count,
-    /// A part of a whole, 0 to 1, shown in percent.
+    /// 0 to 1, shown in percent.
     Share,
     /// One thing over another.
     Ratio,
-    /// An error, in the unit of the outputs or relative to their size.
+    /// In the unit of the outputs or relative to their size.
     Error,
     /// Per second.
     Rate,
 }
 
 impl Unit {
-    /// A value in words. What is no number is written as such.
+    /// A value with its unit; what is no number is written as such.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Count if value.is_finite() => grouped(value.round() as u64),
@@ -59,35 +58,35 @@ pub enum Better {
     Lower,
     /// More.
     Higher,
-    /// Neither by itself: a difference is shown, and what it is worth another metric says.
+    /// Neither: another metric says what a difference is worth.
     Informational,
 }
 
-/// When two values of one metric differ.
+/// When two values differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// Any difference is one.
+    /// At any difference.
     Exact,
-    /// Any difference is one, and is for better or worse unless the latency of the same kernel says the opposite.
+    /// At any difference, for better or worse unless the latency of the same kernel says the opposite.
     ExactUnlessLatency,
-    /// The whole 95 % interval of the ratio lies beyond this share.
+    /// Where the whole 95 % interval of the ratio lies beyond this share.
     Interval(f64),
-    /// It moved by more than this.
+    /// Beyond this difference.
     Absolute(f64),
-    /// It is context, and never compared.
+    /// Never: context.
     NotCompared,
 }
 
-/// Where a metric comes from: what it takes to judge it.
+/// What it takes to judge a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The emulator's counters; needs its traced build, and neither GPU nor nvcc.
+    /// The emulator's traced build.
     Counters,
-    /// What `kernel.cu` declares; always there.
+    /// `kernel.cu`.
     Declared,
-    /// ptxas; needs nvcc.
+    /// nvcc.
     Compiler,
-    /// ncu's counters; needs a GPU, and the permission to profile.
+    /// ncu: a GPU, and the permission to profile.
     Profile,
     /// A GPU.
     Gpu,
@@ -96,28 +95,28 @@ pub enum Source {
 /// A line of the registry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// As printed.
+    /// Label in tables.
     pub label: &'static str,
-    /// How it is written.
+    /// Unit of the figures.
     pub unit: Unit,
     /// Which way is better.
     pub better: Better,
     /// When a difference counts.
     pub threshold: Threshold,
-    /// Where the threshold comes from.
+    /// Source of the threshold.
     pub because: &'static str,
     /// What it takes to judge it.
     pub source: Source,
     /// The gate that judges it.
     pub gate: Option<GateId>,
-    /// Whether ncu reads it as the emulator counts it, or alone has it, so that claims about it are judged on a GPU too. The
-    /// other counters mean something else to ncu: instructions as nvcc joins them, wavefronts with the hardware's retries.
+    /// Whether ncu reads what the emulator counts, or alone has it, so that claims are judged on a GPU too. Other counters
+    /// mean something else to ncu: instructions as nvcc joins them, wavefronts with the hardware's retries.
     pub is_judged_by_ncu: bool,
-    /// The counters that a share is of: part and whole.
+    /// Of a share: part and whole.
     pub parts: Option<(Metric, Metric)>,
 }
 
-/// What a GPU measures, and no gate judges.
+/// Of a GPU, without a gate.
 const fn spec(
     label: &'static str,
     unit: Unit,
@@ -176,7 +175,6 @@ const fn latency(label: &'static str) -> Spec {
     context(label, Unit::Us).judged_by(GateId::L1)
 }
 
-/// Of two arms that were interleaved.
 const fn speedup(label: &'static str) -> Spec {
     Spec {
         better: Better::Higher,
@@ -184,7 +182,6 @@ const fn speedup(label: &'static str) -> Spec {
     }
 }
 
-/// An error over the bound of its gate.
 const fn of_bound(label: &'static str, gate: GateId) -> Spec {
     const BECAUSE: &str = "kernels that add in another order differ by a few percent of the bound";
     spec(
@@ -197,7 +194,7 @@ const fn of_bound(label: &'static str, gate: GateId) -> Spec {
     .judged_by(gate)
 }
 
-/// A count of which any difference is one, for better or worse only as `better` says.
+/// Any difference, for better or worse as `better` says.
 const fn count(label: &'static str, better: Better, because: &'static str) -> Spec {
     spec(label, Unit::Count, better, Threshold::Exact, because)
 }
@@ -216,7 +213,7 @@ const fn spill(label: &'static str) -> Spec {
         .from(Source::Compiler)
 }
 
-/// Of the machine code: what a difference is worth latency says.
+/// Latency says what a difference is worth.
 const fn code(label: &'static str) -> Spec {
     const BECAUSE: &str = "the same compiler makes the same code of the same source";
     count(label, Better::Informational, BECAUSE)
@@ -224,7 +221,7 @@ const fn code(label: &'static str) -> Spec {
         .from(Source::Compiler)
 }
 
-/// A counter of which more may be better.
+/// More may be better.
 const fn counter(label: &'static str) -> Spec {
     const BECAUSE: &str = "deterministic; more may be better";
     count(label, Better::Informational, BECAUSE)
@@ -232,7 +229,7 @@ const fn counter(label: &'static str) -> Spec {
         .from(Source::Counters)
 }
 
-/// A counter of what only costs.
+/// Less is better.
 const fn cost(label: &'static str) -> Spec {
     Spec {
         better: Better::Lower,
@@ -242,7 +239,7 @@ const fn cost(label: &'static str) -> Spec {
     }
 }
 
-/// Part of counters that are compared themselves.
+/// Of counters that are compared themselves.
 const fn share(label: &'static str, part: Metric, whole: Metric) -> Spec {
     Spec {
         parts: Some((part, whole)),
@@ -252,22 +249,20 @@ const fn share(label: &'static str, part: Metric, whole: Metric) -> Spec {
     .from(Source::Counters)
 }
 
-/// Of ncu alone.
 const fn profiled(label: &'static str, unit: Unit) -> Spec {
     const BECAUSE: &str = "hardware counters differ from launch to launch";
     not_compared(label, unit, BECAUSE).from(Source::Profile)
 }
 
-/// Medians of two records within this of each other are the same. Two measurements of the same code in one process
-/// differ by up to 1.6 % in the first committed records, and two sessions cannot agree better than that.
+/// Two measurements of the same code in one process differ by up to 1.6 % in the first committed records.
 pub const LATENCY_CHANGE: f64 = 0.02;
 
-/// An error that moved by less than this share of its gate's bound has not changed.
-pub const ERROR_MARGIN: f64 = 0.1;
+/// Of its gate's bound: a smaller change of an error is none.
+const ERROR_MARGIN: f64 = 0.1;
 
 macro_rules! metrics {
     ($($(#[$doc:meta])* $metric:ident: $spec:expr,)*) => {
-        /// One kind of figure. What the emulator counts is defined in its glossary.
+        /// A kind of figure; the emulator's glossary defines what it counts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[allow(missing_docs, reason = "the registry has a label for each")]
@@ -276,7 +271,7 @@ macro_rules! metrics {
         }
 
         impl Metric {
-            /// Every metric, in the order of the tables.
+            /// In the order of the tables.
             pub const ALL: &[Metric] = &[$(Metric::$metric,)*];
 
             /// Its line of the registry.
@@ -311,9 +306,9 @@ metrics! {
     SpeedupP50: speedup("speedup p50"),
     SpeedupP90: speedup("speedup p90"),
     SpeedupMean: speedup("speedup mean"),
-    /// `(p90 - p50) / p50` of the noisier arm; above the limit of gate L1, how far the ratio drifts, where that is less.
+    /// `(p90 - p50) / p50` of the noisier arm; above gate L1's limit, the ratio's drift, where that is less.
     Noise: context("noise", Unit::Share),
-    /// What no kernel can beat: the roofline, or an empty launch.
+    /// The roofline, or an empty launch.
     FloorUs: context("speed of light", Unit::Us),
     /// Against FP64, over all cases.
     MaxError: context("max error", Unit::Error),
@@ -339,7 +334,7 @@ metrics! {
     CodeBytes: code("bytes of machine code"),
     /// LDL and STL: spills, and arrays that are indexed at run time.
     LocalAccesses: code("local-memory instructions in the code"),
-    /// Of the main loop, inner loops left out.
+    /// Without inner loops.
     LoopInstructions: code("instructions in the main loop"),
     LoopMacs: code("tensor multiply-adds of a warp in the main loop"),
     LoopHmma: code("HMMA in the main loop"),
@@ -357,7 +352,7 @@ metrics! {
     Occupancy: spec(
         "occupancy", Unit::Share, Better::Higher, Threshold::ExactUnlessLatency, "resident warps hide latency, unless the latency says otherwise"
     ).from(Source::Compiler),
-    /// Bytes that lanes read from global memory, cp.async included.
+    /// By lanes, cp.async included.
     GlobalReadBytes: counter("global bytes read").also_by_ncu(),
     GlobalReadSectors: cost("global sectors read"),
     PlainReadBytes: counter("global bytes read through registers").also_by_ncu(),
@@ -405,38 +400,38 @@ metrics! {
     BarrierStallShare: profiled("barrier stalls' share", Unit::Share).judged_by(GateId::E1).also_by_ncu(),
     LongScoreboardShare: profiled("long-scoreboard stalls' share", Unit::Share),
     ShortScoreboardShare: profiled("short-scoreboard stalls' share", Unit::Share),
-    /// A matrix product of the same library in the same session.
+    /// Of the same library in the same session.
     MatrixFlops: context("matrix product", Unit::Rate),
     CopyBytesPerSecond: context("copy", Unit::Rate),
-    /// Operations of both products per second, over those of that matrix product.
+    /// Operations per second, over that matrix product's.
     PeakShare: context("share of the matrix product's rate", Unit::Share),
 }
 
 impl Metric {
-    /// As printed.
+    /// Label in tables.
     pub const fn label(self) -> &'static str {
         self.spec().label
     }
 
-    /// As written in records.
+    /// Name in records.
     pub fn name(self) -> String {
         let name = serde_json::to_value(self).ok();
         name.and_then(|name| Some(name.as_str()?.to_string()))
             .unwrap_or_default()
     }
 
-    /// What it takes to judge it.
+    /// [`Spec::source`].
     pub const fn source(self) -> Source {
         self.spec().source
     }
 
-    /// Every metric that the emulator counts, in the order of the tables.
+    /// Of the emulator, in the order of the tables.
     pub fn all_counted() -> impl Iterator<Item = Metric> {
         let all = Metric::ALL.iter().copied();
         all.filter(|metric| metric.source() == Source::Counters)
     }
 
-    /// Whether it is a part of a whole, 0 to 1, and not a count.
+    /// [`Unit::Share`].
     pub const fn is_share(self) -> bool {
         matches!(self.spec().unit, Unit::Share)
     }
@@ -451,12 +446,12 @@ impl Metric {
         self.spec().parts
     }
 
-    /// A value in words: `16,777,216`, `4.9 %`, `5.274 µs`.
+    /// `16,777,216`, `4.9 %`, `5.274 µs`.
     pub fn show(self, value: f64) -> String {
         self.spec().unit.show(value)
     }
 
-    /// Its value in `counters`; `None` for what the emulator does not count.
+    /// `None` for what the emulator does not count.
     #[cfg(feature = "emulated")]
     pub fn counted(self, counters: &Counters) -> Option<f64> {
         let Counters {
@@ -513,7 +508,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Four digits that mean something.
+/// A value with four significant digits.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 1000.0 => 0,
@@ -524,7 +519,7 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Thousands apart: `16,777,216`.
+/// `16,777,216`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let first = digits.len() % 3;

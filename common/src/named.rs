@@ -1,6 +1,6 @@
-//! Enums whose values have names, said once for each value.
+//! Enums whose values have names.
 
-/// An enum, and for each value its name in commands, records and tables.
+/// An enum, and each value's name in commands, records and tables.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -10,10 +10,10 @@ macro_rules! named {
         pub enum $type { $($(#[$doc])* $value,)* }
 
         impl $type {
-            /// All, in the order in which they are reported.
+            /// In the order of reports.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
 
-            /// As written in commands, records and tables.
+            /// In commands, records and tables.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name,)* }
             }
@@ -38,7 +38,7 @@ macro_rules! named {
     };
 }
 
-/// A word that is the name of no value.
+/// No value's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not one of the names")]
 pub struct UnknownName;

@@ -1,29 +1,28 @@
-//! What is computed: shapes, dtype, mask and scale of one attention forward problem, and the named ones that every
-//! stage must pass.
+//! Shapes, dtype, mask and scale of one attention forward problem, and the named problems that every stage must pass.
 
 use crate::format::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 named! {
-    /// Element type of Q, K and V, and by [`Dtype::output`] of O.
+    /// Element type of Q, K and V; O has [`Dtype::output`].
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
     )]
     #[serde(rename_all = "lowercase")]
     pub enum Dtype {
-        /// IEEE binary16. What a record is about that does not say.
+        /// IEEE binary16; the default of records.
         #[default]
         F16 = "f16",
         /// OCP FP8 E4M3FN with one f32 scale per batch and head: `value = scale * code`.
         E4m3 = "e4m3",
-        /// bfloat16. Not every stage has it.
+        /// bfloat16; not in every stage.
         Bf16 = "bf16",
     }
 }
 
 impl Dtype {
-    /// Size of one element in bytes.
+    /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::F16 | Dtype::Bf16 => 2,
@@ -31,7 +30,7 @@ impl Dtype {
         }
     }
 
-    /// What an output is stored in: bf16 where the inputs are, else f16.
+    /// bf16 for bf16 inputs, else f16.
     pub fn output(self) -> Format {
         match self {
             Dtype::F16 | Dtype::E4m3 => Format::F16,
@@ -41,7 +40,7 @@ impl Dtype {
 }
 
 named! {
-    /// Which keys a query sees.
+    /// The keys that a query sees.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Mask {
@@ -53,14 +52,14 @@ named! {
     }
 }
 
-/// The sizes of a problem, without dtype and mask.
+/// Extents of the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     /// Sequences in the batch.
     pub batch: usize,
     /// Query heads.
     pub heads_q: usize,
-    /// Key and value heads; divides `heads_q` (grouped-query attention).
+    /// Divides `heads_q` (grouped-query attention).
     pub heads_kv: usize,
     /// Query rows per head.
     pub seq_q: usize,
@@ -71,7 +70,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Self-attention: as many key heads as query heads, as many keys as queries. `(B, H, S, D)` as papers write it.
+    /// Self-attention `(B, H, S, D)`: as many key heads as query heads, as many keys as queries.
     pub const fn bhsd(batch: usize, heads: usize, seq: usize, head_dim: usize) -> Self {
         Self {
             batch,
@@ -83,12 +82,12 @@ impl Shape {
         }
     }
 
-    /// `[batch, heads_q, seq_q, head_dim]`, the extents of Q and O.
+    /// `[batch, heads_q, seq_q, head_dim]`, of Q and O.
     pub fn q_extents(&self) -> [usize; 4] {
         [self.batch, self.heads_q, self.seq_q, self.head_dim]
     }
 
-    /// `[batch, heads_kv, seq_kv, head_dim]`, the extents of K and V.
+    /// `[batch, heads_kv, seq_kv, head_dim]`, of K and V.
     pub fn kv_extents(&self) -> [usize; 4] {
         [self.batch, self.heads_kv, self.seq_kv, self.head_dim]
     }
@@ -113,77 +112,52 @@ impl fmt::Display for Shape {
 }
 
 /// Why a problem cannot be stated.
+#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
-    /// An extent is zero.
     #[error("{name} is 0: every extent of a problem is at least 1")]
-    ZeroExtent {
-        /// Which extent.
-        name: &'static str,
-    },
-    /// Grouped-query attention needs whole groups.
+    ZeroExtent { name: &'static str },
     #[error(
         "heads_kv = {heads_kv} does not divide heads_q = {heads_q}: each key head serves heads_q / heads_kv query heads"
     )]
-    HeadGroups {
-        /// Query heads asked for.
-        heads_q: usize,
-        /// Key heads asked for.
-        heads_kv: usize,
-    },
-    /// Kernels are compiled for these head sizes only.
+    HeadGroups { heads_q: usize, heads_kv: usize },
     #[error("head_dim = {head_dim} is not supported: the stages are compiled for 64 and 128")]
-    HeadDim {
-        /// Head size asked for.
-        head_dim: usize,
-    },
-    /// The kernels index rows with 32-bit integers.
+    HeadDim { head_dim: usize },
     #[error("{name} = {value} is too large: at most {max}")]
     TooLarge {
-        /// Which extent.
         name: &'static str,
-        /// Its value.
         value: usize,
-        /// The largest that is accepted.
         max: usize,
     },
-    /// The softmax scale multiplies scores.
     #[error("softmax_scale = {scale} is not a positive finite number")]
-    Scale {
-        /// The scale asked for.
-        scale: f32,
-    },
-    /// `parse_shape` could not read the text.
+    Scale { scale: f32 },
     #[error(
         "'{text}' is not a shape: expected BATCHxHEADSxSEQxDIM, such as 1x8x512x64, or 1x8:2x113:203x64 for 8 query and 2 key heads, 113 queries and 203 keys"
     )]
-    Syntax {
-        /// The text as given.
-        text: String,
-    },
+    Syntax { text: String },
 }
 
 /// One attention forward problem.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Sizes.
+    /// Extents of the tensors.
     pub shape: Shape,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
-    /// Which keys a query sees.
+    /// Keys that a query sees.
     pub mask: Mask,
     /// Multiplies Q·K before the softmax.
     pub softmax_scale: f32,
 }
 
-/// The head sizes that the stages are compiled for.
+/// That kernels are compiled for.
 pub const HEAD_DIMS: [usize; 2] = [64, 128];
 /// Rows and heads are indexed with 32-bit integers; blockIdx.y and blockIdx.z end at 65,535.
 const MAX_SEQ: usize = 1 << 24;
 const MAX_GRID_YZ: usize = 65_535;
 
 impl Problem {
-    /// A problem with the default scale `1 / sqrt(head_dim)`.
+    /// With the scale `1 / sqrt(head_dim)`.
     pub fn new(shape: Shape, dtype: Dtype, mask: Mask) -> Result<Self, ProblemError> {
         Self::with_scale(
             shape,
@@ -193,7 +167,7 @@ impl Problem {
         )
     }
 
-    /// A problem with its own softmax scale.
+    /// With another scale.
     pub fn with_scale(
         shape: Shape,
         dtype: Dtype,
@@ -239,7 +213,7 @@ impl Problem {
         })
     }
 
-    /// How many keys query row `row` sees: keys `0..visible_keys(row)`. 0 for a row that causal masking empties.
+    /// Query row `row` sees keys `0..visible_keys(row)`; none in a row that causal masking empties.
     pub fn visible_keys(&self, row: usize) -> usize {
         match self.mask {
             Mask::Full => self.shape.seq_kv,
@@ -249,7 +223,7 @@ impl Problem {
         }
     }
 
-    /// Query-key pairs that the mask leaves, over all heads and batches; the largest number where they are more.
+    /// Visible query-key pairs over all heads and batches; saturates.
     pub fn scores(&self) -> u64 {
         let per_head: u64 = (0..self.shape.seq_q)
             .map(|row| self.visible_keys(row) as u64)
@@ -264,13 +238,12 @@ impl Problem {
         *self == claims_problem(self.dtype)
     }
 
-    /// Floating-point operations: two products of `2 * head_dim` per visible score, as FlashAttention counts them
-    /// (the softmax is left out; causal counts only what the mask leaves).
+    /// Two products of `2 * head_dim` per visible score, as FlashAttention counts (without softmax).
     pub fn flops(&self) -> u64 {
         self.scores().saturating_mul(4 * self.shape.head_dim as u64)
     }
 
-    /// The fewest bytes that must cross device memory: Q, K and V read once, O written once.
+    /// Across device memory: Q, K and V read once, O written once.
     pub fn min_bytes(&self) -> u64 {
         let s = &self.shape;
         let rows_q = (s.batch * s.heads_q * s.seq_q) as u64;
@@ -280,7 +253,7 @@ impl Problem {
     }
 }
 
-/// A shape with the name that the ladder's tables use.
+/// Named as in the ladder's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedShape {
     /// The name: `mission`.
@@ -293,7 +266,7 @@ const fn named(name: &'static str, shape: Shape) -> NamedShape {
     NamedShape { name, shape }
 }
 
-/// The named shapes. `mission` is the one that claims are stated on.
+/// Claims are stated on `mission`.
 pub const NAMED_SHAPES: [NamedShape; 6] = [
     named("small", Shape::bhsd(1, 1, 32, 64)),
     named("mission", Shape::bhsd(1, 8, 512, 64)),
@@ -303,8 +276,8 @@ pub const NAMED_SHAPES: [NamedShape; 6] = [
     named("wide", Shape::bhsd(1, 8, 512, 128)),
 ];
 
-/// Named shapes that no tier runs: all families and seeds, on every variant, would take hours. `compare peers` and
-/// `--shapes` time them, and gate what was timed on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
+/// No tier runs them: all families and seeds, on every variant, would take hours. `compare peers` and `--shapes` time them
+/// and gate a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
 pub const LARGE_SHAPES: [NamedShape; 12] = [
     named("big", Shape::bhsd(4, 16, 4096, 64)),
     named("big_wide", Shape::bhsd(4, 16, 4096, 128)),
@@ -330,12 +303,12 @@ pub const LENGTHS: [[&str; 2]; 6] = [
     ["long_16k", "long_16k_wide"],
 ];
 
-/// Every shape that has a name.
+/// Every named shape.
 pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
     NAMED_SHAPES.iter().chain(&LARGE_SHAPES)
 }
 
-/// The problem of the claims about `dtype`: the mission shape, full mask.
+/// The mission shape, full mask.
 pub fn claims_problem(dtype: Dtype) -> Problem {
     let mission = NAMED_SHAPES
         .iter()
@@ -344,7 +317,7 @@ pub fn claims_problem(dtype: Dtype) -> Problem {
     Problem::new(mission.shape, dtype, Mask::Full).expect("the named shapes are valid")
 }
 
-/// Looks a shape up by name, or parses `BATCHxHEADSxSEQxDIM`.
+/// A shape by name, or of `BATCHxHEADSxSEQxDIM`.
 pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
     if let Some(named) = named_shapes().find(|named| named.name == text) {
         return Ok((named.name.to_string(), named.shape));
@@ -372,8 +345,8 @@ pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
     Ok((shape.to_string(), shape))
 }
 
-/// Ragged, unequal and grouped shapes: tile edges on both sides, single rows, more queries than keys and the reverse.
-/// Sources: FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and (113, 203) are FlashAttention's pairs.
+/// Ragged, unequal and grouped: tile edges on both sides, single rows, more queries than keys and the reverse. From
+/// FlashAttention's and xFormers' test grids; (1, 239), (799, 3) and (113, 203) are FlashAttention's pairs.
 pub fn edge_shapes() -> Vec<Shape> {
     const RAGGED: [usize; 17] = [
         1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023,

@@ -1,11 +1,10 @@
-//! The one definition of how values become E4M3 codes and codes become values again: one f32 scale per batch and head,
-//! `value = scale * code`. Encoder and decoder stand side by side so that they cannot use different level counts.
+//! E4M3 codes of values and back: one f32 scale per batch and head, `value = scale * code`. Encoder and decoder stand side by
+//! side so that they cannot use different level counts.
 
 use crate::e4m3::E4m3;
 use rayon::prelude::*;
 
-/// The scale of a head: `absmax / 448`, so that the largest value takes the largest code; 1 for an all-zero head.
-/// Never zero: a head of tiny values gets the smallest normal f32. `values` are finite.
+/// `absmax / 448`; 1 for an all-zero head, at least the smallest normal f32. `values` are finite.
 pub fn scale_of(values: &[f32]) -> f32 {
     let absmax = values
         .iter()
@@ -17,30 +16,31 @@ pub fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Nearest code to `value / scale`; beyond ±448 it saturates. The division rounds in f32 first, so that a quotient
-/// within 2^-24 of a midpoint may take the other neighbour; the order of values is kept.
+/// Nearest code to `value / scale`, saturating beyond ±448. The division rounds in f32 first: a quotient within 2^-24 of a
+/// midpoint may take the other neighbour; the order of values is kept.
 pub fn encode(value: f32, scale: f32) -> E4m3 {
     E4m3::from_f32(value / scale)
 }
 
-/// `scale * code`, exact: 4 bits times 24 bits fit in an f64, not always in an f32.
+/// Exact: 4 bits times 24 bits fit in an f64, not always in an f32.
 pub fn decode(code: E4m3, scale: f32) -> f64 {
     f64::from(scale) * f64::from(code.to_f32())
 }
 
-/// A `[heads, head_len]` array in codes.
+/// `[heads, head_len]` in codes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantised {
-    /// One byte per value, in the order of the values.
+    /// One code per value.
     pub codes: Vec<u8>,
     /// One scale per head.
     pub scales: Vec<f32>,
 }
 
-/// Quantises heads of `head_len` values each with the scales given, or with [`scale_of`] each head.
+/// Heads of `head_len` values each, with the scales given, or [`scale_of`] each head.
 ///
 /// # Panics
-/// If `head_len` is zero or does not divide the number of values, or if there is not one scale per head.
+///
+/// If `head_len` is zero or does not divide the number of values, or without one scale per head.
 pub fn quantise(values: &[f32], head_len: usize, scales: Option<Vec<f32>>) -> Quantised {
     assert!(
         head_len > 0 && values.len().is_multiple_of(head_len),
@@ -104,8 +104,8 @@ mod tests {
         );
     }
 
-    /// The seeds' codec scaled by 127.5 on one side and by 127 on the other: gain 1.004 and a bias of 0.4 % of the
-    /// largest value (fault P4). Ours has neither.
+    /// Scaled by 127.5 on one side and 127 on the other (fault P4), a codec has gain 1.004 and a bias of 0.4 % of the largest
+    /// value.
     #[test]
     fn the_codec_has_no_gain_and_no_bias() {
         let values: Vec<f32> = (-1000..=1000).map(|step| step as f32 / 1000.0).collect();

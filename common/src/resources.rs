@@ -1,6 +1,5 @@
-//! Gate R1: what a kernel takes from an SM, against its committed caps and the hardware's limits.
-//!
-//! Pure: the facts come from `kernel.cu`, `caps.csv` and ptxas, the verdict from arithmetic.
+//! Gate R1: a kernel's share of an SM against committed caps and hardware limits. Facts come from `kernel.cu`, `caps.csv` and
+//! ptxas.
 
 use crate::maps::BoxRows;
 use crate::problem::Dtype;
@@ -9,10 +8,10 @@ use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
-/// What `kernel.cu` declares about one instance.
+/// One instance, as `kernel.cu` declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelFacts {
-    /// The entry's name.
+    /// Name of the entry.
     pub symbol: String,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
@@ -24,36 +23,29 @@ pub struct KernelFacts {
     pub block_n: usize,
     /// Threads per block.
     pub threads: u32,
-    /// The least number of blocks per SM, as the compiler is told.
+    /// Per SM, least, for the compiler.
     pub min_blocks: u32,
     /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
-    /// The boxes of its tensor maps; none where it takes parameters alone.
+    /// Of its tensor maps; none where it takes parameters alone.
     pub boxes: Option<BoxRows>,
-    /// Blocks of a cluster, neighbours in x of the grid; 1: none.
+    /// Blocks, neighbours in x of the grid; 1: none.
     pub cluster: u32,
-    /// What it may take; none where the stage's `caps.csv` has no line for it.
+    /// None where `caps.csv` has no line.
     pub caps: Option<Caps>,
-    /// The type of P where it meets V.
+    /// P's type where it meets V.
     pub probability: Probability,
-    /// Whether it writes log-sum-exps where they are wanted.
+    /// Whether it can write them.
     pub lse: bool,
 }
 
-impl KernelFacts {
-    /// Registers that launch bounds leave a thread: what would be more is spilled.
-    pub fn register_limit(&self) -> u32 {
-        register_limit(self.threads, self.min_blocks)
-    }
-}
-
-/// Registers that an SM's 65,536 leave each of `threads` threads of `min_blocks` blocks: a multiple of 8, at most 255.
+/// Registers that launch bounds leave a thread, of an SM's 65,536; more is spilled.
 pub fn register_limit(threads: u32, min_blocks: u32) -> u32 {
     (65_536 / (threads * min_blocks).max(1) / 8 * 8).min(255)
 }
 
-/// What an instance may take at most, as committed in the `caps.csv` of its stage. Launch bounds are set apart from it, and no
-/// compiler reads it: growth fails gate R1 instead of going unseen below a limit.
+/// An instance's limits, committed in the stage's `caps.csv`. No compiler reads them: growth fails gate R1 instead of going
+/// unseen below launch bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Registers per thread.
@@ -63,15 +55,13 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// The first line of a `caps.csv`.
+    /// First line of a `caps.csv`.
     pub const HEAD: &str = "symbol,registers,shared_bytes";
 
-    /// What a plain build makes, and whose registers the caps are of. Others may take more without a spill: sm_120 up to 21
-    /// over them.
+    /// Of a plain build, whose registers are capped. Others may take more without a spill: sm_120 up to 21.
     pub const ARCHITECTURES: [&str; 2] = ["sm_89", "sm_90a"];
 
-    /// For what an instance takes now: the registers of the worst architecture, rounded up to 8, plus 8; shared memory rounded
-    /// up to 1 KB.
+    /// The worst architecture's registers, rounded up to 8, plus 8; shared memory rounded up to 1 KB.
     pub fn of(facts: &KernelFacts, entries: &[PtxasEntry]) -> Self {
         let registers = entries
             .iter()
@@ -89,7 +79,7 @@ impl Caps {
         }
     }
 
-    /// Reads a `caps.csv`: [`Self::HEAD`], then a line per instance. An error is the line that is none.
+    /// A `caps.csv`: [`Self::HEAD`], then a line per instance. An error is the line that is none.
     pub fn parse(text: &str) -> Result<BTreeMap<&str, Self>, &str> {
         let read = |line| {
             let [symbol, registers, shared] =
@@ -109,20 +99,20 @@ impl Caps {
     }
 }
 
-/// One entry of one architecture, as the build reported it.
+/// An entry for one architecture, as built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxasEntry {
     /// `sm_90a`.
     pub arch: String,
     /// Hash of its machine code.
     pub sass_sha256: String,
-    /// What ptxas printed.
+    /// As ptxas prints.
     pub resources: Resources,
-    /// Where it did not do as the kernel asks, in its words.
+    /// Where ptxas did not do as the kernel asks.
     pub warnings: Vec<String>,
 }
 
-/// The limits of an SM.
+/// Limits of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     /// Resident threads.
@@ -131,23 +121,22 @@ pub struct Multiprocessor {
     pub blocks: u32,
     /// Registers.
     pub registers: u32,
-    /// Shared memory of all resident blocks, the reserved parts included.
+    /// Shared memory of all blocks, reserved parts included.
     pub shared_bytes: usize,
     /// Shared memory that one block may opt in to.
     pub shared_opt_in_bytes: usize,
 }
 
-/// Shared memory that the driver adds to every block (compute capability 8.0 and later).
+/// By the driver, for every block (compute capability 8.0 and later).
 pub const RESERVED_SHARED_BYTES: usize = 1024;
 
 /// Registers are handed out to whole warps in units of this many.
 const REGISTER_UNIT: u32 = 256;
 
-/// Shared memory is handed out in units of this many bytes.
+/// Bytes in which shared memory is handed out.
 const SHARED_UNIT: usize = 128;
 
-/// The architectures whose limits are known, and these: CUDA C++ Programming Guide, "Technical Specifications per Compute
-/// Capability".
+/// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 pub const ARCHITECTURES: [(&str, Multiprocessor); 9] = [
     ("sm_80", limits(2048, 32, 164, 163)),
     ("sm_86", limits(1536, 16, 100, 99)),
@@ -171,7 +160,7 @@ const fn limits(threads: u32, blocks: u32, shared: usize, opt_in: usize) -> Mult
     }
 }
 
-/// The limits of `arch` (`sm_89`, `sm_90a`), if they are known.
+/// Of `sm_89`, `sm_90a`, if known.
 pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     let name = arch.trim_end_matches(['a', 'f']);
     let (_, limits) = ARCHITECTURES
@@ -180,14 +169,14 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     Some(limits)
 }
 
-/// How many blocks fit on an SM, and what stops the next one.
+/// Blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     /// Resident blocks.
     pub blocks: u32,
     /// Resident warps.
     pub warps: u32,
-    /// Warps that the SM could hold.
+    /// Warps that an SM can hold.
     pub max_warps: u32,
     /// What stops the next block.
     pub limit: Limit,
@@ -209,13 +198,13 @@ named! {
 }
 
 impl Occupancy {
-    /// Resident warps as a share of the possible ones, in percent.
+    /// Resident warps of the possible ones.
     pub fn percent(&self) -> f64 {
         100.0 * f64::from(self.warps) / f64::from(self.max_warps)
     }
 }
 
-/// Theoretical occupancy of a kernel. `shared_bytes` is static and dynamic without the reserved part.
+/// Theoretical; `shared_bytes` is static and dynamic, without the reserved part.
 pub fn occupancy(
     sm: &Multiprocessor,
     threads: u32,
@@ -248,8 +237,7 @@ pub fn occupancy(
     }
 }
 
-/// Static shared memory that the kernel itself declares. From sm_90 on, some versions of ptxas count the reserved bytes
-/// as static ones.
+/// From sm_90 on, some versions of ptxas count the reserved bytes as static ones.
 fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     let bytes = entry.resources.static_shared_bytes as usize;
     let number: u32 = entry
@@ -266,12 +254,12 @@ fn declared_static_bytes(entry: &PtxasEntry) -> usize {
     }
 }
 
-/// Shared memory per block, without the reserved part.
+/// Per block, without the reserved part.
 fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
     declared_static_bytes(entry) + facts.dynamic_shared_bytes
 }
 
-/// The occupancy of an instance, where the architecture is known.
+/// Where the architecture is known.
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy> {
     let sm = multiprocessor(&entry.arch)?;
     Some(occupancy(
@@ -282,8 +270,8 @@ pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy
     ))
 }
 
-/// Gate R1 on one instance for one architecture. An instance that the architecture cannot hold does not fail: it is
-/// refused there before launch, as `Unsupported`, and the reason says so.
+/// Gate R1 on one instance for one architecture. What the architecture cannot hold does not fail: it is `Unsupported` there,
+/// and the reason says so.
 pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
     let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
     let Some(caps) = facts.caps else {

@@ -1,5 +1,4 @@
-//! What a stage is: an idea, its predecessor, its claims as data, its compiled variants, and the trait that ties them to
-//! a device.
+//! A stage: an idea, its predecessor, claims, compiled variants, and the trait that ties them to a device.
 
 use crate::claim::Claim;
 use crate::limits::DeviceLimits;
@@ -13,76 +12,74 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
-/// Returns the instances that `kernel.cu` declares; writes their number, and for each what its launches need: maps (null where
-/// all take parameters alone) and the blocks of a cluster (null where there are no clusters).
+/// The instances that `kernel.cu` declares, with their number, maps (null where all take parameters alone) and clusters'
+/// blocks (null where there are none).
 pub type Table = unsafe extern "C" fn(
     *mut i32,
     *mut *const AttentionMaps,
     *mut *const i32,
 ) -> *const AttentionKernel;
 
-/// What the build script of a stage leaves in the crate (`OUT_DIR/artifacts.rs`).
+/// Of a stage's build script (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
-    /// The compiled instances.
+    /// Table of the plain build.
     pub kernels: Table,
-    /// The same table of the traced build, whose accesses are judged and counted; `None` where the C++ compiler can't
-    /// make it.
+    /// Table of the traced build; `None` where the C++ compiler cannot make it.
     pub traced_kernels: Option<Table>,
-    /// GPU code for every architecture built, or `None` where the build found no nvcc.
+    /// GPU code for every architecture built; `None` without nvcc.
     pub fatbin: Option<&'static [u8]>,
     /// [`BuildReport`] as JSON.
     pub report_json: &'static str,
     /// The stage's `caps.csv`.
     pub caps: &'static str,
-    /// The only architectures that have its instructions, `sm_90a`; empty: all.
+    /// Architectures that have its instructions (`sm_90a`); empty: all.
     pub architectures: &'static [&'static str],
-    /// The device sources: paths relative to the workspace root, as in [`BuildReport::identity_files`], and their text.
+    /// Device sources: paths from the workspace root, as in [`BuildReport::identity_files`], and text.
     pub sources: &'static [(&'static str, &'static str)],
 }
 
-/// The fixed facts of a stage.
+/// The constant facts of a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageInfo {
-    /// The crate's name: `stage0-scalar`.
+    /// The crate: `stage0-scalar`.
     pub id: &'static str,
-    /// The one idea, as a phrase.
+    /// The one idea, a phrase.
     pub idea: &'static str,
-    /// The stage whose `kernel.cu` this one is a diff of.
+    /// Whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
-    /// The variant that tests and quick runs use where the device can run it: `wmma-qk-32x64`; see
-    /// [`LoadedStage::default_variant`].
+    /// For tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
-    /// What the stage claims.
+    /// The stage's claims.
     pub claims: &'static [Claim],
-    /// Synchronisation that stands in `kernel.cu` although its mutant survives.
+    /// Sites that stay though their mutants survive.
     pub redundant: &'static [Redundant],
 }
 
-/// A synchronisation site (barrier, wait, arrive, commit) of one family that every instance does without, and why it is
-/// there all the same. [`crate::suppression`] demands that each such site is listed, and no other.
+/// A synchronisation site (barrier, wait, arrive, commit) that every instance of a family does without.
+/// [`crate::suppression`] demands that each such site is listed, and no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundant {
-    /// The family that does without it: `scalar`.
+    /// `scalar`.
     pub family: &'static str,
-    /// Words of the call's line, or of the comment directly above it, that no other site of the family has.
+    /// Words of the call's line, or of the comment above it, that no other site of the family has.
     pub site: &'static str,
-    /// Why it stands there, as a sentence.
+    /// Why it stays, a sentence.
     pub reason: &'static str,
 }
 
-/// One compiled instance: a variant for one dtype and head size.
+/// An instance: a variant for one dtype and head size.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The code path: `wmma-qk`.
     pub family: String,
     /// The preset: `wmma-qk-32x64`.
     pub variant: String,
-    /// What `kernel.cu` declares of it.
+    /// What `kernel.cu` declares.
     pub facts: KernelFacts,
     /// One CUDA thread of the emulated build.
     #[cfg(feature = "emulated")]
     pub emulated: emulator::Entry,
-    /// The same of the traced build, for [`crate::device::emulated::trace`] alone.
+    /// The same, traced, for [`crate::device::emulated::trace`] alone.
     #[cfg(feature = "emulated")]
     pub traced: Option<emulator::Entry>,
 }
@@ -96,75 +93,56 @@ impl Deref for Kernel {
 }
 
 /// A launch that a stage will not make.
+#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// What is not a stage, a candidate, refuses in its own words.
+    /// By a candidate, in its own words.
     #[error("{reason}")]
-    ByItself {
-        /// Its words.
-        reason: String,
-    },
-    /// No such variant.
+    ByItself { reason: String },
     #[error("{stage} has no variant '{variant}'; it has {known}")]
     Variant {
-        /// The stage asked.
         stage: &'static str,
-        /// The variant asked for.
         variant: String,
-        /// What there is, comma-separated.
+        /// Comma-separated.
         known: String,
     },
-    /// The variant exists, but not for this dtype and head size.
     #[error("{variant} is not compiled for {dtype} with head_dim {head_dim}")]
     Instance {
-        /// The variant asked for.
         variant: String,
-        /// The dtype asked for.
         dtype: Dtype,
-        /// The head size asked for.
         head_dim: usize,
     },
-    /// The preset cannot hold this problem.
     #[error("{variant} does not take this problem: {reason}")]
     Problem {
-        /// The variant asked for.
         variant: String,
         /// Which limit, and its value.
         reason: String,
     },
-    /// The kernel writes no log-sum-exps.
     #[error(
         "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
     )]
-    Lse {
-        /// The variant asked for.
-        variant: String,
-    },
-    /// The device lacks something.
+    Lse { variant: String },
     #[error("{variant} needs {needed}; the device has {available}")]
     Device {
-        /// The variant asked for.
         variant: String,
-        /// What is needed.
         needed: String,
-        /// What there is.
         available: String,
     },
 }
 
-/// A launch that is ready: which instance, over which grid.
+/// An instance and its grid.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
     /// The instance.
     pub kernel: &'a Kernel,
-    /// Thread blocks in x (query tiles), y (query heads) and z (batch), unless the stage says otherwise.
+    /// Blocks: query tiles, query heads, batch, unless the stage says otherwise.
     pub grid: [u32; 3],
-    /// Whether it writes log-sum-exps beside the output; [`Prepared::with_lse`] asks for them.
+    /// Whether it writes log-sum-exps; see [`Prepared::with_lse`].
     pub lse: bool,
 }
 
 impl Prepared<'_> {
-    /// The same launch with log-sum-exps. Errors: a kernel that writes none.
+    /// With log-sum-exps. Errors: a kernel that writes none.
     pub fn with_lse(self) -> Result<Self, Unsupported> {
         if !self.kernel.lse {
             let variant = self.kernel.variant.clone();
@@ -174,15 +152,15 @@ impl Prepared<'_> {
     }
 }
 
-/// One stage of the ladder.
+/// A stage of the ladder.
 pub trait Attention: Sync {
-    /// Its fixed facts.
+    /// Constant facts.
     fn info(&self) -> &'static StageInfo;
 
-    /// What its build script produced.
+    /// What its build script left.
     fn artifacts(&self) -> &'static Artifacts;
 
-    /// Thread blocks of a launch: one per query tile, query head and batch; of query tiles as many as make whole clusters.
+    /// Blocks: one per query tile, query head and batch; query tiles in whole clusters.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
         let tiles = shape.seq_q.div_ceil(kernel.block_m) as u32;
@@ -193,31 +171,31 @@ pub trait Attention: Sync {
         ]
     }
 
-    /// Refuses a problem that a preset cannot hold. A stage must have a preset for every problem.
+    /// Refuses a problem that a preset cannot hold; another preset must.
     fn accepts(&self, _kernel: &Kernel, _problem: &Problem) -> Result<(), Unsupported> {
         Ok(())
     }
 }
 
-/// Why a stage's compiled table cannot be used: a fault of the stage's `kernel.cu` or of its build.
+/// A table that cannot be used: a fault of `kernel.cu` or its build.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {problem}")]
 pub struct LoadError {
-    /// The stage.
+    /// The stage's id.
     pub stage: &'static str,
     /// What is wrong, with its place.
     pub problem: String,
 }
 
-/// A stage with its table and build report read and checked.
+/// A stage with table and build report.
 pub struct LoadedStage {
     /// The stage.
     pub attention: &'static dyn Attention,
-    /// Its instances, in the order of `kernel.cu`.
+    /// Instances in the order of `kernel.cu`.
     pub kernels: Vec<Kernel>,
-    /// How it was built, and what the compiler said.
+    /// The build report.
     pub report: BuildReport,
-    /// What launches are limited to, if anything.
+    /// Limits of launches, if any.
     pub device: Option<DeviceLimits>,
 }
 
@@ -234,7 +212,7 @@ impl fmt::Debug for LoadedStage {
 const TABLE_CAPACITY: i32 = 256;
 
 impl LoadedStage {
-    /// Reads the table and the build report of `attention`.
+    /// Reads and checks table and build report.
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
         let (info, artifacts) = (attention.info(), attention.artifacts());
         let fail = |problem| LoadError {
@@ -272,18 +250,18 @@ impl LoadedStage {
         })
     }
 
-    /// The stage's fixed facts.
+    /// Constant facts.
     pub fn info(&self) -> &'static StageInfo {
         self.attention.info()
     }
 
-    /// Whether every instance has a traced build, for gate H1.
+    /// Whether every instance is traced, for gate H1.
     #[cfg(feature = "emulated")]
     pub fn is_traced(&self) -> bool {
         self.kernels.iter().all(|kernel| kernel.traced.is_some())
     }
 
-    /// Whether hazards in the emulated kernels can be told by source line: not where the program was stripped.
+    /// Not where the program was stripped; H1 needs them.
     #[cfg(feature = "emulated")]
     pub fn has_source_lines(&self) -> bool {
         let entry = |kernel: &Kernel| kernel.traced.unwrap_or(kernel.emulated);
@@ -292,12 +270,12 @@ impl LoadedStage {
             .is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
     }
 
-    /// Whether any instance takes this dtype; all stages take f16 and E4M3.
+    /// Whether any instance supports it; all stages support f16 and E4M3.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.kernels.iter().any(|kernel| kernel.dtype == dtype)
     }
 
-    /// The names of the variants, in the order of `kernel.cu`.
+    /// Names in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for kernel in &self.kernels {
@@ -308,8 +286,8 @@ impl LoadedStage {
         names
     }
 
-    /// One variant of each family, in the order of `kernel.cu`: the stage's default where it is of that family, else the
-    /// first that is declared; of those that the device can run for every dtype and head size, if there are such.
+    /// One of each family: the stage's default, else the first declared; of those that the device can run for every dtype and
+    /// head size, if any.
     pub fn family_variants(&self) -> Vec<&str> {
         let mut chosen: Vec<(&Kernel, _)> = Vec::new();
         for kernel in &self.kernels {
@@ -330,15 +308,15 @@ impl LoadedStage {
         chosen.map(|(kernel, _)| kernel.variant.as_str()).collect()
     }
 
-    /// The family of `variant`, if there is such a variant.
+    /// `None` for an unknown variant.
     pub fn family_of(&self, variant: &str) -> Option<&str> {
         let mut kernels = self.kernels.iter();
         let kernel = kernels.find(|kernel| kernel.variant == variant)?;
         Some(&kernel.family)
     }
 
-    /// The variant that tests and quick runs use: the stage's own, or on a device that cannot run it for every dtype and
-    /// head size the first of its family that the device can.
+    /// The stage's own, or, where the device cannot run it for every dtype and head size, the first of its family that it
+    /// can.
     pub fn default_variant(&self) -> &str {
         let named = self.info().default_variant;
         self.family_variants()
@@ -347,14 +325,14 @@ impl LoadedStage {
             .unwrap_or(named)
     }
 
-    /// Whether the device can run every instance of `variant`.
+    /// Every instance, on the device.
     fn runs(&self, variant: &str) -> bool {
         self.kernels
             .iter()
             .all(|kernel| kernel.variant != variant || self.refuse(kernel).is_ok())
     }
 
-    /// Refuses `kernel` where the device cannot run it.
+    /// An error where the device cannot run it.
     pub fn refuse(&self, kernel: &Kernel) -> Result<(), Unsupported> {
         match self.lacks(kernel) {
             None => Ok(()),
@@ -366,7 +344,7 @@ impl LoadedStage {
         }
     }
 
-    /// What `kernel` needs and the device has not, and what it has; `None` where it can run it.
+    /// What `kernel` needs, and what the device has; `None` where it runs.
     pub fn lacks(&self, kernel: &Kernel) -> Option<(String, String)> {
         let (device, only) = (self.device?, self.attention.artifacts().architectures);
         if !only.is_empty() && !only.iter().any(|arch| device.is(arch)) {
@@ -375,7 +353,7 @@ impl LoadedStage {
         device.lacks(kernel)
     }
 
-    /// What ptxas reported of `kernel`, one entry per architecture; empty where the build found no nvcc.
+    /// What ptxas reported, by architecture; empty without nvcc.
     pub fn ptxas_entries(&self, kernel: &Kernel) -> Vec<PtxasEntry> {
         let GpuBuild::Built(code) = &self.report.gpu else {
             return Vec::new();
@@ -396,7 +374,7 @@ impl LoadedStage {
         code.architectures.iter().filter_map(of_arch).collect()
     }
 
-    /// The instance of `variant` for the dtype and head size of `problem`, with its grid; or why there is none.
+    /// The instance for the problem's dtype and head size, with its grid.
     pub fn prepare(&self, variant: &str, problem: &Problem) -> Result<Prepared<'_>, Unsupported> {
         let mut of_variant = self
             .kernels
@@ -428,7 +406,7 @@ impl LoadedStage {
     }
 }
 
-/// The instances that `kernel.cu` declares; or what is wrong with its table.
+/// The error is what is wrong with the table.
 fn read_table(table: Table) -> Result<Vec<Kernel>, String> {
     let (mut count, mut maps, mut clusters) = (0, std::ptr::null(), std::ptr::null());
     // SAFETY: the function is the one that the stage's build script generated; it only writes its arguments and returns
@@ -451,7 +429,7 @@ fn read_table(table: Table) -> Result<Vec<Kernel>, String> {
     (0..count as usize).map(read).collect()
 }
 
-/// C identifiers have underscores where names on the command line have hyphens.
+/// C identifiers have underscores.
 fn hyphenated(text: &CStr) -> String {
     text.to_string_lossy().replace('_', "-")
 }

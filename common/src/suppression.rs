@@ -1,16 +1,12 @@
-//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once. Either a
-//! gate kills the mutant, or the stage says why the site stands there.
+//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once.
 //!
-//! A *site* is a line of the source. It is needed if one instance of the family goes wrong without it: gate H1 finds a
-//! hazard in the traced build, or a launch fails, or an output fails one of C1 to C6 under some schedule of the plain
-//! one. The mutant of a site that every instance does without *survives*, and
-//! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list the site.
+//! A *site* is a line of the source. It is needed if one instance of the family goes wrong without it: gate H1 finds a hazard
+//! in the traced build, a launch fails, or an output fails one of C1 to C6 under some schedule of the plain one. The mutant
+//! of a site that every instance does without *survives*, and [`StageInfo::redundant`](crate::stage::StageInfo::redundant)
+//! must list it. A kernel that is wrong with all its sites is [`Broken`].
 //!
-//! A kernel that is wrong with all its sites is another matter: [`Broken`], a gate that its variant fails. Nothing can be
-//! said of its sites then.
-//!
-//! The cost is in proportion to what survives. A site is tried on one problem per instance, the family's first preset
-//! before the others, until something goes wrong; only a survivor goes through every preset, schedule and gate.
+//! A site is tried on one problem per instance, the family's first preset first, until something goes wrong; only a survivor
+//! goes through every preset, schedule and gate.
 
 use crate::check::{Target, check_suppressed, failures};
 use crate::device::Staged;
@@ -28,15 +24,13 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Keys that every site is tried on, in tiles; one more key makes the last tile ragged. Rings of up to six tiles are
-/// filled, drained and used again.
+/// Of keys, and one key more: rings of up to six tiles are filled, drained and used again, and the last tile is ragged.
 pub const TILES: usize = 7;
 
-/// The same for a site that survives that: deeper rings, and one for each of several groups of warps.
+/// For a survivor: deeper rings, and one for each of several groups of warps.
 const MANY_TILES: usize = 16;
 
-/// Under what a kernel without a site runs that no trace misses: also with one warp of each block, a different one under each, that
-/// runs only when no other can.
+/// Of the plain build: also with one warp of each block, another under each, that runs only when no other can.
 const THOROUGH: [Schedule; 6] = [
     SCHEDULES[0],
     SCHEDULES[1],
@@ -46,36 +40,36 @@ const THOROUGH: [Schedule; 6] = [
     Schedule::Starving(3),
 ];
 
-/// Which presets sites are looked for in.
+/// The presets in which sites are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
-    /// One per family; see [`LoadedStage::family_variants`]. The others are asked only about a site that survives and is
-    /// not listed. A listed site must show no hazard, and what else there is to try is left to [`Presets::All`].
+    /// See [`LoadedStage::family_variants`]. Others are asked only about a site that survives and is not listed. A listed
+    /// site must show no hazard; the rest is left to [`Presets::All`].
     OnePerFamily,
     /// All.
     All,
 }
 
-/// The outcome of mutation testing on some stages, one mutant per synchronisation site.
+/// One mutant per synchronisation site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed {
-    /// By family and place.
+    /// Results by family and place.
     pub sites: Vec<SiteResult>,
-    /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several; and
-    /// launches that are refused, so that nothing can be said.
+    /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several, and refused
+    /// launches.
     pub errors: Vec<String>,
-    /// Kernels that are not right to begin with, so that nothing is said of the sites of their family.
+    /// With all sites, so that nothing is said of their family's.
     pub broken: Vec<Broken>,
 }
 
-/// A kernel that fails a gate with all its synchronisation in place.
+/// A kernel that fails a gate with all its synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The stage.
     pub stage: String,
     /// The variant.
     pub variant: String,
-    /// The gate, H1 where there is a hazard, and why.
+    /// H1 where there is a hazard.
     pub result: GateResult,
 }
 
@@ -90,11 +84,11 @@ pub struct SiteResult {
     pub operation: String,
     /// `stage0-scalar/kernel.cu:166`.
     pub place: String,
-    /// What the source says of it: the comment above the line, else the line.
+    /// The comment above the line, else the line.
     pub purpose: String,
     /// What happened without it.
     pub finding: Finding,
-    /// The reason for which the stage lists it as redundant.
+    /// Why it is listed as redundant.
     pub listed: Option<String>,
 }
 
@@ -103,28 +97,27 @@ pub struct SiteResult {
 pub enum Finding {
     /// A gate fails.
     Killed {
-        /// Which one. A launch that fails is a matter of C1.
+        /// C1 if the launch fails.
         gate: GateId,
-        /// What it found, in a line.
+        /// What the gate found, in a line.
         what: String,
-        /// The variant and problem: `scalar-32x64 1x1x33:321x64 f16 full`.
+        /// Variant and problem: `scalar-32x64 1x1x33:321x64 f16 full`.
         at: String,
     },
-    /// No gate does.
+    /// No gate fails.
     Survived {
-        /// Variants and problems that were tried.
+        /// Variants and problems.
         cases: usize,
     },
 }
 
 impl SiteResult {
-    /// Whether a gate kills the mutant.
+    /// Whether a gate fails without the site.
     pub fn is_killed(&self) -> bool {
         matches!(self.finding, Finding::Killed { .. })
     }
 
-    /// What to do about a site that is not as it should be, in a sentence; `None` if it is needed and not listed, or
-    /// listed and not needed.
+    /// For a site that survives and is not listed, or is listed and needed.
     pub fn remedy(&self) -> Option<&'static str> {
         match (self.is_killed(), &self.listed) {
             (false, None) => Some(
@@ -139,8 +132,8 @@ impl SiteResult {
 }
 
 impl Suppressed {
-    /// What is not as it should be and what to do about it, a line each; none if every site is needed or listed, and
-    /// every entry of the list is needed. Broken kernels are not among them: no list fixes those.
+    /// A line each, with what to do; none if every site is needed or listed, and none is both. Broken kernels are not among
+    /// them.
     pub fn wrong(&self) -> Vec<String> {
         let sites = self
             .sites
@@ -178,8 +171,7 @@ impl fmt::Display for Suppressed {
     }
 }
 
-/// Leaves out every synchronisation site of `stages`, one at a time; `starts` is told which stage is next. The error is why
-/// none was left out.
+/// Every site of `stages`, one at a time; `starts` gets the next stage. The error is why none was left out.
 pub fn suppress_each<'a>(
     stages: &[&'a LoadedStage],
     presets: Presets,
@@ -204,23 +196,23 @@ pub fn suppress_each<'a>(
     Ok(suppressed)
 }
 
-/// The kernels of one family, and the site that is left out of them.
+/// One family's kernels.
 struct FamilyOfKernels<'a> {
     stage: &'a LoadedStage,
     name: &'a str,
-    /// The one to begin with, then the others.
+    /// The one to begin with first.
     variants: Vec<&'a str>,
 }
 
-/// Why nothing can be said of a family's sites.
+/// Nothing can be said of a family's sites.
 enum Unfit {
-    /// Kernels are wrong with all of them, one entry per variant.
+    /// With all sites; one entry per variant.
     Broken(Vec<Broken>),
     /// A launch was refused.
     Refused(String),
 }
 
-/// An instance of the family on one problem.
+/// One instance, one problem.
 struct Case<'a> {
     stage: &'a LoadedStage,
     prepared: Prepared<'a>,
@@ -230,7 +222,7 @@ struct Case<'a> {
     name: String,
 }
 
-/// A site, and which cases reach it.
+/// Index of the cases that reach it.
 struct Site {
     operation: String,
     place: Place,
@@ -252,7 +244,7 @@ impl<'a> FamilyOfKernels<'a> {
         }
     }
 
-    /// One result per site, or what is wrong with a kernel as it is. What is wrong with the list goes into `errors`.
+    /// What is wrong with the list goes into `errors`.
     fn suppress_each(
         &self,
         presets: Presets,
@@ -352,8 +344,8 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// The first hazard of the traced build. It does not depend on the schedule, unless the kernel itself does; so each case
-    /// gets one, and all schedules are tried. `is_known`: the cases are clean with all sites under the first schedule.
+    /// The first of the traced build. It does not depend on the schedule, unless the kernel does: each case gets one, and all
+    /// are tried. `is_known`: cases are clean with all sites under the first schedule.
     fn hazard<'c>(
         &self,
         site: &Site,
@@ -379,8 +371,7 @@ impl<'a> FamilyOfKernels<'a> {
         Ok(None)
     }
 
-    /// What a site goes through that shows no hazard on the cases that reach it: more problems and, if asked, the other
-    /// presets; then C1 to C6 under all schedules.
+    /// More problems and, if asked, the other presets; then C1 to C6 under all schedules.
     fn thoroughly(
         &self,
         site: &Site,
@@ -414,9 +405,8 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// One problem for each instance of `variants`: two blocks of rows, the second with a single row; `tiles` tiles of
-    /// keys and one key. Half of the instances get the full mask and half the causal one, or the other way round.
-    /// Without those that a preset does not take.
+    /// One problem per instance: two blocks of rows, the second with a single row; `tiles` tiles of keys and one key. Half
+    /// get the full mask and half the causal one, or the other way round.
     fn cases(
         &self,
         variants: &[&str],
@@ -460,7 +450,7 @@ impl Case<'_> {
             .map_err(|error| Unfit::Refused(format!("{}: {error}", self.name)))
     }
 
-    /// What H1 says of a trace with all sites, if there is a hazard.
+    /// H1 on a trace with all sites.
     fn hazardous(&self, report: &TraceReport) -> Option<Broken> {
         Some(self.broken(GateId::H1, &report.hazards.first()?.to_string()))
     }
@@ -481,7 +471,7 @@ impl Case<'_> {
         }
     }
 
-    /// The first gate that fails, and why.
+    /// The first that fails, and why.
     fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
         let checked = check_suppressed(
             self.stage,
@@ -504,8 +494,8 @@ fn suppress(site: Option<&Place>) -> Option<Suppress> {
     Some(Suppress { site })
 }
 
-/// So many rows over so many tiles of an instance's own keys and one key more: rings are filled, drained and used again, and
-/// the last tile is ragged.
+/// `rows` over `tiles` tiles of the instance's own keys and one key more: rings are filled, drained and used again, and the
+/// last tile is ragged.
 pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
     problem_of(facts, rows, tiles, false)
 }
@@ -520,7 +510,7 @@ fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool)
     (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 
-/// A copy that is read too early, where there is one: that says more of a wait or commit than the races it comes with.
+/// A copy that is read too early says more of a wait or commit than the races it comes with.
 fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
     hazards
         .iter()
@@ -528,7 +518,7 @@ fn most_telling(hazards: &[Hazard]) -> Option<&Hazard> {
         .or(hazards.first())
 }
 
-/// The hazard's kind and both places, in the file of the site where they are inlined from there.
+/// Kind and both places, in the site's file where they are inlined from there.
 fn in_a_line(hazard: &Hazard, file: &str) -> String {
     let sides = [&hazard.first, &hazard.second]
         .into_iter()
@@ -552,12 +542,12 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
     format!("{}: {detail}", hazard.kind.label())
 }
 
-/// What the source says at a site.
+/// The source's words at a site.
 #[derive(Default)]
 struct Words {
-    /// The comment directly above the line, and the line.
+    /// The comment above, and the line.
     all: String,
-    /// The comment alone, or the line where there is none.
+    /// The comment, or the line.
     purpose: String,
 }
 
@@ -588,7 +578,7 @@ fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
     listing.family == family && words.contains(listing.site)
 }
 
-/// Entries of the list for `family` that are not about exactly one of its sites, of which `words` are the words.
+/// That are not about exactly one of the family's sites, of which `words` are the words.
 fn useless_listings(listings: &[Redundant], family: &str, words: &[&str]) -> Vec<String> {
     let of_family = listings.iter().filter(|listing| listing.family == family);
     let useless = of_family.filter_map(|listing| {

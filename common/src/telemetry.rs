@@ -1,5 +1,4 @@
-//! The state of the GPU around a measurement, read through NVML. Optional: without the library or the right to read, a
-//! record says why it has none. Nothing is ever set.
+//! The state of the GPU around a measurement, through NVML. Optional: a record says why it has none. Nothing is ever set.
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
@@ -9,41 +8,41 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
-/// What was read, or why nothing was.
+/// Read, or why not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conditions {
-    /// NVML answered.
+    /// By NVML.
     Read(Reading),
-    /// It did not.
+    /// Not read.
     Absent {
-        /// Why: no library, no permission, not in a container.
+        /// No library, no permission, not in a container.
         reason: String,
     },
 }
 
-/// One reading. A field that this GPU or this container does not report is absent.
+/// What this GPU or container does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// SM clock, in MHz.
+    /// SM clock.
     pub sm_mhz: Option<u32>,
-    /// What the board draws now, in watts. The older call gives the mean of a second, most of which may be idle.
+    /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
-    /// Of the GPU's die, in degrees Celsius.
+    /// Temperature of the die.
     pub celsius: Option<u32>,
-    /// What holds the clocks down, by name; an empty list means nothing does.
+    /// What holds clocks down, by name; empty: nothing.
     pub throttle: Option<Vec<String>>,
 }
 
-/// What else is on a GPU, which a measurement should have for itself. A field that is not reported is absent.
+/// What else is on a GPU that a measurement should have for itself; absent where not reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
     /// Whether it is divided into MIG instances.
     pub is_divided: Option<bool>,
-    /// Processes with a context on it, without this one.
+    /// Processes with a context, without this one.
     pub others: Option<usize>,
 }
 
-/// The names of the reasons; bits without a name are given as numbers.
+/// Bits without a name as numbers.
 fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
     let mut names: Vec<String> = reasons
         .iter_names()
@@ -56,7 +55,7 @@ fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
     names
 }
 
-/// Watts at this moment, where the driver knows them.
+/// Now, where the driver knows them.
 fn power_w(device: &Device<'_>) -> Option<f64> {
     let read = device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]);
     let milliwatts = read.ok()?.pop()?.ok()?.value.ok()?;
@@ -67,7 +66,7 @@ fn power_w(device: &Device<'_>) -> Option<f64> {
     }
 }
 
-/// One GPU, as NVML sees it.
+/// NVML's view of a GPU.
 #[derive(Debug)]
 pub struct Telemetry {
     library: Nvml,
@@ -75,24 +74,15 @@ pub struct Telemetry {
 }
 
 /// Why there is no telemetry.
+#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TelemetryError {
-    /// The library is not installed, or not visible in this container.
     #[error(
         "NVML is not available ({reason}); it comes with the NVIDIA driver as libnvidia-ml.so.1"
     )]
-    NoLibrary {
-        /// What the loader said.
-        reason: String,
-    },
-    /// The library lacks a function or refuses a call.
+    NoLibrary { reason: String },
     #[error("{call} failed: {reason}")]
-    Call {
-        /// The function.
-        call: &'static str,
-        /// What it said.
-        reason: String,
-    },
+    Call { call: &'static str, reason: String },
 }
 
 impl TelemetryError {
@@ -110,7 +100,7 @@ impl TelemetryError {
 }
 
 impl Telemetry {
-    /// Finds the GPU with this UUID, as [`crate::device::cuda::DeviceInfo::uuid`] gives it.
+    /// `uuid` as in [`crate::device::cuda::DeviceInfo::uuid`].
     pub fn open(uuid: &str) -> Result<Self, TelemetryError> {
         let telemetry = Self {
             library: Nvml::init().map_err(TelemetryError::of("nvmlInit_v2"))?,
@@ -120,7 +110,7 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// The version of the NVIDIA driver, `580.65.06`.
+    /// The driver's version, `580.65.06`.
     pub fn driver_version(&self) -> Result<String, TelemetryError> {
         self.library
             .sys_driver_version()
@@ -146,7 +136,7 @@ impl Telemetry {
         }
     }
 
-    /// The state of the GPU now. Takes about a millisecond.
+    /// The GPU's state now. Takes about a millisecond.
     pub fn read(&self) -> Result<Reading, TelemetryError> {
         let device = self.device()?;
         let throttle = match device.current_throttle_reasons_strict() {

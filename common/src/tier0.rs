@@ -1,26 +1,26 @@
-//! The cases of tier T0: what `cargo test` runs for every stage on the emulator. Few cases, chosen to be ragged, grouped and masked.
+//! Tier T0: what `cargo test` runs for every stage on the emulator.
 
 use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, Problem, Shape};
 use emulator::Schedule;
 
-/// The schedules under which every output must have the same bits.
+/// Outputs must have the same bits under all.
 pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1)];
 
 /// A case of the tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
-    /// How its inputs are drawn, with seed 0.
+    /// Family of the inputs; the seed is 0.
     pub family: Family,
-    /// Under what, beside the launch on rows that are far apart.
+    /// Beside the launch on rows that are far apart.
     pub schedules: &'static [Schedule],
 }
 
-/// `small` full; (113, 203) causal; two batches of two key heads, each for three query heads, whose E4M3 scales differ;
-/// 17 rows causal at head_dim 128; rows without a key, whole blocks of them. f16 and E4M3; BF16, whose kernels differ from those
-/// of f16 in a type alone, on those of several heads or of rows without a key.
+/// `small` full; (113, 203) causal; two batches of two key heads for three query heads each, whose E4M3 scales differ; 17
+/// rows causal at head_dim 128; whole blocks of rows without a key. f16 and E4M3; of BF16, whose kernels differ from f16's in
+/// a type alone, those of several heads or of rows without a key.
 pub fn cases() -> Vec<Case> {
     let one_head = |seq_q, seq_kv| Shape {
         seq_kv,
@@ -71,7 +71,7 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Extreme logits in rows of 5 keys, in every row of a block, and BF16's range: run once, untraced.
+/// In rows of 5 keys, in every row of a block, and BF16's range: once, untraced.
 pub fn extremes() -> Vec<Case> {
     let shape = Shape {
         seq_kv: 5,
@@ -92,8 +92,8 @@ pub fn extremes() -> Vec<Case> {
         .collect()
 }
 
-/// What neither shape nor logits of the other cases show: another softmax scale than head_dim's; causal rows of which a warp's
-/// first sees one key less than whole tiles hold; causal rows over whole tiles of keys. Run once, untraced.
+/// Another softmax scale; causal rows of which a warp's first sees one key less than whole tiles hold; causal rows over whole
+/// tiles. Once, untraced.
 pub fn others() -> Vec<Case> {
     let one_head = |seq_q, seq_kv, head_dim| Shape {
         seq_kv,
@@ -125,7 +125,7 @@ pub fn others() -> Vec<Case> {
     Dtype::ALL.into_iter().flat_map(of).map(case).collect()
 }
 
-/// Rows without a key before the first that sees one: a block of the tallest tile and part of another.
+/// Before the first that sees one: a block of the tallest tile and part of another.
 const EMPTY_ROWS: usize = crate::image::GAP_ROWS + 137;
 
 /// Far from 1/8 and 1/sqrt(128).

@@ -1,25 +1,25 @@
-//! What a gate says. A gate turns evidence into one of four verdicts, always with a reason.
+//! A gate's verdict: one of four, always with a reason.
 
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// The outcome of a gate.
+    /// Verdict of a gate.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Verdict {
-        /// The evidence is there and meets the rule.
+        /// The evidence meets the rule.
         Pass = "PASS",
-        /// The evidence is there and breaks the rule.
+        /// The evidence breaks the rule.
         Fail = "FAIL",
-        /// There is no evidence: the machine, the backend or the tier cannot measure it.
+        /// Machine, backend or tier cannot measure it.
         NoData = "NO DATA",
-        /// There is evidence, but it does not decide.
+        /// The evidence does not decide.
         Ambiguous = "AMBIGUOUS",
     }
 }
 
 impl Verdict {
-    /// Of several that a gate says of one subject the first of these stands for all.
+    /// Of several on one subject the first stands for all.
     pub const WORST_FIRST: [Self; 4] = [
         Verdict::Fail,
         Verdict::Ambiguous,
@@ -29,7 +29,7 @@ impl Verdict {
 }
 
 named! {
-    /// Which gate. The ids are those of the reports.
+    /// Ids as in reports.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum GateId {
         /// Finite and complete.
@@ -44,9 +44,9 @@ named! {
         C5 = "C5",
         /// Stays in its buffers.
         C6 = "C6",
-        /// Clean under compute-sanitizer.
+        /// compute-sanitizer.
         C7 = "C7",
-        /// Log-sum-exps right, of kernels that write them.
+        /// Of kernels that write log-sum-exps.
         C8 = "C8",
         /// The GPU agrees with the emulator.
         B1 = "B1",
@@ -58,24 +58,24 @@ named! {
         L1 = "L1",
         /// For the stated reason.
         E1 = "E1",
-        /// The gates kill every planted fault, and every kernel without one of its synchronisation sites.
+        /// Every planted fault, and every synchronisation site left out, is killed.
         S1 = "S1",
     }
 }
 
-/// One gate's verdict on one piece of evidence.
+/// On one piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
-    /// Which gate.
+    /// The gate.
     pub gate: GateId,
-    /// What it says.
+    /// The gate's verdict.
     pub verdict: Verdict,
-    /// Why, with the measured value and the threshold: `max error 1.2e-4 <= 4.9e-4`.
+    /// With the measured value and the threshold: `max error 1.2e-4 <= 4.9e-4`.
     pub reason: String,
 }
 
 impl GateResult {
-    /// `Pass` if `ok`, else `Fail`. Write `ok` as `error <= bound`, so that NaN fails.
+    /// `Pass` if `ok`. Write `ok` as `error <= bound`, so that NaN fails.
     pub fn judge(gate: GateId, ok: bool, reason: impl Into<String>) -> Self {
         Self {
             gate,
@@ -89,7 +89,7 @@ impl GateResult {
         Self::judge(gate, false, reason)
     }
 
-    /// Whether it says FAIL.
+    /// Whether it is FAIL.
     pub fn is_fail(&self) -> bool {
         self.verdict == Verdict::Fail
     }

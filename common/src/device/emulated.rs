@@ -1,4 +1,4 @@
-//! The emulated backend: one launch on this machine's processor, plain for results or traced for hazards and counters.
+//! The emulated backend: one launch, plain for results or traced for hazards and counters.
 
 use super::{Execution, Staged};
 use crate::image::Image;
@@ -9,10 +9,9 @@ use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
 use emulator::{Entry, Fault, Launch, Schedule, Suppress, TraceReport};
 use std::ffi::c_void;
 
-/// Images start on a 128-byte boundary, as device allocations do (cudaMalloc: 256 bytes).
+/// As device allocations have (cudaMalloc: 256).
 const ALIGNMENT: usize = 128;
 
-/// Bytes on a 128-byte boundary.
 struct AlignedBytes {
     storage: Vec<u8>,
     start: usize,
@@ -40,13 +39,11 @@ impl AlignedBytes {
     }
 }
 
-/// The buffers of one launch.
 struct Buffers {
     images: [AlignedBytes; 3],
-    /// Aligned too: how many sectors they lie in is counted.
+    /// Aligned, as sectors are counted.
     scales: [AlignedBytes; 3],
     output: AlignedBytes,
-    /// Where the launch writes log-sum-exps.
     lse: Option<AlignedBytes>,
     launch: AttentionLaunch,
 }
@@ -103,7 +100,6 @@ impl Buffers {
         }
     }
 
-    /// What a launch has left.
     fn execution(&self) -> Execution {
         Execution {
             inputs: self.images.each_ref().map(AlignedBytes::to_vec),
@@ -112,7 +108,7 @@ impl Buffers {
         }
     }
 
-    /// What the kernel may touch: rows, scales and parameters, and neither guard bands nor gaps.
+    /// Rows, scales and parameters, and neither guard bands nor gaps.
     fn memory(&self, staged: &Staged) -> Memory {
         let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
             let words = image.clone();
@@ -144,7 +140,7 @@ impl Buffers {
     }
 }
 
-/// The map as the emulator reads it.
+/// As the emulator reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
     let map = emulator::TensorMap {
         base: map.base,
@@ -160,7 +156,7 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
     })
 }
 
-/// Runs `prepared` on `staged` under `schedule`. Errors: the fault that stopped the launch, with block, thread and line.
+/// Errors: the fault that stopped the launch, with block, thread and line.
 pub fn execute(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -169,7 +165,7 @@ pub fn execute(
     execute_suppressed(prepared, staged, schedule, None)
 }
 
-/// As [`execute`], but one synchronisation site does nothing: what the gates must notice.
+/// As [`execute`], with one synchronisation site left out.
 pub fn execute_suppressed(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -256,8 +252,8 @@ impl Drop for Sparse {
     }
 }
 
-/// As [`execute`] without log-sum-exps, but the rows of each tensor lie so far apart that their offsets take more than 32 bits
-/// ([`Image::far_apart`]). Of what it leaves, only the elements are looked at: they lie as `staged` has them.
+/// As [`execute`] without log-sum-exps, on rows so far apart that their offsets take more than 32 bits
+/// ([`Image::far_apart`]). The output lies as `staged` has it.
 pub fn execute_far_apart(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -296,31 +292,31 @@ pub fn execute_far_apart(
     })
 }
 
-/// What a traced run may leave out.
+/// What a traced run leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
-    /// Blocks of the grid; all where there is none.
+    /// Blocks of the grid; none: all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    /// A synchronisation site that does nothing.
+    /// A synchronisation site to leave out.
     pub suppress: Option<Suppress>,
-    /// A query row of which to report what the kernel shows.
+    /// The query row to report.
     pub watch: Option<Watch>,
 }
 
 /// Why a launch cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It is refused as a whole.
+    /// The launch is refused as a whole.
     #[error("the traced build does not start: {0}")]
     Refused(#[from] Fault),
-    /// The C++ compiler was not GCC, whose -fsanitize=thread reports every access.
+    /// The C++ compiler was not GCC.
     #[error(
         "the C++ compiler has no traced build; g++ 12 or later has: set CXX=g++ and build again"
     )]
     NoTracedBuild,
 }
 
-/// Runs the traced build of `prepared` on `staged`: hazards and counters. What stops a block is among the hazards.
+/// The traced build of `prepared` on `staged`. What stops a block is among the hazards.
 pub fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -330,7 +326,7 @@ pub fn trace(
     Ok(execute_traced(prepared, staged, schedule, selection)?.0)
 }
 
-/// As [`trace`], with what the launch left: of the blocks that ran, as far as they came.
+/// As [`trace`], with what the blocks left.
 pub fn execute_traced(
     prepared: &Prepared<'_>,
     staged: &Staged,

@@ -1,4 +1,4 @@
-//! The two backends behind one interface: the emulator, and a GPU through the CUDA driver.
+//! The two backends: the emulator, and a GPU through the CUDA driver.
 
 pub mod cuda;
 #[cfg(feature = "emulated")]
@@ -16,28 +16,28 @@ use std::ffi::c_void;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendKind {
-    /// The functional emulator on this machine's processor.
+    /// The emulator.
     Emulated,
     /// An NVIDIA GPU.
     Cuda,
-    /// The host's processor, by a candidate.
+    /// A candidate's, on the host.
     Cpu,
 }
 
-/// The host side of one launch: every tensor as the bytes that the device will see, guard bands and gaps included.
+/// The host side of one launch: tensors as the device sees them, guard bands and gaps included.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
     /// Q, K and V.
     pub inputs: [StagedOperand; 3],
     /// O, filled with NaN.
     pub output: Image,
-    /// Log-sum-exps, filled with NaN, for launches that write them.
+    /// Log-sum-exps, filled with NaN.
     pub lse: Image,
 }
 
-/// One input tensor and its scales.
+/// One input.
 #[derive(Clone, Debug)]
 pub struct StagedOperand {
     /// `q`, `k` or `v`.
@@ -49,7 +49,7 @@ pub struct StagedOperand {
 }
 
 impl Staged {
-    /// Lays `inputs` and a poisoned output out.
+    /// Lays out `inputs` and a poisoned output.
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
         let operand = |name, tensor, operand: &Operand| StagedOperand {
             name,
@@ -71,13 +71,13 @@ impl Staged {
         }
     }
 
-    /// The output's values in `after`, its bytes after a launch, dense.
+    /// The output's values in its bytes after a launch, dense.
     pub fn values(&self, after: &[u8]) -> Vec<f32> {
         self.output.elements(after, self.problem.dtype.output())
     }
 
-    /// The kernel's parameters, given where the device holds the byte images and the scales (null where there are none), and
-    /// the image of the log-sum-exps (null where they are not wanted).
+    /// The kernel's parameters: addresses of the byte images and scales (null where there are none), and of log-sum-exps
+    /// (null where not wanted).
     pub fn params(
         &self,
         images: [*mut c_void; 3],
@@ -109,13 +109,13 @@ impl Staged {
     }
 }
 
-/// What a launch left behind: every buffer's bytes, guard bands and gaps included.
+/// All buffers after a launch, guard bands and gaps included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Q, K and V as they are after the launch.
+    /// Q, K and V.
     pub inputs: [Vec<u8>; 3],
-    /// O; [`Staged::output`] says how to read it.
+    /// O, as [`Staged::output`].
     pub output: Vec<u8>,
-    /// Log-sum-exps, where the launch wrote them; [`Staged::lse`] says how to read them.
+    /// Log-sum-exps, as [`Staged::lse`], where written.
     pub lse: Option<Vec<u8>>,
 }

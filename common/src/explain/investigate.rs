@@ -1,4 +1,4 @@
-//! From a launch to an explained row: what the emulator computes, which row is furthest off, and what its blocks show.
+//! From a launch to an explained row.
 
 use super::{Case, Explained, explain};
 use crate::device::Staged;
@@ -16,21 +16,21 @@ use emulator::{Fault, Schedule, TraceReport};
 /// Why a row cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum InvestigateError {
-    /// A row that the problem does not have.
+    /// The problem has no such row.
     #[error(
         "there is no row {}; the problem has batches 0 to {}, query heads 0 to {} and query rows 0 to {}",
         row.map(|index| index.to_string()).join(","), extents[0] - 1, extents[1] - 1, extents[2] - 1
     )]
     Row {
-        /// Batch, head and query row that were asked for.
+        /// Batch, head and query row asked for.
         row: [usize; 3],
-        /// How many there are.
+        /// Extents of the problem.
         extents: [usize; 3],
     },
-    /// The model has nothing to say of such inputs.
+    /// No model of such inputs.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// The launch cannot be traced.
+    /// No trace of the launch.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -44,23 +44,23 @@ pub struct Investigated {
     pub staged: Staged,
     /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
     pub output: Option<Vec<f32>>,
-    /// What stopped it.
+    /// What stopped the launch.
     pub fault: Option<Fault>,
-    /// C1 to C4: of the whole output, or of the row that was asked for.
+    /// C1 to C4, of the whole output or of the row asked for.
     pub gates: Vec<GateResult>,
-    /// The traced build on the row's blocks.
+    /// Trace of the row's blocks.
     pub traced: TraceReport,
-    /// Where the row first goes wrong.
+    /// The row's deviation.
     pub explained: Explained,
 }
 
 impl Investigated {
-    /// Whether there is anything that makes the row wrong.
+    /// Whether something makes the row wrong.
     pub fn is_explained(&self) -> bool {
         self.explained.deviation.is_some() || self.is_stopped()
     }
 
-    /// Whether the launch was stopped, or is not to be trusted.
+    /// Whether the launch was stopped, or has hazards.
     pub fn is_stopped(&self) -> bool {
         self.fault.is_some() || !self.traced.hazards.is_empty()
     }
@@ -71,7 +71,7 @@ impl Investigated {
     }
 }
 
-/// The dense number of a row, if the problem has it.
+/// The dense number of a row.
 pub fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
     let shape = problem.shape;
     let extents = [shape.batch, shape.heads_q, shape.seq_q];
@@ -81,7 +81,7 @@ pub fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateErr
     Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
 }
 
-/// Launches, and explains the row that is furthest off, or the one given. `family`: how the inputs were drawn, if they were.
+/// Explains the row given, or the one that is furthest off. `family`: how the inputs were drawn, if they were.
 pub fn investigate(
     prepared: &Prepared<'_>,
     inputs: &Inputs,
@@ -137,7 +137,7 @@ pub fn investigate(
     })
 }
 
-/// Up to so many multiply-adds of the scores all blocks are traced; above it those of the row's head.
+/// Multiply-adds of the scores up to which all blocks are traced; above, those of the row's head.
 const TRACED_WHOLE: u64 = 1 << 24;
 
 fn trace(

@@ -1,4 +1,4 @@
-//! Where to look for what makes a value wrong: the step that makes it, or how a product's operands came to be.
+//! Where to look for what makes a value wrong.
 
 use super::steps::{Cell, Step};
 use super::{Operands, Quantity, Wrong};
@@ -11,9 +11,9 @@ use std::fmt;
 pub enum Action {
     /// An access or a marked step on the way to the value.
     Passed(Does),
-    /// The value is shown, after what computes it.
+    /// The value is shown, after it is computed.
     Shows(Quantity),
-    /// This operand (q, k or v) is read from global memory.
+    /// q, k or v is read from global memory.
     Loads(Name),
     /// The row's output is written.
     Stores,
@@ -30,7 +30,6 @@ impl fmt::Display for Action {
     }
 }
 
-/// The name of an allocation.
 type Name = &'static str;
 
 /// A place in doubt.
@@ -38,7 +37,7 @@ type Name = &'static str;
 pub struct Suspect {
     /// What happens there.
     pub action: Action,
-    /// Where, and from where that was inlined: innermost first.
+    /// The line and its callers, innermost first.
     pub places: Vec<Place>,
 }
 
@@ -55,16 +54,15 @@ impl From<&Passed> for Suspect {
     }
 }
 
-/// What of the kernel is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
     /// The statements around the place at which the value is shown.
     Here,
-    /// A product's reads, and, where all of a tile is wrong, what brings its operand on chip.
+    /// A product's reads, and, where all of a tile is wrong, what brings its operand (k or v) on chip.
     Product(Option<Name>),
 }
 
-/// What is in doubt where `wrong` are the first wrong numbers of a step.
+/// Of the first wrong numbers of a step.
 pub(super) fn doubt(
     operands: &Operands,
     step: &Step,
@@ -88,10 +86,9 @@ pub(super) fn doubt(
     }
 }
 
-/// The most places that are named.
 const MOST: usize = 3;
 
-/// The step that leaves a quantity as it is shown, where kernels mark it.
+/// That leaves a quantity as it is shown, where kernels mark it.
 fn step_to(quantity: Quantity) -> Option<Does> {
     match quantity {
         Quantity::Score => Some(Marked::Mask),
@@ -103,8 +100,8 @@ fn step_to(quantity: Quantity) -> Option<Does> {
     .map(Does::Step)
 }
 
-/// Where to look, likeliest first: where an operand that is in doubt was read or brought, the step that makes the value, where
-/// it is shown, and the last access to memory before it, between which it was computed. `visible`: keys that the row sees.
+/// Likeliest first: where an operand in doubt was read or brought, the step that makes the value, where it is shown, and the
+/// last access to memory before. `visible`: keys that the row sees.
 pub(super) fn look(
     observations: &Observations,
     quantity: Quantity,
@@ -159,7 +156,7 @@ pub(super) fn look(
     distinct(look)
 }
 
-/// Where to look for what is stored wrongly though O, maximum and sum of every warp are right; `all` of the row's output.
+/// For what is stored wrongly though O, maximum and sum of every warp are right; `all` of the row's output.
 pub(super) fn look_at_end(
     observations: &Observations,
     all: &[Wrong],
@@ -185,7 +182,7 @@ pub(super) fn look_at_end(
     distinct(order.concat())
 }
 
-/// Whether all are off by the same factor, as by a wrong sum.
+/// As by a wrong sum.
 fn is_by_one_factor(wrong: &[Wrong]) -> bool {
     let large = wrong.iter().filter(|w| w.model.abs() > 1e-6);
     let ratios: Vec<f64> = large.map(|w| w.kernel / w.model).collect();
@@ -193,7 +190,7 @@ fn is_by_one_factor(wrong: &[Wrong]) -> bool {
     !ratios.is_empty() && ratios.iter().all(is_first)
 }
 
-/// The first few different places, without the line that declares the variant.
+/// The first few, without the line that declares the variant.
 fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for mut suspect in look {

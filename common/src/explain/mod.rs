@@ -1,5 +1,5 @@
-//! Why a row is wrong: what a kernel showed of it in the emulator beside a model of each step in FP64. The model takes what the
-//! kernel had before the step, so that the first deviation is the step's own and no bound grows from tile to tile.
+//! Why a row is wrong: what a kernel showed of it in the emulator against a model of each step in FP64. The model takes what
+//! the kernel had before the step, so that the first deviation is the step's own and no bound grows.
 
 mod investigate;
 mod look;
@@ -22,63 +22,63 @@ named! {
     /// What is compared, in the order of a step.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Quantity {
-        /// S = Q·K, masked; not scaled.
+        /// Q·K, masked, not scaled.
         Score = "S",
-        /// The running maximum, of scaled scores in base 2.
+        /// The running maximum of scaled scores, in base 2.
         Maximum = "the running maximum",
-        /// P, the exponentials under the maximum.
+        /// Exponentials under the maximum.
         Probability = "P",
         /// The running sum of exponentials.
         Sum = "the running sum",
-        /// O so far under the new maximum.
+        /// O so far, under the new maximum.
         Rescaled = "O, rescaled,",
         /// O with the tile's P·V.
         Output = "O",
-        /// Which keys a row takes in.
+        /// The keys that count in a row.
         Keys = "the set of keys",
-        /// What was stored.
+        /// O in global memory.
         Result = "the stored output",
     }
 }
 
-/// One number that leaves what the precision allows.
+/// A number outside its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wrong {
     /// Key or output column; 0 for what the row has once.
     pub at: i64,
-    /// What the kernel has.
+    /// The kernel's value.
     pub kernel: f64,
-    /// What the model has.
+    /// The model's value.
     pub model: f64,
-    /// How far they may be apart.
+    /// Largest difference allowed.
     pub bound: f64,
 }
 
-/// The first tile at which something leaves what the precision allows.
+/// The first tile that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
-    /// What.
+    /// The quantity that is wrong.
     pub quantity: Quantity,
-    /// Index in [`Explained::chains`] and in its steps; none for what concerns the row as a whole.
+    /// Indices in [`Explained::chains`] and its steps; none for the row as a whole.
     pub at: Option<[usize; 2]>,
-    /// All numbers of this quantity and tile that are wrong.
+    /// All wrong numbers of this quantity and tile.
     pub wrong: Vec<Wrong>,
-    /// How many there are.
+    /// Numbers compared.
     pub of: usize,
-    /// Where to look, likeliest first.
+    /// Places to look at, likeliest first.
     pub look: Vec<Suspect>,
 }
 
-/// What was found about a row.
+/// A row through the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// The row through the kernel.
+    /// The steps, by block and warp.
     pub chains: Vec<Chain>,
     /// Where it first goes wrong.
     pub deviation: Option<Deviation>,
 }
 
-/// What the model needs of a case.
+/// The model's part of a case.
 pub struct Case<'a> {
     /// Q, K and V.
     pub inputs: &'a Inputs,
@@ -86,13 +86,12 @@ pub struct Case<'a> {
     pub row: [usize; 3],
     /// P's type where it meets V.
     pub probability: Probability,
-    /// Whether blocks of a cluster share the row: they may send each other halves.
+    /// Among blocks of a cluster, which may send each other halves.
     pub is_shared: bool,
-    /// What the kernel stored; none where it did not come to that.
+    /// The stored row; none where it did not come to that.
     pub output: Option<&'a [f32]>,
 }
 
-/// f32's unit roundoff.
 const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 /// Hopper adds up products of E4M3 in so few bits: `common/docs/fp8-accumulation.md`.
 const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
@@ -101,9 +100,7 @@ const EXPONENTIAL: f64 = 8.0 * UNIT;
 
 /// The row's operands, decoded.
 struct Operands {
-    /// The query row.
     q: Vec<f64>,
-    /// All of K and V, and the scores' factor.
     k: Vec<f64>,
     v: Vec<f64>,
     scale_log2: f64,
@@ -142,12 +139,11 @@ impl Operands {
         }
     }
 
-    /// What O is stored in.
     fn format(&self) -> Format {
         self.dtype.output()
     }
 
-    /// A key's row of K or V, in any head, where there is such a key.
+    /// Of K or V, where there is such a key.
     fn row<'a>(&self, of: &'a [f64], head: usize, key: i64) -> Option<&'a [f64]> {
         let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
         Some(&of[(head * self.keys + key) * self.dim..][..self.dim])
@@ -165,7 +161,7 @@ impl Operands {
         (0..self.visible as i64).contains(&key)
     }
 
-    /// The score of a key and how far it may be off.
+    /// The score of a key, with its bound.
     fn score(&self, key: i64) -> (f64, f64) {
         let Some(k) = self.key(key).filter(|_| self.sees(key)) else {
             return (f64::NEG_INFINITY, 0.0);
@@ -184,7 +180,6 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// What the row had before a step.
 #[derive(Debug)]
 struct Before {
     max: f64,
@@ -204,7 +199,7 @@ impl Before {
         }
     }
 
-    /// By what sums and outputs so far are multiplied under a new maximum.
+    /// Of sums and outputs so far under a new maximum.
     fn factor(&self, max: f64) -> f64 {
         if self.max == f64::NEG_INFINITY {
             0.0
@@ -219,17 +214,16 @@ fn shift(max: f64) -> f64 {
     if max == f64::NEG_INFINITY { 0.0 } else { max }
 }
 
-/// How far a power of two may be off, relative to it, whose exponent is a difference of these.
+/// Relative error of a power of two whose exponent is a difference of these.
 fn exponential(of: f64, shift: f64) -> f64 {
     EXPONENTIAL + 4.0 * UNIT * (of.abs() + shift.abs())
 }
 
-/// Whether the kernel's value is what the model allows; infinities must agree, and NaN never does.
+/// Infinities must agree, and NaN never does.
 fn is_right(wrong: &Wrong) -> bool {
     wrong.kernel == wrong.model || (wrong.kernel - wrong.model).abs() <= wrong.bound
 }
 
-/// A quantity of a step that is wrong.
 struct Found<'a> {
     quantity: Quantity,
     wrong: Vec<Wrong>,
@@ -237,7 +231,7 @@ struct Found<'a> {
     cell: &'a Cell,
 }
 
-/// One quantity of a step against the model; the error is what is wrong.
+/// One quantity against the model; the error is what is wrong.
 fn compare<'a>(
     quantity: Quantity,
     cells: impl IntoIterator<Item = (i64, &'a Cell, f64, (f64, f64))>,
@@ -366,7 +360,7 @@ impl Operands {
         )
     }
 
-    /// The largest scaled score that the kernel has in a step.
+    /// Scaled, by the kernel's scores.
     fn largest(&self, step: &Step) -> f64 {
         let scores = step.scores.values().map(Cell::any);
         let largest = if self.scale_log2 < 0.0 {
@@ -378,14 +372,13 @@ impl Operands {
     }
 }
 
-/// An exponential as it meets V.
 fn rounded(p: Probability, weight: f64) -> f64 {
     let mut weight = [weight as f32];
     p.round(&mut weight);
     weight[0].into()
 }
 
-/// P of a step as it meets V.
+/// P of a step, as it meets V.
 fn weights(step: &Step, p: Probability) -> Vec<(i64, f64)> {
     let cells = step.probabilities.iter();
     cells
@@ -394,7 +387,7 @@ fn weights(step: &Step, p: Probability) -> Vec<(i64, f64)> {
         .collect()
 }
 
-/// What the row has after a step, by the kernel's own figures.
+/// By the kernel's own figures.
 fn after(step: &Step, before: &Before) -> Before {
     let max = step.max.as_ref().map_or(before.max, Cell::any);
     let of = |at: usize, of: &dyn Fn(&Cell) -> f64, none: &[f64]| {
@@ -412,7 +405,7 @@ fn after(step: &Step, before: &Before) -> Before {
     }
 }
 
-/// Says where the row first leaves what the precision allows, if it does.
+/// The row's first deviation.
 pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
     let chains = chains(observations);
@@ -497,7 +490,7 @@ fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> O
     })
 }
 
-/// The stored output against what the warps had at their end.
+/// Against what the warps had at their end.
 fn result(
     operands: &Operands,
     case: &Case<'_>,

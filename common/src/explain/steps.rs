@@ -1,37 +1,37 @@
-//! What a kernel showed of one query row, as the steps of an online softmax: one chain for each warp that works on the row.
+//! What a kernel showed of one query row, as the steps of an online softmax.
 
 use emulator::trace::{Observations, Observed, Seen};
 use std::collections::BTreeMap;
 
-/// A value and who showed it: several lanes may have the same one, or parts of it.
+/// A value, or its parts, by lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// By thread of the block.
     pub lanes: BTreeMap<u32, f64>,
-    /// Index in [`Observations::places`], of what was shown last.
+    /// Index in [`Observations::places`], of the last.
     pub place: usize,
     /// Index in [`Observations::ways`].
     pub way: usize,
 }
 
 impl Cell {
-    /// What the lanes have together.
+    /// Sum over the lanes.
     pub fn sum(&self) -> f64 {
         self.lanes.values().sum()
     }
 
-    /// What one lane has, where all have the same.
+    /// One lane's value, where all have the same.
     pub fn any(&self) -> f64 {
         self.lanes.values().next().copied().unwrap_or(f64::NAN)
     }
 
-    /// The sum of the parts' magnitudes, which bounds what adding them up rounds.
+    /// The sum of magnitudes, which bounds what adding up rounds.
     pub fn magnitude(&self) -> f64 {
         self.lanes.values().map(|value| value.abs()).sum()
     }
 }
 
-/// One tile of keys on the way of a row through a warp.
+/// One tile of keys in one warp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// First key.
@@ -42,13 +42,13 @@ pub struct Step {
     pub max: Option<Cell>,
     /// Sum of exponentials.
     pub sum: Option<Cell>,
-    /// Whether each lane has a part of it.
+    /// Whether lanes have parts of it.
     pub sum_in_parts: bool,
-    /// Exponentials by key.
+    /// Exponentials, by key.
     pub probabilities: BTreeMap<i64, Cell>,
-    /// Output before the tile's product, by column.
+    /// O before the tile's product, by column.
     pub rescaled: BTreeMap<i64, Cell>,
-    /// Output after it, by column.
+    /// O after it, by column.
     pub output: BTreeMap<i64, Cell>,
 }
 
@@ -64,14 +64,14 @@ impl Step {
     }
 }
 
-/// The steps of one warp.
+/// One warp's steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
     /// blockIdx.
     pub block: [u32; 3],
-    /// Of the block.
+    /// Warp of the block.
     pub warp: u32,
-    /// In the order of the kernel.
+    /// Tiles, in the kernel's order.
     pub steps: Vec<Step>,
 }
 

@@ -5,10 +5,9 @@ use crate::inputs::Family;
 use crate::problem::{Mask, Problem, parse_shape};
 use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
 
-/// Keys of a tile.
 const TILE: usize = 16;
 
-/// One warp's walk over a row in f32, as kernels do it, with a fault in its place.
+/// One warp's walk over a row in f32, with a fault.
 struct Kernel<'a> {
     inputs: &'a Inputs,
     row: [usize; 3],
@@ -37,7 +36,6 @@ impl Kernel<'_> {
         self.fault == Some(fault)
     }
 
-    /// The row's output; what it shows on the way is in `shown`.
     fn run(&mut self) -> Vec<f32> {
         let format = self.inputs.problem.dtype.output();
         let (inputs, [b, h, s]) = (self.inputs, self.row);
@@ -295,7 +293,6 @@ fn a_number_that_is_none_is_never_right() {
     assert!(is_right(&wrong(f64::NEG_INFINITY, f64::NEG_INFINITY)));
 }
 
-/// A line of a kernel, as an access or a step leads to it.
 fn line(does: Does, line: u32) -> Passed {
     Passed {
         does,
@@ -310,8 +307,8 @@ fn places(line: u32) -> Vec<Place> {
     }]
 }
 
-/// What a kernel shows that marks its steps on lines 20 to 50, reads with a product on 55 and without on 60, counts `visible` keys on
-/// line 10, brings K on 5, joins, merges and stores on 70, 80 and 90, and shows its values on 99.
+/// Steps on lines 20 to 50, reads with a product on 55 and without on 60; `visible` keys are counted on 10, K and V brought
+/// on 5 and 6; joins, merges and stores on 70, 80 and 90; values shown on 99.
 fn observations(visible: i32) -> Observations {
     let step = |step, at| line(Does::Step(step), at);
     Observations {
@@ -336,8 +333,8 @@ fn lines(look: &[Suspect]) -> Vec<u32> {
     look.iter().map(|suspect| suspect.places[0].line).collect()
 }
 
-/// First the step that makes the value, then where it is shown; of a mask also where keys were counted, first if nobody came to
-/// the right number. Of a product its reads, and what brought its operand where all of a tile is wrong.
+/// First the step that makes the value, then where it is shown; of a mask also where keys were counted, first if nobody came
+/// to the right number.
 #[test]
 fn a_wrong_value_leads_to_the_step_that_makes_it() {
     let named = |quantity, doubt, visible| {
@@ -356,7 +353,6 @@ fn a_wrong_value_leads_to_the_step_that_makes_it() {
     assert_eq!(score(Doubt::Product(Some("k"))), [55, 5, 99]);
 }
 
-/// Of a row that is 0 or has one wrong element the store, of one that is off by a factor the sum, of others the merge.
 #[test]
 fn a_wrong_result_leads_to_the_store_the_sum_or_the_merge() {
     let named = |output: [f64; 4]| {

@@ -1,5 +1,4 @@
-//! Planted numeric faults: outputs that a broken kernel would give. The gates are tested on them, and a report says how
-//! many were killed; a gate that passes one of these is worth nothing.
+//! Planted numeric faults: outputs of broken kernels, on which the gates are tested.
 
 use crate::gate::{Evidence, c8, numeric_gates};
 use crate::image::UNWRITTEN;
@@ -30,11 +29,11 @@ named! {
         MissingRescale = "missing rescale",
         /// Keys past the end of a ragged last tile count with score 0.
         UnmaskedPadding = "unmasked padding",
-        /// P is rounded to E4M3 by a kernel that declares 16 bits.
+        /// P in E4M3, in a kernel that declares 16 bits.
         ProbabilityInE4m3 = "P rounded to FP8",
         /// The output is 1 % too large.
         OnePercentScale = "1 % scale",
-        /// One element, the largest of the middle row, is 0.
+        /// The largest of the middle row is 0.
         OneWrongElement = "one wrong element",
         /// The last element was never written.
         NanLeft = "NaN left",
@@ -42,7 +41,7 @@ named! {
         InfinityLeft = "infinity left",
         /// E4M3 encoded for 127.5 levels a side and decoded for 127: 0.4 % gain and bias (P4).
         CodecMismatch = "codec mismatch",
-        /// E4M3 scales of batch 0 used for every batch (P5).
+        /// For every batch (P5).
         ScalesOfFirstBatch = "scales of batch 0",
         /// A causal row sees one key too many.
         CausalOffByOne = "causal off by one",
@@ -54,40 +53,40 @@ named! {
         EmptyRowAveraged = "empty row averaged",
         /// The running maximum starts at 0: P of rows far below it vanishes.
         MaximumFromZero = "running maximum starts at 0",
-        /// The running maximum is that of the row before: right wherever neither over- nor underflows.
+        /// Right wherever neither over- nor underflows.
         NeighbourState = "state of a neighbouring row",
-        /// One row, the middle one, is 2 % too large.
+        /// The middle row is 2 % too large.
         OneRowOff = "one row off by 2 %",
         /// P is rounded towards 0.
         ProbabilityTruncated = "P truncated",
-        /// The row sum is held in the 16 bits of the output.
+        /// The row sum is held in the output's 16 bits.
         SumInHalf = "row sum in half",
-        /// The accumulator is rounded to those after every tile.
+        /// The accumulator is rounded to the output's 16 bits.
         AccumulatorInHalf = "O rounded to half once a tile",
-        /// The accumulator is cut off towards 0 after every tile, to the 13 bits of fraction that FP8 tensor cores keep: what is lost
-        /// grows with the keys where V has a mean, and nearly cancels where it has none.
+        /// Towards 0, to the bits that FP8 tensor cores keep: the loss grows with the keys where V has a mean, and nearly
+        /// cancels where it has none.
         AccumulatorCutOff = "O cut off to 13 bits once a tile",
         /// The output is rounded towards 0.
         OutputTruncated = "output truncated",
-        /// BF16 inputs and outputs pass through f16 on their way: no such value is above 65504 or below 2^-25.
+        /// Inputs and outputs: none is above 65504 or below 2^-25.
         ThroughF16 = "bf16 through f16",
-        /// Log-sum-exps in base 2.
+        /// Base 2 instead of e.
         LseInBase2 = "LSE in base 2",
-        /// Log-sum-exps of scores that were not scaled.
+        /// The maximum is of unscaled scores.
         LseUnscaled = "LSE of unscaled scores",
-        /// Log-sum-exps without the row's maximum.
+        /// The logarithm of the sum alone.
         LseWithoutMaximum = "LSE without the maximum",
-        /// The log-sum-exp of the row before.
+        /// The row before.
         LseOfNeighbour = "LSE of a neighbouring row",
-        /// A finite log-sum-exp for a row that sees no key.
+        /// Of a row without a key.
         LseOfEmptyRow = "finite LSE of an empty row",
-        /// The last log-sum-exp was never written.
+        /// The last one was never written.
         LseUnset = "LSE not written",
     }
 }
 
 impl Fault {
-    /// Whether it is one of the log-sum-exps, which gate C8 must kill; the output is right.
+    /// Whether gate C8 must kill it; the output is right.
     pub fn is_of_lse(self) -> bool {
         use Fault::*;
         matches!(
@@ -101,7 +100,7 @@ impl Fault {
         )
     }
 
-    /// Whether the fault can change the output or the log-sum-exps of the default [`Model`] on this problem.
+    /// Whether it changes anything that the default [`Model`] computes for this problem.
     pub fn applies_to(self, problem: &Problem) -> bool {
         let shape = problem.shape;
         let block_n = Model::of(problem.dtype).block_n;
@@ -123,8 +122,8 @@ impl Fault {
     }
 }
 
-/// The output of the [`Model`] of the dtype, `[batch, heads_q, seq_q, head_dim]`, dense, with a fault if one is given. Where
-/// the fault does not apply ([`Fault::applies_to`]), the correct output.
+/// The default [`Model`]'s output, `[batch, heads_q, seq_q, head_dim]`, dense, with a fault where it applies
+/// ([`Fault::applies_to`]).
 pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
     let run = |fault| Model::of(dtype).output(inputs, &model::all_rows(inputs), fault);
@@ -177,7 +176,7 @@ pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     }
 }
 
-/// The default [`Model`]'s log-sum-exps, `[batch, heads_q, seq_q]`, dense, with a fault of theirs where there is one.
+/// The default [`Model`]'s log-sum-exps, `[batch, heads_q, seq_q]`, dense, with a fault of theirs.
 pub fn model_lse(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let mut lse = Model::of(inputs.problem.dtype).lse(inputs, fault);
     match fault {
@@ -214,23 +213,23 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
     .collect()
 }
 
-/// How the gates judged one fault, over all cases of [`selftest`].
+/// The verdicts on one fault over all cases of [`selftest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caught {
-    /// The fault; `None` for the correct model, which nothing may catch.
+    /// `None` for the correct model.
     pub fault: Option<Fault>,
     /// Cases to which it applies.
     pub cases: usize,
-    /// Cases in which at least one gate failed.
+    /// Cases with at least one failed gate.
     pub cases_failed: usize,
-    /// The gates that failed in at least one case, ascending.
+    /// In at least one case, ascending.
     pub gates_that_failed: Vec<GateId>,
-    /// Dtypes to which it applies, and in which no gate failed in any case.
+    /// To which it applies, and without a failed gate in any case.
     pub survived: Vec<Dtype>,
 }
 
 impl Caught {
-    /// Whether the gates did their work: a fault fails at least one gate with every dtype, the correct model fails none.
+    /// A fault fails a gate with every dtype, the correct model none.
     pub fn as_it_should(&self) -> bool {
         match self.fault {
             Some(_) => !self.gates_that_failed.is_empty() && self.survived.is_empty(),
@@ -239,7 +238,7 @@ impl Caught {
     }
 }
 
-/// The cases: small, ragged with grouped heads and both batches, more queries than keys, and one of the mission's kind.
+/// Small, ragged with grouped heads and two batches, more queries than keys, and the mission's kind.
 fn selftest_cases() -> Vec<(Problem, Family)> {
     let ragged = Shape {
         heads_kv: 2,
@@ -276,9 +275,8 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
     cases
 }
 
-/// Runs the correct model and every fault through gates C1 to C4, and C8 where it is one of the log-sum-exps. The first entry is
-/// the correct model's.
-/// Errors: a reference that can't be computed, which would be a fault of this crate.
+/// The correct model, first, and every fault through gates C1 to C4 and, for log-sum-exps, C8. Errors: a reference that
+/// cannot be computed, a fault of this crate.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
     let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
     let selftest_cases = selftest_cases();

@@ -1,6 +1,5 @@
-//! A model of a correct kernel, in Rust: tiled online softmax with everything accumulated in f32, unnormalised P
-//! rounded to its type where it meets V, one division at the end. What it does not model: the order and truncation
-//! inside a tensor core's accumulator, and ex2.approx (2 ulp).
+//! A model of a correct kernel: tiled online softmax in f32, unnormalised P rounded to its type where it meets V, one
+//! division at the end. Without the order and truncation inside a tensor core's accumulator, and without ex2.approx (2 ulp).
 
 use super::Fault;
 use crate::e4m3::E4m3;
@@ -12,17 +11,17 @@ use crate::reference::panels::{self, TILE_ROWS, pack_heads, pack_rows};
 use crate::reference::row_index;
 use rayon::prelude::*;
 
-/// What of a kernel changes its rounding.
+/// What changes a kernel's rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
     /// Keys per tile.
     pub block_n: usize,
-    /// P's type.
+    /// P's type where it meets V.
     pub probability: Probability,
 }
 
 impl Model {
-    /// Tiles of 16 keys, so that small problems have several, and P in the 16 bits of an output of `dtype`.
+    /// Tiles of 16 keys, so that small problems have several, and P in 16 bits.
     pub fn of(dtype: Dtype) -> Self {
         Self {
             block_n: 16,
@@ -34,7 +33,6 @@ impl Model {
 /// Panels of 8 columns: two vectors of f32.
 type Packed = panels::Packed<f32, 8>;
 
-/// One query row on its way through the tiles.
 #[derive(Clone)]
 struct RowState {
     max: f32,
@@ -44,8 +42,7 @@ struct RowState {
 }
 
 impl Model {
-    /// The output's rows `rows` (dense row numbers, ascending), `head_dim` values each, with a fault built in, where it is one of
-    /// the kernel's inside.
+    /// Of dense row numbers `rows`, ascending, `head_dim` values each; with a fault, if it is inside of the kernel.
     pub fn output(&self, inputs: &Inputs, rows: &[usize], fault: Option<Fault>) -> Vec<f32> {
         let format = inputs.problem.dtype.output();
         self.finished(inputs, rows, fault, |state, _, output_scale| {
@@ -62,7 +59,7 @@ impl Model {
         })
     }
 
-    /// The log-sum-exp of every row, with a fault of the formula built in.
+    /// Of every row, with a fault of the formula.
     pub(super) fn lse(&self, inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
         let rows = all_rows(inputs);
         self.finished(
@@ -83,7 +80,7 @@ impl Model {
         )
     }
 
-    /// What `finish` makes of the state of each row after all tiles, the factor of its scores and that of its output.
+    /// `finish` takes the state of a row after all tiles, the factor of its scores and that of its output.
     fn finished<T: Send, Values: IntoIterator<Item = T>>(
         &self,
         inputs: &Inputs,
@@ -131,7 +128,7 @@ impl Model {
             .collect()
     }
 
-    /// The loop over K/V tiles for up to `TILE_ROWS` rows of one head.
+    /// For up to `TILE_ROWS` rows of one head.
     fn tiles(
         &self,
         inputs: &Inputs,
@@ -254,13 +251,12 @@ impl Model {
     }
 }
 
-/// Every row of the output.
 pub(super) fn all_rows(inputs: &Inputs) -> Vec<usize> {
     let [batch, heads, rows, _] = inputs.q.extents;
     (0..batch * heads * rows).collect()
 }
 
-/// The stored numbers without their scale, or as a decoder with other levels reads them.
+/// Without scale, or as a decoder with other levels reads them.
 fn decode(operand: &Operand, fault: Option<Fault>) -> Vec<f32> {
     let mut codes = operand.codes();
     if fault == Some(Fault::ThroughF16) {

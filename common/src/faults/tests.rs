@@ -19,7 +19,6 @@ fn every_fault_is_killed_and_the_correct_model_is_not() {
     }
 }
 
-/// On the cases of tier 0 as well, so that `cargo test` of a stage sees them in its kernels.
 #[test]
 fn tier_0_catches_states_that_start_or_end_elsewhere() {
     for fault in [Fault::MaximumFromZero, Fault::NeighbourState] {
@@ -143,7 +142,6 @@ fn rows_of_the_model_are_those_of_its_whole_output() {
     }
 }
 
-/// A correct kernel passes on every edge shape, whatever its tile, with both types of P.
 #[test]
 fn the_correct_model_passes_on_every_edge_shape() {
     let cases: Vec<(Shape, Dtype, Mask)> = crate::problem::edge_shapes()
@@ -180,8 +178,7 @@ fn the_correct_model_passes_on_every_edge_shape() {
     });
 }
 
-/// The margins that `common/docs/error-budgets.md` states, on short cases: errors of correct kernels stay under half of
-/// each bound.
+/// As `common/docs/error-budgets.md` states: correct kernels stay under half of each bound.
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {

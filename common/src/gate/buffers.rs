@@ -3,12 +3,12 @@
 use crate::image::{Image, Violation};
 use crate::verdict::{GateId, GateResult};
 
-/// What a kernel may do with a buffer.
+/// What a kernel may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Read only: no byte may change.
     Input,
-    /// Elements may be written, guard bands and gaps not.
+    /// Elements may change, guard bands and gaps not.
     Output,
 }
 
@@ -17,16 +17,15 @@ pub enum Role {
 pub struct Buffer<'a> {
     /// "q", "k", "v", "o".
     pub name: &'a str,
-    /// What was uploaded.
+    /// The bytes before the launch.
     pub image: &'a Image,
-    /// What was read back.
+    /// The bytes after it.
     pub after: &'a [u8],
     /// What may have changed.
     pub role: Role,
 }
 
-/// C6: inputs unchanged, guard bands and gaps of outputs intact. That nothing outside an input was read shows
-/// elsewhere: everything around the elements is NaN, so that C1 to C3 would fail.
+/// C6: inputs unchanged, guard bands and gaps of outputs intact. A read outside of an input meets NaN, so that C1 to C3 fail.
 pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
     if buffers.is_empty() {
         return GateResult::no_data(GateId::C6, "no buffers");

@@ -5,8 +5,8 @@ use crate::image::UNWRITTEN;
 use crate::inputs::index_of;
 use crate::verdict::{GateId, GateResult};
 
-/// C1. The output was poisoned with [`UNWRITTEN`] before the launch: none may be left, no other NaN, no infinity.
-/// Looks at every element, also where the reference is a sample.
+/// C1: none of the [`UNWRITTEN`] of before the launch is left, no other NaN, no infinity. Every element, also where the
+/// reference is a sample.
 pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     if let Some(result) = wrong_length(GateId::C1, evidence) {
         return result;
@@ -43,7 +43,6 @@ pub fn c1(evidence: &Evidence<'_>) -> GateResult {
     }
 }
 
-/// What is wrong with an element, if anything.
 fn complaint(element: f32, unwritten: f32) -> Option<&'static str> {
     match element {
         x if x.to_bits() == unwritten.to_bits() => Some("never written"),

@@ -8,13 +8,12 @@ use crate::inputs::Family;
 use crate::problem::{Dtype, Mask, NAMED_SHAPES};
 use crate::verdict::{GateId, GateResult};
 
-/// The shapes on which E4M3 is gated end to end: their rows average over enough keys.
+/// On which E4M3 is gated end to end: their rows average over enough keys.
 const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
 
-/// C4. f16 and bf16: allclose against FP64 on the inputs as stored, which is what a caller of the ladder's first documents had in hand;
-/// against the values before their rounding a perfect kernel would fail on the large family. E4M3: mean error and
-/// share of bad elements against FP64 on the values before quantisation, on the normal family, full mask, mission and
-/// long; NO DATA elsewhere, with the numbers in [`Errors::end_to_end`] alone.
+/// C4. f16 and bf16: allclose against FP64 on the inputs as stored (on values before their rounding a perfect kernel would
+/// fail on large). E4M3: mean error and share of bad elements against FP64 on the values before quantisation, on normal, full
+/// mask, mission and long; elsewhere NO DATA, with the numbers in [`Errors::end_to_end`].
 pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
     if let Some(result) = wrong_length(GateId::C4, evidence) {
         return result;
@@ -55,7 +54,7 @@ pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
     }
 }
 
-/// Why an E4M3 case is not gated end to end, if it is not.
+/// For E4M3.
 fn not_gated(evidence: &Evidence<'_>) -> Option<String> {
     let shape = evidence.problem.shape;
     match evidence.family {

@@ -12,12 +12,12 @@ pub struct Traced<'a> {
     pub report: &'a TraceReport,
 }
 
-/// Hazards that a reason quotes; the record holds them all.
+/// The record holds all.
 const QUOTED: usize = 3;
 
 /// H1: no race, no read of an in-flight copy or of uninitialised shared memory, nothing out of bounds or misaligned, no
-/// divergent barrier and no deadlock in any of the traced launches. Judged by what is ordered, not by the order that
-/// was run. A trace that saw less than `output_bytes` stored is no evidence, and fails too.
+/// divergent barrier, no deadlock, judged by happens-before. A trace that saw less than `output_bytes` stored is no evidence,
+/// and fails too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(

@@ -9,54 +9,55 @@ use crate::format::Format;
 use crate::reference::{Probability, row_index};
 use std::borrow::Cow;
 
-/// How far an output is from its reference. Every gate fails NaN.
+/// An output against its reference. Every gate fails NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Errors {
     /// Rows compared.
     pub rows: usize,
-    /// Whether they are a sample of a large problem.
+    /// Whether the rows are a sample.
     pub sampled: bool,
-    /// P's type in the same-precision baseline, and what the kernel declares.
+    /// Of the same-precision baseline; as the kernel declares.
     pub probability: Probability,
-    /// What the output is stored in.
+    /// Format of the output.
     pub output: Format,
     /// Largest absolute difference from FP64.
     pub max_abs: f64,
-    /// Where, `[b, h, s, d]`.
+    /// `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
     /// Mean absolute difference from FP64.
     pub mean_abs: f64,
     /// Largest `|o - r| / max(|r|, floor)` of a row, in the 2-norm; the floor is [`c3_floor`].
     pub max_row_rel: f64,
-    /// Which row, `[b, h, s]`.
+    /// `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
     /// Root mean square of the same over all rows.
     pub rms_row_rel: f64,
     /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
     pub allclose: f64,
-    /// Where, `[b, h, s, d]`.
+    /// `[b, h, s, d]`.
     pub allclose_at: [usize; 4],
-    /// The first element that is not zero in a row whose reference is exactly zero.
+    /// The first element other than zero in a row whose reference is exactly zero.
     pub nonzero_in_zero_row: Option<[usize; 4]>,
     /// The same-precision baseline's largest difference from FP64.
     pub baseline_max_abs: f64,
     /// The same-precision baseline's `rms_row_rel`.
     pub baseline_rms_row_rel: f64,
-    /// How many rows that is the mean of: the square of the sum of their squared errors over the sum of the squares of
-    /// those. Rows that are exact (one key, or one that wins) do not count.
+    /// Rows in effect in that mean: the square of the sum of squared errors over the sum of their squares. Exact rows (one
+    /// key, or one that wins) do not count.
     pub baseline_rows: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
     pub largest_score: f64,
-    /// The largest magnitude of the reference.
+    /// Largest magnitude of the reference.
     pub reference_max_abs: f64,
-    /// E4M3: against the values before they were rounded to storage; `None` for others and for real tensors.
+    /// E4M3: against the values before rounding; `None` for others and for real tensors.
     pub end_to_end: Option<EndToEnd>,
 }
 
 impl Errors {
-    /// Measures the rows of the reference. An output of the wrong length measures NaN.
+    /// Rows of the reference. An output of the wrong length measures NaN.
     ///
     /// # Panics
+    ///
     /// If the reference lacks something of a row: what is not there would be off by nothing.
     pub fn measure(evidence: &Evidence<'_>) -> Self {
         let Evidence {
@@ -145,19 +146,19 @@ impl Errors {
         }
     }
 
-    /// The bound of C2 on `max_abs`.
+    /// Bound of C2 on `max_abs`.
     pub fn c2_bound(&self) -> f64 {
         C2_PLAIN_FACTOR * self.baseline_max_abs
             + C2_OUTPUT_ULPS * self.output.ulp(self.reference_max_abs)
     }
 
-    /// The bound of C2 on `rms_row_rel`.
+    /// Bound of C2 on `rms_row_rel`.
     pub fn c2_rows_bound(&self) -> f64 {
         let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.baseline_rows.max(1.0);
         factor * self.baseline_rms_row_rel + SCORE_ROUNDING * self.largest_score
     }
 
-    /// The bound of C3.
+    /// Bound of C3 on `max_row_rel`.
     pub fn c3_bound(&self) -> f64 {
         let bound = match (self.probability, self.output) {
             (Probability::E4m3, _) => C3_ROW_E4M3_P,
@@ -168,23 +169,22 @@ impl Errors {
     }
 }
 
-/// Differences from FP64 attention on the values before they were rounded to storage.
+/// Against FP64 attention on the values before rounding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndToEnd {
     /// Largest absolute difference.
     pub max_abs: f64,
-    /// Where, `[b, h, s, d]`.
+    /// `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
     /// Mean absolute difference.
     pub mean_abs: f64,
-    /// Share of elements that differ by more than [`C4_E4M3_BAD`].
+    /// Elements off by more than [`C4_E4M3_BAD`].
     pub bad_share: f64,
-    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %, the figures that the documents set for a linear codec.
+    /// Whether max <= 0.06, mean <= 0.02 and bad share <= 1 %: the documents' figures for a linear codec.
     pub meets_seeds: bool,
 }
 
 impl EndToEnd {
-    /// `None` where there are no values before rounding.
     fn measure(evidence: &Evidence<'_>) -> Option<Self> {
         let Evidence {
             problem, reference, ..
@@ -219,7 +219,7 @@ impl EndToEnd {
     }
 }
 
-/// The output's values; NaN if it has the wrong length.
+/// NaN if it has the wrong length.
 fn values<'a>(evidence: &Evidence<'a>) -> Cow<'a, [f32]> {
     let expected = evidence.problem.shape.q_extents().iter().product();
     match evidence.output.len() == expected {
@@ -228,12 +228,12 @@ fn values<'a>(evidence: &Evidence<'a>) -> Cow<'a, [f32]> {
     }
 }
 
-/// Whether an error is worse than the worst so far: larger, or no number where that is one.
+/// Larger, or NaN where the worst is a number.
 pub fn is_worse(worst: f64, value: f64) -> bool {
     !worst.is_nan() && (value > worst || value.is_nan())
 }
 
-/// The largest value seen and where; the first NaN beats everything.
+/// The largest value and where; the first NaN beats everything.
 pub(super) struct Worst<At> {
     pub value: f64,
     pub at: At,

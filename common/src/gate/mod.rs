@@ -1,7 +1,6 @@
-//! The gates on numbers, buffers and hazards, C1 to C6, C8, B1 and H1: pure functions from evidence to a verdict with a reason.
-//!
-//! Every comparison is written `error <= bound`, so that NaN fails. Thresholds are the constants of this file, each
-//! with its source; `common/docs/error-budgets.md` holds what correct kernels measure against them.
+//! The gates on numbers, buffers and hazards, C1 to C6, C8, B1 and H1: pure functions from evidence to a verdict with a
+//! reason. Comparisons are written `error <= bound`, so that NaN fails. `common/docs/error-budgets.md` holds what correct
+//! kernels measure against the thresholds.
 
 use crate::format::Format;
 use crate::inputs::Family;
@@ -29,73 +28,69 @@ pub use lse::c8;
 pub use measure::{EndToEnd, Errors, is_worse};
 pub use repeat::{Repeat, c5};
 
-/// C2: how many times the same-precision baseline's largest error a kernel may have. FlashAttention's tests, 2x since
-/// the first version (`tests/test_flash_attn.py`).
+/// C2: times the same-precision baseline's largest error. FlashAttention's tests, 2x since the first version
+/// (`tests/test_flash_attn.py`).
 pub const C2_PLAIN_FACTOR: f64 = 2.0;
-/// C2: units in the last place of the output's format, at the largest reference value, on top: both sides round their output once, and a
-/// same-precision baseline may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
+/// C2: on top, ulps of the output's format at the largest reference value: both sides round their output once, and a baseline
+/// may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
-/// C2: how many times the same-precision baseline's root mean square of row errors (those of C3) a kernel may have.
-/// Both round the same things once; the mean over rows shows a rounding too many, or a truncation, that stays far
-/// inside every bound on single elements. Correct kernels measure at most 1.00 over thousands of rows of the normal
-/// family, P or the output truncated, or the sum or the accumulator in half, at least 1.35.
+/// C2: times the same-precision baseline's root mean square of row errors (those of C3). The mean over rows shows a rounding
+/// too many, or a truncation, that stays far inside every bound on single elements. Correct kernels measure at most 1.00 over
+/// thousands of rows of normal; P or the output truncated, or the sum or the accumulator in half, at least 1.35.
 pub const C2_ROWS_FACTOR: f64 = 1.15;
-/// C2: on top of that factor, over [`Errors::baseline_rows`]: in a few rows either side may be lucky. Correct kernels
-/// measure up to 2.46 in two rows, 1.39 in seven, 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
+/// C2: on top of that factor, over [`Errors::baseline_rows`]. Correct kernels measure up to 2.46 in two rows, 1.39 in seven,
+/// 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
 pub const C2_ROWS_NOISE: f64 = 4.0;
-/// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], and weights by as much of themselves. It is
-/// 1e-6 for logits of 10, and more than [`C3_ROW`] for near ties between logits of 30,000.
+/// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], weights by as much of themselves: 1e-6 for
+/// logits of 10, more than [`C3_ROW`] for near ties between logits of 30,000.
 pub const SCORE_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;
 /// C3: relative error of a row in the 2-norm, with P in f16 or f32 and output in f16.
 pub const C3_ROW: f64 = 2e-3;
-/// C3: the same with P or the output in bf16, which has 3 bits less: as far above the worst of correct kernels as
-/// [`C3_ROW`] is.
+/// C3: P or the output in bf16, which has 3 bits less: as far above the worst of correct kernels as [`C3_ROW`] is.
 pub const C3_ROW_BF16: f64 = 1.6e-2;
-/// C3: the same for kernels that declare P in E4M3.
+/// C3: kernels that declare P in E4M3.
 pub const C3_ROW_E4M3_P: f64 = 6e-2;
 /// C4, f16: `|o - r| <= atol + rtol * |r|`, the gate of the ladder's first documents, which had V of N(0, 1). `rtol` is this,
-/// and `atol` this times the root mean square of the row's V, so that the gate means the same at every scale.
+/// `atol` this times the root mean square of the row's V: the same at every scale.
 pub const C4_F16: f64 = 1e-2;
-/// C4, bf16: the same. PyTorch's own relative tolerance for bf16 (`torch.testing.assert_close`); two units in the last place of
-/// a bf16, beside which an error of [`C4_F16`] is less than one rounding of P and one of the output may make.
+/// C4, bf16: PyTorch's own relative tolerance (`torch.testing.assert_close`), two ulps; [`C4_F16`] is less than one rounding
+/// of P and one of the output may make.
 pub const C4_BF16: f64 = 1.6e-2;
-/// C4: `atol` is at least so many steps of a subnormal of the output's format.
-pub const C4_LEAST_STEPS: f64 = 2.0;
-/// C4, E4M3: mean absolute error against unquantised FP64. A codec with mismatched sides measured 0.013 to 0.018, a
-/// matched one at most 0.0035.
+/// C4: the least `atol`, in subnormal steps of the output's format.
+const C4_LEAST_STEPS: f64 = 2.0;
+/// C4, E4M3: mean absolute error against unquantised FP64. Mismatched codecs measured 0.013 to 0.018, a matched one at most
+/// 0.0035.
 pub const C4_E4M3_MEAN: f64 = 0.005;
-/// C4, E4M3: an element with a larger error than this is bad.
+/// C4, E4M3: a larger error is bad.
 pub const C4_E4M3_BAD: f64 = 0.06;
-/// C4, E4M3: at most this share of bad elements.
+/// C4, E4M3: the largest share of bad elements.
 pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
-/// C8: how far a log-sum-exp may be off, in units of itself or, where it is less than 1, absolute. f32 holds the largest score to
-/// 6e-8 of itself; lg2.approx adds up to 2e-6 over 2^17 keys.
+/// C8: relative or, below 1, absolute error. f32 holds the largest score to 6e-8; lg2.approx adds up to 2e-6 over 2^17 keys.
 pub const C8_LSE: f64 = 1e-5;
-/// C8: or by this times [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small because its products cancel
-/// is known no better. The tensor cores of an NVIDIA H200 measure up to 2.6 (products of halves as in huge, 5e8 of them).
+/// C8: or times [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small because its products cancel
+/// is known no better. An NVIDIA H200's tensor cores measure up to 2.6 (products of halves as in huge, 5e8 of them).
 pub const C8_SCORES: f64 = 4.0;
-/// B1: how many times the worst of correct variants ([`b1_measured`]) a row may differ between the backends.
+/// B1: times the worst of correct variants ([`b1_measured`]).
 pub const B1_FACTOR: f64 = 3.0;
-/// The ladder's documents gated their linear codec on this mean; printed beside C4, never judged.
+/// The first documents' bound for a linear codec; printed beside C4, never judged.
 pub const SEEDS_MEAN: f64 = 0.02;
-/// The largest error that they allowed; printed beside C4, never judged.
+/// Likewise, on the largest error.
 pub const SEEDS_MAX: f64 = 0.06;
 
-/// What the numeric gates judge: one output of one case.
+/// One output of one case.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// The problem.
     pub problem: &'a Problem,
     /// How the inputs were drawn; `None` for real tensors.
     pub family: Option<Family>,
-    /// What the output is compared with.
+    /// The reference.
     pub reference: &'a Reference,
-    /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not: what the codes of the problem's
-    /// output format stand for.
+    /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not: values of the output's codes.
     pub output: &'a [f32],
 }
 
-/// C1 to C4 on one output, with the errors that they judged. An output of the wrong length fails all of them.
+/// C1 to C4. An output of the wrong length fails all.
 pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     let errors = Errors::measure(evidence);
     let gates = [
@@ -107,21 +102,21 @@ pub fn numeric_gates(evidence: &Evidence<'_>) -> (Errors, [GateResult; 4]) {
     (errors, gates)
 }
 
-/// C3: a row's norm counts as at least `sqrt(head_dim)` times the smallest normal value of the output's format: below it the
-/// output itself has fewer bits.
+/// C3: a row's norm counts as at least `sqrt(head_dim)` times the output format's smallest normal value, below which it has
+/// fewer bits.
 pub fn c3_floor(problem: &Problem) -> f64 {
     (problem.shape.head_dim as f64).sqrt() * problem.dtype.output().smallest_normal()
 }
 
-/// C4: the relative tolerance of an output in `format`.
-pub fn c4_share(format: Format) -> f64 {
+/// C4: relative tolerance.
+fn c4_share(format: Format) -> f64 {
     match format {
         Format::F16 => C4_F16,
         Format::Bf16 => C4_BF16,
     }
 }
 
-/// C4, f16 and bf16: how far an element whose reference is `exact` may be off where V has the root mean square `value_rms`.
+/// C4, f16 and bf16: absolute, of an element with reference `exact`, where V has the root mean square `value_rms`.
 pub fn c4_tolerance(format: Format, value_rms: f64, exact: f64) -> f64 {
     let (share, least) = (c4_share(format), C4_LEAST_STEPS * format.ulp(0.0));
     (share * value_rms).max(least) + share * exact.abs()
@@ -132,7 +127,6 @@ fn at(index: [usize; 4]) -> String {
     format!("[{b}, {h}, {s}, {d}]")
 }
 
-/// The verdict on an output whose length is not the problem's, if it is not.
 fn wrong_length(gate: GateId, evidence: &Evidence<'_>) -> Option<GateResult> {
     let expected: usize = evidence.problem.shape.q_extents().iter().product();
     let found = evidence.output.len();

@@ -5,18 +5,18 @@ use crate::problem::Problem;
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
-/// One of several outputs of the same launch.
+/// One of several launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeat<'a> {
-    /// What was different about it: "repeat 3", "schedule reversed".
+    /// What differs: "repeat 3", "schedule reversed".
     pub label: &'a str,
-    /// The dense output.
+    /// The output, dense.
     pub output: &'a [f32],
-    /// Its log-sum-exps, where they were asked for.
+    /// Where they were asked for.
     pub lse: Option<&'a [f32]>,
 }
 
-/// How one of several arrays, which should have the same bits, differs from the first, if one does.
+/// Of arrays that should have the same bits.
 fn difference(
     what: &str,
     arrays: &[(&str, &[f32])],
@@ -42,8 +42,8 @@ fn difference(
     })
 }
 
-/// C5: all outputs have the same bits (NaN payloads and signs of zero included) as the first, and so have the log-sum-exps of the
-/// runs that were asked for them. A single output is no evidence.
+/// C5: all outputs have the first's bits (NaN payloads and signs of zero included), and so have log-sum-exps where they were
+/// asked for. A single output is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
     if repeats.len() < 2 {
         return GateResult::no_data(GateId::C5, "fewer than two runs");

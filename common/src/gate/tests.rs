@@ -7,7 +7,6 @@ use crate::problem::{Dtype, Mask, Shape};
 use crate::reference::{Probability, reference};
 use crate::verdict::Verdict;
 
-/// One case with its correct output.
 struct Case {
     problem: Problem,
     reference: Reference,
@@ -96,7 +95,7 @@ fn c2_bound_is_its_formula() {
     assert!(errors.reference_max_abs > 0.5 && errors.baseline_max_abs > 0.0);
 }
 
-/// Rows that are all off by a little: every element is well inside C2's first bound and every row inside C3's.
+/// Every element is well inside C2's first bound and every row inside C3's.
 #[test]
 fn c2_sees_a_rounding_too_many_in_the_mean_over_rows() {
     let mut case = Case::new(Shape::bhsd(1, 2, 512, 64), Dtype::F16, Mask::Full);

@@ -5,60 +5,55 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
-/// Added to every value of the shifted family.
 const SHIFT: f32 = 0.5;
-/// Multiplies every value of the large family.
 const LARGE: f32 = 8.0;
-/// What the winner's logit has on top of the others' noise: weight e^12, against 16,384 others of weight about 1 each.
+/// Above the others' noise: weight e^12, against 16,384 others of about 1 each.
 const WINNER_LOGIT: f32 = 12.0;
-/// A sink's logit is ln(keys) plus this: against as many others, whose weights average e^1, key 0 takes about 73 % of
-/// the weight at every length, and the others still matter.
+/// Plus ln(keys): key 0 takes about 73 % of the weight at every length, and the others still matter.
 const SINK_LOGIT: f32 = 2.0;
-/// A sink's value vector is small; without it the other keys would not matter to the output.
+/// Otherwise the other keys would not matter.
 const SINK_VALUE: f32 = 1.0 / 16.0;
-/// FlashAttention-3: one value in a thousand gets N(0, 100), standard deviation 10, on top.
+/// FlashAttention-3: one value in a thousand gets N(0, 100), on top.
 const OUTLIER_RATE: f64 = 0.001;
 const OUTLIER_DEVIATION: f32 = 10.0;
-/// Deep-negative: elements of Q are 2^x · (1 + N / 8), x uniform from 0 to the first for each row, and those of K
-/// N − 5 · 2^x, x uniform from 0 to the second for each key: logits of −30 to −1,700 at head_dim 64 and 128.
+/// Elements of Q are 2^x · (1 + N / 8), x uniform from 0 to the first for each row, those of K N − 5 · 2^x, x uniform from 0
+/// to the second for each key: logits of −30 to −1,700 at head_dim 64 and 128.
 const DEEP_ROWS: f64 = 2.0;
 const DEEP_KEYS: f64 = 2.8;
 const DEEP_KEY: f32 = 5.0;
 const DEEP_NOISE: f32 = 0.125;
-/// Q, K and V of a head of the huge family are multiplied by a number between these, and by a last one the last element
-/// of a key that nearly repeats another: one step of f16.
+/// Factor of a head between these; the last, of the last element of a near tie: one step of f16.
 const HUGE: (f32, f32) = (60.0, 100.0);
 const NEAR_TIE: f32 = 1.0 + 1.0 / 1024.0;
-/// Mixed-scale: all keys lean by the first along all dimensions, a row of Q by one of the others: its logits are near
-/// 16 · sqrt(head_dim) times that.
+/// All keys lean by the first along all dimensions, a row of Q by one of the others: logits near 16 · sqrt(head_dim) times
+/// that.
 const MIXED_KEY: f32 = 16.0;
 const MIXED_ROWS: [f32; 5] = [-8.0, -2.0, 0.0, 2.0, 8.0];
-/// Wide-range: Q is multiplied by 2 to the first, K divided by it, V of even heads multiplied by 2 to the second, of odd ones
-/// divided: logits are those of N(0, 1), and no value of Q, K or V, nor of O, is one of f16.
+/// Q is multiplied by 2 to the first, K divided by it, V of even heads multiplied by 2 to the second, of odd ones divided:
+/// logits of N(0, 1), and nothing that f16 holds.
 const WIDE_LOGITS: i32 = 30;
 const WIDE_VALUES: i32 = 40;
-/// Saturated values are clamped here; the largest magnitude becomes ±448.
+/// The largest magnitude becomes ±448.
 const CLAMP: f32 = 1.0;
-/// Scales of the random-scales family are 2^x, x uniform between these.
+/// Scales are 2^x, x uniform between these.
 const SCALE_EXPONENTS: (f64, f64) = (-6.0, 1.0);
 
-/// What a family draws for one tensor, before rounding.
+/// One tensor, before rounding.
 pub(super) struct Draft {
-    /// Dense values.
+    /// Dense.
     pub values: Vec<f32>,
-    /// The E4M3 scales, where the family sets them.
+    /// For E4M3, where the family sets them.
     pub scales: Option<Vec<f32>>,
 }
 
-/// Uniform and normal deviates from ChaCha8. Only +, −, ×, ÷ and square root are used, so that every machine draws the
-/// same bits.
+/// Deviates from ChaCha8, with +, −, ×, ÷ and square root alone: the same bits on every machine.
 pub struct Stream {
     rng: ChaCha8Rng,
     spare: Option<f64>,
 }
 
 impl Stream {
-    /// The stream `index` of a key made of seed, family and purpose. Different keys and indices are independent.
+    /// Different keys and indices are independent.
     fn new(seed: u64, family: Family, purpose: Purpose, index: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -72,12 +67,12 @@ impl Stream {
         Self { rng, spare: None }
     }
 
-    /// Uniform in [0, 1), 53 bits.
+    /// In [0, 1), 53 bits.
     pub fn uniform(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// N(0, 1) by Marsaglia's polar method (SIAM Review 6:260, 1964), which needs no sine.
+    /// By Marsaglia's polar method (SIAM Review 6:260, 1964), which needs no sine.
     pub fn normal(&mut self) -> f32 {
         if let Some(spare) = self.spare.take() {
             return spare as f32;
@@ -94,7 +89,7 @@ impl Stream {
     }
 }
 
-/// What a stream is for: part of its key.
+/// Part of a stream's key.
 #[derive(Clone, Copy)]
 enum Purpose {
     Values(Tensor),
@@ -114,8 +109,8 @@ impl Purpose {
     }
 }
 
-/// ln(x) of a positive normal number, from its exponent and the series of atanh: |s| <= 0.1716, so that the term left
-/// out, 2 s^25 / 25, is below 1e-20.
+/// Of a positive normal number, from its exponent and the series of atanh: |s| <= 0.1716, so that the term left out, 2 s^25 /
+/// 25, is below 1e-20.
 fn natural_log(x: f64) -> f64 {
     const LN_2: f64 = std::f64::consts::LN_2;
     let bits = x.to_bits();
@@ -133,8 +128,7 @@ fn natural_log(x: f64) -> f64 {
     exponent * LN_2 + 2.0 * s * series
 }
 
-/// 2^x by repeated square roots: the fraction's first 24 bits select factors 2^(1/2), 2^(1/4), … Only multiplications
-/// and square roots.
+/// The fraction's first 24 bits select factors 2^(1/2), 2^(1/4), …
 fn two_to(x: f64) -> f64 {
     let whole = x.floor();
     let mut fraction = x - whole;
@@ -151,7 +145,7 @@ fn two_to(x: f64) -> f64 {
     value
 }
 
-/// Draws one tensor of `[batch, heads, rows, head_dim]`, one stream per batch and head.
+/// `[batch, heads, rows, head_dim]`, one stream per batch and head.
 pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Draft {
     let [batch, heads, rows, dim] = extents;
     let mut values = vec![0f32; batch * heads * rows * dim];
@@ -188,7 +182,7 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
     Draft { values, scales }
 }
 
-/// Turns one head's N(0, 1) values into the family's.
+/// From N(0, 1) values.
 fn shape_head(
     family: Family,
     seed: u64,

@@ -1,5 +1,5 @@
-//! What an output is compared with: FP64 attention on the values that the kernel was given, and a same-precision
-//! baseline in the kernel's own precision, whose error says how accurate that precision lets a kernel be.
+//! References of an output: FP64 attention on the kernel's values, and a same-precision baseline, whose error says how
+//! accurate that precision lets a kernel be.
 
 use crate::e4m3::E4m3;
 use crate::format::Format;
@@ -14,7 +14,7 @@ pub(crate) mod panels;
 use panels::{Packed, Real, pack_heads, pack_rows, tiles};
 
 named! {
-    /// The type in which a kernel holds P, the softmax weights, when it multiplies them with V.
+    /// P's type where it meets V.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Probability {
         /// Never rounded.
@@ -23,19 +23,18 @@ named! {
         F16 = "f16",
         /// bfloat16.
         Bf16 = "bf16",
-        /// E4M3, scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
+        /// Scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
         E4m3 = "e4m3",
     }
 }
 
-/// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest
-/// survive (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). A same-precision baseline that normalises first
-/// and rounds then loses every weight below 2^-10: with some thousands of keys it returns nearly zero, and twice its
-/// error admits an output of zeros.
+/// FP8 kernels keep `exp(s - max) * 2^8` in E4M3 and divide at the end, so that weights down to 2^-17 of the largest survive
+/// (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). Normalised first, weights below 2^-10 would be lost: with some
+/// thousands of keys nearly all.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
-    /// The type that a library or a test's kernel has which rounds P to the type of its operands.
+    /// Of a library or test kernel that rounds P to the type of its operands.
     pub fn of_operands(dtype: Dtype) -> Self {
         match dtype {
             Dtype::F16 => Probability::F16,
@@ -44,7 +43,7 @@ impl Probability {
         }
     }
 
-    /// P in 16 bits: in the output's format.
+    /// P in the output's format.
     pub fn half(dtype: Dtype) -> Self {
         match dtype.output() {
             Format::F16 => Probability::F16,
@@ -52,8 +51,7 @@ impl Probability {
         }
     }
 
-    /// What a kernel may declare P as, which sets how far C2 and C3 let an output be off: nothing less exact than 16 bits, nor than
-    /// the inputs.
+    /// Nothing less exact than 16 bits or the inputs: it sets how far C2 and C3 let an output be off.
     pub fn declarable(dtype: Dtype) -> &'static [Self] {
         match dtype {
             Dtype::F16 => &[Probability::F32, Probability::F16],
@@ -62,8 +60,8 @@ impl Probability {
         }
     }
 
-    /// What P is rounded to where it meets V, in a kernel that declares `self`: 16 bits are those of the problem's output, though a
-    /// kernel may declare fewer that count because its scores are less exact.
+    /// The type that P is rounded to where a kernel declares `self`: 16 bits are the output's, though a kernel may declare
+    /// fewer because its scores are less exact.
     pub fn held(self, dtype: Dtype) -> Self {
         match self {
             Probability::F16 | Probability::Bf16 => Self::half(dtype),
@@ -80,7 +78,7 @@ impl Probability {
         }
     }
 
-    /// Rounds weights of at most 1 in place, as values.
+    /// Weights of at most 1, in place, as values.
     pub(crate) fn round(self, weights: &mut [f32]) {
         match self {
             Probability::F32 => {}
@@ -94,60 +92,56 @@ impl Probability {
     }
 }
 
-/// Above this many visible scores only a sample of the rows is computed.
+/// Visible scores above which a sample of the rows is computed.
 pub const MAX_FULL_SCORES: u64 = 1 << 28;
-/// About how many scores the sample has.
+/// Scores of a sample, about.
 const SAMPLED_SCORES: u64 = 1 << 25;
-/// Key of the sample: the rows depend on the problem's extents only.
+/// The rows depend on the problem's extents only.
 const SAMPLE_SEED: u64 = 0x5a3c_f00d;
 
 /// Why there is no reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
-    /// The inputs don't fit their problem or are not finite: a NaN in a reference would match anything.
+    /// A NaN in a reference would match anything.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Finite inputs whose scores overflow, so that the reference itself is not a number.
+    /// Finite inputs whose scores overflow.
     #[error("the {which} reference is not finite at row [{}, {}, {}]", row[0], row[1], row[2])]
     NotFinite {
         /// "FP64", "baseline" or "unquantised".
         which: &'static str,
-        /// The first such row, `[b, h, s]`.
+        /// The first, `[b, h, s]`.
         row: [usize; 3],
     },
 }
 
-/// The values an output is judged by. All arrays hold the rows of [`Reference::rows`], `head_dim` each.
+/// What an output is judged by; arrays hold [`Reference::rows`], `head_dim` values each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all of them, or a sample of a large problem with
-    /// the first and last row of every head.
+    /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and last row of every
+    /// head.
     pub rows: Vec<usize>,
     /// Whether `rows` is a sample.
     pub sampled: bool,
-    /// FP64 attention on the dequantised inputs. Rows that see no key are 0.
+    /// FP64 attention on the dequantised inputs; 0 in rows without a key.
     pub output: Vec<f64>,
-    /// One a row: the natural logarithm of the sum of the exponentials of its scaled scores, in FP64 on the dequantised inputs;
-    /// -inf for rows that see no key.
+    /// One a row: the natural logarithm of the sum of exponentials of scaled scores, in FP64; -inf without a key.
     pub lse: Vec<f64>,
-    /// The same-precision baseline: scores in f32, the whole row's softmax in f32, P normalised and rounded to its
-    /// type, P·V accumulated in f32, output rounded to its format.
+    /// Scores, softmax and P·V in f32, P normalised and rounded to its type, output rounded to its format.
     pub baseline: Vec<f32>,
-    /// E4M3: FP64 attention on the values before rounding to storage, for gate C4; `None` for real tensors and for
-    /// f16 and bf16, where the stored values are what a caller has.
+    /// E4M3: FP64 attention on the values before rounding, for gate C4; `None` for real tensors and other dtypes.
     pub unquantised: Option<Vec<f64>>,
     /// P's type in `baseline`.
     pub probability: Probability,
-    /// For each row, the root mean square of the V that it averages (of its batch and key head, all keys): the unit of
-    /// C4's absolute tolerance.
+    /// Of a row: root mean square of the V that it averages (its batch and key head, all keys), C4's unit.
     pub value_rms: Vec<f64>,
-    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any sum on the
-    /// way to one. What f32 cannot hold of it is lost in any kernel.
+    /// The longest row of Q times the longest of K times the softmax scale: no logit is larger, nor any sum on the way to
+    /// one.
     pub largest_score: f64,
 }
 
-/// Computes the reference of `inputs` for a kernel that holds P in `p`, of every row or, above [`MAX_FULL_SCORES`], of
-/// a sample. Errors: inputs that don't fit their problem, NaN or infinity in the inputs or in the result.
+/// For a kernel that holds P in `p`, of every row or, above [`MAX_FULL_SCORES`], of a sample. Errors: inputs that do not fit
+/// their problem, NaN or infinity.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
     let problem = &inputs.problem;
     let sampled = problem.scores() > MAX_FULL_SCORES;
@@ -159,7 +153,7 @@ pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, Reference
     reference_of_rows(inputs, p, rows)
 }
 
-/// The same of the rows given: dense row numbers, ascending, each at most once.
+/// Dense row numbers, ascending, each at most once.
 pub fn reference_of_rows(
     inputs: &Inputs,
     p: Probability,
@@ -226,8 +220,7 @@ pub fn reference_of_rows(
     })
 }
 
-/// FP64 attention on the values before they were rounded to storage, rows as in [`reference_of_rows`]; `None` for real
-/// tensors.
+/// FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None` for real tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
     let widen = |operand: &Operand| -> Option<Vec<f64>> {
         Some(
@@ -243,7 +236,7 @@ pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
     Some(attend_f64(&inputs.problem, rows, values).0)
 }
 
-/// `[b, h, s]` of dense row `row` of Q or O.
+/// `[b, h, s]`, of Q or O.
 pub fn row_index(problem: &Problem, row: usize) -> [usize; 3] {
     let (heads, seq) = (problem.shape.heads_q, problem.shape.seq_q);
     [row / (heads * seq), row / seq % heads, row % seq]
@@ -253,7 +246,7 @@ fn row_count(problem: &Problem) -> usize {
     problem.shape.batch * problem.shape.heads_q * problem.shape.seq_q
 }
 
-/// A seeded sample of rows worth about [`SAMPLED_SCORES`], the same number from every head.
+/// About [`SAMPLED_SCORES`], the same number of rows from every head.
 fn sample_rows(problem: &Problem) -> Vec<usize> {
     let (heads, seq) = (
         problem.shape.batch * problem.shape.heads_q,
@@ -278,7 +271,7 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
     sample
 }
 
-/// FP64 attention on dense values: outputs, and the log-sum-exp of each row.
+/// On dense values: outputs and log-sum-exps.
 fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
     let scale = f64::from(problem.softmax_scale);
     attend::<f64, 4>(
@@ -299,7 +292,7 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (V
     )
 }
 
-/// The same-precision baseline, on codes: scales are factors of the scores and of the output, as in the kernels.
+/// On codes: scales are factors of the scores and of the output, as in the kernels.
 fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
     let format = problem.dtype.output();
@@ -334,9 +327,8 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
     .0
 }
 
-/// Attention over the given rows in T, with panels of `N` columns. `scales(b, h)` gives the factor of the scores and
-/// that of the output; `softmax` turns a row's scaled, visible scores into weights and gives their log-sum-exp. Returns the
-/// outputs, and the log-sum-exp of each row in FP64.
+/// In T, with panels of `N` columns. `scales(b, h)`: the factors of the scores and of the output; `softmax` turns a row's
+/// scaled, visible scores into weights and gives their log-sum-exp. Outputs, and log-sum-exps in FP64.
 fn attend<T: Real, const N: usize>(
     problem: &Problem,
     rows: &[usize],

@@ -1,14 +1,12 @@
-//! The inner product that reference and model share: a small register tile over panels packed so that the compiler
-//! turns its loops into vector instructions without intrinsics.
+//! The inner product of reference and model: a small register tile over panels that the compiler vectorises.
 
 use crate::problem::Shape;
 use rayon::prelude::*;
 use std::ops::{AddAssign, Mul};
 
-/// Query rows that one register tile covers.
+/// Of one register tile.
 pub(crate) const TILE_ROWS: usize = 4;
 
-/// f32 or f64.
 pub(crate) trait Real:
     Copy + Default + Send + Sync + AddAssign + Mul<Output = Self> + Into<f64>
 {
@@ -16,7 +14,7 @@ pub(crate) trait Real:
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// A `[depth, columns]` matrix cut into panels of `N` columns; the last one is filled up with zeros.
+/// `[depth, columns]` in panels of `N` columns, the last one padded with zeros.
 pub(crate) struct Panels<T, const N: usize> {
     data: Vec<[T; N]>,
     depth: usize,
@@ -24,13 +22,13 @@ pub(crate) struct Panels<T, const N: usize> {
 }
 
 impl<T: Real, const N: usize> Panels<T, N> {
-    /// `matrix[depth, columns]`, row-major: V, read over keys.
+    /// `matrix[depth, columns]`, row-major: V, over keys.
     pub fn new(matrix: &[T], columns: usize) -> Self {
         let depth = matrix.len() / columns;
         Self::pack(depth, columns, |k, column| matrix[k * columns + column])
     }
 
-    /// The transpose of `matrix[columns, depth]`: K, read over the head's dimension.
+    /// `matrix[columns, depth]`: K, over the head's dimension.
     pub fn transposed(matrix: &[T], depth: usize) -> Self {
         Self::pack(depth, matrix.len() / depth, |k, column| {
             matrix[column * depth + k]
@@ -51,8 +49,8 @@ impl<T: Real, const N: usize> Panels<T, N> {
         }
     }
 
-    /// `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]` for the panels that
-    /// cover `columns`; `emit` receives row, column and sum. The sum runs over k in order, in T.
+    /// `out[row][column] = sum over k in depths of a[k - depths.start][row] * self[k][column]`, k in order, in T, for the
+    /// panels that cover `columns`; `emit` receives row, column and sum.
     pub fn multiply(
         &self,
         a: &[[T; TILE_ROWS]],
@@ -87,10 +85,10 @@ impl<T: Real, const N: usize> Panels<T, N> {
     }
 }
 
-/// K and V of a head, packed for the products with Q and with P.
+/// K and V of a head.
 pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
 
-/// Packs K and V of every batch and key head.
+/// Of every batch and key head.
 pub(crate) fn pack_heads<T: Real, const N: usize>(
     shape: &Shape,
     k: &[T],
@@ -103,14 +101,14 @@ pub(crate) fn pack_heads<T: Real, const N: usize>(
         .collect()
 }
 
-/// Cuts rows (dense numbers, ascending) into tiles of one head.
+/// Dense row numbers, ascending, in tiles of one head.
 pub(crate) fn tiles<'a>(shape: &Shape, rows: &'a [usize]) -> Vec<&'a [usize]> {
     rows.chunk_by(|a, b| a / shape.seq_q == b / shape.seq_q)
         .flat_map(|of_head| of_head.chunks(TILE_ROWS))
         .collect()
 }
 
-/// Packs up to `TILE_ROWS` rows of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
+/// Up to `TILE_ROWS` of `[rows, depth]` for [`Panels::multiply`]; missing rows are zero.
 pub(crate) fn pack_rows<'a, T: Real + 'a>(
     rows: impl Iterator<Item = &'a [T]>,
     depth: usize,

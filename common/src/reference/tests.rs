@@ -215,7 +215,6 @@ fn nan_and_overflow_are_errors() {
     );
 }
 
-/// The larger the rounding of P, the larger the same-precision baseline's error.
 #[test]
 fn baseline_error_grows_as_the_probability_type_shrinks() {
     let problem = Problem::new(Shape::bhsd(1, 2, 256, 64), Dtype::F16, Mask::Full).unwrap();
@@ -235,8 +234,7 @@ fn baseline_error_grows_as_the_probability_type_shrinks() {
     );
 }
 
-/// Why P in E4M3 is scaled before it is rounded: a softmax over 8,192 keys with logits of N(0, 1) has weights of about
-/// 2^-13, below half of E4M3's smallest step, and next to nothing is left of them.
+/// Over 8,192 keys with logits of N(0, 1) weights are about 2^-13, below half of E4M3's smallest step.
 #[test]
 fn weights_normalised_before_rounding_to_e4m3_vanish() {
     let problem = Problem::new(Shape::bhsd(1, 1, 8192, 64), Dtype::F16, Mask::Full).unwrap();

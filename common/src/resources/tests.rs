@@ -99,7 +99,6 @@ fn each_excess_fails_and_is_named() {
     ));
 }
 
-/// Each case is a fault: a kernel that has grown since its caps were committed.
 #[test]
 fn growth_over_committed_caps_fails() {
     let [ada, hopper] = [("sm_89", 104), ("sm_90a", 107)].map(|(arch, registers)| {
@@ -167,7 +166,7 @@ fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
             min_blocks,
             ..facts()
         };
-        assert_eq!(facts.register_limit(), limit);
+        assert_eq!(register_limit(facts.threads, facts.min_blocks), limit);
         let mut full = entry("sm_90a");
         full.resources.registers = limit;
         facts.caps = Some(Caps::of(&facts, &[full.clone()]));

@@ -3,15 +3,14 @@
 use super::stats::{Ratio, Ratios, SampleError, Summary, checked_and_sorted, percentile};
 use crate::verdict::{GateId, GateResult, Verdict};
 
-/// The largest [`Summary::noise`] at which intervals alone decide, whatever the session did meanwhile.
+/// Largest [`Summary::noise`] at which intervals alone decide.
 pub const NOISE_LIMIT: f64 = 0.02;
 
-/// Parts of a session that are looked at one by one. Scatter from round to round is in the intervals, and more rounds make them
-/// narrower; an arm that becomes another one in between is not.
+/// Of a session, looked at one by one. Scatter from round to round is in the intervals; an arm that becomes another one in
+/// between is not.
 const PARTS: usize = 5;
 
-/// Two arms are the same when the whole interval lies within this of 1. Placement of buffers alone moves a kernel by a
-/// few tenths of a percent.
+/// Of the whole interval from 1. Placement of buffers alone moves a kernel by a few tenths of a percent.
 pub const SAME_MARGIN: f64 = 0.005;
 
 /// Two arms, interleaved (A B B A).
@@ -23,27 +22,27 @@ pub struct Comparison {
     pub new: Summary,
     /// `base / new`.
     pub ratios: Ratios,
-    /// How far the ratio of a fifth of the session lies from that of all, at most.
+    /// Largest distance of a fifth of the session from all.
     pub drift: f64,
 }
 
 named! {
-    /// How a candidate differs from its base, decided on the interval of the median's ratio and a margin.
+    /// Of a candidate from its base, by the interval of the median's ratio and a margin.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Change {
         /// The whole interval lies within the margin of 1.
         Same = "SAME",
-        /// The whole interval lies above that.
+        /// It lies above.
         Faster = "FASTER",
-        /// The whole interval lies below that.
+        /// It lies below.
         Slower = "SLOWER",
-        /// The interval crosses a margin.
+        /// It crosses a margin.
         Ambiguous = "AMBIGUOUS",
     }
 }
 
 impl Change {
-    /// What `base / new` says, where two arms are the same within `margin` (0.02: 2 %).
+    /// By `base / new` and `margin` (0.02: 2 %).
     pub fn of(ratio: &Ratio, margin: f64) -> Self {
         let interval = ratio.interval;
         let (below, above) = (1.0 / (1.0 + margin), 1.0 + margin);
@@ -60,7 +59,7 @@ impl Change {
 }
 
 impl Comparison {
-    /// Summarises the samples of an A B B A run; rounds lie as [`Ratios::of`] says.
+    /// Samples of an A B B A run, in rounds as in [`Ratios::of`].
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let ratios = Ratios::of(base, new)?;
         Ok(Self {
@@ -71,8 +70,8 @@ impl Comparison {
         })
     }
 
-    /// The noise of the noisier arm; above the limit, how far their ratio drifts: at the power limit of a GPU its clocks wander
-    /// by several percent, under both arms alike and from round to round. NaN where either arm has none.
+    /// Of the noisier arm; above the limit, how far the ratio drifts: at a GPU's power limit clocks wander by several
+    /// percent, under both arms alike. NaN where either arm has none.
     pub fn noise(&self) -> f64 {
         let [base, new] = [self.base.noise(), self.new.noise()];
         // `f64::max` passes over a NaN.
@@ -88,23 +87,20 @@ impl Comparison {
         }
     }
 
-    /// Whether the comparison is noisy enough to be repeated.
+    /// Whether it is noisy enough to be repeated.
     pub fn is_noisy(&self) -> bool {
         is_noisy(self.noise())
     }
 
-    /// Same, faster or slower, with [`SAME_MARGIN`].
+    /// [`Change::of`] with [`SAME_MARGIN`].
     pub fn change(&self) -> Change {
         Change::of(&self.ratios.p50, SAME_MARGIN)
     }
 }
 
-/// Judges a claim of `base / new >= at_least` on p50, p90 and mean.
-///
-/// Each figure's whole interval must reach the claim to pass; one that lies wholly below fails. With noise above
-/// [`NOISE_LIMIT`] (more was measured already) an interval is first widened by all of that noise to either side: within it nothing is
-/// decided, but a ratio that is further from the claim than the noise is not in doubt. That a time is possible at all is
-/// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible)'s to say, and comes first.
+/// Judges `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one that lies
+/// wholly below fails. With noise above [`NOISE_LIMIT`] (more was measured already) an interval is first widened by all of
+/// that noise to either side. [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult {
         gate: GateId::L1,
@@ -142,8 +138,7 @@ pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     )
 }
 
-/// The largest distance of the median ratio of one of [`PARTS`] parts of the rounds from that of all, relative to it. Rounds lie as
-/// [`Ratios::of`] says.
+/// The largest distance of a part's median ratio from that of all, relative to it. Rounds as in [`Ratios::of`].
 fn drift_of_session(base: &[f64], new: &[f64]) -> Result<f64, SampleError> {
     let of_round =
         |(base, new): (&[f64], &[f64])| base.iter().sum::<f64>() / new.iter().sum::<f64>();
@@ -286,7 +281,6 @@ mod tests {
         }
     }
 
-    /// Of rounds whose ratios scatter by several percent few do not tell 1 %, and many do.
     #[test]
     fn more_rounds_tell_a_percent() {
         let pass = |rounds: usize, faster: f64| {
@@ -302,7 +296,6 @@ mod tests {
         assert!(few <= 2 && many >= 25 && same <= 2, "{few} {many} {same}");
     }
 
-    /// A comparison with all figures spelled out.
     fn literal(p50: (f64, f64), p90: (f64, f64), mean: (f64, f64), p90_us: f64) -> Comparison {
         let ratio = |(low, high)| Ratio {
             value: (low + high) / 2.0,

@@ -1,9 +1,8 @@
-//! Timing: how a measurement is planned, what it records and what it says. The GPU's part is
-//! [`crate::device::cuda`]; everything here is pure.
+//! Timing: plans, measurements, verdicts. The GPU's part is [`crate::device::cuda`]; everything here is pure.
 //!
-//! Two figures per arm, never mixed. *Device time* is what one launch costs in a full stream: a CUDA graph of N
-//! launches over rotating input sets, divided by N. *Single launch* is one launch between two events, which an idle
-//! stream and the events themselves lengthen; it is what most published tables quote.
+//! Two figures per arm, never mixed. *Device time* is what one launch costs in a full stream: a CUDA graph of N launches over
+//! rotating input sets, divided by N. *Single launch* is one launch between two events, which an idle stream and the events
+//! themselves lengthen; most published tables quote it.
 
 pub mod claim;
 pub mod roofline;
@@ -19,43 +18,43 @@ pub use claim::{Change, Comparison};
 pub use roofline::SpeedOfLight;
 
 named! {
-    /// What the L2 cache can have held, by size alone.
+    /// The L2 cache, by size alone.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum CacheState {
-        /// All sets, inputs and outputs, fit in half of the cache.
+        /// All sets, inputs and outputs, fit in half.
         Warm = "warm L2",
-        /// Between the two: part of the inputs may be resident. So it is when a problem is too large to be warm.
+        /// Part of the inputs may be resident.
         Partial = "partial L2",
-        /// The inputs span at least three times the cache.
+        /// Inputs span at least three times the cache.
         Cold = "cold L2",
     }
 }
 
-/// How many sets of buffers the launches of a graph rotate over.
+/// Sets of buffers that a graph's launches rotate over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Sets of Q, K, V and O, each at its own addresses.
+    /// Q, K, V and O, at addresses of their own.
     pub sets: usize,
-    /// Bytes of Q, K and V of one set.
+    /// Q, K and V of one set.
     pub input_bytes: u64,
-    /// Size of the device's L2 cache.
+    /// L2 cache of the device.
     pub l2_bytes: u64,
-    /// What these sizes amount to.
+    /// What the sizes amount to.
     pub state: CacheState,
 }
 
-/// Warm rotations use at most this many sets.
+/// Sets of a warm rotation, at most.
 const WARM_SETS: u64 = 4;
 
 impl Rotation {
-    /// A few sets, of the sizes given in bytes, that together fit easily.
+    /// That together fit easily; sizes in bytes.
     pub fn choose(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let set = (input_bytes + output_bytes).max(1);
         let sets = (l2_bytes / 4 / set).clamp(1, WARM_SETS);
         Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
-    /// `sets` sets, and what they amount to.
+    /// And what they amount to.
     pub fn of(sets: usize, input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let n = sets as u64;
         let state = if 2 * n * (input_bytes + output_bytes) <= l2_bytes {
@@ -73,26 +72,26 @@ impl Rotation {
         }
     }
 
-    /// Input bytes per launch that cannot have been in the cache, whatever it kept.
+    /// Per launch, whatever the cache kept.
     pub fn uncached_input_bytes(&self) -> f64 {
         let all = self.sets as u64 * self.input_bytes;
         all.saturating_sub(self.l2_bytes) as f64 / self.sets.max(1) as f64
     }
 }
 
-/// How a measurement is to be made.
+/// Plan of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Samples per arm, where `budget` allows.
     pub samples: usize,
     /// Launches before the first sample, at least.
     pub warm_up_launches: usize,
-    /// Time of warm-up before the first sample, at least: clocks need it to settle.
+    /// Time before the first sample, at least: clocks settle.
     pub warm_up: Duration,
-    /// Device time that one sample should cover.
+    /// Device time of one sample.
     pub sample_time: Duration,
-    /// Wall-clock time that the samples of one measurement may take, over all its arms. A slow kernel gets fewer
-    /// samples, never fewer than [`Plan::LEAST_SAMPLES`]; the record says how many.
+    /// Wall-clock time for one measurement's samples, over all arms. A slow kernel gets fewer, never fewer than
+    /// [`Plan::LEAST_SAMPLES`].
     pub budget: Duration,
 }
 
@@ -109,14 +108,14 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The fewest samples that are summarised, whatever the budget.
+    /// Fewest samples, whatever the budget.
     pub const LEAST_SAMPLES: usize = 20;
 
-    /// No sample holds more launches than this: a graph node costs memory and time to upload.
+    /// Per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
 
-    /// Launches per graph for a kernel that takes about `launch_us` microseconds: enough to fill `sample_time`, and
-    /// whole rotations over `sets` sets, so that a graph never works on fewer sets than its label says.
+    /// For a kernel of about `launch_us` microseconds: fills `sample_time`, in whole rotations over `sets` sets, so that a
+    /// graph never works on fewer sets than its label says.
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
         let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
         let sets = sets.max(1);
@@ -126,7 +125,7 @@ impl Plan {
             * sets
     }
 
-    /// Samples per arm, an even number, when one sample of every arm together takes `round_us` microseconds.
+    /// Per arm, even, where one sample of every arm together takes `round_us` microseconds.
     pub fn samples_within_budget(&self, round_us: f64) -> usize {
         let affordable = (self.budget.as_secs_f64() * 1e6 / round_us.max(1.0)) as usize;
         affordable
@@ -135,25 +134,25 @@ impl Plan {
     }
 }
 
-/// Which arm is sampled when within a round of one or two: A, or A B B A, in which a drift cancels.
+/// Of one or two arms within a round: A, or A B B A, in which a drift cancels.
 pub fn order(arms: usize) -> &'static [usize] {
     if arms == 1 { &[0] } else { &[0, 1, 1, 0] }
 }
 
-/// The same work by the GPU's events and by the host's clock.
+/// The same work by events and by the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCheck {
-    /// Milliseconds between the events around it.
+    /// Time between the events.
     pub event_ms: f64,
-    /// Milliseconds on the host, from before the first event to after the last has been seen.
+    /// From before the first event to after the last has been seen.
     pub wall_ms: f64,
-    /// Microseconds per launch by events in this one long run; the samples' median must agree.
+    /// Per launch, by events in this one long run; the samples' median must agree.
     pub launch_us: f64,
 }
 
 impl HostCheck {
-    /// The check that `take` takes, up to three times while the host alone is late: it may have been kept from its processor. One in
-    /// which the GPU claims more time than passed is not taken again.
+    /// `take`, up to three times while the host alone is late (it may have been kept from its processor), not while the GPU
+    /// claims more time than passed.
     pub fn retried<E>(mut take: impl FnMut() -> Result<Self, E>) -> Result<Self, E> {
         let mut check = take()?;
         for _ in 1..3 {
@@ -165,14 +164,13 @@ impl HostCheck {
         Ok(check)
     }
 
-    /// Whether the host saw the work much later than the events have it.
+    /// Whether the host saw the work much later than the events.
     fn is_host_late(&self) -> bool {
         self.wall_ms > self.event_ms * 1.05 + 1.0
     }
 
-    /// Why the two clocks contradict each other or the samples, if they do. The host sees what the events enclose plus
-    /// its own latency, which is given 1 ms; the long run and the samples may differ by 25 % and 0.5 us, which
-    /// covers clocks that sink under sustained load.
+    /// Of the clocks, or of clock and samples. The host sees what the events enclose plus its own latency (1 ms); long run
+    /// and samples may differ by 25 % and 0.5 us, which covers clocks that sink under load.
     pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
         let Self {
             event_ms,
@@ -198,23 +196,23 @@ impl HostCheck {
 /// One arm, measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// What was timed: `stage0-scalar/wmma-qk-32x64`.
+    /// `stage0-scalar/wmma-qk-32x64`.
     pub label: String,
     /// The buffers.
     pub rotation: Rotation,
-    /// Device time: microseconds per launch in a graph.
+    /// Microseconds per launch in a graph.
     pub device: Summary,
-    /// The samples of `device`, in the order taken.
+    /// Samples of `device`, in the order taken.
     pub device_us: Vec<f64>,
-    /// Single launch: microseconds between two events around one launch.
+    /// Microseconds between two events around one launch.
     pub single: Summary,
-    /// The samples of `single`, likewise.
+    /// Samples of `single`, in the order taken.
     pub single_us: Vec<f64>,
-    /// The GPU under this load: after the warm-up and after the last sample.
+    /// The GPU after the warm-up and after the last sample.
     pub conditions: [Conditions; 2],
 }
 
-/// A variable of the environment that would falsify a timing, and what to do about it.
+/// A variable of the environment, and what to do about it.
 pub fn falsifying_variable(
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, &'static str)> {

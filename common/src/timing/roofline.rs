@@ -1,27 +1,26 @@
-//! The time that no kernel can beat: a measurement below it is an error of the kernel or of the timer.
+//! The time that no kernel can beat: a measurement below it is an error of kernel or timer.
 
 use super::Rotation;
 use crate::problem::{Dtype, Problem};
 use crate::verdict::{GateId, GateResult};
 
-/// Published peaks of one GPU, in its fastest configuration of that name.
+/// A GPU's published peaks, in its fastest configuration of that name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// Words that the device name must hold, each as a word of its own.
+    /// Of the device name, each a word of its own.
     pub words: &'static [&'static str],
-    /// Dense f16 and bf16 tensor FLOP/s with f32 accumulation.
+    /// Dense f16 and bf16 FLOP/s with f32 accumulation.
     pub f16_flops: f64,
-    /// Dense FP8 tensor FLOP/s.
+    /// Dense FP8 FLOP/s.
     pub fp8_flops: f64,
     /// Bytes per second of device memory.
     pub bytes: f64,
-    /// Where the figures come from.
+    /// Source of the figures.
     pub source: &'static str,
 }
 
-/// Peaks by device name; the first entry whose words all occur is taken. Data sheets give FLOP/s with sparsity; these
-/// are half of that.
-pub const PEAKS: [Peak; 6] = [
+/// The first entry whose words all occur counts. Data sheets give FLOP/s with sparsity; these are half.
+const PEAKS: [Peak; 6] = [
     Peak {
         words: &["GH200"],
         f16_flops: 989e12,
@@ -66,7 +65,7 @@ pub const PEAKS: [Peak; 6] = [
     },
 ];
 
-/// The peaks of the device with this name, if they are known: `NVIDIA H100 80GB HBM3`.
+/// By device name: `NVIDIA H100 80GB HBM3`.
 pub fn peak(device_name: &str) -> Option<&'static Peak> {
     let words: Vec<&str> = device_name.split([' ', '-']).collect();
     PEAKS
@@ -74,26 +73,25 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
         .find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
-/// One lower bound.
+/// A lower bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// Microseconds per launch.
     pub us: f64,
-    /// What sets it: `0.54 GFLOP at 989 TFLOP/s`.
+    /// `0.54 GFLOP at 989 TFLOP/s`.
     pub why: String,
 }
 
-/// The lower bounds that apply to a measurement.
+/// Lower bounds of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeedOfLight {
-    /// The bounds; the largest counts.
+    /// The largest counts.
     pub bounds: Vec<Bound>,
-    /// Why a bound is missing.
+    /// Why one is missing.
     pub note: Option<String>,
 }
 
-/// A kernel within this factor of an empty one cannot have read its inputs: a single load from global memory takes
-/// about as long as the whole empty launch.
+/// Of an empty kernel's time: a single load from global memory takes about as long as the whole empty launch.
 const ZERO_LINE_FACTOR: f64 = 1.1;
 
 impl SpeedOfLight {
@@ -105,11 +103,9 @@ impl SpeedOfLight {
         }
     }
 
-    /// The roofline of `problem` on a device of this name, whose inputs were rotated as `rotation` says.
-    ///
-    /// Arithmetic: E4M3 inputs may be multiplied as FP8, so their bound uses the FP8 peak. Memory: what the L2 cache
-    /// holds need not be read again, however the cache replaces lines; so per rotation at least `input bytes - L2`
-    /// cross device memory, which is nothing when the sets fit. Writes may stay in the cache and are not counted.
+    /// The roofline of `problem` on a device of this name. E4M3 may be multiplied as FP8, so its bound uses that peak. What
+    /// L2 holds need not be read again: per rotation at least `input bytes - L2` cross device memory, which is nothing when
+    /// the sets fit. Writes may stay in the cache.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
         let Some(peak) = peak(device_name) else {
             return Self::none(format!(
@@ -145,7 +141,7 @@ impl SpeedOfLight {
         Self { bounds, note: None }
     }
 
-    /// Adds the bound of an empty kernel that was timed in the same way in the same run: `empty_us` per launch.
+    /// An empty kernel, timed in the same way in the same run: `empty_us` per launch.
     pub fn with_zero_line(mut self, empty_us: f64) -> Self {
         let why = format!("{ZERO_LINE_FACTOR} x an empty kernel's {empty_us:.3} us");
         self.bounds.push(Bound {
@@ -155,7 +151,7 @@ impl SpeedOfLight {
         self
     }
 
-    /// The largest bound that a time of `us` microseconds lies below. NaN lies below every bound.
+    /// The largest above `us` microseconds; NaN breaks every one.
     pub fn broken_by(&self, us: f64) -> Option<&Bound> {
         let broken = self
             .bounds
@@ -164,8 +160,7 @@ impl SpeedOfLight {
         broken.max_by(|a, b| a.us.total_cmp(&b.us))
     }
 
-    /// Gate L1 fails on a time of `us` microseconds that no kernel can take, whatever ratio it makes: work is skipped, or the
-    /// timer is broken.
+    /// Gate L1 fails on a time that no kernel can take, whatever ratio it makes: work is skipped, or the timer is broken.
     pub fn impossible(&self, us: f64) -> Option<GateResult> {
         let bound = self.broken_by(us)?;
         let reason = format!(
@@ -175,7 +170,7 @@ impl SpeedOfLight {
         Some(GateResult::fail(GateId::L1, reason))
     }
 
-    /// The largest bound, in microseconds; 0 where there is none.
+    /// The largest, in microseconds; 0 without any.
     pub fn us(&self) -> f64 {
         self.bounds.iter().map(|bound| bound.us).fold(0.0, f64::max)
     }

@@ -1,28 +1,28 @@
-//! Statistics of samples: percentiles, bootstrap intervals, ratios of paired samples. Pure functions, no clock.
+//! Percentiles, bootstrap intervals, ratios of paired samples. Pure functions, no clock.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-/// Resamples behind every interval.
+/// Resamples of every interval.
 const RESAMPLES: usize = 1000;
 
-/// Every interval is drawn with this seed, so that the same samples always give the same report.
+/// Seed of every interval: the same samples give the same report.
 const SEED: u64 = 0x5eed;
 
 /// A 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// Its 2.5 % end.
+    /// 2.5 %.
     pub low: f64,
-    /// Its 97.5 % end.
+    /// 97.5 %.
     pub high: f64,
 }
 
-/// What a set of samples says. The unit is the samples': microseconds per launch wherever this workspace stores one.
+/// In the samples' unit: microseconds per launch wherever this workspace stores one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many samples.
+    /// Number of samples.
     pub samples: usize,
     /// The fastest.
     pub min: f64,
@@ -32,40 +32,28 @@ pub struct Summary {
     pub p90: f64,
     /// The arithmetic mean.
     pub mean: f64,
-    /// The standard deviation, with `samples - 1`; 0 for a single sample.
+    /// With `samples - 1`; 0 for a single sample.
     pub std: f64,
-    /// Bootstrap 95 % interval of the median.
+    /// Bootstrap, 95 %, of the median.
     pub p50_interval: Interval,
 }
 
-/// Samples that cannot be summarised.
+/// Why samples cannot be summarised.
+#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// There are none.
     #[error("no samples: at least one is needed")]
     Empty,
-    /// A time is not a positive number: the timer is broken.
     #[error("sample {index} is {value}, not a positive finite time; the timer is broken")]
-    NotATime {
-        /// Its position.
-        index: usize,
-        /// Its value.
-        value: f64,
-    },
-    /// Pairs do not line up.
+    NotATime { index: usize, value: f64 },
     #[error(
         "paired samples differ in number or are odd: {base} of the base, {new} of the candidate; each A B B A round gives two of each"
     )]
-    Unpaired {
-        /// Samples of the base.
-        base: usize,
-        /// Samples of the candidate.
-        new: usize,
-    },
+    Unpaired { base: usize, new: usize },
 }
 
 impl Summary {
-    /// Summarises `samples`, which need not be sorted.
+    /// Of samples in any order.
     pub fn of(samples: &[f64]) -> Result<Self, SampleError> {
         let sorted = checked_and_sorted(samples)?;
         let mean = mean(samples);
@@ -89,24 +77,24 @@ impl Summary {
         })
     }
 
-    /// How far the slow tail lies above the median: `(p90 - p50) / p50`.
+    /// `(p90 - p50) / p50`.
     pub fn noise(&self) -> f64 {
         (self.p90 - self.p50) / self.p50
     }
 }
 
-/// A ratio of two summaries' values, with the 95 % interval that resampling whole rounds gives.
+/// Of two summaries' values, with the 95 % interval of resampling whole rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// `base / new`: above 1, the candidate is faster.
     pub value: f64,
-    /// Its bootstrap interval.
+    /// Bootstrap interval.
     pub interval: Interval,
 }
 
 impl Ratio {
-    /// Compares the medians of samples that were not interleaved: each side is resampled by itself. What
-    /// drifts between two sessions (clock, temperature, placement) is not in the interval.
+    /// Of samples that were not interleaved: each side is resampled by itself. What drifts between sessions is not in the
+    /// interval.
     pub fn of_medians(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
@@ -126,7 +114,7 @@ impl Ratio {
     }
 }
 
-/// `base / new` for the three figures that claims are judged on.
+/// `base / new`, of the figures of claims.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratios {
     /// Of the medians.
@@ -138,8 +126,8 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Compares samples taken in rounds of A B B A: samples `2 r` and `2 r + 1` of both slices are round `r`. Rounds
-    /// are resampled whole, so that what drifts from round to round (clock, temperature) moves both sides at once.
+    /// Samples in rounds of A B B A: `2 r` and `2 r + 1` of both slices are round `r`. Rounds are resampled whole, so that
+    /// drift moves both sides at once.
     pub fn of(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         if base.len() != new.len() || !base.len().is_multiple_of(2) {
             return Err(SampleError::Unpaired {
@@ -181,8 +169,8 @@ impl Ratios {
     }
 }
 
-/// The `p`-th quantile (`0.0..=1.0`) of sorted values, interpolated linearly between the two nearest ranks: value
-/// `p * (n - 1)` counted from 0. This is NumPy's default and Hyndman and Fan's type 7.
+/// The `p`-th quantile (`0.0..=1.0`) of sorted values, linear between the two nearest ranks: `p * (n - 1)` from 0 (NumPy's
+/// default, Hyndman and Fan's type 7).
 pub fn percentile(sorted: &[f64], p: f64) -> f64 {
     let rank = p * (sorted.len() - 1) as f64;
     let below = rank as usize;
@@ -190,7 +178,7 @@ pub fn percentile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (rank - below as f64) * (sorted[above] - sorted[below])
 }
 
-/// [`percentile`] of unsorted values, which it reorders. Linear in their number.
+/// [`percentile`] of unsorted values, which it reorders, in linear time.
 fn select_percentile(values: &mut [f64], p: f64) -> f64 {
     let rank = p * (values.len() - 1) as f64;
     let (_, &mut low, above) = values.select_nth_unstable_by(rank as usize, f64::total_cmp);
@@ -230,7 +218,7 @@ pub(super) fn checked_and_sorted(samples: &[f64]) -> Result<Vec<f64>, SampleErro
     Ok(sorted)
 }
 
-/// A uniform index below `n`. The bias of one multiplication is under `n / 2^64`.
+/// Uniform. The bias of one multiplication is under `n / 2^64`.
 fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }

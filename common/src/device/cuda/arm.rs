@@ -14,11 +14,11 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Q, K and V on the GPU, as often as a rotation needs them. Arms that are compared share one pool, so that both read
-/// the same bytes at the same addresses.
+/// Q, K and V on the GPU, as often as a rotation needs them. Arms that are compared share one pool: the same bytes at the
+/// same addresses.
 pub struct InputPool {
     rotation: Rotation,
-    /// Different contents; set `i` holds contents `i % contents.len()`.
+    /// Set `i` holds contents `i % contents.len()`.
     contents: Vec<Staged>,
     sets: Vec<DeviceInputs>,
 }
@@ -34,63 +34,58 @@ impl fmt::Debug for InputPool {
 }
 
 impl InputPool {
-    /// How many sets there are, and what they are to the L2 cache.
+    /// The number of sets, and what they are to the L2 cache.
     pub fn rotation(&self) -> &Rotation {
         &self.rotation
     }
 
-    /// The problem that all sets are of.
+    /// The problem of all sets.
     pub fn problem(&self) -> &Problem {
         &self.contents[0].problem
     }
 
-    /// The host side of the different contents; [`RotatedOutput::input`] counts these.
+    /// The host side; [`RotatedOutput::input`] counts these.
     pub fn contents(&self) -> &[Staged] {
         &self.contents
     }
 }
 
-/// The output of one or more rotated sets after timing.
+/// The output of rotated sets after timing.
 #[derive(Clone, Debug)]
 pub struct RotatedOutput {
-    /// Which of [`InputPool::contents`] it was computed from.
+    /// Index in [`InputPool::contents`].
     pub input: usize,
-    /// How many buffers held exactly these bytes. Sets with the same contents must agree, so more than one entry for
-    /// an input means that the kernel is not deterministic.
+    /// Buffers that held exactly these bytes. More than one entry for an input: the kernel is not deterministic.
     pub buffers: usize,
     /// The bytes, inputs included.
     pub execution: Execution,
 }
 
-/// A graph of an arm's launches.
 pub(super) struct TimedGraph {
     graph: CudaGraph,
-    /// Launches of the arm's kernel in it.
     pub(super) launches: usize,
     /// Microseconds per launch as first seen, without the arm's delay.
     work_us: f64,
     /// The same with the delay.
     pub(super) launch_us: f64,
-    /// What it was sized for.
     sample_time: Duration,
 }
 
-/// How long the stream is held while the host submits a graph.
+/// While the host submits a graph.
 const LEAD_IN: Duration = Duration::from_micros(50);
 
-/// How long an arm runs before its graph is sized: an idle GPU takes this long to raise its clocks.
+/// An idle GPU takes this long to raise its clocks.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// A kernel that can be launched over rotating sets: built with [`CudaDevice::arm`], measured with
-/// [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
+/// A kernel over rotating sets, for [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) kernel: BoundKernel,
-    /// Of each set that the launches rotate over.
+    /// Of each set.
     arguments: Vec<Argument>,
     pub(super) pool: Option<Rc<InputPool>>,
     outputs: Vec<CudaSlice<u8>>,
-    /// A delay at the end of every graph, as a fraction of the graph's own time.
+    /// At the end of every graph, as a fraction of the graph's own time.
     delay: f64,
     pub(super) graph: Option<TimedGraph>,
     next_set: Cell<usize>,
@@ -112,9 +107,8 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, a few times. A handful of different contents is enough:
-    /// sets beyond them repeat contents at other addresses, which is all that the cache sees. Contents beyond the number
-    /// of sets are left out.
+    /// Uploads `contents`, all of one problem, a few times. A handful is enough: further sets repeat contents at other
+    /// addresses, which is all that the cache sees.
     pub fn pool(&self, mut contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
         let problems = contents
@@ -146,7 +140,7 @@ impl CudaDevice {
         }))
     }
 
-    /// An arm that launches `prepared` over the sets of `pool`, each set with an output of its own.
+    /// Launches `prepared` over the sets of `pool`, each with an output of its own.
     pub fn arm(
         &self,
         stage: &LoadedStage,
@@ -166,8 +160,8 @@ impl CudaDevice {
         Ok(self.new_arm(kernel, arguments, Some(Rc::clone(pool)), outputs))
     }
 
-    /// An arm of empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which
-    /// the gates and the speed of light must refuse.
+    /// Empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which gates and speed
+    /// of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let kernel = self.helper("empty-kernel", |helpers| &helpers.noop)?;
@@ -181,7 +175,7 @@ impl CudaDevice {
         Ok(self.new_arm(kernel, arguments, pool.cloned(), outputs))
     }
 
-    /// An arm whose kernel runs for `duration` by the GPU's own clock: a known length.
+    /// Spins for `duration` by the GPU's own clock.
     pub fn spin_arm(&self, duration: Duration) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let name = format!("spin-{}us", duration.as_micros());
@@ -190,7 +184,6 @@ impl CudaDevice {
         Ok(self.new_arm(kernel, vec![nanoseconds], None, Vec::new()))
     }
 
-    /// A helper kernel of one warp.
     fn helper(
         &self,
         name: &str,
@@ -227,13 +220,12 @@ impl CudaDevice {
         }
     }
 
-    /// A kernel that holds the stream for `duration`, while the host submits what comes behind it.
+    /// Holds the stream for `duration`, while the host submits what comes behind it.
     pub(super) fn enqueue_spin(&self, duration: Duration) -> Result<(), CudaError> {
         let kernel = self.helper("lead-in", |helpers| &helpers.spin)?;
         self.enqueue(&kernel, &Argument::Nanoseconds(duration.as_nanos() as u64))
     }
 
-    /// Events that record time.
     pub(super) fn timing_events(&self, count: usize) -> Result<Vec<CudaEvent>, CudaError> {
         let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
         (0..count)
@@ -249,14 +241,13 @@ impl Arm<'_> {
         format!("{}/{}", self.kernel.name.stage, self.kernel.name.variant)
     }
 
-    /// Adds a delay of `fraction` of the work's own time to every graph: a slow-down that a comparison must see.
+    /// Delays every graph by `fraction` of the work's own time.
     pub fn with_delay(mut self, fraction: f64) -> Self {
         self.delay = fraction;
         self.graph = None;
         self
     }
 
-    /// How many sets the launches rotate over.
     pub(super) fn sets(&self) -> usize {
         self.arguments.len()
     }
@@ -268,7 +259,6 @@ impl Arm<'_> {
         }
     }
 
-    /// Puts one launch on the next set into the stream.
     pub(super) fn enqueue_next(&self) -> Result<(), CudaError> {
         let set = self.next_set.get();
         self.next_set.set((set + 1) % self.sets());
@@ -279,8 +269,8 @@ impl Arm<'_> {
         self.device.enqueue(&self.kernel, &self.arguments[set])
     }
 
-    /// Microseconds between the first two of `events`, recorded before and after `submit`, with what that returns. The work may
-    /// take the time `expected`, and the watchdog's on top.
+    /// Microseconds between the first two of `events`, recorded around `submit`, and what that returns. Waits for `expected`
+    /// plus the watchdog's time.
     pub(super) fn time<T>(
         &self,
         events: &[CudaEvent],
@@ -295,7 +285,6 @@ impl Arm<'_> {
         Ok((device.elapsed_us(start, end)?, submitted))
     }
 
-    /// Fills every output with NaN again.
     pub(super) fn poison(&mut self) -> Result<(), CudaError> {
         let Some(pool) = &self.pool else {
             return Ok(());
@@ -307,7 +296,7 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Downloads every output with its inputs, adding to `collected` what is not there yet.
+    /// Adds to `collected` what is not there yet.
     pub(super) fn collect_outputs(
         &self,
         collected: &mut Vec<RotatedOutput>,
@@ -326,7 +315,7 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Every output as the launches so far left it; equal ones are merged.
+    /// As the launches so far left them; equal ones are merged.
     pub fn outputs(&self) -> Result<Vec<RotatedOutput>, CudaError> {
         let mut outputs = Vec::new();
         self.device.finish(&self.kernel.name, Duration::ZERO)?;
@@ -334,8 +323,8 @@ impl Arm<'_> {
         Ok(outputs)
     }
 
-    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled. The
-    /// harness warms up; only `plan`'s time per graph counts here.
+    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled. The harness
+    /// warms up.
     pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
         if self.graph.is_none() {
             self.device.prepare_to_time()?;
@@ -363,7 +352,6 @@ impl Arm<'_> {
         self.graph.as_ref().ok_or_else(missing)
     }
 
-    /// Puts one replay of the graph into the stream.
     pub(super) fn replay(&self) -> Result<(), CudaError> {
         self.launch(&self.timed_graph()?.graph)
     }
@@ -373,8 +361,8 @@ impl Arm<'_> {
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
-    /// Builds the graph, unless there is one for this plan: first launches every set once on its own, so that a kernel
-    /// that fails is found by a plain launch, then lets the clocks rise, then sizes the graph by a trial.
+    /// Builds this plan's graph: launches every set once on its own, so that a plain launch finds a kernel that fails, lets
+    /// the clocks rise, and sizes the graph by a trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
         if self
             .graph
@@ -427,8 +415,7 @@ impl Arm<'_> {
         }
     }
 
-    /// Builds the graph again with `launches` launches, and this arm's delay in proportion to what they take. The arm must
-    /// have one.
+    /// With `launches` launches, and the delay in proportion. The arm must have a graph.
     pub fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
         let TimedGraph {
             work_us,
@@ -448,7 +435,7 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// A graph of `launches` launches, set after set, and a delay of so many microseconds if there is one.
+    /// Launches, set after set, and then a delay, in microseconds.
     fn capture(&self, launches: usize, delay_us: Option<f64>) -> Result<CudaGraph, CudaError> {
         let device = self.device;
         let capturing = |error| device.driver_error("capturing a graph", error);
@@ -479,7 +466,6 @@ impl Arm<'_> {
     }
 }
 
-/// Adds what was computed from contents `input`, or counts it where the same bytes are known of these contents.
 fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution) {
     match collected
         .iter_mut()
@@ -494,7 +480,6 @@ fn merge(collected: &mut Vec<RotatedOutput>, input: usize, execution: Execution)
     }
 }
 
-/// Kernel nodes and all nodes of a graph.
 fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     let mut count = 0;
     // SAFETY: the graph is alive; with a null array the driver only writes the number of nodes.
@@ -513,7 +498,7 @@ fn count_nodes(graph: &CudaGraph) -> Result<(usize, usize), DriverError> {
     Ok((kernels, count))
 }
 
-/// A duration of so many microseconds; 0 for what is not a duration.
+/// 0 for what is not a duration.
 pub(super) fn microseconds(us: f64) -> Duration {
     Duration::try_from_secs_f64(us * 1e-6).unwrap_or(Duration::ZERO)
 }
@@ -525,7 +510,6 @@ impl CudaDevice {
             .map_err(|error| self.driver_error("recording an event", error))
     }
 
-    /// Microseconds between two events that have happened.
     pub(super) fn elapsed_us(&self, start: &CudaEvent, end: &CudaEvent) -> Result<f64, CudaError> {
         let ms = start
             .elapsed_ms(end)
@@ -533,7 +517,6 @@ impl CudaDevice {
         Ok(f64::from(ms) * 1e3)
     }
 
-    /// How long the host takes for `submit`, in microseconds.
     pub(super) fn host_us(
         submit: impl FnOnce() -> Result<(), CudaError>,
     ) -> Result<f64, CudaError> {

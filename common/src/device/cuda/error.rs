@@ -1,4 +1,6 @@
-//! What can go wrong between the host and a GPU, each with what was expected and what to do.
+//! What can go wrong between the host and a GPU; the messages say what each variant and field is.
+
+#![allow(missing_docs)]
 
 use crate::timing::stats::SampleError;
 use cudarc::driver::DriverError;
@@ -6,14 +8,13 @@ use cudarc::driver::sys::CUresult;
 use std::fmt;
 use std::time::Duration;
 
-/// Which launch an error belongs to.
+/// The launch that an error belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchName {
     /// The stage's id, or what stands for one.
     pub stage: String,
-    /// The variant.
     pub variant: String,
-    /// Shape, dtype and mask; empty for a kernel that takes no problem.
+    /// Shape, dtype and mask; empty for a kernel without a problem.
     pub problem: String,
 }
 
@@ -31,166 +32,109 @@ impl fmt::Display for LaunchName {
 /// Why the GPU backend could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
-    /// The driver's library is not installed.
     #[error(
         "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the emulator"
     )]
     NoDriver,
-    /// The driver is older than the interface that this program uses.
     #[error(
         "the NVIDIA driver supports CUDA {}.{}, this program needs {}.{}: install driver 580 or later",
         found.0, found.1, needed.0, needed.1
     )]
     DriverTooOld {
-        /// CUDA version that is needed: major, minor.
         needed: (u32, u32),
-        /// CUDA version that the driver supports.
         found: (u32, u32),
     },
-    /// There is no such GPU.
     #[error(
         "no GPU number {ordinal}: the driver sees {count} (CUDA_VISIBLE_DEVICES limits what it shows)"
     )]
-    NoDevice {
-        /// The number asked for, from 0.
-        ordinal: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// The stage was built without nvcc.
+    NoDevice { ordinal: usize, count: usize },
     #[error(
         "{stage} holds no GPU code: it was built without nvcc; put nvcc on PATH or name it in NVCC, and build again"
     )]
-    NotBuilt {
-        /// The stage.
-        stage: String,
-    },
-    /// The stage's GPU code holds nothing for this device, or not this entry.
+    NotBuilt { stage: String },
     #[error("{stage}: no code of {symbol} for compute capability {}.{} ({error}); build for this architecture", capability.0, capability.1)]
     NoCode {
-        /// The stage.
         stage: String,
         /// The entry, or `any kernel`.
         symbol: String,
-        /// What the device is.
         capability: (u32, u32),
-        /// What the driver said.
         error: DriverError,
     },
-    /// The kernel asks for more shared memory than a block can have.
     #[error(
         "{launch} needs {needed} bytes of shared memory per block, this device has {available}"
     )]
     SharedMemory {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// Static and dynamic bytes of one block.
+        /// Static and dynamic, of one block.
         needed: usize,
-        /// The device's opt-in limit.
+        /// The opt-in limit.
         available: usize,
     },
-    /// The launch was refused, or the kernel died.
     #[error("{launch}: the kernel failed: {error}")]
     Launch {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// What the driver said.
         error: DriverError,
     },
-    /// The kernel wrote into the scales of an E4M3 input.
     #[error("{launch}: the kernel changed the scales of {tensor}, an input")]
     ScalesChanged {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// `q`, `k` or `v`.
         tensor: &'static str,
     },
-    /// The kernel did not end. The context cannot be recovered: the process must exit.
+    /// The context cannot be recovered: the process must exit.
     #[error("{launch}: no end after {:.1} s; a kernel that hangs takes its context with it, so this process must exit", waited.as_secs_f64())]
     Hang {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// How long the host waited.
         waited: Duration,
     },
     /// An earlier error left the context unusable.
     #[error("an earlier CUDA error is sticky: this context is unusable; start a new process")]
     Sticky,
-    /// A call of the driver failed.
     #[error("{doing}: {error}")]
     Driver {
-        /// What was being done.
         doing: &'static str,
-        /// What the driver said.
         error: DriverError,
     },
-    /// Timing was asked for without inputs, or with inputs of several problems.
     #[error(
         "an arm needs at least one set of inputs, all of one problem; got {sets} sets of {problems} problems"
     )]
-    Sets {
-        /// Sets given.
-        sets: usize,
-        /// Different problems among them.
-        problems: usize,
-    },
-    /// Two arms that do not work on the same inputs were to be compared.
+    Sets { sets: usize, problems: usize },
+    /// Arms that do not work on the same inputs.
     #[error("{base} and {new} do not rotate over the same inputs; build both arms on one pool")]
-    Unlike {
-        /// One arm.
-        base: String,
-        /// The other.
-        new: String,
-    },
-    /// An arm was given to another device than the one that built it.
+    Unlike { base: String, new: String },
+    /// An arm of another device.
     #[error("{arm} was built on another GPU; measure it there")]
-    Foreign {
-        /// The arm.
-        arm: String,
-    },
-    /// The environment would falsify the timing.
+    Foreign { arm: String },
+    /// It would falsify the timing.
     #[error("{variable} is set: {remedy}")]
     Environment {
-        /// The variable.
         variable: &'static str,
-        /// What it does and what to do.
         remedy: &'static str,
     },
-    /// The graph does not hold what was put into it.
     #[error(
         "{launch}: the graph holds {kernels} kernel nodes of {nodes} nodes, {expected} kernels were put in"
     )]
     GraphNodes {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// Kernels put in.
         expected: usize,
-        /// Kernel nodes found.
         kernels: usize,
-        /// Nodes found.
         nodes: usize,
     },
-    /// The clocks contradict each other: no figure can be trusted.
+    /// The clocks contradict each other.
     #[error("{launch}: the timer contradicts itself: {reason}")]
     Timer {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// Which two figures.
         reason: String,
     },
-    /// The samples cannot be summarised.
     #[error("{launch}: {error}")]
     Samples {
-        /// The launch.
         launch: Box<LaunchName>,
-        /// Why.
         error: SampleError,
     },
 }
 
 impl CudaError {
-    /// Whether the error is sticky: every later call on this device fails or blocks, so the process should report and
-    /// exit. After a hang it must exit without waiting for the GPU.
+    /// Whether every later call fails or blocks, so that the process should report and exit, after a hang without waiting for
+    /// the GPU.
     pub fn is_fatal(&self) -> bool {
         match self {
             CudaError::Hang { .. } | CudaError::Sticky => true,
@@ -202,7 +146,7 @@ impl CudaError {
     }
 }
 
-/// Errors after which the driver says "the process must be terminated and relaunched" (CUDA driver API, CUresult).
+/// After these "the process must be terminated and relaunched" (CUDA driver API, CUresult).
 fn is_sticky(code: CUresult) -> bool {
     matches!(
         code,

@@ -10,13 +10,13 @@ use cudarc::driver::sys::{self, CUlimit, CUresult};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// One arm, measured, and what lies in the buffers that were timed.
+/// One arm, measured.
 #[derive(Clone, Debug)]
 pub struct Timed {
     /// The figures.
     pub measurement: Measurement,
-    /// Every rotated output, first as the timed launches left it, then as one more replay of the timed graph fills it
-    /// after fresh poison. Equal ones are merged. The gates must judge all of them before a figure is printed.
+    /// As the timed launches left them, then as one more replay fills them after fresh poison. The gates must judge all
+    /// before a figure is printed.
     pub outputs: Vec<RotatedOutput>,
 }
 
@@ -25,22 +25,22 @@ pub struct Timed {
 pub struct TimedPair {
     /// The figures.
     pub comparison: Comparison,
-    /// The outputs of the base, as [`Timed::outputs`].
+    /// As [`Timed::outputs`].
     pub base_outputs: Vec<RotatedOutput>,
-    /// The outputs of the candidate.
+    /// As [`Timed::outputs`].
     pub new_outputs: Vec<RotatedOutput>,
 }
 
-/// What one launch into an idle stream costs, in microseconds, sample by sample.
+/// Launches into an idle stream, in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calls {
-    /// Between the events before and after it.
+    /// Between the events before and after.
     pub single_us: Vec<f64>,
-    /// Of the host, until the launch is in the stream.
+    /// Until the launch is in the stream.
     pub host_us: Vec<f64>,
 }
 
-/// Device time that a telemetry reading and a host check are taken over.
+/// For a telemetry reading and a host check.
 const LONG_RUN_US: f64 = 20_000.0;
 
 impl CudaDevice {
@@ -51,8 +51,7 @@ impl CudaDevice {
         Ok(session.end(samples)?.swap_remove(0))
     }
 
-    /// Times two arms on the same inputs, interleaved (A B B A), on graphs built beforehand. A comparison that is too
-    /// noisy to decide a claim is repeated once.
+    /// Two arms on the same inputs, interleaved (A B B A). Repeated once if too noisy to decide a claim.
     pub fn measure_pair<'d>(
         &'d self,
         base: &mut Arm<'d>,
@@ -93,12 +92,12 @@ impl CudaDevice {
         })
     }
 
-    /// Times an empty kernel both ways: what the method itself costs.
+    /// An empty kernel, both ways: what the method itself costs.
     pub fn zero_line(&self, plan: &Plan) -> Result<Measurement, CudaError> {
         Ok(self.measure(&mut self.noop_arm(None)?, plan)?.measurement)
     }
 
-    /// Refuses an environment that falsifies timings, and brings the L2 cache into its usual state.
+    /// Refuses an environment that falsifies timings, and resets the L2 cache's state.
     pub(super) fn prepare_to_time(&self) -> Result<(), CudaError> {
         if let Some((variable, remedy)) = falsifying_variable(|name| std::env::var(name).ok()) {
             return Err(CudaError::Environment { variable, remedy });
@@ -106,7 +105,7 @@ impl CudaDevice {
         self.reset_persisting_l2()
     }
 
-    /// Frees the part of the L2 cache that an earlier process may have set aside, and sets none aside.
+    /// An earlier process may have set a part aside.
     fn reset_persisting_l2(&self) -> Result<(), CudaError> {
         let bound = self.context.bind_to_thread();
         let reset = bound.and_then(|()| {
@@ -133,14 +132,14 @@ impl CudaDevice {
 }
 
 impl Arm<'_> {
-    /// Launches of the graph that `plan` asks for, built now if need be.
+    /// Of the plan's graph, built if need be.
     pub fn graph_launches(&mut self, plan: &Plan) -> Result<usize, CudaError> {
         self.device.prepare_to_time()?;
         self.build_graph(plan)?;
         Ok(self.timed_graph()?.launches)
     }
 
-    /// Calls the kernel `samples` times, each time when the one before has ended.
+    /// Calls the kernel `samples` times, each when the one before has ended.
     pub fn calls(&self, samples: usize) -> Result<Calls, CudaError> {
         let events = self.device.timing_events(2)?;
         let mut calls = Calls {
@@ -158,20 +157,20 @@ impl Arm<'_> {
     }
 }
 
-/// A measurement in progress: arms with graphs built and clocks warm.
+/// Arms with graphs built and clocks warm.
 struct Session<'a, 'd> {
     device: &'d CudaDevice,
     arms: Vec<&'a mut Arm<'d>>,
-    /// Which arm is sampled when within a round.
+    /// Of the arms within a round.
     order: &'static [usize],
     plan: &'a Plan,
-    /// Launches of a graph; arms that are compared have equal ones.
+    /// Launches of each graph.
     launches: usize,
     /// One more than `order` is long.
     events: Vec<CudaEvent>,
-    /// What one round takes on the device.
+    /// Device time of one round.
     round: Duration,
-    /// How long the stream is held while the host submits a round, so that no sample waits for the host.
+    /// While the host submits a round, so that no sample waits for the host.
     lead_in: Duration,
     before: Vec<Conditions>,
 }
@@ -222,7 +221,7 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(session)
     }
 
-    /// Replays rounds until clocks have settled, and learns how long the host takes to submit one.
+    /// Until clocks have settled, and learns how long the host takes to submit a round.
     fn warm_up(&mut self) -> Result<(), CudaError> {
         let start = Instant::now();
         let (mut submissions, mut launched) = (Vec::new(), 0);
@@ -242,7 +241,6 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(())
     }
 
-    /// In one round.
     fn replays_per_arm(&self) -> usize {
         self.order.len() / self.arms.len()
     }
@@ -266,7 +264,7 @@ impl<'a, 'd> Session<'a, 'd> {
         )
     }
 
-    /// Device time per launch, in microseconds, of every arm: as many rounds as the plan and its budget give.
+    /// Microseconds per launch of every arm: as many rounds as plan and budget give.
     fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let per_arm = self.replays_per_arm();
         let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
@@ -287,7 +285,7 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(taken)
     }
 
-    /// Microseconds between two events around one launch into an idle stream, of every arm, in the same order.
+    /// Microseconds between two events around one launch into an idle stream, of every arm.
     fn single_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let mut launch_us = 0.0f64;
         for arm in &self.arms {
@@ -310,8 +308,8 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(taken)
     }
 
-    /// Replays of `arm` that fill [`LONG_RUN_US`]: microseconds by the events around them, how many launches they were, and
-    /// what `meanwhile` on the host returned, beside which the second event is not punctual.
+    /// Replays of `arm` that fill [`LONG_RUN_US`]: microseconds, launches, and what `meanwhile` returned, beside which the
+    /// second event is not punctual.
     fn long_run<T>(
         &self,
         arm: &Arm<'d>,
@@ -346,7 +344,6 @@ impl<'a, 'd> Session<'a, 'd> {
         })
     }
 
-    /// Takes the single launches and the checks, and the outputs last of all.
     fn end(mut self, device_samples: Vec<Vec<f64>>) -> Result<Vec<Timed>, CudaError> {
         let single_samples = self.single_samples()?;
         let checks = self
@@ -395,8 +392,7 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 }
 
-/// Gives every arm its samples of one round, as time per launch: `round_us` are the round's replays in the order in which
-/// `order` names their arms, of `launches` each.
+/// Time per launch of every arm: `round_us` are one round's replays in `order`, of `launches` each.
 fn share_out(round_us: &[f64], order: &[usize], launches: usize, taken: &mut [Vec<f64>]) {
     for (&us, &arm) in round_us.iter().zip(order) {
         taken[arm].push(us / launches as f64);

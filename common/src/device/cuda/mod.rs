@@ -1,11 +1,8 @@
-//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing.
+//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing. Without a driver,
+//! a device or GPU code every function returns a typed error. Each device has one stream.
 //!
-//! Without a driver, a device or GPU code every function returns a typed error; nothing here panics. One stream is
-//! used per device, so work is ordered as it is submitted.
-//!
-//! **Under compute-sanitizer or ncu** call [`CudaDevice::execute`] and, since these tools slow a kernel down by orders of
-//! magnitude, a longer [`CudaDevice::set_watchdog`]. Such a run makes one plain launch of the stage's kernel, no graph
-//! and no other kernel.
+//! **Under compute-sanitizer or ncu**, which slow kernels down by orders of magnitude, call [`CudaDevice::execute`] with a
+//! longer [`CudaDevice::set_watchdog`]: one plain launch, no graph and no other kernel.
 
 mod arm;
 mod error;
@@ -39,16 +36,14 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The CUDA version that this program's interface to the driver was made for.
+/// What this program's interface to the driver was made for.
 const NEEDED_CUDA: (u32, u32) = (13, 0);
 
-/// How long a launch may take, unless [`CudaDevice::set_watchdog`] says otherwise.
-pub const DEFAULT_WATCHDOG: Duration = Duration::from_secs(10);
+/// Unless [`CudaDevice::set_watchdog`] says otherwise.
+const DEFAULT_WATCHDOG: Duration = Duration::from_secs(10);
 
-/// Dynamic shared memory that a kernel gets without asking for more.
 const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
 
-/// PTX of the two helper kernels; see its text.
 const HELPERS_PTX: &str = include_str!("helpers.ptx");
 
 // SAFETY: a `repr(C)` struct of integers, floats, device addresses and tensor maps, the same in C and in Rust because one is
@@ -56,29 +51,29 @@ const HELPERS_PTX: &str = include_str!("helpers.ptx");
 // AttentionParams that it begins with. Device addresses are valid there.
 unsafe impl DeviceRepr for AttentionLaunch {}
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The driver's name for it: `NVIDIA H200`.
     pub name: String,
-    /// `GPU-` and 32 hexadecimal digits, as `nvidia-smi -L` prints it.
+    /// As `nvidia-smi -L` prints it: `GPU-` and 32 hexadecimal digits.
     pub uuid: String,
     /// Major and minor.
     pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors (SMs).
+    /// Streaming multiprocessors.
     pub sms: u32,
     /// L2 cache, in bytes.
     pub l2_bytes: u64,
-    /// Shared memory that one block can have, in bytes.
+    /// Shared memory of one block, opted in, in bytes.
     pub shared_optin_bytes: usize,
-    /// The CUDA version that the driver supports: major, minor.
+    /// CUDA version that the driver supports: major, minor.
     pub cuda_version: (u32, u32),
-    /// The driver's own version, `580.65.06`; absent where NVML is.
+    /// `580.65.06`; absent where NVML is.
     pub driver_version: Option<String>,
 }
 
 impl DeviceInfo {
-    /// What a launch may ask of it.
+    /// What its launches may need.
     pub fn limits(&self) -> DeviceLimits {
         let (major, minor) = self.compute_capability;
         DeviceLimits {
@@ -88,7 +83,7 @@ impl DeviceInfo {
     }
 }
 
-/// One GPU, its context and one stream. Not `Sync`: nothing else may run on the GPU while it is being timed.
+/// One GPU, its context and its stream. Not `Sync`: nothing else may run on the GPU while it is being timed.
 pub struct CudaDevice {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -101,14 +96,12 @@ pub struct CudaDevice {
     sticky: Cell<bool>,
 }
 
-/// The kernels of `helpers.ptx`.
 #[derive(Clone)]
 struct Helpers {
     noop: CudaFunction,
     spin: CudaFunction,
 }
 
-/// A kernel with its launch configuration.
 #[derive(Clone)]
 struct BoundKernel {
     function: CudaFunction,
@@ -116,14 +109,12 @@ struct BoundKernel {
     name: LaunchName,
 }
 
-/// The one parameter of a kernel, or none.
 enum Argument {
     None,
     Nanoseconds(u64),
     Attention(Box<AttentionLaunch>),
 }
 
-/// Q, K and V of one set on the device.
 struct DeviceInputs {
     images: [CudaSlice<u8>; 3],
     scales: [Option<CudaSlice<f32>>; 3],
@@ -151,7 +142,7 @@ impl Drop for CudaDevice {
 }
 
 impl CudaDevice {
-    /// Opens GPU number `ordinal`, from 0, among those that the driver shows.
+    /// GPU number `ordinal`, from 0, of those that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let (context, mut info) = attach(ordinal)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
@@ -176,12 +167,12 @@ impl CudaDevice {
         })
     }
 
-    /// What this GPU is.
+    /// The GPU's properties.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Clocks, power, temperature and throttle reasons now, or why they cannot be read.
+    /// Clocks, power and temperature now, or why they cannot be read.
     pub fn conditions(&self) -> Conditions {
         let read = match &self.telemetry {
             Ok(telemetry) => telemetry.read(),
@@ -195,21 +186,19 @@ impl CudaDevice {
         }
     }
 
-    /// What else is on this GPU, where NVML tells.
+    /// Other users of the GPU, where NVML tells.
     pub fn surroundings(&self) -> Option<Surroundings> {
         let telemetry = self.telemetry.as_ref().ok()?;
         Some(telemetry.surroundings())
     }
 
-    /// Sets how long a launch may take before [`CudaError::Hang`]: longer under a profiler or sanitizer.
+    /// The time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
     pub fn set_watchdog(&mut self, watchdog: Duration) {
         self.watchdog = watchdog;
     }
 
-    /// Runs `prepared` on `staged` once, into a freshly poisoned output.
-    ///
-    /// This is a plain launch, waited for under the watchdog. The inputs are downloaded after it, for gate C6.
-    /// Timing has its own path, [`CudaDevice::arm`].
+    /// Runs `prepared` on `staged` once, a plain launch into a freshly poisoned output; inputs are downloaded, too, for gate
+    /// C6. Timing has its own path, [`CudaDevice::arm`].
     pub fn execute(
         &self,
         stage: &LoadedStage,
@@ -232,7 +221,7 @@ impl CudaDevice {
         Ok(Execution { lse, ..execution })
     }
 
-    /// The loaded code of a stage, from the cache.
+    /// Loads the stage's code once.
     fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
         let id = stage.info().id;
         let fatbin = stage.attention.artifacts().fatbin;
@@ -259,7 +248,7 @@ impl CudaDevice {
         })
     }
 
-    /// The entry of `kernel`, allowed as much dynamic shared memory as its launches pass.
+    /// With as much dynamic shared memory as its launches need.
     fn function(
         &self,
         stage: &LoadedStage,
@@ -343,7 +332,7 @@ impl CudaDevice {
             .map_err(|error| self.driver_error("copying to the GPU", error))
     }
 
-    /// Copies to the host. Kernels before it must have been waited for: this call has no watchdog.
+    /// Kernels before it must have been waited for: this call has no watchdog.
     fn download<T: DeviceRepr + Clone + Default>(
         &self,
         device: &CudaSlice<T>,
@@ -374,7 +363,7 @@ impl CudaDevice {
         })
     }
 
-    /// Every buffer but the log-sum-exps after a launch that has been waited for.
+    /// All but the log-sum-exps, after a launch that has been waited for.
     fn read_back(
         &self,
         name: &LaunchName,
@@ -434,7 +423,6 @@ impl CudaDevice {
         address as usize as *mut c_void
     }
 
-    /// Puts one launch into the stream.
     fn enqueue(&self, kernel: &BoundKernel, argument: &Argument) -> Result<(), CudaError> {
         let mut launch = self.stream.launch_builder(&kernel.function);
         match argument {
@@ -452,7 +440,7 @@ impl CudaDevice {
             .map_err(|error| self.launch_error(&kernel.name, error))
     }
 
-    /// Waits until the stream is idle: for `expected`, which long work may take, and the watchdog's time on top.
+    /// Until the stream is idle: for `expected` plus the watchdog's time.
     fn finish(&self, name: &LaunchName, expected: Duration) -> Result<(), CudaError> {
         let event = self
             .stream
@@ -461,7 +449,7 @@ impl CudaDevice {
         self.wait(&event, name, expected)
     }
 
-    /// Polls `event` until it has happened or the watchdog ends the wait. A blocking wait could never return.
+    /// Until `event` has happened or the watchdog ends it. A blocking wait could never return.
     fn wait(
         &self,
         event: &CudaEvent,
@@ -488,7 +476,7 @@ impl CudaDevice {
         }
     }
 
-    /// Remembers that an error is sticky, if `error` says so.
+    /// Remembers a sticky error.
     fn failed(&self, error: CudaError) -> CudaError {
         self.sticky.set(self.sticky.get() || error.is_fatal());
         error
@@ -506,7 +494,7 @@ impl CudaDevice {
     }
 }
 
-/// Asks until the answer is yes; how long it waited if that took longer than `allowance`. Meanwhile it takes [`pause`]s.
+/// Until the answer is yes; how long it waited if longer than `allowance`. Meanwhile it takes [`pause`]s.
 fn poll<E>(
     expected: Duration,
     allowance: Duration,
@@ -526,15 +514,14 @@ fn poll<E>(
     Ok(None)
 }
 
-/// How long to sleep after having `waited`, if at all. A virtual machine may oversleep by milliseconds, and the host's clock is
-/// compared with the GPU's, so that there is none within the time that work is `expected` to take.
+/// None within the time that work is `expected` to take: a virtual machine may oversleep by milliseconds, and the host's
+/// clock is compared with the GPU's.
 fn pause(waited: Duration, expected: Duration) -> Option<Duration> {
     let is_late = waited > expected.max(Duration::from_millis(20));
     is_late.then_some(Duration::from_micros(200))
 }
 
-/// Lets the driver's pool keep what is freed for the next allocation. Otherwise it goes back at each synchronisation, and
-/// every launch of thousands that are checked maps its buffers anew.
+/// Lets the driver's pool keep what is freed, or every launch of thousands would map its buffers anew.
 fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     if !context.has_async_alloc() {
         return Ok(()); // there is no pool
@@ -552,7 +539,7 @@ fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     }
 }
 
-/// The map as TMA reads it.
+/// As TMA reads it.
 pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     // TMA moves elements as they are, whatever type they have.
@@ -592,11 +579,8 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// The context that the whole process shares on GPU number `ordinal`, from 0, and what the GPU is, but for the driver's own version.
-/// The context is this thread's current one afterwards.
-///
-/// # Errors
-/// There is no driver, it is too old, there is no such GPU, or the driver fails.
+/// The process's context on GPU number `ordinal`, from 0, current on this thread afterwards, and what the GPU is, but for the
+/// driver's own version.
 pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
     if !is_present() {
         return Err(CudaError::NoDriver);
@@ -668,7 +652,6 @@ fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<Device
     })
 }
 
-/// `GPU-b2b4b6b8-0011-2233-4455-66778899aabb`.
 fn uuid_text(bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(

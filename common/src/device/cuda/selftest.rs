@@ -1,5 +1,4 @@
-//! The timer tested on itself, on a GPU: a kernel of known length, the same arm twice, injected delays, and a kernel
-//! that does nothing.
+//! The timer tested on a GPU: a kernel of known length, the same arm twice, injected delays, and a kernel that does nothing.
 
 use super::{CudaDevice, CudaError, InputPool};
 use crate::stage::{LoadedStage, Prepared};
@@ -9,23 +8,21 @@ use crate::verdict::Verdict;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// One check of the timer.
+/// A check of the timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerCheck {
-    /// What was tried: `injected delay of 5 %`.
+    /// `injected delay of 5 %`.
     pub name: String,
     /// What must come out.
     pub expected: String,
     /// What came out, with its figures.
     pub found: String,
-    /// Whether the two agree.
+    /// Whether they agree.
     pub ok: bool,
 }
 
-/// Runs every check of the timer with `prepared` as the kernel, over the sets of `pool`. Takes some ten seconds with
-/// the default plan.
-///
-/// A delay of 1 % must be told apart from nothing only where the pair's noise allows it; 2 and 5 % always.
+/// Every check, with `prepared` over the sets of `pool`, in some ten seconds. A delay of 1 % must be told from nothing only
+/// where noise allows it; 2 and 5 % always.
 pub fn timer_checks(
     device: &CudaDevice,
     stage: &LoadedStage,
@@ -63,7 +60,7 @@ pub fn timer_checks(
     Ok(checks)
 }
 
-/// A kernel that spins for a known time must read that time, both ways. (A timer that starts too late reads less.)
+/// A kernel that spins for a known time, read both ways. (A timer that starts too late reads less.)
 pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
     let length_us = 100.0;
     let mut arm = device.spin_arm(Duration::from_micros(100))?;
@@ -79,7 +76,7 @@ pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, Cuda
     })
 }
 
-/// An empty kernel in the place of a stage must be refused twice over: by the speed of light and because it leaves NaN.
+/// An empty kernel in a stage's place must be refused by the speed of light and because it leaves NaN.
 fn nothing_done(
     device: &CudaDevice,
     stage: &LoadedStage,
