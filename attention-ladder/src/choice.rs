@@ -1,8 +1,10 @@
 //! Which variant takes a problem on a device.
 
+mod table;
+
 use common::problem::Problem;
 use common::stage::{Attention, LoadError, LoadedStage, Prepared, Unsupported};
-use common::tuning::TuningCache;
+pub use table::ChoiceTable;
 
 /// The stages whose code is in the library, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -15,8 +17,8 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage11_spread::Spread,
 ];
 
-/// The files of `tune/`.
-const TUNED: &[&str] = &[include_str!("../../tune/nvidia-h200.json")];
+/// The files of `choice/`.
+const TABLES: &[&str] = &[include_str!("../choice/nvidia-h200.json")];
 
 /// What a release must have is GPU code: nvcc was not found, and nobody asked for a build without it.
 #[cfg(not(debug_assertions))]
@@ -41,9 +43,9 @@ pub fn stages() -> Result<Vec<LoadedStage>, LoadError> {
 }
 
 /// What is known of GPUs.
-pub fn tuned() -> Vec<TuningCache> {
+pub fn tables() -> Vec<ChoiceTable> {
     let parse = |text: &&str| serde_json::from_str(text).expect("a test reads it");
-    TUNED.iter().map(parse).collect()
+    TABLES.iter().map(parse).collect()
 }
 
 /// The variant that takes `problem`, and writes log-sum-exps if they are wanted: on a GPU of this name the fastest at the problem
@@ -54,22 +56,22 @@ pub fn tuned() -> Vec<TuningCache> {
 /// Why the last that was tried is refused: of the earliest stage, which runs on most devices.
 pub fn choose<'a>(
     stages: &'a [LoadedStage],
-    tuned: &[TuningCache],
+    tables: &[ChoiceTable],
     gpu: &str,
     problem: &Problem,
     with_lse: bool,
 ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
-    let of = |own: bool| tuned.iter().filter(move |cache| (cache.gpu == gpu) == own);
+    let of = |own: bool| tables.iter().filter(move |table| (table.gpu == gpu) == own);
     let known = of(true)
         .chain(of(false))
-        .flat_map(|cache| cache.nearest(problem));
+        .flat_map(|table| table.nearest(problem));
     let any = stages.iter().rev().flat_map(|stage| {
         let names = std::iter::once(stage.default_variant()).chain(stage.variants());
         names.map(|variant| (stage.info().id, variant))
     });
     let mut refused = None;
     for (id, variant) in known.chain(any) {
-        // `tune/` knows stages that are not in the library.
+        // `choice/` knows stages that are not in the library.
         let Some(stage) = stages.iter().find(|stage| stage.info().id == id) else {
             continue;
         };
@@ -93,6 +95,7 @@ mod tests {
     use super::*;
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Shape};
+    use table::{Entry, Timed};
 
     /// What is chosen on a GPU of this name that is a `device`, with log-sum-exps, too.
     fn chosen(gpu: &str, device: &str, shape: Shape, dtype: Dtype) -> Result<String, Unsupported> {
@@ -102,8 +105,8 @@ mod tests {
             .iter_mut()
             .for_each(|stage| stage.device = Some(limits));
         let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-        let (stage, prepared) = choose(&stages, &tuned(), gpu, &problem, false)?;
-        let (with_lse, asked) = choose(&stages, &tuned(), gpu, &problem, true)?;
+        let (stage, prepared) = choose(&stages, &tables(), gpu, &problem, false)?;
+        let (with_lse, asked) = choose(&stages, &tables(), gpu, &problem, true)?;
         assert!(asked.lse && !prepared.lse);
         if prepared.kernel.lse {
             assert_eq!(
@@ -116,27 +119,30 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_tune_is_in_the_library_and_knows_its_stages() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tune");
+    fn every_file_of_choice_is_in_the_library_and_knows_its_stages() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/choice");
         let on_disk = std::fs::read_dir(folder).unwrap().count();
-        assert_eq!(on_disk, TUNED.len(), "a file of tune/ is missing in TUNED");
-        for cache in tuned() {
-            assert_eq!(cache.schema, common::tuning::SCHEMA);
-            let fastest = |entry: &common::tuning::Entry| {
-                let same = |other: &&common::tuning::Entry| {
+        assert_eq!(
+            on_disk,
+            TABLES.len(),
+            "a file of choice/ is missing in TABLES"
+        );
+        for table in tables() {
+            let fastest = |entry: &Entry| {
+                let same = |other: &&Entry| {
                     (other.shape, other.dtype, other.mask) == (entry.shape, entry.dtype, entry.mask)
                 };
-                let rivals = cache.entries.iter().filter(same);
+                let rivals = table.entries.iter().filter(same);
                 rivals
                     .min_by(|a, b| a.best[0].p50_us.total_cmp(&b.best[0].p50_us))
                     .unwrap()
                     .stage
                     .clone()
             };
-            for stage in cache.entries.iter().map(fastest) {
+            for stage in table.entries.iter().map(fastest) {
                 assert!(
                     STAGES.iter().any(|linked| linked.info().id == stage),
-                    "{stage} is the fastest at a problem of tune/ and not in the library"
+                    "{stage} is the fastest at a problem of choice/ and not in the library"
                 );
             }
         }
@@ -160,11 +166,11 @@ mod tests {
     #[test]
     fn bf16_takes_what_is_the_fastest_in_f16_of_the_variants_that_have_it() {
         let stages = stages().unwrap();
-        let mut tuned = tuned();
-        for cache in &mut tuned {
-            cache.entries.retain(|entry| entry.dtype == Dtype::F16);
+        let mut tables = tables();
+        for table in &mut tables {
+            table.entries.retain(|entry| entry.dtype == Dtype::F16);
         }
-        let h200 = &tuned[0];
+        let h200 = &tables[0];
         for entry in &h200.entries {
             let [f16, bf16] = [Dtype::F16, Dtype::Bf16]
                 .map(|dtype| Problem::new(entry.shape, dtype, entry.mask).unwrap());
@@ -173,7 +179,7 @@ mod tests {
                 stage.is_some_and(|stage| stage.prepare(variant, &bf16).is_ok())
             };
             let fastest = h200.nearest(&f16).into_iter().find(has_bf16).unwrap();
-            let (stage, prepared) = choose(&stages, &tuned, &h200.gpu, &bf16, false).unwrap();
+            let (stage, prepared) = choose(&stages, &tables, &h200.gpu, &bf16, false).unwrap();
             assert_eq!((stage.info().id, &*prepared.kernel.variant), fastest);
         }
     }
@@ -188,30 +194,23 @@ mod tests {
         ];
         let scalar = stage0_scalar::Scalar.info();
         let shape = Shape::bhsd(1, 8, 512, 64);
-        let entry = common::tuning::Entry {
+        let entry = Entry {
             stage: scalar.id.into(),
-            identity: String::new(),
-            shape_name: "mission".into(),
             shape,
             dtype: Dtype::F16,
             mask: Mask::Full,
-            tuned: String::new(),
-            timed: 1,
-            untimed: 0,
-            best: vec![common::tuning::Ranked {
+            best: vec![Timed {
                 variant: scalar.default_variant.into(),
                 p50_us: 1.0,
-                p90_us: 1.0,
-                sass_sha256: None,
             }],
         };
-        let tuned = [TuningCache {
+        let tables = [ChoiceTable {
+            gpu: "GPU".into(),
             entries: vec![entry],
-            ..TuningCache::none("GPU")
         }];
         let asked = |stages, dtype, with_lse| {
             let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-            choose(stages, &tuned, "GPU", &problem, with_lse)
+            choose(stages, &tables, "GPU", &problem, with_lse)
                 .map(|(stage, _)| stage.info().id)
                 .map_err(|refusal| refusal.to_string())
         };
@@ -253,7 +252,7 @@ mod tests {
         };
         stages.iter_mut().for_each(|stage| stage.device = Some(old));
         let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-        let error = choose(&stages, &tuned(), "NVIDIA T4", &problem, false)
+        let error = choose(&stages, &tables(), "NVIDIA T4", &problem, false)
             .unwrap_err()
             .to_string();
         assert!(

@@ -3,7 +3,7 @@
 //! All work is done in the primary context, which the CUDA runtime uses. Nothing here allocates GPU memory or waits but the first
 //! call for a problem, which loads code.
 
-use crate::choice::{self, choose};
+use crate::choice::{self, ChoiceTable, choose};
 use crate::failure::{Code, Failure};
 use crate::{AttentionLadderCall, call};
 use common::device::cuda::{self, CudaError};
@@ -11,7 +11,6 @@ use common::limits::DeviceLimits;
 use common::maps::{self, BoxRows};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::LoadedStage;
-use common::tuning::TuningCache;
 use cudarc::driver::sys::{
     self, CUfunction_attribute as FunctionAttribute, CUstreamCaptureMode as CaptureMode,
 };
@@ -30,7 +29,7 @@ struct Gpu {
     name: String,
     capability: (u32, u32),
     stages: Vec<LoadedStage>,
-    tuned: Vec<TuningCache>,
+    tables: Vec<ChoiceTable>,
     /// By the stage's id.
     modules: Mutex<HashMap<&'static str, Module>>,
     plans: RwLock<Known<PlanOf, Plan>>,
@@ -187,7 +186,7 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
         name: info.name,
         capability: info.compute_capability,
         stages,
-        tuned: choice::tuned(),
+        tables: choice::tables(),
         modules: Mutex::default(),
         plans: RwLock::new(Known::new(MOST_PLANS)),
     })
@@ -261,7 +260,7 @@ impl Gpu {
     }
 
     fn new_plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
-        let (stage, prepared) = choose(&self.stages, &self.tuned, &self.name, problem, with_lse)?;
+        let (stage, prepared) = choose(&self.stages, &self.tables, &self.name, problem, with_lse)?;
         let (id, kernel) = (stage.info().id, prepared.kernel);
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),

@@ -34,5 +34,4 @@ pub mod telemetry;
 #[cfg(feature = "emulated")]
 pub mod tier0;
 pub mod timing;
-pub mod tuning;
 pub mod verdict;

@@ -29,9 +29,6 @@ pub enum Command {
     New(crate::new::NewArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
     Selftest(crate::selftest::SelftestArgs),
-    /// Check, time and rank all presets on a GPU, and keep the best in tune/, where `run` looks them up
-    #[command(after_help = crate::tune::EXAMPLES)]
-    Tune(crate::tune::TuneArgs),
     /// Compare two records, folders of records or git revisions: what is faster, slower, uses more registers or shared
     /// memory, or is wrong
     #[command(after_help = crate::diff::EXAMPLES)]
@@ -115,7 +112,7 @@ mod tests {
                 "invalid value '-1' for '--iters <N>': give a whole number",
             ),
             (
-                &["compare", "tune", "--iters", "-1"],
+                &["compare", "run", "--iters", "-1"],
                 "invalid value '-1' for '--iters <N>': give a whole number",
             ),
             (

@@ -34,7 +34,6 @@ mod show;
 mod smem;
 #[cfg(test)]
 mod testing;
-mod tune;
 
 use answer::{Answer, NoData};
 use clap::Parser;
@@ -66,7 +65,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::New(args) => new::new(&args),
         Command::Selftest(args) => selftest::selftest(&args),
-        Command::Tune(args) => tune::tune(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Sanitize(args) => sanitize::sanitize(&args),

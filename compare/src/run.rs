@@ -3,15 +3,15 @@
 use crate::answer::{self, Answer};
 use crate::estimate;
 use crate::interrupt::interrupted;
-use crate::judge::Known;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
+use crate::judge::{Known, Named, best};
 use crate::measure::builds::StageBuild;
 use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
 use crate::measure::machine::{self, Timestamp};
 use crate::measure::meta::{begin, gate_scopes};
-use crate::measure::plan::{self, Plan, PlannedCase, Request};
+use crate::measure::plan::{self, Plan, PlannedCase, PlannedTiming, Request};
 use crate::measure::rows;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
@@ -19,11 +19,10 @@ use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, name_of, write_atomically};
-use crate::record::meta::Tier;
+use crate::record::meta::{Tier, by_id};
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source, Subject, tuning_cache};
+use crate::record::{Of, On, Record, Row, Source, Subject};
 use crate::registry::Ladder;
-use crate::tune;
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -52,6 +51,7 @@ Examples:
   compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
   compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory per block, such as an L4
   compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
+  compare --stages 5 --full --all-variants      on a GPU: times of all variants of a stage, to rank them
   compare --json - --quiet | jq .verdict        every row as JSON on standard output
   compare sanitize                              next, on a GPU: gate C7, which `accept` requires of a full run
   compare accept target/compare/20261120T183000Z-nvidia-h200
@@ -131,9 +131,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         &[("--report", Some(&report_path)), ("--json", json_file)],
         &[("--input", args.input.as_deref())],
     )?;
-    let (folder, record) = measure(args)?;
-    let name = name_of(&folder);
     let committed = read_all(&machine::results(), Of::Ladder)?;
+    let (folder, record) = measure(args, &committed)?;
+    let name = name_of(&folder);
     // The stages of this run, without what its device refuses.
     let known = Known {
         stages: &record.meta.stages,
@@ -163,7 +163,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 }
 
 /// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
-fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
+fn measure(args: &RunArgs, committed: &[Named]) -> anyhow::Result<(PathBuf, Record)> {
     let start = Instant::now();
     let started = Timestamp::now();
     let mut ladder = open(args.backend)?;
@@ -197,11 +197,9 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         machine.name += &format!("-as-{device}");
     }
     if !plan.timings.is_empty() {
-        let cache = tuning_cache::read(&tune::path_of(&machine.name))?;
-        if let Some(cache) = cache.filter(|cache| Some(cache.gpu.as_str()) == machine.gpu.name()) {
-            let name = format!("tune/{}.json", machine.name);
-            tune::keep_best(&mut plan, &request, &builds, &cache, &name);
-        }
+        plan.leave_out_slow(&request, |timing| {
+            known_us(timing, &builds, machine.gpu.name(), committed)
+        });
         let left_out = Vec::from_iter(plan.bases_left_out(&builds));
         if !left_out.is_empty() {
             bars.say(&format!(
@@ -286,6 +284,20 @@ fn measure(args: &RunArgs) -> anyhow::Result<(PathBuf, Record)> {
         )
     })?;
     Ok((unfinished.finish()?, record))
+}
+
+/// What the newest committed record of this GPU and of the kernel as it is now says that a timing takes, in microseconds.
+fn known_us(
+    timing: &PlannedTiming,
+    builds: &[StageBuild],
+    gpu: Option<&str>,
+    committed: &[Named],
+) -> Option<f64> {
+    let stage = by_id(builds, timing.subject.stage())?;
+    let records = committed.iter().rev().map(|(_, record)| record);
+    let mut of_kernel = records.filter(|record| record.meta.gpu() == gpu && record.is_of(stage));
+    let row = of_kernel.find_map(|record| best::time(record, &timing.subject, &timing.place))?;
+    Some(best::p50(row))
 }
 
 /// Refuses to write a record among the committed ones.

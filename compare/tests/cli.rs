@@ -226,28 +226,14 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
         record.to_string_lossy().ends_with("-as-sm_89"),
         "{record:?}"
     );
-    for arguments in [&["accept"][..], &["tune", "--record"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        let output = command.args(arguments).arg(&record).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            stderr(&output).contains("is limited to what sm_89 offers and is not kept"),
-            "{}",
-            stderr(&output)
-        );
-    }
-    // Nor is it rendered where somebody copied it by hand; and what is ranked is not limited.
+    // Nor is it rendered where somebody copied it by hand.
     let results = record.parent().unwrap().to_str().unwrap();
     for arguments in [
-        &["render", "--check", "--results", results][..],
-        &["tune", "--shapes", "mission"],
+        &["accept", record.to_str().unwrap()][..],
+        &["render", "--check", "--results", results],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        let output = command
-            .args(arguments)
-            .env("ATTENTION_DEVICE", "sm_89")
-            .output()
-            .unwrap();
+        let output = command.args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(
             stderr(&output).contains("is limited to what sm_89 offers and is not kept"),
@@ -685,47 +671,6 @@ fn selftest_kills_every_planted_fault_and_every_mutant() {
         words.contains("13 of 14 mutants (kernels without one synchronisation site) killed, 1 listed as redundant, 0 surviving"),
         "{text}"
     );
-}
-
-#[test]
-fn tuning_without_a_gpu_is_no_data_and_writes_nothing() {
-    let folder = Folder::new();
-    let file = folder.path("tuned.json");
-    let tune = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-        command
-            .args(["tune", "--out"])
-            .arg(&file)
-            .args(arguments)
-            .env("CUDA_VISIBLE_DEVICES", "");
-        let output = command.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output),
-        )
-    };
-    let (code, text) = tune(&["--shapes", "mission"]);
-    assert_eq!(code, Some(3), "{text}");
-    assert!(
-        text.starts_with("NO DATA: presets are ranked by their times on a GPU"),
-        "{text}"
-    );
-    assert!(!file.exists());
-    for (arguments, expected) in [
-        (["--stages", "stage0-scaler"], "stage0-scalar"),
-        (["--shapes", "misson"], "mission"),
-        (["--iters", "0"], "at least 1"),
-        (["--masks", "half"], "full, causal"),
-    ] {
-        let (code, text) = tune(&arguments);
-        assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains(expected), "{arguments:?}: {text}");
-    }
-    let (code, help) = tune(&["--help"]);
-    assert_eq!(code, Some(0));
-    for expected in ["Examples:", "Exit codes:", "STALE", "tune/<gpu>.json"] {
-        assert!(help.contains(expected), "{expected}: {help}");
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a run does: tier and flags in, a list of cases and timings out. Pure.
 
 use crate::judge::claims::compared;
-use crate::judge::list::{distinct, joined};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
@@ -46,6 +46,10 @@ pub struct Request {
     /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
+    /// On a GPU, time every variant on every problem [default: all where claims are judged and on named --shapes; elsewhere all but
+    /// those of which the committed records know three faster ones of the same stage]
+    #[arg(long, conflicts_with_all = ["input", "quick"])]
+    pub all_variants: bool,
     /// A file's tensors instead of generated ones.
     #[arg(skip)]
     pub file: Option<FileProblem>,
@@ -170,6 +174,9 @@ pub struct PlannedTiming {
     pub problem: Problem,
 }
 
+/// Variants of a stage that a run times on a problem where no claims are judged, if more are known.
+const KEPT: usize = 3;
+
 /// Everything that a run does, in the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -202,6 +209,52 @@ impl Plan {
             .filter_map(|(_, claim)| Some(claim.relation.base()?.stage.as_str()))
             .filter(|base| !self.has_stage(base))
             .collect()
+    }
+
+    /// Leaves out timings of variants that are known to be slow, unless `request` names what is timed: on problems where no claims
+    /// are judged, those of which [`KEPT`] of the same stage are known to be faster. `known_us` is the time that is known of the
+    /// kernel as it is now.
+    pub fn leave_out_slow(
+        &mut self,
+        request: &Request,
+        known_us: impl Fn(&PlannedTiming) -> Option<f64>,
+    ) {
+        let is_named = !(request.problems.shapes.is_empty() && request.chosen.variants.is_empty());
+        if request.all_variants || is_named {
+            return;
+        }
+        let timings = std::mem::take(&mut self.timings).into_iter();
+        let all: Vec<(PlannedTiming, Option<f64>)> = timings
+            .map(|timing| {
+                let us = known_us(&timing);
+                (timing, us)
+            })
+            .collect();
+        let is_slow = |(timing, us): &(PlannedTiming, Option<f64>)| {
+            let key = |of: &PlannedTiming| (of.subject.stage().to_string(), of.problem);
+            let is_faster = |(other, other_us): &&(PlannedTiming, Option<f64>)| {
+                other_us < us && other_us.is_some() && key(other) == key(timing)
+            };
+            !timing.problem.has_claims() && all.iter().filter(is_faster).count() >= KEPT
+        };
+        let (slow, kept): (Vec<_>, Vec<_>) = all.iter().cloned().partition(is_slow);
+        let by_stage = grouped(
+            all.iter()
+                .map(|(timing, _)| (timing.subject.stage(), timing)),
+        );
+        let scopes = by_stage.into_iter().map(|(stage, planned)| {
+            let slow = slow.iter().filter(|(slow, _)| slow.subject.stage() == stage);
+            TimingScope {
+                stage: stage.to_string(),
+                left_out: slow.count(),
+                of: planned.len(),
+                why: format!(
+                    "where no claims are judged, variants of which {KEPT} faster ones are known were not timed; --all-variants times them"
+                ),
+            }
+        });
+        self.timing_scopes = scopes.filter(|scope| scope.left_out > 0).collect();
+        self.timings = kept.into_iter().map(|(timing, _)| timing).collect();
     }
 
     /// Whether counters are recorded with E4M3, too.
@@ -238,7 +291,7 @@ fn place(of: &Problem) -> Place {
 
 /// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
 /// about half of f16's cases in T2 (masks alternate from shape to shape, fewer seeds). Both masks run on these shapes, the only
-/// ones on which a run or `tune` times BF16.
+/// ones on which a run times BF16.
 const BF16_TIMED: [&str; 4] = ["mission", "long", "big", "big_wide"];
 const BF16_SEEDS: u64 = 2;
 
@@ -599,38 +652,6 @@ pub fn plan(
 /// does not is seen to refuse.
 fn is_due(stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
     variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
-}
-
-/// The plan of `compare tune`: the cases of T0 and the chosen problems for every chosen variant, timed on those problems.
-/// Without a choice of shapes, they are the problems that T2 times.
-pub fn tune(all: &[StageBuild], chosen: &Chosen, problems: &Problems) -> Result<Plan, SelectError> {
-    let mut request = Request {
-        chosen: chosen.clone(),
-        problems: problems.clone(),
-        ..Request::default()
-    };
-    if problems.shapes.is_empty() {
-        let timed = NAMED_SHAPES.iter().filter(|named| named.name != "small");
-        request.problems.shapes = timed
-            .map(|named| (named.name.to_string(), named.shape))
-            .collect();
-    }
-    let mut tuned = plan(all, &request, BackendKind::Cuda)?;
-    if problems.shapes.is_empty() && problems.dtypes.is_empty() {
-        tuned.cases.retain(|case| is_timed(&case.place));
-        tuned.timings.retain(|timing| is_timed(&timing.place));
-    }
-    let variants = tuned
-        .cases
-        .iter()
-        .map(|case| case.subject.name().to_string());
-    request.chosen.variants = distinct(variants);
-    request.problems.shapes = vec![];
-    request.quick = true;
-    let mut quick = plan(all, &request, BackendKind::Cuda)?.cases;
-    quick.retain(|case| !tuned.cases.contains(case));
-    tuned.cases.extend(quick);
-    Ok(tuned)
 }
 
 /// The variants with a case on the claims' problem in their stage's first element type, and the bases of their evidence claims,

@@ -1,4 +1,4 @@
-//! A problem on the GPU, with its references: what `run`, `tune` and `peers` time.
+//! A problem on the GPU, with its references: what `run` and `peers` time.
 
 use common::check;
 use common::device::Staged;

@@ -6,10 +6,8 @@ pub mod meta;
 pub mod ncu;
 pub mod row;
 pub mod store;
-pub mod tuning_cache;
 
 pub use error::StoreError;
 pub use meta::{Claim, Meta, Negative, Of, Refuted, Relation, StageMeta, VariantMeta};
 pub use row::{CORRECT_MODEL, Figure, Judged, On, Place, Row, Source, Subject};
 pub use store::Record;
-pub use tuning_cache::TuningCache;

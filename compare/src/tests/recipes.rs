@@ -137,10 +137,10 @@ fn what_is_no_command_is_noticed() {
     let stages = ladder();
     for (line, says) in [
         (
-            "cargo run -p compare -- tune --stagez stage5-swizzle",
+            "cargo run -p compare -- sanitize --stagez stage5-swizzle",
             "--stagez",
         ),
-        ("cargo run -p compare -- tunes", "tunes"),
+        ("cargo run -p compare -- sanitizes", "sanitizes"),
         ("cargo run -p compare --quick", "put -- before"),
         (
             "cargo run -p compare -- --stages stage5-swizle",

@@ -417,3 +417,57 @@ fn stages_that_claims_compare_with_are_missed_where_they_are_not_run() {
     assert_eq!(left_out(&["--stages", stage]), [base]);
     assert_eq!(left_out(&["--stages", base]), [""; 0]);
 }
+
+#[test]
+fn of_variants_that_are_known_to_be_slow_three_are_left() {
+    let us = |timing: &PlannedTiming| match timing.subject.name() {
+        "scalar-32x64" => 9.0,
+        name => name.len() as f64 / 100.0,
+    };
+    let more = |plan: &mut Plan| {
+        // Two more presets of the first stage.
+        let first = plan.timings.clone().into_iter();
+        let first = first.filter(|timing| timing.subject.name() == "wmma-qk-32x64");
+        for preset in ["wmma-qk-64x64", "wmma-qk-32x128"] {
+            plan.timings
+                .extend(first.clone().map(|timing| PlannedTiming {
+                    subject: Subject::variant("stage0-scalar", preset),
+                    ..timing
+                }));
+        }
+    };
+    let kept = |list: &[&str], known: &dyn Fn(&PlannedTiming) -> Option<f64>| {
+        let request = request(list);
+        let mut all = plan(&builds(), &request, BackendKind::Cuda).unwrap();
+        more(&mut all);
+        let mut kept = all.clone();
+        kept.leave_out_slow(&request, known);
+        let left_out = all.timings.into_iter();
+        let left_out = left_out.filter(|timing| !kept.timings.contains(timing));
+        (left_out.collect::<Vec<_>>(), kept.timing_scopes)
+    };
+    let (left_out, scopes) = kept(&[], &|timing| Some(us(timing)));
+    assert!(!left_out.is_empty());
+    for timing in &left_out {
+        assert_eq!(timing.subject.name(), "scalar-32x64");
+        assert!(!timing.problem.has_claims());
+    }
+    let [scope] = &scopes[..] else {
+        panic!("{scopes:?}")
+    };
+    assert_eq!(
+        (scope.stage.as_str(), scope.left_out),
+        ("stage0-scalar", left_out.len())
+    );
+    assert!(scope.of > scope.left_out && scope.why.ends_with("--all-variants times them"));
+    // What is not known is timed, and so is what was named.
+    let of_slow = |timing: &PlannedTiming| Some(us(timing)).filter(|&us| us < 9.0);
+    for (list, known) in [
+        (&[][..], &of_slow as &dyn Fn(&PlannedTiming) -> Option<f64>),
+        (&[], &|_| None),
+        (&["--all-variants"], &|timing| Some(us(timing))),
+        (&["--shapes", "long"], &|timing| Some(us(timing))),
+    ] {
+        assert_eq!(kept(list, known), (vec![], vec![]), "{list:?}");
+    }
+}
