@@ -9,7 +9,7 @@ use crate::measure::machine;
 use crate::record::files::{PARTIAL, name_of};
 use crate::record::meta::{Git, Progress, Scope};
 use crate::record::store::read_all;
-use crate::record::{Negative, Of, Record, Refuted, Row};
+use crate::record::{Negative, Record, Refuted, Row};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::limits::Limited;
@@ -25,25 +25,14 @@ const LEADING: usize = 3;
 /// What the others keep, by which `diff` judges them.
 const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
-/// What is shown of the variants and peers timed beside a candidate.
-const OF_RIVALS: [Metric; 4] = [
-    Metric::P50,
-    Metric::SingleP50,
-    Metric::HostP50,
-    Metric::MaxError,
-];
-
 pub const EXAMPLES: &str = "\
-Required of a record of the ladder (`compare run`): the run is complete; no gate, self-test or claim fails (claims may with
---negative); after a full run on a GPU every variant has gate C7 (`compare sanitize`). Required of a candidate's record (`compare
-candidate`): the run is complete, and everything that the candidate supports is green. It needs no C7, claims or caps, and does not
-change what is reported of the ladder. Passing cases, samples and details of slow variants stay with the run; the rest takes at
-most 1 MB.
+Required of a record: the run is complete; no gate, self-test or claim fails (claims may with --negative); after a full run on a GPU
+every variant has gate C7 (`compare sanitize`). Passing cases, samples and details of slow variants stay with the run; the rest takes
+at most 1 MB.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200
   compare accept target/compare/20261120T183000Z-nvidia-h200 --negative \"the copies hide nothing at this length\"
-  compare accept target/candidate/20261120T183000Z-nvidia-h200
 
 Exit codes:
   0  accepted; commit the folder together with what `compare render` writes
@@ -52,7 +41,7 @@ Exit codes:
 /// The flags of `accept`.
 #[derive(Clone, Debug, Args)]
 pub struct AcceptArgs {
-    /// The record: a folder that `compare run` or `compare candidate` wrote, here or on another machine
+    /// The record: a folder that `compare run` wrote, here or on another machine
     #[arg(value_name = "DIR")]
     pub record: PathBuf,
     /// Copy the record below this folder [default: results/ of the workspace]
@@ -71,9 +60,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
 
 fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String> {
     let record = Record::read(&args.record);
-    let mut record = record.context(
-        "the record cannot be accepted; give a folder that `compare run` or `compare candidate` wrote",
-    )?;
+    let mut record =
+        record.context("the record cannot be accepted; give a folder that `compare run` wrote")?;
     let name = name_of(&args.record);
     ensure!(
         !name.is_empty() && !name.starts_with('.'),
@@ -94,15 +82,9 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String>
         "{} exists already and committed records are not overwritten; remove it first, or choose another place with --into",
         target.display()
     );
-    let of = record.meta.of();
     let remarks = remarks(&record);
-    let verdict = match of {
-        Of::Ladder => {
-            let committed = read_all(&into, Of::Ladder)?;
-            judge(&name, &record, &committed, args.negative.is_some())?
-        }
-        Of::Candidate => judge_candidate(&name, &record)?,
-    };
+    let committed = read_all(&into)?;
+    let verdict = judge(&name, &record, &committed, args.negative.is_some())?;
     record.meta.negative = args
         .negative
         .as_deref()
@@ -110,10 +92,7 @@ fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String>
         .transpose()?;
     // A reviewer needs no passing cases, raw samples or details of slow variants; those stay with the run.
     (record.cases, record.samples) = Default::default();
-    match of {
-        Of::Ladder => keep_leading(&mut record.rows, LEADING),
-        Of::Candidate => keep_compared(&mut record),
-    }
+    keep_leading(&mut record.rows, LEADING);
     let files = record.committed();
     let bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
     ensure!(
@@ -145,34 +124,6 @@ fn keep_leading(rows: &mut [Row], leading: usize) {
     }
 }
 
-/// Reduces what was timed beside a candidate to [`OF_RIVALS`].
-fn keep_compared(record: &mut Record) {
-    let stages = &record.meta.stages;
-    let is_rival = |row: &&mut Row| stages.iter().all(|stage| stage.id != row.subject.stage());
-    for rival in record.rows.iter_mut().filter(is_rival) {
-        rival.figures.retain(|metric, _| OF_RIVALS.contains(metric));
-    }
-}
-
-/// The verdict on a candidate's record, or why it is refused.
-fn judge_candidate(name: &str, record: &Record) -> anyhow::Result<String> {
-    ensure!(
-        matches!(record.meta.progress, Progress::Complete { .. }),
-        "{name} comes from an interrupted run; run `compare candidate` again"
-    );
-    let report = verdict::report(Known::alone(name, record));
-    none(
-        gates(&report),
-        &format!("{name} has failed gates; fix the candidate and run `compare candidate` again"),
-    )?;
-    ensure!(
-        report.overall.exit == Exit::Pass,
-        "{name} is not green ({}); run `compare candidate` on problems that it takes",
-        report.overall
-    );
-    Ok(report.overall.to_string())
-}
-
 /// The gates that fail in a report, one line each.
 fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
     report
@@ -181,7 +132,7 @@ fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
         .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason))
 }
 
-/// The verdict on a record of the ladder, or why it is refused. Failed claims are a reason unless they are `waived`.
+/// The verdict on a record, or why it is refused. Failed claims are a reason unless they are `waived`.
 fn judge(
     name: &str,
     record: &Record,

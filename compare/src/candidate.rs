@@ -1,54 +1,48 @@
-//! `compare candidate`: a Python callable of the user's own through the gates, timed beside the ladder and its peers. Its record
-//! has it in place of the ladder, so that it is never one of our stages.
+//! `compare candidate`: a Python callable of the user's own through the gates, timed against the ladder and its peers.
 
 mod call;
 
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::estimate;
 use crate::instrument::process::Scratch;
-use crate::judge::list::joined;
+use crate::interrupt::interrupted;
+use crate::judge::best;
+use crate::judge::candidate::checked;
 use crate::judge::peers::DEFAULT;
-use crate::judge::verdict::{self, Exit};
-use crate::judge::{Known, best, state};
-use crate::measure::builds::{StageBuild, VariantBuild};
-use crate::measure::execute::Executor;
-use crate::measure::machine::{self, Timestamp};
-use crate::measure::meta::begin;
-use crate::measure::plan::{self, Mode, Plan, PlannedTiming, Request, samples};
-use crate::measure::select::{self, Chosen, Problems, family};
-use crate::measure::sink::ExecuteError;
+use crate::measure::builds::StageBuild;
+use crate::measure::machine;
+use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
+use crate::measure::rows;
+use crate::measure::select::{self, Problems, family};
+use crate::measure::summary::summary;
 use crate::page::terminal::{WIDTH, terminal};
-use crate::pages::files;
-use crate::pages::show;
-use crate::pages::show::Section;
-use crate::peers::choose::Item;
+use crate::pages;
+use crate::peers;
+use crate::peers::choose::{CANDIDATE, Item};
 use crate::peers::measure::Bench;
 use crate::peers::pair::absent;
-use crate::peers::session::{Calls, Hello, Python, SessionError};
-use crate::peers::{self, METHOD};
-use crate::progress::Progress as Bars;
-use crate::record::files::{Unfinished, name_of};
-use crate::record::meta::{
-    CANDIDATE, Came, DeviceCompiler, GateScope, Measurable, StageMeta, VariantMeta,
-};
+use crate::peers::session::{Calls, Python, SessionError};
+use crate::progress::Progress;
+use crate::record::files::write_atomically;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Place, Record, Row, Source, Subject};
+use crate::record::{On, Place, Record, Row, Source, Subject};
 use crate::registry::Ladder;
-use crate::run::Recorder;
 use anyhow::{Context, bail, ensure};
 use call::Caller;
 use clap::Args;
+use common::check::{self, Launched, NoOutput, StagedInputs};
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
-use common::inputs::Family;
-use common::verdict::GateId;
-use sha2::{Digest, Sha256};
+use common::inputs::{Family, Inputs};
+use common::reference::reference;
+use common::verdict::Verdict;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::iter::once;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 The candidate is a Python function on torch tensors:
@@ -65,23 +59,23 @@ values are to be multiplied. A function raises NotImplementedError for what it d
 It runs in a process of its own, on the GPU if torch sees one, else on the CPU, through the problems, inputs and gates C1 to C6
 of our stages. A case is three calls: on the memory of the case before; there again with V negated, which must give the same bits
 with the opposite sign; and at other addresses, which must give the same bits. On a GPU it is then timed as `compare peers` times,
-beside PyTorch and our two fastest stages in the newest committed record of that GPU. The timed output is checked on values
+against PyTorch and our two fastest stages in the newest committed record of that GPU. The timed output is checked on values
 written to the captured addresses after the capture.
-The record goes to target/candidate, with COMPARE.md and report.html.
+Prints the gates, the ratios and the verdict.
 
 Examples:
   compare candidate mine.py:attention           everything that this machine can check
   compare candidate mine.py:attention --quick   a few small problems
   compare candidate mine.py:attention --shapes mission,1x8:2x113:203x64 --dtypes f16
   compare candidate mine.py:attention --python /opt/venv/bin/python --patience 600
-  compare show --record target/candidate/20261120T183000Z-nvidia-h200 peers
+  compare candidate mine.py:attention --json - --quiet | jq .gates
 
 Exit codes:
   0  every gate passes
   1  a gate failed, a call raised or hung, or the timed output is wrong
   2  wrong usage, or a candidate that cannot be loaded
   3  NO DATA: there is no Python with torch, or the candidate supports none of the problems
-  130  interrupted; what was finished is in the record";
+  130  interrupted; what was finished is printed";
 
 /// The flags of `candidate`.
 #[derive(Clone, Debug, Args)]
@@ -106,7 +100,7 @@ pub struct CandidateArgs {
     /// Samples per arm and problem, each the mean over at least 20 ms of calls; 0 checks and does not time [default: 20]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
     pub iters: Option<usize>,
-    /// Stages to time it beside [default: the two fastest]
+    /// Stages to time it against [default: the two fastest]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     /// The record that says which of our variants are green and fastest [default: the newest committed one of this GPU]
@@ -118,19 +112,16 @@ pub struct CandidateArgs {
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
-    /// Where the record goes [default: target/candidate]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Where the report goes, beside the record's folder
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
+    /// Write gates and ratios as JSON to a file, or to standard output with `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
     /// No table and no progress; what is wrong goes to standard error
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// The candidate that is asked for: its name, `mine.py:attention`, how it is called, and its identity.
-fn asked(args: &CandidateArgs) -> anyhow::Result<(String, Calls, String)> {
+/// The candidate that `args` name, `mine.py:attention`, and how it is called.
+fn named(args: &CandidateArgs) -> anyhow::Result<(String, Calls)> {
     let text = &args.candidate;
     let parts = text
         .rsplit_once(':')
@@ -138,8 +129,9 @@ fn asked(args: &CandidateArgs) -> anyhow::Result<(String, Calls, String)> {
     let (file, function) = parts.with_context(|| {
         format!("expected FILE.py:FUNCTION, such as mine.py:attention, not '{text}'")
     })?;
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read {file}"))?;
-    let file = Path::new(file).canonicalize()?;
+    let file = Path::new(file)
+        .canonicalize()
+        .with_context(|| format!("cannot read {file}"))?;
     // Python is told of it in JSON.
     ensure!(
         file.to_str().is_some(),
@@ -148,55 +140,24 @@ fn asked(args: &CandidateArgs) -> anyhow::Result<(String, Calls, String)> {
     );
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{name}:{function}");
-    let digest = Sha256::digest(&bytes);
-    let identity = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let calls = Calls::Candidate {
         name: Subject::variant(CANDIDATE, &name).to_string(),
         file,
         function: function.to_string(),
         patience: Duration::from_secs(args.patience),
     };
-    Ok((name, calls, identity))
+    Ok((name, calls))
 }
 
-/// What takes the place of the ladder.
-fn build(name: &str, identity: String, hello: &Hello) -> StageBuild {
-    let variant = VariantMeta {
-        name: name.to_string(),
-        family: name.to_string(),
-        takes_claims: vec![],
-    };
-    let meta = StageMeta {
-        id: CANDIDATE.to_string(),
-        idea: format!("{name}, a callable of the user's"),
-        predecessor: None,
-        default_variant: name.to_string(),
-        identity,
-        host_compiler: hello.tools().join(", "),
-        device_compiler: DeviceCompiler::Absent {
-            reason: "it is compiled elsewhere".to_string(),
-        },
-        claims: vec![],
-        retired: vec![],
-        variants: vec![variant],
-        refused: vec![],
-    };
-    let variants = vec![VariantBuild {
-        name: name.to_string(),
-        family: name.to_string(),
-        kernels: vec![],
-    }];
-    StageBuild { meta, variants }
-}
-
-/// Checks and times the candidate that `args` name, writes its record and the report, and judges it.
+/// Checks, times and judges the candidate that `args` name.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
-    let (start, started) = (Instant::now(), Timestamp::now());
-    let (name, calls, identity) = asked(args)?;
+    let json_file = args.json.as_deref();
+    let json_file = json_file.filter(|path| path.as_os_str() != "-");
+    let (name, calls) = named(args)?;
     let subject = Subject::variant(CANDIDATE, &name);
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
-    let named = args.record.as_deref().map(Record::read).transpose();
-    let named = named.context("--record")?;
+    let record = args.record.as_deref().map(Record::read).transpose();
+    let record = record.context("--record")?;
     let program = peers::program(args.python.as_deref());
     let mut python = Python::new(program.clone(), calls);
     let hello = match python.start() {
@@ -213,145 +174,22 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     if let Some(reason) = hello.absent.values().next() {
         bail!("{} cannot be loaded: {reason}", args.candidate);
     }
-    let backend = match hello.gpu {
-        Some(_) => BackendKind::Cuda,
-        None => BackendKind::Cpu,
-    };
     let ladder = Ladder::open()?;
     select::stages(&args.stages, &ladder.builds())?;
     // A GPU that our stages have no code for can still time the candidate.
     let opened;
-    let device = match (backend, &ladder.gpu) {
-        (BackendKind::Cuda, Ok(device)) => Ok(device),
-        (BackendKind::Cuda, Err(_)) => {
-            opened = CudaDevice::open(0).map_err(|error| error.to_string());
-            opened.as_ref().map_err(String::clone)
+    let device = match (&hello.gpu, &ladder.gpu) {
+        (Some(_), Ok(device)) => Some(device),
+        (Some(_), Err(_)) => {
+            opened = CudaDevice::open(0);
+            opened.as_ref().ok()
         }
-        _ => Err("torch sees none".to_string()),
+        (None, _) => None,
     };
-    if let Ok(device) = device {
+    if let Some(device) = device {
         peers::check_uuid(&hello, device)?;
     }
-    let build = build(&name, identity, &hello);
-    let builds = std::slice::from_ref(&build);
-    let plan = planned(args, builds, backend)?;
-    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
-    let machine = machine::machine(device.clone().map(CudaDevice::info));
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => machine::root("--out DIR")?.join("target/candidate"),
-    };
-    let exchange = Scratch::new("candidate")?;
-    let unfinished = Unfinished::create(&out, &format!("{}-{}", started.compact(), machine.name))?;
-    let folder = unfinished.folder().to_path_buf();
-    let mut record = begin(&started, &plan, builds, machine, scopes(), true);
-    let caller = Caller {
-        name: subject.to_string(),
-        python: RefCell::new(python),
-        exchange,
-    };
-    let callable = |staged: &_| caller.launch(staged);
-    let executor = Executor {
-        callable: Some(&callable),
-        in_flight: 1,
-        ..Executor::new(&plan, &[])
-    };
-    let mut recorder = Recorder::new(&folder, &plan.cases, Bars::new(args.quiet))?;
-    let checked = executor.check(&mut record, &mut recorder);
-    let Caller {
-        python, exchange, ..
-    } = caller;
-    let timed = match (&checked, device) {
-        (Ok(()), Ok(device)) if args.iters != Some(0) => {
-            let timing = Timing {
-                args,
-                named: named.as_ref(),
-                subject,
-                program,
-                ladder: &ladder,
-                device,
-            };
-            timing.time(
-                &plan.timings,
-                python.into_inner(),
-                exchange,
-                &mut record,
-                &mut recorder,
-            )
-        }
-        _ => Ok(()),
-    };
-    recorder.bars.finish();
-    // Gates have judged the whole of it, also where timing was interrupted after them.
-    match checked.is_ok() && timed.is_ok() {
-        true => record.has_ended(start.elapsed().as_secs()),
-        false => record.goes_on(plan.cases.len()),
-    }
-    record.write(&folder)?;
-    let interrupted = |folder: &Path| {
-        let text = format!("interrupted; what was finished is in {}", folder.display());
-        Answer::new(Exit::Interrupted, text)
-    };
-    if matches!(checked, Err(ExecuteError::Interrupted)) {
-        return Ok(interrupted(&folder));
-    }
-    checked?;
-    timed?;
-    let folder = unfinished.finish()?;
-    let answer = answer(args, &name_of(&folder), &folder, &record)?;
-    Ok(match record.meta.peers {
-        None => answer,
-        Some(_) => interrupted(&folder),
-    })
-}
-
-/// The report on `record`, written and printed.
-fn answer(
-    args: &CandidateArgs,
-    name: &str,
-    folder: &Path,
-    record: &Record,
-) -> anyhow::Result<Answer> {
-    let report = verdict::report(Known::alone(name, record));
-    let own = folder.join("COMPARE.md");
-    let files = once(&own).chain(&args.report);
-    let files = files.flat_map(|path| files::report(&report, folder, path));
-    files::write(&files.collect::<Vec<_>>())?;
-    let (mut text, notes) = files::summary(&report, args.quiet);
-    if record.by(Source::Peers).next().is_some() {
-        let peers = show::document(&report, &[Section::Peers], &[]);
-        text += &format!("\n\n{}", terminal(&peers, WIDTH).trim_end());
-    }
-    let unsupported = |row: &Row| match (&row.on, &row.note) {
-        (On::Case(place, _), Some(note)) if row.verdicts.is_empty() => {
-            Some(format!("{place}: {note}"))
-        }
-        _ => None,
-    };
-    let rows = record.rows.iter().chain(&record.cases);
-    let unsupported: BTreeSet<String> = rows.filter_map(unsupported).collect();
-    if !unsupported.is_empty() {
-        text += &format!("\n\nUnsupported:\n  {}", joined(unsupported, "\n  "));
-    }
-    Ok(Answer::new(
-        report.overall.exit,
-        format!("{text}\nrecord: {}", folder.display()),
-    )
-    .quiet(args.quiet)
-    .noting(notes))
-}
-
-/// The tier's cases, all called in one way.
-fn planned(
-    args: &CandidateArgs,
-    builds: &[StageBuild],
-    backend: BackendKind,
-) -> anyhow::Result<Plan> {
     let request = Request {
-        chosen: Chosen {
-            stages: vec![],
-            variants: vec![builds[0].default_variant.clone()],
-        },
         problems: args.problems.clone(),
         seeds: args.seeds.clone(),
         families: args.families.clone(),
@@ -360,82 +198,153 @@ fn planned(
         full: args.full,
         ..Request::default()
     };
-    let mut plan = plan::plan(builds, &request, backend)?;
-    let mode = match backend {
-        BackendKind::Cuda => Mode::Device,
-        _ => Mode::Plain,
+    let backend = match hello.gpu {
+        Some(_) => BackendKind::Cuda,
+        None => BackendKind::Emulated,
     };
-    plan.cases.iter_mut().for_each(|case| case.mode = mode);
-    Ok(plan)
+    let plan = plan::candidate(&subject, &request, backend)?;
+    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
+    let caller = Caller {
+        name: subject.to_string(),
+        python: RefCell::new(python),
+        exchange: Scratch::new("candidate")?,
+    };
+    let interrupted = interrupted().context("cannot wait for signals")?;
+    let mut bars = Progress::new(args.quiet);
+    let cases = check(&plan.cases, &caller, &mut bars, &interrupted)?;
+    let summary = summary(subject.clone(), Source::Peers, &Vec::from_iter(&cases));
+    let on = hello.gpu.clone().unwrap_or("the processor".into());
+    let mut candidate = checked(&name, on, &summary, &cases);
+    candidate.software = hello.tools();
+    let is_timed = args.iters != Some(0) && candidate.verdict == Verdict::Pass;
+    // No number without a green gate.
+    if let (true, Some(device)) = (is_timed, device) {
+        let timing = Timing {
+            args,
+            named: record.as_ref(),
+            program,
+            ladder: &ladder,
+            device,
+        };
+        let rows = timing.time(&plan.timings, &cases, caller, &mut bars, &interrupted)?;
+        candidate = candidate.timed(&subject, &rows);
+    }
+    bars.finish();
+    candidate.is_interrupted = interrupted.load(Ordering::Relaxed);
+    let shown = |page| terminal(&page, WIDTH).trim_end().to_string();
+    let text = shown(pages::candidate::document(&candidate));
+    let failure = pages::candidate::failure(&candidate).filter(|_| args.quiet);
+    let mut notes = Vec::from_iter(failure.map(shown));
+    let exit = candidate.exit();
+    if args.json.is_some() {
+        let json = answer::json(&candidate);
+        let Some(path) = json_file else {
+            // Standard output belongs to the document.
+            notes.extend((!args.quiet).then_some(text));
+            return Ok(Answer::new(exit, json).noting(notes));
+        };
+        write_atomically(path, json.as_bytes())?;
+    }
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
 }
 
-/// What can be measured of a candidate, which is not a stage.
-fn scopes() -> Vec<GateScope> {
-    let no = |reason: &str| Measurable::No {
-        reason: reason.to_string(),
-    };
-    GateScope::of_run(|gate| match gate {
-        GateId::C1 | GateId::C2 | GateId::C3 | GateId::C4 | GateId::C5 | GateId::C6 => {
-            Measurable::Yes
+/// A case whose calls have been made.
+struct Called<'a> {
+    case: &'a PlannedCase,
+    inputs: Inputs,
+    launched: Result<Launched, NoOutput>,
+}
+
+impl Called<'_> {
+    /// The gates, as a row.
+    fn judge(self) -> anyhow::Result<Row> {
+        let outcome = match self.launched {
+            Ok(launched) => {
+                let reference = reference(&self.inputs, launched.probability())?;
+                Ok(launched.judge(&reference))
+            }
+            Err(none) => Err(none),
+        };
+        let row = Row::new(&self.case.subject, self.case.on(), Source::Peers);
+        Ok(rows::of_outcome(row, &outcome))
+    }
+}
+
+/// Calls the candidate in every case, and judges the one before meanwhile. Ends early if it is interrupted.
+fn check(
+    cases: &[PlannedCase],
+    caller: &Caller,
+    bars: &mut Progress,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut waiting: Option<Called<'_>> = None;
+    for (done, case) in cases.iter().enumerate() {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
         }
-        GateId::C7 => no("`compare sanitize` runs only our stages"),
-        GateId::B1 => no("a candidate has one backend"),
-        GateId::H1 => no("hazards are judged in the emulator, on our kernels"),
-        GateId::R1 => no("a candidate's machine code is not known"),
-        GateId::C8 => no("a candidate returns no log-sum-exps"),
-        GateId::L1 | GateId::E1 | GateId::S1 => no("a candidate claims nothing"),
-    })
+        bars.step("case", &case.on().to_string(), done, cases.len());
+        let check::Source::Seeded { family, seed } = case.source else {
+            bail!("{} is of no generated inputs", case.on());
+        };
+        let inputs = Inputs::generate(&case.problem, family, seed);
+        let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
+        let (launched, judged) = thread::scope(|scope| {
+            let judging = waiting.take().map(|case| scope.spawn(|| case.judge()));
+            let launched = caller.launch(&staged);
+            let judged = judging.map(|of| of.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            (launched, judged)
+        });
+        rows.extend(judged.transpose()?);
+        waiting = Some(Called {
+            case,
+            inputs,
+            launched,
+        });
+    }
+    rows.extend(waiting.map(Called::judge).transpose()?);
+    Ok(rows)
 }
 
-/// Times the candidate beside ours and the peers.
+/// Times the candidate against ours and the peers.
 struct Timing<'a> {
     args: &'a CandidateArgs,
     /// What `--record` names.
     named: Option<&'a Record>,
-    subject: Subject,
     program: String,
     ladder: &'a Ladder,
     device: &'a CudaDevice,
 }
 
 impl Timing<'_> {
+    /// Rows of the candidate, its rivals and their pairs on every problem of which it passed a case.
     fn time(
         &self,
         timings: &[PlannedTiming],
-        mut python: Python,
-        exchange: Scratch,
-        record: &mut Record,
-        recorder: &mut Recorder<'_>,
-    ) -> anyhow::Result<()> {
-        if !state::is_green(record, &self.subject) {
-            return Ok(()); // no number without a green gate
-        }
+        cases: &[Row],
+        caller: Caller,
+        bars: &mut Progress,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<Vec<Row>> {
+        let mut python = caller.python.into_inner();
         let mut peers = Python::new(self.program.clone(), Calls::Peers);
-        let mut software = vec![];
+        let mut rows = Vec::new();
         match peers.start() {
-            Ok(hello) => {
-                software = hello.tools();
-                record.extend(peers::not_installed(hello));
-            }
-            Err(error) => record.append(absent(DEFAULT, On::All, error.to_string())),
+            Ok(hello) => rows.extend(peers::not_installed(hello)),
+            Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
-        record.meta.tools.insert(Source::Peers, software);
-        record
-            .meta
-            .methods
-            .insert(Source::Peers, METHOD.to_string());
         let builds = self.ladder.builds();
         let base = self.base(&builds);
         if let Err(reason) = &base {
-            record.append(absent("our stages", On::All, reason));
+            rows.push(absent("our stages", On::All, reason));
         }
+        let base = base.ok();
         let plan = peers::plan(self.args.iters);
-        let none = record.clone();
         let bench = Bench {
             device: self.device,
             stages: &self.ladder.stages,
             builds: &builds,
-            record: base.as_ref().unwrap_or(&none),
+            record: base.as_ref(),
             // An empty kernel is compiled with ours.
             zero_us: self
                 .device
@@ -443,36 +352,32 @@ impl Timing<'_> {
                 .map_or(0.0, |zero| zero.device.p50),
             plan,
             matrix_flops: None,
-            exchange,
+            exchange: caller.exchange,
+        };
+        let is_supported = |place: &Place| {
+            cases.iter().any(|row| {
+                matches!(&row.on, On::Case(on, _) if on == place) && !row.verdicts.is_empty()
+            })
         };
         for (done, timing) in timings.iter().enumerate() {
-            let planned = timings.len();
-            if recorder.interrupted.load(Ordering::Relaxed) {
-                record.meta.peers = Some(Came { to: done, planned });
+            if interrupted.load(Ordering::Relaxed) {
                 break;
             }
             let place = &timing.place;
-            let took = |row: &Row| {
-                matches!(&row.on, On::Case(on, _) if on == place) && !row.verdicts.is_empty()
-            };
-            if !record.cases.iter().any(took) {
-                continue; // it does not take the problem
+            if !is_supported(place) {
+                continue;
             }
-            recorder
-                .bars
-                .step("timing", &place.to_string(), done, planned);
+            bars.step("timing", &place.to_string(), done, timings.len());
+            let against = |base| self.against(base, &builds, place);
             let item = Item {
                 place: place.clone(),
                 problem: timing.problem,
-                stages: base
-                    .as_ref()
-                    .map_or(vec![], |base| self.beside(base, &builds, place)),
+                stages: base.as_ref().map_or(vec![], against),
             };
             // The candidate first: what a peer writes is right, and not there yet.
-            record.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
-            record.names(&place.shape, timing.problem.shape);
+            rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }
-        Ok(())
+        Ok(rows)
     }
 
     /// The record that says which of ours are right and fast here.
@@ -482,7 +387,7 @@ impl Timing<'_> {
         let records: Vec<Record> = match self.named {
             Some(named) => vec![named.clone()],
             None => {
-                let committed = read_all(&machine::results(), Of::Ladder);
+                let committed = read_all(&machine::results());
                 let committed = committed.map_err(|error| error.to_string())?;
                 committed.into_iter().map(|(_, record)| record).collect()
             }
@@ -496,8 +401,8 @@ impl Timing<'_> {
         })
     }
 
-    /// Stages to time it beside on a problem: those that were asked for, else the fastest there.
-    fn beside(&self, base: &Record, builds: &[StageBuild], place: &Place) -> Vec<String> {
+    /// Stages to time it against on a problem: those that were asked for, else the fastest there.
+    fn against(&self, base: &Record, builds: &[StageBuild], place: &Place) -> Vec<String> {
         let mut known = Vec::new();
         for build in select::stages(&self.args.stages, builds).unwrap_or_default() {
             let row = best::best(base, &build.id, place, |_| true);
@@ -513,5 +418,5 @@ impl Timing<'_> {
     }
 }
 
-/// So many of our stages are timed beside a candidate.
+/// So many of our stages are timed against a candidate.
 const FASTEST: usize = 2;

@@ -45,7 +45,7 @@ pub enum Command {
     /// Add timings of PyTorch and other libraries to a record: same problems, same GPU, interleaved with ours
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
-    /// Check a Python callable of your own with the same gates, and time it beside the ladder and PyTorch
+    /// Check a Python callable of your own with the same gates, and time it against the ladder and PyTorch
     #[command(after_help = crate::candidate::EXAMPLES)]
     Candidate(crate::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
@@ -54,7 +54,7 @@ pub enum Command {
     /// Show the shared-memory layout of the kernels, and what each launch requests; needs no GPU
     #[command(after_help = crate::smem::EXAMPLES)]
     Smem(crate::smem::SmemArgs),
-    /// Check a record of the ladder or of a candidate, and copy it into results/ for committing
+    /// Check a record, and copy it into results/ for committing
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md, report.html and the README's ladder from the committed records, without running anything

@@ -155,7 +155,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         device,
         stages,
         builds: &builds,
-        record: &timed,
+        record: Some(&timed),
         zero_us: zero_line.device.p50,
         plan,
         matrix_flops,

@@ -8,7 +8,6 @@ use crate::output;
 use crate::page;
 use crate::pages;
 use crate::pages::files::{self, Rendered};
-use crate::record::Of;
 use crate::record::store::read_all;
 use crate::registry;
 use anyhow::{Context, bail};
@@ -41,7 +40,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         None => machine::root("--results DIR and --report FILE")?.join("results"),
     };
     let report_path = output::report_path(args.report.as_deref())?;
-    let committed = read_all(&results, Of::Ladder)?;
+    let committed = read_all(&results)?;
     if committed.is_empty() {
         bail!(
             "there is no record in {}; name the folder with --results, or commit a record with `compare accept`",
@@ -51,7 +50,6 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     committed
         .iter()
         .try_for_each(|(name, record)| Limited::refuse(name, record.meta.device))?;
-    let candidates = read_all(&results, Of::Candidate)?;
     let stages = registry::metas()?;
     let report = verdict::report(Known {
         stages: &stages,
@@ -59,7 +57,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         committed: &committed,
     });
     let mut files = vec![Rendered {
-        text: page::markdown::markdown(&pages::report::document(&report, &candidates)),
+        text: page::markdown::markdown(&pages::report::document(&report)),
         path: report_path,
     }];
     if args.report.is_none() {
@@ -85,7 +83,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     Ok(match stale.is_empty() {
         true => Answer::pass(format!(
             "up to date with {} committed records",
-            committed.len() + candidates.len()
+            committed.len()
         )),
         false => Answer::new(
             Exit::Fail,
@@ -134,10 +132,10 @@ pub fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{US, candidate, timed};
+    use crate::testing::{US, timed};
 
     #[test]
-    fn the_page_is_of_the_ladders_records_and_has_candidates_where_there_are_any() {
+    fn the_page_is_of_the_committed_records() {
         let folder = tempfile::tempdir().unwrap();
         let results = folder.path().join("results");
         let path = folder.path().join("COMPARE.md");
@@ -149,18 +147,11 @@ mod tests {
             };
             render(&args).map(|_| std::fs::read_to_string(&path).unwrap())
         };
-        candidate().write(&results.join("2-candidate")).unwrap();
         let error = page().unwrap_err().to_string();
         assert!(error.contains("there is no record in"), "{error}");
         timed(US).write(&results.join("1-ladder")).unwrap();
-        let with = page().unwrap();
-        assert!(with.contains("Committed record `1-ladder`"), "{with}");
-        std::fs::remove_dir_all(results.join("2-candidate")).unwrap();
-        let without = page().unwrap();
-        let (head, rest) = with.split_once("## Candidates\n").unwrap();
-        let (section, tail) = rest.split_once("\n## ").unwrap();
-        assert!(section.contains("`mine.py:attention`: GREEN over 14 cases"));
-        assert_eq!(format!("{head}## {tail}"), without);
+        let page = page().unwrap();
+        assert!(page.contains("Committed record `1-ladder`"), "{page}");
     }
 
     #[test]

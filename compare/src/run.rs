@@ -21,7 +21,7 @@ use crate::progress::Progress as Bars;
 use crate::record::files::{Unfinished, name_of, write_atomically};
 use crate::record::meta::{Tier, by_id};
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, Row, Source, Subject};
+use crate::record::{On, Record, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
@@ -131,7 +131,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         &[("--report", Some(&report_path)), ("--json", json_file)],
         &[("--input", args.input.as_deref())],
     )?;
-    let committed = read_all(&machine::results(), Of::Ladder)?;
+    let committed = read_all(&machine::results())?;
     let (folder, record) = measure(args, &committed)?;
     let name = name_of(&folder);
     // The stages of this run, without what its device refuses.

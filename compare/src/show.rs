@@ -10,7 +10,7 @@ use crate::pages::names;
 use crate::pages::show::{self as layout, Section};
 use crate::record::files::name_of;
 use crate::record::store::read_all;
-use crate::record::{Of, On, Record, StoreError};
+use crate::record::{On, Record, StoreError};
 use crate::registry;
 use anyhow::bail;
 use clap::Args;
@@ -70,7 +70,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
                 results.join(path)
             };
             let (name, record) = (name_of(&folder), Record::read(&folder)?);
-            let before = before(&name, &record, &results)?;
+            let before = before(&name, &results)?;
             (Some((name, record)), before)
         }
     };
@@ -90,12 +90,9 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     Ok(Answer::pass(args.format.print(&document, &document)))
 }
 
-/// The committed records that `record` is compared with: those before it, and none for a candidate.
-fn before(name: &str, record: &Record, results: &Path) -> Result<Vec<Named>, StoreError> {
-    let mut committed = match record.meta.of() {
-        Of::Ladder => read_all(results, Of::Ladder)?,
-        Of::Candidate => vec![],
-    };
+/// The committed records that one of this name is compared with: those before it.
+fn before(name: &str, results: &Path) -> Result<Vec<Named>, StoreError> {
+    let mut committed = read_all(results)?;
     committed.retain(|(other, _)| other.as_str() < name);
     Ok(committed)
 }
@@ -117,9 +114,9 @@ fn up_to(mut committed: Vec<Named>, stages: &[String]) -> Vec<Named> {
     committed
 }
 
-/// The records of the ladder in `results`, oldest first; an error if there is none.
+/// The records in `results`, oldest first; an error if there is none.
 pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
-    let committed = read_all(results, Of::Ladder)?;
+    let committed = read_all(results)?;
     if committed.is_empty() {
         bail!(NoData(format!(
             "there is no record in {}; commit one with `compare accept`",
@@ -132,23 +129,6 @@ pub fn committed(results: &Path) -> anyhow::Result<Vec<Named>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_candidate_is_among_the_ladders_records_nor_shown_beside_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |record: Record, name: &str| record.write(&folder.path().join(name)).unwrap();
-        write(crate::testing::timed(crate::testing::US), "1-ladder");
-        write(crate::testing::candidate(), "2-candidate");
-        let of = |records: Vec<Named>| -> Vec<String> {
-            records.into_iter().map(|(name, _)| name).collect()
-        };
-        assert_eq!(of(committed(folder.path()).unwrap()), ["1-ladder"]);
-        let before = |record: &Record| of(before("3", record, folder.path()).unwrap());
-        assert_eq!(before(&crate::testing::emulated()), ["1-ladder"]);
-        assert_eq!(before(&crate::testing::candidate()), [""; 0]);
-        std::fs::remove_dir_all(folder.path().join("1-ladder")).unwrap();
-        assert!(committed(folder.path()).is_err());
-    }
 
     #[test]
     fn a_stage_is_shown_from_the_newest_record_that_includes_it() {

@@ -6,12 +6,12 @@ use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::peers::pair::{Sampled, pair};
 use crate::record::meta::{
-    CANDIDATE, DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
+    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };
 use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
-    Claim, Judged, Meta, Negative, Of, On, Place, Record, Refuted, Relation, Row, Source,
-    StageMeta, Subject, VariantMeta,
+    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta,
+    Subject, VariantMeta,
 };
 use common::claim::{Base, Rival};
 use common::device::BackendKind;
@@ -32,9 +32,6 @@ pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
 pub const WMMA: &str = "stage0-scalar/wmma-qk-32x64";
 pub const CPASYNC: &str = "stage1-cpasync/cpasync-32x64";
 pub const VARIANTS: [&str; 3] = [SCALAR, WMMA, CPASYNC];
-
-/// The callable of [`candidate`].
-pub const MINE: &str = "candidate/mine.py:attention";
 
 pub const GPU: &str = "NVIDIA H200";
 
@@ -420,44 +417,10 @@ pub fn timed(us: [f64; 3]) -> Record {
         .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
-/// The record of a candidate on a GPU: green on its one case, slower than ours on mission and faster than PyTorch.
-pub fn candidate() -> Record {
-    let name = Subject::from(MINE).name().to_string();
-    let stage = StageMeta {
-        id: CANDIDATE.into(),
-        idea: "a callable of the user's own".into(),
-        default_variant: name.clone(),
-        identity: "sha-256".into(),
-        claims: vec![],
-        variants: vec![VariantMeta {
-            family: name.clone(),
-            name,
-            takes_claims: vec![],
-        }],
-        ..ladder().remove(0)
-    };
-    let meta = Meta {
-        tier: Tier::T2,
-        backend: BackendKind::Cuda,
-        gates: C1_TO_C6
-            .map(|gate| GateScope {
-                gate,
-                measurable: Measurable::Yes,
-            })
-            .into(),
-        ..meta(vec![stage])
-    };
-    let rivals = [(CPASYNC, 8.0, true), ("torch-default", 16.0, true)];
-    Record::new(meta)
-        .on_gpu(GPU)
-        .with(checked(MINE, Source::Gpu).figure(Metric::Cases, 14_u32))
-        .beside(MINE, "mission", 10.0, &rivals)
-}
-
 /// The committed records, oldest first.
 pub fn committed() -> Vec<crate::judge::Named> {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-    crate::record::store::read_all(&results, Of::Ladder).unwrap()
+    crate::record::store::read_all(&results).unwrap()
 }
 
 /// The newest committed record of all stages.

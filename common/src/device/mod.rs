@@ -20,8 +20,6 @@ pub enum BackendKind {
     Emulated,
     /// An NVIDIA GPU.
     Cuda,
-    /// A candidate's, on the host.
-    Cpu,
 }
 
 /// The host side of one launch: tensors as the device sees them, guard bands and gaps included.

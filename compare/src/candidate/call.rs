@@ -47,7 +47,6 @@ const CALLS: [Call; 3] = [
 
 /// Calls the candidate in its process.
 pub struct Caller {
-    /// What it is called in rows.
     pub name: String,
     pub python: RefCell<Python>,
     pub exchange: Scratch,

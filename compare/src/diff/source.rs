@@ -5,7 +5,7 @@ use crate::judge::Named;
 use crate::measure::machine;
 use crate::record::files::name_of;
 use crate::record::store::{Found, is_record, read_each};
-use crate::record::{Of, Record, StoreError};
+use crate::record::{Record, StoreError};
 use anyhow::{Context, anyhow};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -66,10 +66,10 @@ pub fn resolve(name: &str, root: Option<&Path>, pool: bool) -> anyhow::Result<Si
     let found: Vec<Found> = if !is_list {
         vec![(name_of(&path), Record::read(&path))]
     } else if is_folder {
-        read_each(&path, Of::Ladder).with_context(cannot)?
+        read_each(&path).with_context(cannot)?
     } else {
         let committed = revision(name, root)?;
-        read_each(&committed.path(""), Of::Ladder).with_context(cannot)?
+        read_each(&committed.path("")).with_context(cannot)?
     };
     let (mut records, mut other_format) = (Vec::new(), Vec::new());
     for (name, record) in found {

@@ -3,7 +3,7 @@ use crate::judge::diff::Change;
 use crate::judge::verdict::Exit;
 use crate::page;
 use crate::record::Record;
-use crate::testing::{CPASYNC, SCALAR, US, WMMA, candidate, emulated, ladder, mission, timed};
+use crate::testing::{CPASYNC, SCALAR, US, WMMA, emulated, ladder, mission, timed};
 use common::metric::Metric;
 use common::verdict::{GateId, GateResult};
 use std::path::Path;
@@ -162,10 +162,6 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
     timed(US.map(|us| 2.0 * us))
         .write(&root.join("results/3-gpu"))
         .unwrap();
-    // A candidate's is none of the ladder's, and is compared where it is named.
-    candidate()
-        .write(&root.join("results/4-candidate"))
-        .unwrap();
     commit(root, "records");
     std::fs::remove_dir_all(root.join("results/3-gpu")).unwrap();
 
@@ -181,7 +177,6 @@ fn a_side_is_a_folder_a_committed_record_or_a_revision() {
         (path("results"), &["1-gpu", "2-emulated"][..], true),
         (path("results/1-gpu"), &["1-gpu"], true),
         ("2-emulated".to_string(), &["2-emulated"], false),
-        ("4-candidate".to_string(), &["4-candidate"], false),
         // The newest of each kind, as committed.
         ("main".to_string(), &["2-emulated", "3-gpu"], false),
     ] {
@@ -296,7 +291,7 @@ fn a_base_of_another_format_is_incomplete_and_any_other_reader_refuses_it() {
         (1, 2, "INCOMPLETE")
     );
     assert!(matches!(
-        crate::record::store::read_all(&root.join("results"), crate::record::Of::Ladder),
+        crate::record::store::read_all(&root.join("results")),
         Err(crate::record::StoreError::Schema { .. })
     ));
 }

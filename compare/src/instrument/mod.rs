@@ -18,7 +18,7 @@ use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
 use crate::record::store::{names, read_all};
-use crate::record::{Of, On, Record, Row, Source, StageMeta, StoreError};
+use crate::record::{On, Record, Row, Source, StageMeta, StoreError};
 use crate::registry::Ladder;
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -100,7 +100,7 @@ impl Completing {
         section: Section,
         look: impl FnOnce(&Report<'_>) -> T,
     ) -> anyhow::Result<(String, T)> {
-        let committed = read_all(&machine::results(), Of::Ladder)?;
+        let committed = read_all(&machine::results())?;
         let report = verdict::report(Known {
             stages,
             run: Some((&self.name, &self.record)),
@@ -160,7 +160,7 @@ fn below_target(folder: &str) -> PathBuf {
 
 /// The newest record of the ladder in `folder`: names begin with the time.
 fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
-    let newest = names(folder, Of::Ladder)?.pop().with_context(|| {
+    let newest = names(folder)?.pop().with_context(|| {
         format!(
             "there is no record in {}; run `compare` first, or name one with --record DIR",
             folder.display()
@@ -189,7 +189,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<(
 mod tests {
     use super::*;
     use crate::measure::builds::metas;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, candidate, timed};
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -210,8 +210,6 @@ mod tests {
         ];
         let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
-        let of_candidate = folder.path().join("29991122T000000Z-candidate");
-        candidate().write(&of_candidate).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
         let missing = newest(&folder.path().join("nowhere"))
             .unwrap_err()

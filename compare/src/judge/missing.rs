@@ -5,7 +5,7 @@ use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, is_sanitized, measurable};
 use crate::record::meta::{Came, DeviceCompiler, Measurable, Progress, Scope};
-use crate::record::{Of, On, Place, Record, Row, Source, Subject};
+use crate::record::{On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -73,13 +73,12 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         ));
     }
     if let Some(Came { to, planned }) = meta.peers {
-        let remedy = match meta.of() {
-            Of::Ladder => "`compare peers --shapes` times the rest",
-            Of::Candidate => "`compare candidate` times all problems again",
-        };
         let left = planned - to.min(planned);
         let what = format!("{left} of {planned} problems beside peers");
-        missing.push(optional(what, format!("timing was interrupted; {remedy}")));
+        missing.push(optional(
+            what,
+            "timing was interrupted; `compare peers --shapes` times the rest",
+        ));
     }
     missing.extend(uncovered(record));
     let summaries = record
@@ -130,7 +129,6 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     let absent = absent.into_iter();
     missing.extend(absent.map(|why| optional("registers, spills, occupancy and GPU code", why)));
     let untimed = match meta.backend {
-        BackendKind::Cpu => Some("a candidate is timed on a GPU"),
         BackendKind::Emulated => Some("the emulator is functional, not a timer; run on a GPU"),
         BackendKind::Cuda => None,
     };

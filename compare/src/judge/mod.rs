@@ -6,6 +6,7 @@
 //! of another record.
 
 pub mod best;
+pub mod candidate;
 pub mod claims;
 pub mod diff;
 pub mod list;
@@ -105,7 +106,6 @@ pub fn place(record: &Record) -> String {
         (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
         (BackendKind::Cuda, Gpu::Absent { .. }) => "an unknown GPU".into(),
         (BackendKind::Emulated, _) => "the emulator".into(),
-        (BackendKind::Cpu, _) => "the processor".into(),
     }
 }
 

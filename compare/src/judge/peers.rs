@@ -67,7 +67,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// The share of f16 problems on which the fastest of ours, or the candidate, is right and more than p times as fast as PyTorch's
+/// The share of f16 problems on which the fastest of ours is right and more than p times as fast as PyTorch's
 /// default.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FastP {

@@ -3,7 +3,7 @@
 use super::list::distinct;
 use super::{Known, place};
 use crate::record::meta::{GateScope, Measurable, Scope, Tier, first_place};
-use crate::record::{CORRECT_MODEL, Judged, Of, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{CORRECT_MODEL, Judged, On, Record, Row, Source, StageMeta, Subject};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -51,17 +51,13 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
     let rows = record.rows.iter();
     let rows = rows.filter(|row| row.subject == *subject && row.against.is_none());
-    // A candidate is timed beside peers only, so its failures there count.
-    let counts = |by: Source| match by {
-        Source::Peers => record.meta.of() == Of::Candidate,
-        by => by != Source::SelfTest,
-    };
+    let counts = |by: Source| !matches!(by, Source::Peers | Source::SelfTest);
     for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
         // Timed buffers count only if they are wrong: a PASS there says nothing about the other cases.
         let is_timed = row.by == Source::Gpu && row.on != On::All;
         let counts = |(gate, judged): &(&GateId, &Judged)| match is_timed {
             true => judged.verdict == Verdict::Fail,
-            false => is_of_variants(**gate) || row.by == Source::Peers,
+            false => is_of_variants(**gate),
         };
         for (&gate, judged) in row.verdicts.iter().filter(counts) {
             let mut judged = judged.clone();
@@ -145,8 +141,7 @@ pub fn measurable(record: &Record, gate: GateId) -> bool {
 
 /// Whether the record needs gate C7: in the full tier on a GPU, also for a selection of stages. `compare sanitize` adds it.
 pub fn needs_sanitizer(record: &Record) -> bool {
-    let of = (record.meta.of(), record.meta.tier, record.meta.backend);
-    of == (Of::Ladder, Tier::T2, BackendKind::Cuda)
+    (record.meta.tier, record.meta.backend) == (Tier::T2, BackendKind::Cuda)
 }
 
 /// Whether compute-sanitizer was run on anything.

@@ -10,8 +10,7 @@ use crate::pages::ladder as ladder_page;
 use crate::record::meta::{Came, GateScope, Measurable, Progress, Refusal, Scope};
 use crate::record::{On, Place, Relation, Row, Source, Subject};
 use crate::testing::{
-    CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, candidate, committed, emulated, ladder, mission,
-    timed,
+    CPASYNC, GPU, SCALAR, US, VARIANTS, WMMA, committed, emulated, ladder, mission, timed,
 };
 use common::metric::{LATENCY_CHANGE, Metric};
 use common::problem::{Dtype, Mask};
@@ -799,12 +798,6 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         fast(&record.clone().failing(CPASYNC, GateId::C5)),
         of_four([0, 0, 0])
     );
-    // Of a candidate it is the candidate's.
-    let of_one = |faster: [usize; 3]| peers::FastP {
-        of: 1,
-        ..of_four(faster)
-    };
-    assert_eq!(fast(&candidate()), of_one([1, 1, 0]));
     // Problems beside the fastest right peer; a run that never asked shows the committed session, and marks another kernel's.
     let fastest = |report: &Report<'_>| -> Vec<String> {
         let beside = peers::beside(&report.known).unwrap();

@@ -6,7 +6,7 @@ use super::list::{joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
 use super::{Known, diff};
-use crate::record::{Of, On, Record, Row, Subject};
+use crate::record::{On, Record, Row, Subject};
 use common::verdict::GateId;
 use std::borrow::Cow;
 use std::fmt;
@@ -360,7 +360,7 @@ fn explanation(report: &Report<'_>) -> Option<String> {
             On::Case(place, file) => Some(format!("--input {file} --mask {}", place.mask)),
             _ => None,
         });
-    let case = cases.next().filter(|_| record.meta.of() == Of::Ladder)?;
+    let case = cases.next()?;
     let (stage, variant) = (failure.subject.stage(), failure.subject.name());
     Some(format!(
         " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."

@@ -67,13 +67,10 @@ impl StageBuild {
 }
 
 impl VariantBuild {
-    /// Whether it has an instance of this dtype. A candidate, which has no instances here, may take any.
     pub fn takes(&self, dtype: Dtype) -> bool {
-        self.kernels.is_empty()
-            || self
-                .kernels
-                .iter()
-                .any(|kernel| kernel.facts.dtype == dtype)
+        self.kernels
+            .iter()
+            .any(|kernel| kernel.facts.dtype == dtype)
     }
 
     /// The instance for the claims' problem: head_dim 64.

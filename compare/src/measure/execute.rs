@@ -48,9 +48,6 @@ beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on th
 /// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
-/// Launches a program that is not one of the stages.
-pub type Callable<'a> = dyn Fn(&Arc<StagedInputs>) -> Result<Launched, NoOutput> + 'a;
-
 /// A plan, and what it runs on.
 pub struct Executor<'a> {
     pub plan: &'a Plan,
@@ -59,8 +56,6 @@ pub struct Executor<'a> {
     pub device: Option<&'a CudaDevice>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
-    /// What is launched in place of the stages, if the plan is for a candidate.
-    pub callable: Option<&'a Callable<'a>>,
     pub timing: TimingPlan,
     /// Samples per arm on problems without claims.
     pub samples_elsewhere: usize,
@@ -80,7 +75,6 @@ impl<'a> Executor<'a> {
             stages,
             device: None,
             file: None,
-            callable: None,
             samples_elsewhere: timing.samples,
             timing,
             in_flight: IN_FLIGHT_PER_PROCESSOR * machine::processors(),
@@ -193,15 +187,6 @@ impl<'a> Executor<'a> {
         staged: &Arc<StagedInputs>,
         mut starts: impl FnMut(usize),
     ) -> Vec<Result<Launched, NoOutput>> {
-        if let Some(callable) = self.callable {
-            let started = cases.iter().enumerate();
-            return started
-                .map(|(index, _)| {
-                    starts(index);
-                    callable(staged)
-                })
-                .collect();
-        }
         let launch = |case: &PlannedCase, target: Target<'_>| {
             let (id, variant) = (case.subject.stage(), case.subject.name());
             check::launch(loaded(self.stages, id), variant, staged, target)

@@ -356,6 +356,8 @@ struct Cases<'a> {
     /// stage skip.
     is_default: bool,
     takes: &'a dyn Fn(&Problem) -> bool,
+    /// A candidate is none.
+    variant: Option<&'a VariantBuild>,
     /// The modes of cases that are to be traced, of those whose backends are to be compared, and of all others.
     traced: Mode,
     beside: Mode,
@@ -415,7 +417,7 @@ impl Cases<'_> {
 
     /// T1: T0; all families on `small`, those with extreme logits also on rows of 1 to 7 keys; `mission` with one seed of each
     /// dtype, three of f16 on default variants; and rings.
-    fn tier1(&mut self, variant: &VariantBuild) {
+    fn tier1(&mut self) {
         self.tier0();
         for dtype in Dtype::ALL {
             if self.leaves(dtype) {
@@ -437,13 +439,16 @@ impl Cases<'_> {
                 self.seeded(claims_problem(dtype), Family::Normal, seed, self.plain);
             }
         }
-        self.rings(variant);
+        self.rings();
     }
 
     /// For each instance of a variant, one block of rows over several of its own key tiles and one more key: rings are filled,
     /// drained and reused, and the last tile is ragged. One instance also runs with maxima that rise from tile to tile, and on a
     /// default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
-    fn rings(&mut self, variant: &VariantBuild) {
+    fn rings(&mut self) {
+        let Some(variant) = self.variant else {
+            return;
+        };
         let claims = [Dtype::F16, Dtype::E4m3].map(|dtype| variant.claims_kernel(dtype));
         let one = claims.into_iter().flatten().next();
         let rings = (variant.kernels.iter())
@@ -462,7 +467,7 @@ impl Cases<'_> {
 
     /// T2: T0 and small problems under every family, on both backends where there are two; T1; every named shape under every
     /// family, five seeds on `small` and `mission`; every edge shape.
-    fn tier2(&mut self, variant: &VariantBuild) {
+    fn tier2(&mut self) {
         self.tier0();
         let short = SHORT_ROWS
             .iter()
@@ -475,7 +480,7 @@ impl Cases<'_> {
                 self.seeded(problem, family, 0, self.beside);
             }
         }
-        self.tier1(variant);
+        self.tier1();
         if self.backend == BackendKind::Cuda {
             for dtype in [Dtype::F16, Dtype::E4m3] {
                 let many_keys = problem(MANY_KEYS, dtype, Mask::Causal);
@@ -511,6 +516,18 @@ impl Cases<'_> {
                     self.seeded(problem(shape, dtype, mask), Family::Normal, 0, self.plain);
                 }
             }
+        }
+    }
+
+    /// What `request` asks for.
+    fn fill(&mut self, request: &Request, masks: &[Mask]) {
+        match (&request.file, self.tier) {
+            (Some(file), _) => masks.iter().for_each(|&mask| self.file(file, mask)),
+            _ if request.has_problems() => self.selection(request),
+            (_, Tier::T0) if !self.is_default => {}
+            (_, Tier::T0) => self.tier0(),
+            (_, Tier::T1) => self.tier1(),
+            (_, Tier::T2) => self.tier2(),
         }
     }
 
@@ -578,7 +595,6 @@ pub fn plan(
     let tier = request.tier(backend);
     let (traced, beside, plain) = match backend {
         BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
-        BackendKind::Cpu => (Mode::Plain, Mode::Plain, Mode::Plain),
         BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
     };
     let is_selection = request.has_problems();
@@ -598,19 +614,13 @@ pub fn plan(
                 is_default: variant.name == stage.default_variant
                     || request.chosen.takes_by_name(&variant.name),
                 takes: &|problem| is_chosen(problem) && is_due(stage, variant, problem.dtype),
+                variant: Some(variant),
                 traced,
                 beside,
                 plain,
                 planned: vec![],
             };
-            match (&request.file, tier) {
-                (Some(file), _) => masks.iter().for_each(|&mask| of_variant.file(file, mask)),
-                _ if is_selection => of_variant.selection(request),
-                (_, Tier::T0) if !of_variant.is_default => {}
-                (_, Tier::T0) => of_variant.tier0(),
-                (_, Tier::T1) => of_variant.tier1(variant),
-                (_, Tier::T2) => of_variant.tier2(variant),
-            }
+            of_variant.fill(request, masks);
             let of_variant = of_variant.planned;
             if backend == BackendKind::Cuda
                 && request.iters != Some(0)
@@ -645,6 +655,54 @@ pub fn plan(
         cases,
         timings,
         timing_scopes: vec![],
+    })
+}
+
+/// The plan of a candidate: the cases of a default variant, all called in one way, without those that look at its instances.
+pub fn candidate(
+    subject: &Subject,
+    request: &Request,
+    backend: BackendKind,
+) -> Result<Plan, SelectError> {
+    let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
+    let masks = or_all(&request.problems.masks, &Mask::ALL);
+    let tier = request.tier(backend);
+    let mode = match backend {
+        BackendKind::Cuda => Mode::Device,
+        BackendKind::Emulated => Mode::Plain,
+    };
+    let mut cases = Cases {
+        tier,
+        backend,
+        subject: subject.clone(),
+        is_default: true,
+        takes: &|problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask),
+        variant: None,
+        traced: mode,
+        beside: mode,
+        plain: mode,
+        planned: vec![],
+    };
+    cases.fill(request, masks);
+    let cases = cases.planned;
+    if cases.is_empty() {
+        let flags = joined(request.flags(), " ");
+        return Err(SelectError(format!(
+            "no case is left to run: {flags} exclude each other"
+        )));
+    }
+    let timings = match (backend, request.iters) {
+        (BackendKind::Emulated, _) | (_, Some(0)) => vec![],
+        (BackendKind::Cuda, _) => timed(tier, request.has_problems(), &cases),
+    };
+    Ok(Plan {
+        tier,
+        backend,
+        scope: request.scope(),
+        cases,
+        timings,
+        timing_scopes: vec![],
+        counted: vec![],
     })
 }
 

@@ -19,19 +19,21 @@ pub fn summarise(record: &mut Record, planned: &[PlannedCase]) {
     for row in record.all_cases().chain(record.by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let summary = |subject| {
+    let by = record.meta.backend.into();
+    let summarised = |subject| {
         let rows = by_variant.get(&subject)?;
         let cases = rows.iter().filter(|row| is_case(row)).count();
         let is_whole = cases >= awaited.get(&subject).copied().unwrap_or(0);
         let is_red = rows.iter().any(|row| row.failure().is_some());
-        (is_whole || is_red).then(|| summary(record, rows, subject))
+        (is_whole || is_red).then(|| summary(subject, by, rows))
     };
-    let rows: Vec<Row> = record.variants().filter_map(summary).collect();
+    let rows: Vec<Row> = record.variants().filter_map(summarised).collect();
     record.extend(rows);
 }
 
-fn summary(record: &Record, rows: &[&Row], subject: Subject) -> Row {
-    let mut row = Row::new(subject, On::All, record.meta.backend.into());
+/// The row over the cases of a subject.
+pub fn summary(subject: Subject, by: Source, rows: &[&Row]) -> Row {
+    let mut row = Row::new(subject, On::All, by);
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
     for case in rows.iter().filter(|row| is_case(row)) {
         match case.value(Metric::MaxError) {

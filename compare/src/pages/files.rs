@@ -17,7 +17,7 @@ pub struct Rendered {
 
 /// The report at `path`, and in the record's folder as Markdown and HTML.
 pub fn report(about: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
-    let document = report::document(about, &[]);
+    let document = report::document(about);
     let beside = Rendered {
         path: folder.join("COMPARE.md"),
         text: page::markdown::markdown(&document),

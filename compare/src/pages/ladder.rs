@@ -1,6 +1,6 @@
 //! The ladder, one row per stage: for COMPARE.md and for the README.
 
-use super::{Sides, missing, or_missing, sides, stale, state, us};
+use super::{missing, or_missing, stale, state, us};
 use crate::judge::best::{self, Latency};
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Outcome};
@@ -177,7 +177,6 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         0 => format!(" and slower on {lost}"),
         open => format!(", slower on {lost} and undecided on {open}"),
     };
-    let Sides { who, other, .. } = sides(beside.record);
     let stale = if beside.origin.is_stale() {
         "STALE: "
     } else {
@@ -185,7 +184,7 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     };
     let score = Text::from(stale)
         .strong(format!(
-            "{who} is faster than the {other} on {won} of {of} problems{rest}"
+            "Our fastest stage is faster than the fastest peer on {won} of {of} problems{rest}"
         ))
         .plain(format!(
             ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest})."

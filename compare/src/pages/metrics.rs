@@ -48,7 +48,7 @@ fn fields() -> Table {
         ),
         (
             "by",
-            "the source: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input",
+            "the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input",
         ),
         (
             "against",
@@ -281,7 +281,7 @@ This page is generated from the registry of metrics (`common/src/metric.rs`).
 |---|---|
 | `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
 | `on` | all cases, a problem (shape dtype mask), a case (problem and inputs), or an instance (dtype, head_dim, architecture) |
-| `by` | the source: kernel, ptxas, emulator, cpu, gpu, peers, ncu, compute-sanitizer, self-test, input |
+| `by` | the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input |
 | `against` | the other arm of a pair that was interleaved (A B B A) |
 | `under` | what must be the same for two rows to be compared: warm L2 |
 | `sass` | hash of the machine code |

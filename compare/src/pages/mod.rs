@@ -1,7 +1,7 @@
 //! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::page::Document)
 //! for every format.
 
-mod candidates;
+pub mod candidate;
 pub mod diff;
 pub mod explain;
 pub mod files;
@@ -25,7 +25,7 @@ use crate::judge::verdict::{Exit, count, counts};
 use crate::judge::{Known, Origin, best};
 use crate::page::{Block, Cell, Table, TableRow, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Of, Record, Row, StageMeta, Subject};
+use crate::record::{Figure, Record, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
@@ -186,37 +186,6 @@ fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
         "not measured",
     ];
     tallied(claims.into_iter().map(|of| standing(of).1), &words)
-}
-
-/// What the two sides of a session with peers are called.
-struct Sides {
-    /// `The candidate`
-    who: &'static str,
-    ours: &'static str,
-    /// Titles of columns, as is `ratio`.
-    column: &'static str,
-    other: &'static str,
-    ratio: &'static str,
-}
-
-/// Ours beside peers, or a candidate beside ours and peers.
-fn sides(record: &Record) -> Sides {
-    match record.meta.of() {
-        Of::Ladder => Sides {
-            who: "Our fastest stage",
-            ours: "ours",
-            column: "our fastest",
-            other: "fastest peer",
-            ratio: "peer / ours",
-        },
-        Of::Candidate => Sides {
-            who: "The candidate",
-            ours: "the candidate",
-            column: "candidate",
-            other: "fastest of ours and the peers",
-            ratio: "other / candidate",
-        },
-    }
 }
 
 /// Whether a difference concerns the best or default variant of a stage, or all of it: these are what people use.

@@ -1,9 +1,8 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    by_weight, candidates, caveats, changes, clip, commit, counts, first_lines, first_of, gpu,
-    is_used, ladder, line, of, per_stage, sections, self_test, sides, stale, standing, tally, text,
-    times, tone, us,
+    by_weight, caveats, changes, clip, commit, counts, first_lines, first_of, gpu, is_used, ladder,
+    line, of, per_stage, sections, self_test, stale, standing, tally, text, times, tone, us,
 };
 use crate::judge::claims::Claimed;
 use crate::judge::diff::{Change, Difference};
@@ -11,7 +10,7 @@ use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Exit, Report, Since, count};
-use crate::judge::{Named, Origin, best};
+use crate::judge::{Origin, best};
 use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict, row};
 use crate::record::meta::{Progress, Scope};
 use crate::record::{Figure, Place, Record, Row, Source};
@@ -29,8 +28,7 @@ const MOST_MISSING: usize = 10;
 /// Fewer lengths are no curve.
 const LEAST_LENGTHS: usize = 3;
 
-/// A report, with what committed candidates reached beside the ladder.
-pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
+pub fn document(report: &Report<'_>) -> Document {
     let subject = report.known.subject();
     let origin = subject.map(|(name, record)| Block::paragraph(origin(report, name, record)));
     let first = [Block::bullets(report.overall.actions.clone())];
@@ -38,11 +36,6 @@ pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
         Block::Table(ladder::ladder(report)),
         Block::paragraph(ladder::about(report)),
     ];
-    // Failures leave no room for candidates.
-    let candidates = match report.failures.is_empty() {
-        true => candidates::blocks(candidates),
-        false => vec![],
-    };
     let since = report.since.as_ref();
     let changed = since.map_or(String::new(), |since| {
         format!("Changes since {}", since.name)
@@ -61,7 +54,6 @@ pub fn document(report: &Report<'_>, candidates: &[Named]) -> Document {
         ("The ladder", ladder),
         ("Against peers", beside(report)),
         ("Rate by sequence length", lengths(report)),
-        ("Candidates", candidates),
         (
             &changed,
             since.map_or(vec![], |since| changes_of(report, since)),
@@ -147,7 +139,6 @@ fn origin(report: &Report<'_>, name: &str, record: &Record) -> String {
     };
     let backend = match meta.backend {
         BackendKind::Cuda => "on the GPU",
-        BackendKind::Cpu => "on the processor",
         BackendKind::Emulated => "in the emulator, which is functional and not a timer",
     };
     let device = meta.device.map_or(String::new(), |device| {
@@ -197,7 +188,6 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
     let Some(beside) = peers::beside(&report.known) else {
         return Vec::new();
     };
-    let sides = sides(beside.record);
     let row = |problem: &Problem<'_>| {
         let found = problem.fastest.map(|(peer, over)| {
             let figure = over.estimate(Metric::SpeedupP50);
@@ -212,17 +202,17 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
             found.unwrap_or_else(|| [(); 4].map(|()| super::missing("no peer was right")));
         row! {
             "problem" => text(&problem.place),
-            sides.column => text(&problem.ours.subject),
+            "our fastest" => text(&problem.ours.subject),
             "µs" => us(best::p50(problem.ours)),
-            sides.other => peer,
+            "fastest peer" => peer,
             "µs" => time,
-            sides.ratio => ratio,
+            "peer / ours" => ratio,
             "outcome (max errors)" => outcome,
         }
     };
     let about = ladder::score(&report.known).map(|score| {
         let whose = whose("Interleaved (A B B A)", &beside.origin);
-        let fast = beside.fast.as_ref().map(|fast| fast_p(fast, sides.ours));
+        let fast = beside.fast.as_ref().map(|fast| fast_p(fast));
         let fast = fast.unwrap_or_default();
         let rows = beside.problems.iter();
         let is_coarser = |problem: &Problem<'_>| {
@@ -299,13 +289,13 @@ fn coarser(ours: &Row, theirs: &Row) -> Option<Text> {
 }
 
 /// KernelBench's fast_p, in words.
-fn fast_p(fast: &FastP, ours: &str) -> String {
+fn fast_p(fast: &FastP) -> String {
     let words = fast.faster.iter().map(|(p, n)| match p {
         1.0 => format!("faster on {n}"),
         p => format!("more than {p} times as fast on {n}"),
     });
     format!(
-        " Of the {} f16 problems of that session, {ours} is right and, against PyTorch's default, {} (fast_p of KernelBench).",
+        " Of the {} f16 problems of that session, ours is right and, against PyTorch's default, {} (fast_p of KernelBench).",
         fast.of,
         joined(words, ", ")
     )
@@ -429,7 +419,7 @@ mod tests {
     use crate::page::{markdown, terminal};
     use crate::pages::testing::{BEST, OTHER, mission, record, row};
     use crate::record::{On, Record, StageMeta, Subject};
-    use crate::testing::{MINE, candidate, committed};
+    use crate::testing::committed;
     use common::verdict::{GateId, GateResult};
 
     fn of<'a>(stages: &'a [StageMeta], records: &'a [Named]) -> Report<'a> {
@@ -450,7 +440,7 @@ mod tests {
         }
         let records = [("1".to_string(), record()), ("2".to_string(), now)];
         let stages = &records[1].1.meta.stages;
-        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records), &[])), @r##"
+        insta::assert_snapshot!(markdown::markdown(&document(&of(stages, &records))), @r##"
 # COMPARE
 
 **PASS: 3 variants are green; 2 worse since 1**
@@ -527,7 +517,7 @@ Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [d
         let advice = |now: Record| {
             let records = [("1".to_string(), record()), ("2".to_string(), now)];
             let stages = &records[1].1.meta.stages;
-            markdown::markdown(&document(&of(stages, &records), &[]))
+            markdown::markdown(&document(&of(stages, &records)))
         };
         let same = advice(now.clone());
         assert!(
@@ -551,14 +541,14 @@ Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [d
             let stages = records.last().unwrap().1.meta.stages.clone();
             let report = of(&stages, &records);
             assert!(ladder::ladder(&report).columns.len() <= 8);
-            let text = markdown::markdown(&document(&report, &many_candidates()));
+            let text = markdown::markdown(&document(&report));
             let (bytes, lines) = (text.len(), text.lines().count());
             assert!(
                 bytes <= 20 * 1024 && lines <= 200,
                 "{} stages: {bytes} bytes, {lines} lines",
                 stages.len()
             );
-            let text = terminal::terminal(&document(&report, &many_candidates()), terminal::WIDTH);
+            let text = terminal::terminal(&document(&report), terminal::WIDTH);
             assert!(
                 text.lines().all(|line| line.chars().count() <= 100),
                 "{text}"
@@ -569,7 +559,7 @@ Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [d
     #[test]
     fn without_a_record_it_says_so() {
         let stages = record().meta.stages;
-        let text = markdown::markdown(&document(&of(&stages, &[]), &[]));
+        let text = markdown::markdown(&document(&of(&stages, &[])));
         assert!(text.starts_with("# COMPARE\n\n**INCOMPLETE: "), "{text}");
         assert!(text.contains("| stage1-mma | mma-32x64 |"), "{text}");
     }
@@ -590,7 +580,7 @@ Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [d
         };
         last.meta.negative = None;
         let stages = records.last().unwrap().1.meta.stages.clone();
-        let text = markdown::markdown(&document(&of(&stages, &records), &many_candidates()));
+        let text = markdown::markdown(&document(&of(&stages, &records)));
         let (bytes, lines) = (text.len(), text.lines().count());
         assert!(
             bytes <= 20 * 1024 && lines <= 200,
@@ -600,22 +590,6 @@ Terms are in [docs/glossary.md](docs/glossary.md), rows, metrics and gates in [d
             text.lines().nth(2).unwrap().starts_with("**FAIL: "),
             "{text}"
         );
-    }
-
-    /// More than are shown, each with more problems than are.
-    fn many_candidates() -> Vec<Named> {
-        let named = |of: usize| {
-            let mut record = candidate().on_gpu(&format!("NVIDIA H20{of}"));
-            for shape in ["long", "stretch", "wide", "big", "big_wide"] {
-                let rivals = [
-                    ("stage8-overlap/overlap-lazy-128x128", 8.0, true),
-                    ("torch-default", 16.0, true),
-                ];
-                record = record.beside(MINE, shape, 10.0, &rivals);
-            }
-            (format!("20261122T23173{of}Z-nvidia-h20{of}"), record)
-        };
-        (0..6).map(named).collect()
     }
 
     /// Three stages more, which are the last three again.

@@ -2,8 +2,8 @@
 
 use super::{
     by_weight, changes, each, figure, is_used, ladder, limit, list, missing, of, or_line,
-    or_missing, report, sections, share, short, sides, some, stage, standing, state, text, times,
-    us, verdict, whole,
+    or_missing, report, sections, share, short, some, stage, standing, state, text, times, us,
+    verdict, whole,
 };
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::{Claimed, Refutation};
@@ -371,7 +371,6 @@ impl<'a> Show<'a> {
         let Some(found) = peers::beside(&self.report.known) else {
             return Vec::new();
         };
-        let ratio = sides(found.record).ratio;
         let time =
             |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
         let place = |arm: &Row| {
@@ -389,7 +388,7 @@ impl<'a> Show<'a> {
                 "single µs" => time(arm, Metric::SingleP50),
                 "host µs" => time(arm, Metric::HostP50),
                 "max error" => of(Some(arm), Metric::MaxError),
-                ratio => or_missing(over.map(|over| times(*over)), "no pair"),
+                "peer / ours" => or_missing(over.map(|over| times(*over)), "no pair"),
             }
         };
         let mut arms: Vec<&Row> = peers::arms(found.record).collect();

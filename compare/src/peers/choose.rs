@@ -4,7 +4,7 @@ use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::select::Problems;
-use crate::record::meta::{CANDIDATE, Claim, Relation};
+use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Record, Row, Subject};
 use common::problem::{Dtype, LENGTHS, Mask, Problem};
 
@@ -111,6 +111,9 @@ fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
 pub fn takes(peer: &str, dtype: Dtype) -> bool {
     is_candidate(peer) || peer.ends_with("-fp8") == (dtype == Dtype::E4m3)
 }
+
+/// What takes the place of a stage in the subject of a candidate.
+pub const CANDIDATE: &str = "candidate";
 
 /// Whether this is not a peer but a callable of the user's.
 pub fn is_candidate(peer: &str) -> bool {

@@ -44,8 +44,8 @@ pub struct Bench<'a> {
     pub stages: &'a [LoadedStage],
     /// What the record says of them.
     pub builds: &'a [StageBuild],
-    /// The record that says which of our variants are green and fastest.
-    pub record: &'a Record,
+    /// The record that says which of our variants are green and fastest; without one, none of ours is timed.
+    pub record: Option<&'a Record>,
     /// How graphs are made.
     pub plan: Plan,
     /// What an empty kernel takes.
@@ -290,11 +290,12 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
     ) -> Result<Option<Ours<'a>>, CudaError> {
         let stage = self.stages.iter().find(|stage| stage.info().id == id);
-        let (Some(build), Some(stage)) = (by_id(self.builds, id), stage) else {
+        let (Some(build), Some(stage), Some(record)) = (by_id(self.builds, id), stage, self.record)
+        else {
             return Ok(None);
         };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(self.record, build, &item.place) {
+        for variant in candidates(record, build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
                 continue;
             };

@@ -12,17 +12,6 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The stage in a candidate's record, which has it in place of the ladder.
-pub const CANDIDATE: &str = "candidate";
-
-/// What a record is about. Only records of the ladder are evidence about the ladder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
-    Ladder,
-    /// A callable of the user's own, with those of our variants that were timed beside it.
-    Candidate,
-}
-
 /// What was built, where, and what the run set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -308,13 +297,6 @@ impl Meta {
     /// The name of its GPU, if it had one.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()
-    }
-
-    pub fn of(&self) -> Of {
-        match self.stages.iter().any(|stage| stage.id == CANDIDATE) {
-            true => Of::Candidate,
-            false => Of::Ladder,
-        }
     }
 
     /// How this record refutes a claim of `stage`, given in words.

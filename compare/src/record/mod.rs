@@ -8,6 +8,6 @@ pub mod row;
 pub mod store;
 
 pub use error::StoreError;
-pub use meta::{Claim, Meta, Negative, Of, Refuted, Relation, StageMeta, VariantMeta};
+pub use meta::{Claim, Meta, Negative, Refuted, Relation, StageMeta, VariantMeta};
 pub use row::{CORRECT_MODEL, Figure, Judged, On, Place, Row, Source, Subject};
 pub use store::Record;

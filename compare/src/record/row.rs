@@ -201,11 +201,9 @@ pub enum Source {
     Kernel,
     Ptxas,
     Emulator,
-    /// The run of a candidate on the CPU.
-    Cpu,
     /// The run on a GPU.
     Gpu,
-    /// A session that timed our variants and peers interleaved.
+    /// The Python process: our variants and peers or a candidate, timed interleaved, and the gates of a candidate.
     Peers,
     Ncu,
     ComputeSanitizer,
@@ -219,7 +217,6 @@ impl From<BackendKind> for Source {
     fn from(kind: BackendKind) -> Self {
         match kind {
             BackendKind::Emulated => Source::Emulator,
-            BackendKind::Cpu => Source::Cpu,
             BackendKind::Cuda => Source::Gpu,
         }
     }
@@ -231,7 +228,6 @@ impl fmt::Display for Source {
             Source::Kernel => "kernel.cu",
             Source::Ptxas => "ptxas",
             Source::Emulator => "emulator",
-            Source::Cpu => "CPU",
             Source::Gpu => "GPU",
             Source::Peers => "peers",
             Source::Ncu => "ncu",

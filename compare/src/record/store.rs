@@ -3,7 +3,7 @@
 
 use super::error::StoreError;
 use super::files::{is_listed, read, write_atomically};
-use super::meta::{Meta, Of, Progress, Scope, by_id};
+use super::meta::{Meta, Progress, Scope, by_id};
 use super::row::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Shape};
@@ -442,10 +442,9 @@ pub fn is_record(folder: &Path) -> bool {
         .any(|file| folder.join(file).is_file())
 }
 
-/// The finished records in `folder` of the ladder or of candidates, oldest first by folder name; none if there is no such
-/// folder.
-pub fn read_all(folder: &Path, of: Of) -> Result<Vec<(String, Record)>, StoreError> {
-    read_each(folder, of)?
+/// The finished records in `folder`, oldest first by folder name; none if there is no such folder.
+pub fn read_all(folder: &Path) -> Result<Vec<(String, Record)>, StoreError> {
+    read_each(folder)?
         .into_iter()
         .map(|(name, record)| record.map(|record| (name, record)))
         .collect()
@@ -455,18 +454,16 @@ pub fn read_all(folder: &Path, of: Of) -> Result<Vec<(String, Record)>, StoreErr
 pub type Found = (String, Result<Record, StoreError>);
 
 /// The same, with the reason for each that cannot be read.
-pub fn read_each(folder: &Path, of: Of) -> Result<Vec<Found>, StoreError> {
+pub fn read_each(folder: &Path) -> Result<Vec<Found>, StoreError> {
     let read = |name: String| {
         let record = Record::read(&folder.join(&name));
         (name, record)
     };
-    Ok(names(folder, of)?.into_iter().map(read).collect())
+    Ok(names(folder)?.into_iter().map(read).collect())
 }
 
 /// The folder names of these records.
-pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
-    // A record that cannot be read counts as the ladder's, whose readers report why.
-    let is_of = |record: &Path| read_meta(record).map_or(Of::Ladder, |meta| meta.of()) == of;
+pub fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     let fail = StoreError::read(folder);
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
@@ -476,7 +473,7 @@ pub fn names(folder: &Path, of: Of) -> Result<Vec<String>, StoreError> {
     for entry in entries {
         let entry = entry.map_err(&fail)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_listed(&name) && is_record(&entry.path()) && is_of(&entry.path()) {
+        if is_listed(&name) && is_record(&entry.path()) {
             names.push(name);
         }
     }

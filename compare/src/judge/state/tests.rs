@@ -2,7 +2,7 @@ use super::*;
 use crate::judge::verdict;
 use crate::judge::verdict::Exit;
 use crate::record::StageMeta;
-use crate::record::meta::{CANDIDATE, Gpu};
+use crate::record::meta::Gpu;
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, suppressed, timed,
 };
@@ -37,7 +37,7 @@ fn exit(record: &Record) -> (Exit, &'static str) {
 }
 
 #[test]
-fn a_candidate_fails_by_what_was_timed_and_needs_no_sanitizer() {
+fn what_was_timed_against_peers_fails_no_variant() {
     let judge = |gate| GateResult::judge(gate, false, "as timed");
     let row = Row::new(WMMA, mission(), Source::Peers)
         .verdict(&judge(GateId::C2))
@@ -49,9 +49,6 @@ fn a_candidate_fails_by_what_was_timed_and_needs_no_sanitizer() {
     };
     assert_eq!(failing(&ladders), []);
     assert!(needs_sanitizer(&ladders));
-    let candidates = ladders.changed(|meta| meta.stages[0].id = CANDIDATE.into());
-    assert_eq!(failing(&candidates), [GateId::C2, GateId::L1]);
-    assert!(!needs_sanitizer(&candidates));
 }
 
 #[test]

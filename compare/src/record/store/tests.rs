@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{CPASYNC, SCALAR, US, WMMA, candidate, emulated, mission, timed};
+use crate::testing::{CPASYNC, SCALAR, US, WMMA, emulated, mission, timed};
 use common::metric::Metric;
 use std::error::Error;
 
@@ -274,8 +274,7 @@ fn finished_records_are_listed_oldest_first() {
     std::fs::create_dir(folder.path().join("notes")).unwrap();
     std::fs::write(folder.path().join("README.md"), "").unwrap();
     let names = |folder: &Path| {
-        read_all(folder, Of::Ladder)
-            .map(|all| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        read_all(folder).map(|all| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
     };
     assert_eq!(names(folder.path()).unwrap(), ["1-a", "2-b"]);
     assert_eq!(names(&folder.path().join("nowhere")).unwrap(), [""; 0]);
@@ -290,26 +289,6 @@ fn finished_records_are_listed_oldest_first() {
         error.contains("0-old has schema 1"),
         "one of another version is not passed over: {error}"
     );
-}
-
-#[test]
-fn the_ladders_records_and_candidates_are_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    timed(US).write(&at("1-ladder")).unwrap();
-    candidate().write(&at("2-candidate")).unwrap();
-    assert_eq!(names(folder.path(), Of::Ladder).unwrap(), ["1-ladder"]);
-    assert_eq!(
-        names(folder.path(), Of::Candidate).unwrap(),
-        ["2-candidate"]
-    );
-    let mine = read_all(folder.path(), Of::Candidate).unwrap();
-    assert_eq!(mine[0].1.committed(), candidate().committed());
-    // What cannot be read is in the way of the ladder, and of nothing else.
-    std::fs::create_dir(at("3-unreadable")).unwrap();
-    std::fs::write(at("3-unreadable/meta.json"), "{}").unwrap();
-    assert!(read_all(folder.path(), Of::Ladder).is_err());
-    assert_eq!(read_all(folder.path(), Of::Candidate).unwrap().len(), 1);
 }
 
 #[test]

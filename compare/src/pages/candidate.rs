@@ -1,0 +1,199 @@
+//! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
+
+use super::{figure, list, noted, or_missing, some, text, times, verdict};
+use crate::judge::candidate::{Candidate, Rival, Timing};
+use crate::judge::peers::{DEFAULT, Outcome};
+use crate::page::{Block, Cell, Document, Table, TableRow, Text, row};
+use common::metric::Metric;
+use common::verdict::{GateId, Verdict};
+
+pub fn document(candidate: &Candidate) -> Document {
+    let gate = |(gate, judged): (&GateId, &crate::record::Judged)| {
+        let counts = judged.passed.zip(judged.of);
+        row! {
+            "gate" => text(gate),
+            "verdict" => verdict(judged.verdict),
+            "cases passed" => or_missing(counts.map(|(passed, of)| format!("{passed} of {of}")), "as timed"),
+        }
+    };
+    let timings = candidate.timings.iter().map(timing);
+    let about = "Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns \
+                 to Python.";
+    let about = (!candidate.timings.is_empty()).then(|| Block::paragraph(about));
+    let lines = |title: &str, lines: &[String]| match lines {
+        [] => vec![],
+        lines => [
+            vec![Block::paragraph(format!("{title}:"))],
+            list(lines.to_vec()),
+        ]
+        .concat(),
+    };
+    Document::of(
+        [
+            list(candidate.failures()),
+            some(Table::of(candidate.gates.iter().map(gate))),
+            some(Table::of(timings)),
+            about.into_iter().collect(),
+            lines("Not timed", &candidate.not_timed),
+            lines("Unsupported", &candidate.unsupported),
+            vec![Block::Paragraph(
+                Text::default().strong(conclusion(candidate)),
+            )],
+        ]
+        .concat(),
+    )
+}
+
+/// With `--quiet`: the failures and the verdict, if it is not PASS.
+pub fn failure(candidate: &Candidate) -> Option<Document> {
+    let last = Block::Paragraph(Text::default().strong(conclusion(candidate)));
+    (candidate.verdict != Verdict::Pass || candidate.is_interrupted)
+        .then(|| Document::of([list(candidate.failures()), vec![last]].concat()))
+}
+
+fn timing(of: &Timing) -> TableRow {
+    let over = |is_ours: bool| -> Cell {
+        let rival = of.fastest(|rival| rival.is_ours() == is_ours);
+        let cell = rival.and_then(|rival| {
+            let name = format!(
+                "{} {}",
+                rival.subject,
+                figure(Metric::P50, rival.p50_us.value).shown()
+            );
+            Some(times(rival.speedup?.value).noted(name))
+        });
+        or_missing(cell, "none was timed and right")
+    };
+    let host = |us: Option<crate::record::Figure>| {
+        or_missing(us.map(|us| figure(Metric::HostP50, us.value)), "not timed")
+    };
+    let is_default = |rival: &&Rival| rival.subject.as_str() == DEFAULT;
+    let default = of.rivals.iter().find(is_default);
+    row! {
+        "problem" => text(&of.problem),
+        "p50" => noted(figure(Metric::P50, of.p50_us.value), of.note.as_deref()),
+        "over our fastest" => over(true),
+        "over the fastest peer" => over(false),
+        "host call" => host(of.host_us),
+        "torch's host call" => host(default.and_then(|rival| rival.host_us)),
+    }
+}
+
+/// `PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; faster than the fastest of ours and the peers on 1 of 2 problems`
+fn conclusion(candidate: &Candidate) -> String {
+    let Candidate { name, device, .. } = candidate;
+    let cases = super::count(candidate.cases, "case", "cases");
+    let mut words = match candidate.verdict {
+        Verdict::Pass => format!("PASS: {name} passes every gate in {cases} on {device}"),
+        Verdict::Fail => {
+            let failed = candidate.failures().count();
+            format!(
+                "FAIL: {name} fails {} on {device}",
+                super::count(failed, "gate", "gates")
+            )
+        }
+        other => format!("{other}: {name} was judged in {cases} on {device}"),
+    };
+    let outcomes: Vec<Outcome> = candidate
+        .timings
+        .iter()
+        .filter_map(Timing::outcome)
+        .collect();
+    if !outcomes.is_empty() {
+        let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
+        words += &format!(
+            "; against the fastest of ours and the peers it is faster on {} of {} problems, slower on {} and inconclusive on {}",
+            on(Outcome::Won),
+            outcomes.len(),
+            on(Outcome::Lost),
+            on(Outcome::Undecided),
+        );
+    }
+    if candidate.is_interrupted {
+        words += "; interrupted";
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::candidate::checked;
+    use crate::page::markdown;
+    use crate::record::{On, Place, Row, Source};
+    use common::problem::{Dtype, Mask};
+    use common::verdict::GateResult;
+
+    #[test]
+    fn gates_and_ratios_are_shown_with_their_rivals() {
+        let name = "mine.py:attention";
+        let judged = |gate, passes| GateResult::judge(gate, passes, "max error 3e-1 > 4e-4");
+        let summary = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6]
+            .map(|gate| judged(gate, true))
+            .iter()
+            .fold(Row::new(name, On::All, Source::Peers), Row::verdict)
+            .figure(Metric::Cases, 14.0);
+        let place = Place::claims(Dtype::F16);
+        let unsupported = Place::new("long", Dtype::Bf16, Mask::Causal);
+        let cases = [Row::new(
+            name,
+            On::Case(unsupported, "normal:0".into()),
+            Source::Peers,
+        )
+        .note("NotImplementedError: no bf16")];
+        let arm = |subject: &str, us: f64| {
+            Row::new(subject, On::Problem(place.clone()), Source::Peers)
+                .figure(Metric::P50, us)
+                .figure(Metric::HostP50, 20.0)
+        };
+        let pair = |rival: &str, ratio: f64| {
+            Row::new(name, On::Problem(place.clone()), Source::Peers)
+                .against(rival)
+                .figure(Metric::SpeedupP50, (ratio, ratio - 0.01, ratio + 0.01))
+        };
+        let ours = "stage1-cpasync/cpasync-32x64";
+        let rows = [
+            arm(name, 10.0),
+            arm(ours, 8.0),
+            arm(DEFAULT, 16.0),
+            pair(ours, 0.8),
+            pair(DEFAULT, 1.6),
+            Row::new("flash-attn", On::All, Source::Peers).note("not installed"),
+        ];
+        let of = checked(name, "NVIDIA H200".into(), &summary, &cases).timed(&name.into(), &rows);
+        insta::assert_snapshot!(markdown::blocks(&document(&of).blocks), @r"
+        | gate | verdict | cases passed |
+        |---|---|---|
+        | C1 | PASS | – |
+        | C2 | PASS | – |
+        | C3 | PASS | – |
+        | C5 | PASS | – |
+        | C6 | PASS | – |
+
+        | problem | p50 | over our fastest | over the fastest peer | host call | torch's host call |
+        |---|---:|---|---|---:|---:|
+        | mission f16 full | 10.00 µs | 0.80x (stage1-cpasync/cpasync-32x64 8.000 µs) | 1.60x (torch-default 16.00 µs) | 20.00 µs | 20.00 µs |
+
+        Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns to Python.
+
+        Not timed:
+
+        - flash-attn: not installed
+
+        Unsupported:
+
+        - long bf16 causal: NotImplementedError: no bf16
+
+        **PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers it is faster on 0 of 1 problems, slower on 1 and inconclusive on 0**
+        ");
+        assert_eq!(failure(&of), None);
+        let mut wrong = summary;
+        wrong.judge(GateId::C2, (&judged(GateId::C2, false)).into());
+        let of = checked(name, "NVIDIA H200".into(), &wrong, &[]);
+        insta::assert_snapshot!(markdown::blocks(&failure(&of).unwrap().blocks), @r"
+        - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
+
+        **FAIL: mine.py:attention fails 1 gate on NVIDIA H200**
+        ");
+    }
+}
