@@ -1,5 +1,5 @@
-// IEEE binary16 as CUDA has it, on integers and floats only: the host compiler's own half type computes with excess
-// precision. Every operation rounds once, to the nearest, ties to even.
+// IEEE binary16 on integers and floats only: the host compiler's half type computes with excess precision. Every operation
+// rounds once, to the nearest, ties to even.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -54,8 +54,8 @@ __forceinline__ float double_to_float_odd(double value) {
     return bits<float>(all);
 }
 
-// a * b is exact in double. The sum with c is inexact only where the terms lie so far apart that what is lost cannot
-// turn a rounding to 11 bits, except through a tie, for which the last bit is kept odd.
+// a * b is exact in double. The sum with c is inexact only where the terms lie so far apart that what is lost cannot turn a
+// rounding to 11 bits, except through a tie, for which the last bit is kept odd.
 __forceinline__ uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c) {
     double product = double(half_to_float(a)) * double(half_to_float(b));
     double addend = half_to_float(c);
@@ -109,8 +109,7 @@ __forceinline__ __half __int2half_rn(int x) { return __half(x); }
 __forceinline__ float __half2float(__half h) { return float(h); }
 __forceinline__ int __half2int_rn(__half h) { return __float2int_rn(float(h)); }
 
-// A sum, product or quotient of two halves, rounded to float and then to half, is rounded as if once: float has more
-// than twice the bits of a half, and two to spare.
+// Rounding to float and then to half is as rounding once: float has more than twice the bits of a half, and two to spare.
 __forceinline__ __half __hadd(__half a, __half b) { return __half(float(a) + float(b)); }
 __forceinline__ __half __hsub(__half a, __half b) { return __half(float(a) - float(b)); }
 __forceinline__ __half __hmul(__half a, __half b) { return __half(float(a) * float(b)); }

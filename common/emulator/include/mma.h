@@ -1,11 +1,11 @@
 // nvcuda::wmma: every operation on a matrix is a rendezvous of the whole warp, executed once for all lanes.
 //
-// Arithmetic: products of halves are exact in FP32; for each element of D they are added to C in ascending k, each sum
-// rounded to FP32, and an f16 accumulator is rounded once at the end. Tensor cores add in another order and with
-// another internal width, so D agrees with a GPU's only within that.
+// Products of halves are exact in FP32; for each element of D they are added to C in ascending k, each sum rounded to FP32,
+// and an f16 accumulator is rounded once at the end. Tensor cores add in another order and with another internal width, so D
+// agrees with a GPU's only within that.
 //
-// Which element of the matrix a lane's x[i] holds is left open by CUDA, and changes with the schedule here. On a GPU the
-// elements of matrix_a and matrix_b lie in two lanes each; here each lies in one.
+// Which element a lane's x[i] holds is left open by CUDA, and changes with the schedule. On a GPU the elements of matrix_a
+// and matrix_b lie in two lanes each; here each lies in one.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -49,7 +49,7 @@ template <class Use, int M, int N, int K, class T, class Layout = void> class fr
     using element_type = T;
     T x[num_elements];
 
-    // Row-major index in the matrix of each (lane, register), lanes outermost.
+    // Row-major index of each (lane, register), lanes outermost.
     static const uint16_t *elements() {
         constexpr int SIZE = ELEMENTS == 128 ? 0 : ELEMENTS == 256 ? 1 : 2;
         return emulator_current->layouts->element[Shape::OPERAND][SIZE];
@@ -70,7 +70,7 @@ template <class Fragment, class Pointer> struct MemoryOperand {
     }
 };
 
-// Tells the traced build what the warp accesses: the fragment's matrix as it lies in memory.
+// Reports the fragment's matrix in memory to the traced build.
 template <class Fragment, class Pointer> bool declare([[maybe_unused]] const MemoryOperand<Fragment, Pointer> &operand) {
 #ifdef EMULATOR_TRACED
     using Shape = typename Fragment::Shape;
@@ -80,8 +80,8 @@ template <class Fragment, class Pointer> bool declare([[maybe_unused]] const Mem
     EmulatorMatrixAccess access{rows, count, uint32_t(Fragment::ELEMENTS / count * sizeof(Pointer)), sizeof(Pointer),
                                 !std::is_const<Pointer>::value, EMULATOR_COUNT_LDMATRIX, 0};
     if (Shape::OPERAND == 2) {
-        // The two elements of a lane lie in one row of the product, which is one row of memory if that is row-major; but
-        // 8x32x16 is computed as its transpose. Pairs of halves are transposed in registers (movmatrix) before a store.
+        // A lane's two elements lie in one row of the product, which is one row of memory if that is row-major; but 8x32x16
+        // is computed as its transpose. Pairs of halves are transposed in registers (movmatrix) before a store.
         const bool in_one_row = operand.row_major == (Shape::ROWS != 8) || sizeof(Pointer) == 2;
         access.count = in_one_row ? EMULATOR_COUNT_ACCUMULATOR : EMULATOR_COUNT_TRANSPOSED;
         // Fragments of one type are spread over the lanes in one way.
@@ -149,7 +149,7 @@ const char *mma(void *const *operands, uint32_t, uint32_t *) {
         scatter(d, lane, *operand->c);
     }
     for (int m = 0; m < M; ++m) {
-        // Columns innermost: they are independent, so that the host may vectorise without changing any sum's order.
+        // Columns innermost: they are independent, so the host may vectorise without changing any sum's order.
         float sums[N];
         memcpy(sums, d + m * N, sizeof sums);
         for (int k = 0; k < K; ++k) {

@@ -1,5 +1,5 @@
-//! Compiles the test kernels as a stage's kernel is compiled: unchanged CUDA C++ against the emulator's shim, once plain and
-//! once traced; and those of `gpu.cu` for GPUs, too, where nvcc is found.
+//! Compiles the test kernels as a stage's kernel is compiled, once plain and once traced; and those of `gpu.cu` for GPUs,
+//! too, where nvcc is found.
 
 use std::path::Path;
 
@@ -26,7 +26,6 @@ const KERNELS: [&str; 20] = [
     "wmma",
 ];
 
-/// What the shim does not shadow.
 const DEVICE_HEADERS: &str = "../../cuda";
 
 fn main() {

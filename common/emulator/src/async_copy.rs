@@ -1,30 +1,24 @@
-//! cp.async of one CUDA thread: copies are collected in groups and land as late as the kernel's waits allow.
+//! cp.async of one CUDA thread: copies land as late as the kernel's waits allow.
 
 use std::collections::VecDeque;
 
 /// What shared memory holds before it is written: NaN as f32, f16 and e4m3.
 pub(crate) const POISON: u8 = 0xFF;
 
-/// An in-flight copy.
 #[derive(Clone, Copy, Debug)]
 struct Copy {
     dst: *mut u8,
     src: *const u8,
     bytes: usize,
-    /// Bytes read; the rest of the destination becomes 0.
     src_bytes: usize,
-    /// What the trace calls it.
     tag: u32,
 }
 
-/// The copies that one thread has issued and not yet waited for.
 #[derive(Debug, Default)]
 pub(crate) struct AsyncCopies {
-    /// Those in flight.
     copies: VecDeque<Copy>,
-    /// For each committed group that nobody has waited for, oldest first: how many copies were issued when it was closed.
+    /// Per committed group not yet waited for, oldest first: copies issued when it was closed.
     groups: VecDeque<u64>,
-    /// Copies issued at all.
     issued: u64,
 }
 
@@ -54,7 +48,6 @@ impl AsyncCopies {
         self.issued += 1;
     }
 
-    /// How many copies the thread has issued so far.
     pub(crate) fn issued(&self) -> u64 {
         self.issued
     }
@@ -64,8 +57,8 @@ impl AsyncCopies {
         self.groups.push_back(self.issued);
     }
 
-    /// Lands all groups but the `newest` ones; `landed` gets the tag of each copy. Returns how many of the thread's copies
-    /// have landed for that reason, if there was a group to land.
+    /// Lands all groups but the `newest` ones, passing each copy's tag to `landed`. Returns how many copies have landed so
+    /// far, if there was a group to land.
     pub(crate) fn wait(&mut self, newest: usize, landed: impl FnMut(u32)) -> Option<u64> {
         let covered = self.groups.len().saturating_sub(newest);
         let issued = self.groups.drain(..covered).next_back()?;
@@ -95,7 +88,7 @@ impl AsyncCopies {
         }
     }
 
-    /// Forgets what has not landed, and says how much that was.
+    /// Drops what has not landed; returns how many copies that were.
     pub(crate) fn discard(&mut self) -> usize {
         let unwaited = self.copies.len();
         self.copies.clear();

@@ -1,4 +1,5 @@
-//! The state of the threads of one block, or of a cluster's: who is ready, who waits for whom, and what to say when nobody can go on.
+//! The state of the threads of one block, or of a cluster's: who is ready, who waits for whom, and the diagnosis of a
+//! deadlock.
 
 use crate::cluster::Cluster;
 use crate::fault::{Fault, Place, Waiting, Waits};
@@ -10,73 +11,71 @@ use crate::site::{Places, Site};
 use crate::warp::{Collective, Group, Kind, Mismatch, Warp, party};
 use crate::wgmma::Products;
 
-/// A block has so many barriers; 0 is `__syncthreads`.
 const NAMED_BARRIERS: usize = 16;
 
-/// So many times in a row may all threads that can run ask for something without success before it is taken for granted
-/// that they will do so for ever. A thread that gives up after fewer tries is not disturbed.
+/// Consecutive polling rounds without progress before a livelock is reported. A thread that gives up after fewer tries is
+/// not disturbed.
 const FRUITLESS_ROUNDS: u32 = 1 << 12;
 
-/// A round in which a thread has read the same variables again and again counts as so many: it was a long one.
+/// Polling rounds that one round of spinning on a variable stands for: it was a long one.
 const SPIN_ROUNDS: u32 = 1 << 8;
 
-/// What a thread is doing.
 #[derive(Clone, Copy, Debug)]
 enum Thread {
-    /// Running, ready, or in a group of its warp, which knows.
+    /// Running, ready, or in a group of its warp.
     Active,
-    /// At `__syncthreads`.
-    Barrier { site: Site },
-    /// At a named barrier.
-    Named { barrier: usize, site: Site },
-    /// At an mbarrier, by its offset in shared memory.
+    Barrier {
+        site: Site,
+    },
+    Named {
+        barrier: usize,
+        site: Site,
+    },
+    /// `offset`: in shared memory.
     Mbarrier {
         offset: usize,
         operation: &'static str,
         site: Site,
     },
-    /// Has asked whether a phase has ended, and it had not; goes on once all others wait.
+    /// Has tested a phase that had not ended; resumes once all others wait.
     PollsMbarrier {
         offset: usize,
         operation: &'static str,
         site: Site,
     },
-    /// At a wgmma_wait, for products that other warps of the warpgroup have not issued.
-    Products { site: Site },
-    /// At cluster_wait.
-    Cluster { site: Site },
-    /// At take_registers.
-    Registers { site: Site },
-    /// Reads the same memory again and again; the site is one of the trace. Goes on likewise.
-    PollsMemory { site: u32 },
-    /// Has returned from the kernel.
+    /// At a wgmma_wait for products that other warps of the warpgroup have not issued.
+    Products {
+        site: Site,
+    },
+    Cluster {
+        site: Site,
+    },
+    Registers {
+        site: Site,
+    },
+    /// Spins on memory, at a site of the trace; resumes once all others wait.
+    PollsMemory {
+        site: u32,
+    },
     Exited,
 }
 
-/// What follows from an arrival.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// The thread must suspend.
     Wait,
-    /// The group is complete: execute it, then [`Block::release`] it.
     Complete(Group),
-    /// The thread goes on.
     GoOn,
 }
 
-/// Totals over a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) barriers: u64,
     pub(crate) collectives: u64,
 }
 
-/// A named barrier between two completions.
 #[derive(Debug, Default)]
 struct NamedBarrier {
-    /// Warps that have arrived, and what they called.
     arrived: Vec<(u32, Collective)>,
-    /// What the arrivals tell those who wait.
     signal: Signal,
 }
 
@@ -89,18 +88,16 @@ impl NamedBarrier {
 /// The barrier of a cluster. A warp that has exited is not waited for.
 #[derive(Debug, Default)]
 struct ClusterBarrier {
-    /// Phases that have ended.
     phase: u64,
-    /// Warps that have arrived in the present one and have not exited.
+    /// Live warps that have arrived in the current phase.
     arrived: u32,
-    /// How often each warp has arrived, how often it has waited, and what it called last.
+    /// Per warp: arrivals, waits, and the last call.
     warps: Vec<(u64, u64, Option<Collective>)>,
-    /// What the arrivals of the present phase tell, and those of the one before.
+    /// What the arrivals of the current phase publish, and of the one before.
     arriving: Signal,
     ended: Signal,
 }
 
-/// One block, or the blocks of a cluster.
 #[derive(Debug)]
 pub(crate) struct Block {
     index: [u32; 3],
@@ -108,27 +105,22 @@ pub(crate) struct Block {
     warps: Vec<Warp>,
     ready: Ready,
     cluster: Cluster,
-    /// Threads of each block at `__syncthreads`.
     at_barrier: Vec<u32>,
-    /// Those of each block.
     named: Vec<NamedBarrier>,
     cluster_barrier: ClusterBarrier,
     mbarriers: Mbarriers,
     products: Products,
-    /// Of each block.
     registers: Vec<Registers>,
     exited: u32,
-    /// Threads that go on once all others wait.
+    /// Polling threads, which resume once all others wait.
     polling: u32,
-    /// Rounds in which nothing but their asking has happened.
     fruitless: u32,
-    /// Calls of mbarrier_try_wait.
     tries: u32,
     counts: Counts,
 }
 
 impl Block {
-    /// Blocks whose threads are all ready; `index` is the first one's.
+    /// All threads start ready; `index` is the first block's.
     pub(crate) fn new(
         index: [u32; 3],
         linear_index: u64,
@@ -188,13 +180,11 @@ impl Block {
         self.counts
     }
 
-    /// A thread that is ready, if one is.
     #[inline]
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         self.ready.take()
     }
 
-    /// The next thread to run; none when all have exited.
     pub(crate) fn next(&mut self) -> Result<Option<u32>, Fault> {
         match self.ready.take() {
             Some(thread) => Ok(Some(thread)),
@@ -208,7 +198,6 @@ impl Block {
         }
     }
 
-    /// All others wait: lets those go on that ask again and again.
     fn poll_again(&mut self) -> Option<u32> {
         let mut rounds = 1;
         for thread in 0..self.threads.len() {
@@ -230,13 +219,12 @@ impl Block {
         self.ready.insert(thread as u32 / 32, 1 << (thread % 32));
     }
 
-    /// Whether the thread has joined a group that still waits for others: [`Warp::join`].
+    /// Whether the thread has joined a group that is still incomplete: [`Warp::join`].
     #[inline]
     pub(crate) fn join(&mut self, thread: u32, collective: &Collective) -> bool {
         self.warps[thread as usize / 32].join(thread % 32, collective)
     }
 
-    /// A thread arrives at a warp-wide operation.
     pub(crate) fn arrive(
         &mut self,
         thread: u32,
@@ -249,17 +237,15 @@ impl Block {
         }
     }
 
-    /// The operands of the warp in which `thread` is.
     pub(crate) fn operands(&self, thread: u32) -> &[*mut std::ffi::c_void; 32] {
         self.warps[thread as usize / 32].operands()
     }
 
-    /// Lanes of a warp that exist and have not exited.
     pub(crate) fn live(&self, warp: u32) -> u32 {
         self.warps[warp as usize].live
     }
 
-    /// Lets the lanes of an executed group go on. `completer` is the running thread if it was one of them.
+    /// Resumes the lanes of an executed group. `completer` is the running thread if it was one of them.
     pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
         self.counts.collectives += 1;
         match completer {
@@ -275,8 +261,8 @@ impl Block {
         }
     }
 
-    /// A warp arrives at a named barrier, as a whole. Returns the barrier's signal, which takes what the warp's lanes did so
-    /// far, and, if the barrier is complete, the warps that have waited for it, this one perhaps included.
+    /// A warp arrives at a named barrier, as a whole. Returns the barrier's signal, to publish what the lanes did so far,
+    /// and, if the barrier is complete, the warps that waited for it, perhaps this one included.
     pub(crate) fn arrive_at_named(
         &mut self,
         warp: u32,
@@ -339,12 +325,11 @@ impl Block {
         Ok((&mut known.signal, waiting))
     }
 
-    /// Its number among those of all blocks.
     fn named_barrier(&self, warp: u32, barrier: u64) -> usize {
         self.cluster.rank(warp * 32) as usize * NAMED_BARRIERS + barrier as usize % NAMED_BARRIERS
     }
 
-    /// A warp arrives at the barrier of the cluster. Returns what takes what the warp's lanes did so far.
+    /// Returns the signal to which the warp publishes what its lanes did so far.
     pub(crate) fn arrive_at_cluster(
         &mut self,
         warp: u32,
@@ -369,7 +354,7 @@ impl Block {
         Ok(&mut known.arriving)
     }
 
-    /// A warp waits for the phase of the cluster's barrier in which it has arrived. Whether that has ended.
+    /// Whether the phase in which the warp has arrived has ended; if not, it waits.
     pub(crate) fn wait_for_cluster(&mut self, warp: u32, call: &Collective) -> Result<bool, Fault> {
         let known = &mut self.cluster_barrier;
         let (arrivals, waits, _) = &mut known.warps[warp as usize];
@@ -390,7 +375,7 @@ impl Block {
         Ok(is_over)
     }
 
-    /// Ends the phase of the cluster's barrier if nobody is missing. Returns the warps that wait for that.
+    /// Ends the phase of the cluster's barrier if it is complete. Returns the warps that waited.
     pub(crate) fn pass_cluster(&mut self) -> Vec<u32> {
         let known = &mut self.cluster_barrier;
         let is_missing = |(warp, (arrivals, ..)): (&Warp, &(u64, u64, _))| {
@@ -411,13 +396,13 @@ impl Block {
         waiting
     }
 
-    /// `thread` makes known what mbarriers it has initialised: to TMA, and by the cluster's barrier to other blocks.
+    /// `thread` publishes the mbarriers that it has initialised: to TMA, and through the cluster's barrier to other blocks.
     pub(crate) fn fence_mbarriers(&mut self, thread: u32) {
         let (arrivals, ..) = self.cluster_barrier.warps[thread as usize / 32];
         self.mbarriers.fence(thread, arrivals);
     }
 
-    /// Whether the barrier of the cluster has told `thread` of the mbarrier at an offset.
+    /// Whether the cluster's barrier has told `thread` of the mbarrier at `offset`.
     pub(crate) fn knows_mbarrier(&mut self, thread: u32, offset: usize) -> bool {
         let (_, waits, _) = self.cluster_barrier.warps[thread as usize / 32];
         self.mbarriers
@@ -425,12 +410,12 @@ impl Block {
             .is_ok_and(|object| object.is_known_after(waits))
     }
 
-    /// What those have told who arrived in the phase of the cluster's barrier that has ended.
+    /// What arrivals published in the last completed phase of the cluster's barrier.
     pub(crate) fn cluster_signal(&self) -> &Signal {
         &self.cluster_barrier.ended
     }
 
-    /// What follows for the threads: `complete` names the warps that go on, if the barrier is complete.
+    /// `complete`: the warps that resume, if the barrier is complete.
     pub(crate) fn pass_named(
         &mut self,
         warp: u32,
@@ -461,13 +446,12 @@ impl Block {
         Progress::Wait
     }
 
-    /// The mbarrier objects.
     pub(crate) fn mbarriers(&mut self) -> &mut Mbarriers {
         &mut self.mbarriers
     }
 
-    /// A thread has arrived at an mbarrier, or TMA brings it bytes; `is_end`: with that a phase ends, or may, and those who
-    /// wait look again.
+    /// A thread has arrived at an mbarrier, or TMA adds bytes to it. `is_end`: the phase ends, or may, so its waiters look
+    /// again.
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
         self.fruitless = 0;
         for thread in 0..if is_end { self.threads.len() } else { 0 } {
@@ -478,13 +462,12 @@ impl Block {
         }
     }
 
-    /// Whether a try that could succeed fails, as one may at any time: the first, and every fourth.
+    /// Whether a try that could succeed fails, as PTX allows: the first, and every fourth.
     pub(crate) fn fails_spuriously(&mut self) -> bool {
         self.tries += 1;
         self.tries % 4 == 1
     }
 
-    /// The running thread waits until a phase of an mbarrier ends.
     pub(crate) fn wait_at_mbarrier(
         &mut self,
         thread: u32,
@@ -499,7 +482,7 @@ impl Block {
         };
     }
 
-    /// The running thread has asked whether a phase has ended, and it had not, and lets others run.
+    /// Yields after a test of a phase that had not ended.
     pub(crate) fn poll_mbarrier(
         &mut self,
         thread: u32,
@@ -515,18 +498,16 @@ impl Block {
         self.polling += 1;
     }
 
-    /// The running thread reads the same memory again and again, and lets others run.
+    /// Yields while spinning on memory.
     pub(crate) fn poll_memory(&mut self, thread: u32, site: u32) {
         self.threads[thread as usize] = Thread::PollsMemory { site };
         self.polling += 1;
     }
 
-    /// The products of its warpgroups.
     pub(crate) fn products(&mut self) -> &mut Products {
         &mut self.products
     }
 
-    /// The operands of a warp's complete group, and the products that it is about.
     pub(crate) fn products_of(
         &mut self,
         warp: u32,
@@ -534,12 +515,12 @@ impl Block {
         (&mut self.products, self.warps[warp as usize].operands())
     }
 
-    /// A warp waits until other warps of its warpgroup have issued what it waits for.
+    /// Waits until other warps of the warpgroup have issued what the wait covers.
     pub(crate) fn wait_for_products(&mut self, warp: u32, site: Site) -> Progress {
         self.hold(warp, Thread::Products { site })
     }
 
-    /// A warp changes the number of its registers, and those that waited for some may go on.
+    /// A warp changes its register count, which may wake warps that wait for registers.
     pub(crate) fn change_registers(
         &mut self,
         warp: u32,
@@ -569,13 +550,11 @@ impl Block {
         Progress::Wait
     }
 
-    /// What a warp waited for as a whole has happened.
     pub(crate) fn wake_warp(&mut self, warp: u32) {
         self.fruitless = 0;
         (warp * 32..warp * 32 + 32).for_each(|thread| self.wake(thread as usize));
     }
 
-    /// A thread arrives at `__syncthreads`.
     pub(crate) fn arrive_at_barrier(&mut self, thread: u32, site: Site) -> Result<Progress, Fault> {
         self.threads[thread as usize] = Thread::Barrier { site };
         let rank = self.cluster.rank(thread);
@@ -620,7 +599,7 @@ impl Block {
         })
     }
 
-    /// A thread returns from the kernel. [`Block::completed`] then gives the groups that this completes.
+    /// A thread returns from the kernel; [`Block::completed`] then gives the groups that this completes.
     pub(crate) fn exit(&mut self, thread: u32) -> Result<(), Fault> {
         self.products.exit(thread)?;
         self.threads[thread as usize] = Thread::Exited;
@@ -642,12 +621,10 @@ impl Block {
         })
     }
 
-    /// Takes a group of `warp` that is complete because a lane has exited.
     pub(crate) fn completed(&mut self, warp: u32) -> Option<Group> {
         self.warps[warp as usize].completed()
     }
 
-    /// The fault of a group that could not be executed.
     pub(crate) fn invalid(&self, warp: u32, lane: u32, group: &Group, reason: String) -> Fault {
         Fault::InvalidCollective {
             block: self.index,
@@ -719,9 +696,7 @@ impl Block {
         }
     }
 
-    /// Nobody is ready and somebody waits: says why.
     fn diagnose(&self) -> Fault {
-        // Nobody is ready: whoever is active waits in a group.
         let only_barriers = self
             .threads
             .iter()
@@ -787,7 +762,7 @@ impl Block {
         self.overlap().unwrap_or(Fault::Deadlock { block, waits })
     }
 
-    /// Two groups of a warp that wait for each other's lanes: their masks should have been the same.
+    /// Two groups of a warp that wait for each other's lanes because their masks differ.
     fn overlap(&self) -> Option<Fault> {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in warp.groups() {

@@ -1,5 +1,5 @@
-//! What a kernel does that would end or hang the program (an access to memory that is not there, a division by zero, a loop
-//! without end) stops its block as a fault. A signal finds out which CUDA thread it was, and that one fails instead of going on.
+//! A kernel's access to unmapped memory, division by zero or endless loop stops its block as a fault instead of the program.
+//! The signal handler finds the CUDA thread that was running and fails that one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Once, OnceLock};
@@ -9,30 +9,26 @@ use crate::fault::{Fault, Place};
 use crate::run::{ThreadContext, emulator_current_slot};
 use crate::site::{Places, code_number};
 
-/// What the processor says of an access, and of a division.
 const REFUSALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
 
-/// What was done with these signals before.
 static BEFORE: OnceLock<[libc::sigaction; REFUSALS.len()]> = OnceLock::new();
 
-/// The watchdog's: that of timers of processor time.
+/// The watchdog's signal: a timer of processor time.
 const TICK: c_int = libc::SIGVTALRM;
 
-/// So many looks in a row at which a thread has not waited are its patience.
+/// Watchdog ticks without a switch before a thread is out of patience.
 const LOOKS: u32 = 8;
 
 unsafe extern "C" {
-    /// Whether an address is one of the code of kernels.
     safe fn emulator_is_of_kernels(code: *const u8) -> bool;
 }
 
-/// Stops kernels of the OS thread that owns it, if they must be; on other processors than x86-64 such a kernel ends the program, or
-/// hangs it.
+/// Stops kernels of the OS thread that owns it when they run too long. On processors other than x86-64 such a kernel ends or
+/// hangs the program.
 #[derive(Default)]
 pub(crate) struct Watchdog(Option<(libc::timer_t, Duration)>);
 
 impl Watchdog {
-    /// Looks after the kernels that run from now on.
     pub(crate) fn watch(&mut self, patience: Duration) {
         let timer = match self.0 {
             Some((_, known)) if known == patience => return,
@@ -69,7 +65,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// A timer of the processor time of the calling OS thread, which it tells with [`TICK`].
+/// A timer of the calling OS thread's processor time, which raises [`TICK`].
 fn timer_of_this_thread() -> Option<libc::timer_t> {
     // SAFETY: all zeros is a sigevent and a timer_t; the call reads the one and writes the other.
     unsafe {
@@ -83,7 +79,6 @@ fn timer_of_this_thread() -> Option<libc::timer_t> {
     }
 }
 
-/// Once in a program.
 fn install() {
     static INSTALLED: Once = Once::new();
     // SAFETY: all zeros is a sigaction; each call reads and writes structs that live here; and the handlers do what such may do.
@@ -109,7 +104,7 @@ fn install() {
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Fails the CUDA thread to which it happened; all else goes to whoever had the signal before.
+/// Fails the CUDA thread to which it happened; other signals go to the previous handler.
 unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: the system hands over live structs. Nothing here allocates or locks.
     unsafe {
@@ -121,7 +116,7 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
             .zip(REFUSALS.iter().position(|of| *of == signal));
         match before.map_or(libc::SIG_DFL, |(all, index)| all[index].sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The instruction is tried again, and the program dies of it.
+                // The instruction is retried, and the program dies of it.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &default, std::ptr::null_mut());
@@ -131,8 +126,8 @@ unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machi
     }
 }
 
-/// Fails the CUDA thread that has run for too long. Between two instructions of a kernel alone: a callback of the emulator may hold a
-/// lock that others need.
+/// Fails a CUDA thread that has run for too long, but only between two instructions of a kernel: a callback of the emulator
+/// may hold a lock.
 unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: as in on_refusal.
     unsafe {
@@ -150,7 +145,6 @@ unsafe extern "C" fn on_tick(signal: c_int, _: *mut libc::siginfo_t, machine: *m
     }
 }
 
-/// A CUDA thread that a signal has stopped.
 struct Stopped<'a> {
     context: &'a ThreadContext,
     registers: &'a mut libc::mcontext_t,
@@ -175,12 +169,10 @@ impl Stopped<'_> {
         is_running.then_some(Self { context, registers })
     }
 
-    /// Where it stands.
     fn code(&self) -> usize {
         self.registers.gregs[libc::REG_RIP as usize] as usize
     }
 
-    /// When the handler returns.
     fn goes_on_in_fail(self, signal: c_int, address: usize) {
         let code = self.code();
         let registers = &mut self.registers.gregs;
@@ -190,7 +182,7 @@ impl Stopped<'_> {
         set(libc::REG_RSI, signal as usize);
         set(libc::REG_RDX, address);
         set(libc::REG_RCX, code);
-        // Below what the function that is given up may use without moving the pointer, and as a call leaves it.
+        // Below the red zone, and aligned as after a call.
         set(libc::REG_RSP, ((stack - 128) & !15) - 8);
         set(libc::REG_RIP, fail as *const () as usize);
     }
@@ -209,7 +201,7 @@ impl Stopped<'_> {
     fn goes_on_in_fail(self, _: c_int, _: usize) {}
 }
 
-/// Where the thread goes on, on its own stack and no longer in the signal.
+/// Runs on the thread's own stack, outside of the signal handler.
 unsafe extern "C-unwind" fn fail(
     context: *const ThreadContext,
     signal: c_int,
@@ -244,7 +236,7 @@ unsafe extern "C-unwind" fn fail(
         _ => Fault::OutOfBounds {
             block,
             thread,
-            // The processor does not tell an address that no memory can have.
+            // The processor reports 0 for non-canonical addresses.
             access: match address {
                 0 => "address 0, or one that no memory can have".into(),
                 _ => format!("address {address:#x}, where no memory is"),
@@ -255,6 +247,6 @@ unsafe extern "C-unwind" fn fail(
 }
 
 fn place_of(code: usize) -> Place {
-    // As if it was an address to return to.
+    // As if it were a return address.
     Places::default().get(code_number(code + 1)).swap_remove(0)
 }

@@ -6,17 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
 
-/// A line of the kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The file as the compiler was given it.
     pub file: String,
-    /// Counted from 1.
     pub line: u32,
 }
 
 impl fmt::Display for Place {
-    /// The file's name and its folder: enough to find it, and the same on every machine.
+    /// File name and folder: enough to find it, and the same on every machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self
             .file
@@ -27,14 +24,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// One lane that stands at a warp-wide operation, or has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
-    /// Linear index in the block.
     pub thread: u32,
-    /// The operation it called: `__shfl_xor_sync`.
     pub operation: String,
-    /// Where.
     pub place: Place,
 }
 
@@ -48,25 +41,19 @@ impl fmt::Display for Party {
     }
 }
 
-/// The threads of a block that wait at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// What they wait at: `__syncthreads`.
     pub operation: String,
-    /// Where.
     pub place: Place,
-    /// Linear indices in the block, ascending; those of the other blocks of a cluster go on from there.
+    /// Linear indices in the block, ascending; those of the cluster's other blocks follow on.
     pub threads: Vec<u32>,
 }
 
-/// Who waits where in a block, and who has exited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// One entry per place, in the order of their lowest thread.
     pub waiting: Vec<Waiting>,
-    /// Threads that have returned from the kernel, ascending.
     pub exited: Vec<u32>,
-    /// Threads in the block. Those of the other blocks of a cluster are numbered on.
+    /// Per block; those of the cluster's other blocks are numbered on.
     pub threads: u32,
 }
 
@@ -108,7 +95,7 @@ fn is_plural(threads: &[u32], all: u32) -> bool {
     threads.len() > 1 && (!one_warp || all <= 32)
 }
 
-/// As [`name_threads_of_block`]; of a cluster, with the rank of the block.
+/// As [`name_threads_of_block`], with the rank of the block in a cluster.
 fn name_threads(threads: &[u32], all: u32) -> String {
     if threads.last().is_none_or(|&last| last < all) {
         return name_threads_of_block(threads, all);
@@ -128,7 +115,6 @@ fn name_threads(threads: &[u32], all: u32) -> String {
         .join(" and ")
 }
 
-/// "warps 1-3 and threads 5, 7-9": whole warps by number, the rest by thread.
 fn name_threads_of_block(threads: &[u32], all: u32) -> String {
     if threads.len() == all as usize {
         return if all == 1 {
@@ -179,102 +165,66 @@ fn ranges((noun, numbers): (&str, Vec<u32>)) -> String {
     )
 }
 
-/// Why a launch was refused or stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// No thread of the block can go on, and it is not just a matter of `__syncthreads`.
+    /// No thread of the block can go on, for more than `__syncthreads` alone.
     #[error(
         "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it"
     )]
-    Deadlock {
-        /// blockIdx.
-        block: [u32; 3],
-        /// Who waits where.
-        waits: Waits,
-    },
-    /// Threads wait for the end of an mbarrier's phase, or ask for it again and again, and nobody is left to arrive. Or they
-    /// read the same variables again and again, which nobody changes.
+    Deadlock { block: [u32; 3], waits: Waits },
+    /// Threads wait for, or poll, an mbarrier's phase that nobody is left to end; or they spin on variables that nobody
+    /// changes.
     #[error("block {block:?} can't go on: {waits}. {rule}")]
     WaitNeverObserved {
-        /// blockIdx.
         block: [u32; 3],
-        /// Who waits where.
         waits: Waits,
-        /// What such a wait needs.
         rule: String,
     },
-    /// `__syncthreads` was not reached by all threads of the block, or not at the same place.
+    /// `__syncthreads` was not reached by all threads of the block, or not at one place.
     #[error(
         "divergent __syncthreads in block {block:?}: {waits}. All threads of a block must reach the same one"
     )]
-    DivergentBarrier {
-        /// blockIdx.
-        block: [u32; 3],
-        /// Who waits where.
-        waits: Waits,
-    },
-    /// Lanes of one warp called warp-wide operations that don't belong together.
+    DivergentBarrier { block: [u32; 3], waits: Waits },
     #[error("block {block:?}: {first}{}: {rule}", match .second { Some(second) => format!(", but {second}"), None => String::new() })]
     CollectiveMismatch {
-        /// blockIdx.
         block: [u32; 3],
-        /// The lane that stood there first, or the only one concerned.
+        /// The lane that arrived first, or the only one concerned.
         first: Box<Party>,
-        /// The lane that contradicts it.
         second: Option<Box<Party>>,
-        /// The rule that they broke.
         rule: String,
     },
-    /// A warp-wide operation can't be carried out: a shuffle that reads from a lane that takes no part in it.
+    /// A warp-wide operation can't be carried out, such as a shuffle from a lane that takes no part.
     #[error("block {block:?}: {party}: {reason}")]
     InvalidCollective {
-        /// blockIdx.
         block: [u32; 3],
-        /// The lane at fault.
         party: Box<Party>,
-        /// What is wrong with it.
         reason: String,
     },
-    /// The kernel wrote behind the dynamic shared memory that its launch declared.
+    /// A write behind the dynamic shared memory that the launch declared.
     #[error(
         "block {block:?} wrote to byte {offset} of shared memory, but the launch declared {declared} bytes of it \
          (found when the block had ended)"
     )]
     SharedOverflow {
-        /// blockIdx.
         block: [u32; 3],
-        /// Dynamic shared bytes of the launch.
         declared: usize,
-        /// Lowest byte outside that changed.
+        /// Lowest changed byte outside.
         offset: usize,
     },
-    /// The launch asks for more shared memory than the largest supported GPU has.
+    /// More shared memory than the largest supported GPU has.
     #[error(
         "the launch asks for {requested} bytes of dynamic shared memory; a block can have {limit}"
     )]
-    SharedTooLarge {
-        /// Dynamic shared bytes of the launch.
-        requested: usize,
-        /// The most that a block can have.
-        limit: usize,
-    },
-    /// The launch breaks a limit of CUDA, or the machine can't run it.
+    SharedTooLarge { requested: usize, limit: usize },
     #[error("launch refused: {reason}")]
-    BadLaunch {
-        /// Which limit.
-        reason: String,
-    },
-    /// `__trap()`, a failed `assert`, a use of an intrinsic that CUDA does not define, or a division by zero.
+    BadLaunch { reason: String },
+    /// `__trap()`, a failed `assert`, an undefined use of an intrinsic, or a division by zero.
     #[error("block {block:?}, thread {thread}: {message} at {place}")]
     Trap {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block.
         thread: u32,
-        /// The assertion's text or the reason.
         message: String,
-        /// Where.
         place: Place,
     },
     /// An address or stride is not a multiple of what the operation demands.
@@ -282,86 +232,59 @@ pub enum Fault {
         "block {block:?}, thread {thread}: {operand} is {value:#x}, not a multiple of {required} bytes, at {place}"
     )]
     Misaligned {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block.
         thread: u32,
-        /// Which operand of which operation.
         operand: String,
-        /// The address, or the stride in bytes.
         value: u64,
-        /// What it must be a multiple of.
         required: u64,
-        /// Where.
         place: Place,
     },
-    /// An access where no memory is, or to an element that an array does not have.
+    /// An access to unmapped memory, or to an element that an array does not have.
     #[error("block {block:?}, thread {thread}: {access}, at {place}")]
     OutOfBounds {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block.
         thread: u32,
-        /// Of what: "element 8 of float [8]".
         access: String,
-        /// Where.
         place: Place,
     },
-    /// A cp.async whose destination is not (wholly) in the block's shared memory, or whose sizes contradict each other.
+    /// A cp.async whose destination is not in the block's shared memory, or whose sizes contradict each other.
     #[error("block {block:?}, thread {thread}: cp.async at {place}: {reason}")]
     AsyncCopy {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block.
         thread: u32,
-        /// What is wrong with it.
         reason: String,
-        /// Where.
         place: Place,
     },
-    /// An mbarrier used as none may be: before its initialisation, with more arrivals than it expects, at the wrong address.
+    /// Misuse of an mbarrier: before its initialisation, with more arrivals than it expects, at a wrong address.
     #[error(
         "block {block:?}, thread {thread}: {operation} at {place}, mbarrier at byte {offset} of shared memory: {reason}"
     )]
     Mbarrier {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block.
         thread: u32,
-        /// Which operation: `mbarrier_arrive`.
         operation: String,
-        /// The object's place in shared memory.
         offset: usize,
-        /// What is wrong with it.
         reason: String,
-        /// Where.
         place: Place,
     },
-    /// A box that TMA can't move: no map, a place that is not the block's or not aligned; or one that nobody has waited for.
+    /// A box that TMA can't move (no map, a wrong or unaligned place), or one that nobody has waited for.
     #[error("block {block:?}{}: {operation} at {place}: {reason}", match .thread { Some(thread) => format!(", thread {thread}"), None => String::new() })]
     Tma {
-        /// blockIdx.
         block: [u32; 3],
-        /// Linear index in the block; none where it is a matter of them all.
+        /// None where all threads are concerned.
         thread: Option<u32>,
-        /// Which operation: `tma_load`.
         operation: String,
-        /// What is wrong with it.
         reason: String,
-        /// Where.
         place: Place,
     },
-    /// A traced block made an access that can't be made; the hazards of the trace say which.
+    /// A traced block made an impossible access; the hazards of the trace say which.
     #[error("block {block:?} was stopped at an access that can't be made")]
-    Hazard {
-        /// blockIdx.
-        block: [u32; 3],
-    },
+    Hazard { block: [u32; 3] },
 }
 
 impl Fault {
-    /// What happened in a cluster of blocks of `threads` threads that are numbered through, in terms of the block concerned:
-    /// `first` is the index of the cluster's first.
+    /// Translates from a cluster whose threads are numbered through, `threads` per block, to the block concerned; `first` is
+    /// the index of the cluster's first block.
     pub(crate) fn of_block(mut self, threads: u32, first: [u32; 3]) -> Self {
         let of = |thread: &mut u32| {
             let rank = *thread / threads;
@@ -408,7 +331,7 @@ impl Fault {
         self
     }
 
-    /// The block in which it happened; none if the launch was refused as a whole.
+    /// None if the launch was refused as a whole.
     pub fn block(&self) -> Option<[u32; 3]> {
         match self {
             Self::Deadlock { block, .. }

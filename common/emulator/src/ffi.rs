@@ -1,11 +1,11 @@
-//! The door between the shim and the scheduler: the callbacks of `include/emulator/abi.h`.
+//! The callbacks of `include/emulator/abi.h`.
 //!
-//! A callback runs on the stack of the CUDA thread that called it. It never suspends while it borrows the run's state
-//! or owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
+//! A callback runs on the stack of the CUDA thread that called it. It never suspends while it borrows the run's state or
+//! owns a value that needs dropping: on a fault, suspended stacks are abandoned, not unwound.
 //!
-//! What a primitive means to the judge of a traced launch is said here, once per primitive, where it is carried out:
-//! `emulator_barrier`, `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`,
-//! `mbarrier`, `tma` and `cluster`.
+//! What a primitive means to the judge of a traced launch is said once, where it is carried out: `emulator_barrier`,
+//! `judge_collective` and `pass_named` of [`crate::run`] for warp-wide operations, `cp_async`, `mbarrier`, `tma` and
+//! `cluster`.
 
 mod access;
 mod cluster;
@@ -30,7 +30,7 @@ unsafe extern "C-unwind" fn emulator_collective(
     // SAFETY: see above.
     let (context, collective) = unsafe { (&*thread, &*collective) };
     let run = context.run();
-    // Only operations that synchronise are told to the judge on arrival, and only they can be left out.
+    // Only operations that synchronise are told to the judge on arrival and can be suppressed.
     let is_plain = collective.execute.is_some() || run.judge.is_none() && run.suppress.is_none();
     if is_plain && run.block.borrow_mut().join(context.thread, collective) {
         return context.suspend(Pause::Waiting);
@@ -38,7 +38,6 @@ unsafe extern "C-unwind" fn emulator_collective(
     arrive(context, collective);
 }
 
-/// The arrivals that do not simply join those who wait.
 #[inline(never)]
 fn arrive(context: &ThreadContext, collective: &Collective) {
     let run = context.run();
@@ -62,8 +61,6 @@ fn arrive(context: &ThreadContext, collective: &Collective) {
     }
 }
 
-/// # Safety
-/// As [`emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.

@@ -1,5 +1,3 @@
-//! A launch as data: what runs, in which grid, what it may ask for, and what it did.
-
 use std::ffi::c_void;
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -10,50 +8,38 @@ use crate::cluster::MAX_SHARED_BYTES;
 use crate::fault::{Fault, Place};
 use crate::schedule::Schedule;
 
-/// Blocks of the largest cluster that every GPU with clusters takes.
+/// The largest portable cluster.
 pub const MAX_CLUSTER: u32 = 8;
 
-/// Runs one CUDA thread of a kernel; the argument is the kernel's params struct.
 pub type Entry = unsafe extern "C-unwind" fn(*const c_void);
 
-/// A kernel launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// The kernel, compiled against the shim.
     pub entry: Entry,
-    /// What the entry reads.
     pub params: *const c_void,
-    /// gridDim.
     pub grid: [u32; 3],
-    /// blockDim.
     pub block: [u32; 3],
-    /// Blocks of a cluster, neighbours in x; 1: none.
+    /// Blocks of a cluster, neighbours in x; 1: no clusters.
     pub cluster: u32,
-    /// Size of the dynamic shared memory.
     pub dynamic_shared_bytes: usize,
-    /// Who runs next, and how fragments lie over lanes.
     pub schedule: Schedule,
-    /// How much processor time a CUDA thread may take before it waits for another one or ends.
+    /// Processor time that a CUDA thread may take before it waits or ends.
     pub patience: Duration,
 }
 
-/// One synchronisation site that is to do nothing: what happens if the author had forgotten it?
+/// A suppressed synchronisation site: what if the author had forgotten it?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suppress {
-    /// A place of [`TraceReport::sync_sites`](crate::TraceReport::sync_sites).
     pub site: Place,
 }
 
-/// What a launch did, summed over its blocks. The same for every run with the same schedule.
+/// Summed over the blocks; the same for every run with the same schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Blocks run.
     pub blocks: u64,
-    /// How often a thread was resumed.
     pub switches: u64,
-    /// `__syncthreads` completed, per block.
     pub barriers: u64,
-    /// Warp-wide operations completed, per warp (or part of a warp that a mask names).
+    /// Per warp, or part of a warp that a mask names.
     pub collectives: u64,
     /// cp.async copies that no wait covered; their destinations stayed poison.
     pub unwaited_copies: u64,
@@ -70,7 +56,7 @@ impl AddAssign for Report {
 }
 
 impl Launch {
-    /// More than any thread takes on the slowest machine: those of the stages take less than a tenth of a second.
+    /// More than any thread needs on the slowest machine: those of the stages take less than a tenth of a second.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     pub(crate) fn linear_index(&self, [x, y, z]: [u32; 3]) -> u64 {
@@ -80,7 +66,7 @@ impl Launch {
 
     pub(crate) fn block_index(&self, linear: u64) -> [u32; 3] {
         let [grid_x, grid_y, _] = self.grid.map(u64::from);
-        // Each fits: it is below the grid's dimension.
+        // Fits: it is below the grid's dimension.
         [
             linear % grid_x,
             linear / grid_x % grid_y,
@@ -89,12 +75,10 @@ impl Launch {
         .map(|coordinate| coordinate as u32)
     }
 
-    /// The first block of the cluster in which a block is.
     pub(crate) fn first_of_cluster(&self, [x, y, z]: [u32; 3]) -> [u32; 3] {
         [x - x % self.cluster, y, z]
     }
 
-    /// The limits of CUDA and of the emulator. Returns the number of blocks.
     pub(crate) fn check(&self) -> Result<usize, Fault> {
         let refuse = |reason: String| Err(Fault::BadLaunch { reason });
         if self.dynamic_shared_bytes > MAX_SHARED_BYTES {
@@ -144,12 +128,11 @@ impl Launch {
         })
     }
 
-    /// The first block of each cluster, by number.
     pub(crate) fn cluster_index(&self, cluster: u64) -> [u32; 3] {
         self.block_index(cluster * u64::from(self.cluster))
     }
 
-    /// Of a thread of the cluster that begins with block `first`: its block, and its number there.
+    /// The block and local number of a thread in the cluster that begins with block `first`.
     pub(crate) fn in_cluster(&self, [x, y, z]: [u32; 3], thread: u32) -> ([u32; 3], u32) {
         let threads = self.block.iter().product::<u32>();
         ([x + thread / threads, y, z], thread % threads)

@@ -1,9 +1,7 @@
-//! Small numbers for values that come up again and again.
-
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// A hasher for keys of a few integers that nobody chooses maliciously.
+/// Hasher for keys of a few integers that nobody chooses maliciously.
 #[derive(Default)]
 pub(crate) struct IntegerHasher(u64);
 
@@ -37,10 +35,9 @@ impl Hasher for IntegerHasher {
     }
 }
 
-/// A map with integers as keys.
 pub(crate) type IntegerMap<K, V> = HashMap<K, V, BuildHasherDefault<IntegerHasher>>;
 
-/// Numbers values in the order in which they first come, from 1: 0 is free to mean "none".
+/// Numbers values in order of first appearance, from 1: 0 is free to mean "none".
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     numbers: IntegerMap<T, u32>,

@@ -1,5 +1,3 @@
-//! Launching a grid.
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
@@ -9,7 +7,7 @@ use crate::grid::{Launch, Report, Suppress};
 use crate::layout::Layouts;
 use crate::worker;
 
-/// A launch that the blocks' OS threads may look at.
+/// Read by the blocks' OS threads.
 pub(crate) struct Shared<'a>(pub(crate) &'a Launch);
 
 // SAFETY: the entry is code and the params are only read; that the kernel may run its blocks concurrently is part of
@@ -22,12 +20,13 @@ impl Shared<'_> {
     }
 }
 
-/// Runs the whole grid, blocks in parallel. Returns the fault of the first faulty block in grid order: blocks behind
-/// it may be skipped, blocks before it never are, so it does not depend on timing.
+/// Runs the whole grid, blocks in parallel. Returns the fault of the first faulty block in grid order: blocks behind it may
+/// be skipped, blocks before it never are, so it does not depend on timing.
 ///
 /// # Safety
-/// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and everything that it
-/// reaches through them valid for the accesses that the kernel makes, from several OS threads at once.
+///
+/// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and everything that it reaches
+/// through them valid for its accesses, from several OS threads at once.
 pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     let blocks = launch.check()?;
     let shared = Shared(launch);
@@ -39,9 +38,10 @@ pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
     }
 }
 
-/// As [`launch`], but one synchronisation site does nothing: would anybody notice if the author had forgotten it?
+/// As [`launch`], with one synchronisation site suppressed: would anybody notice if the author had forgotten it?
 ///
 /// # Safety
+///
 /// As [`launch`].
 pub unsafe fn launch_suppressed(launch: &Launch, suppress: &Suppress) -> Result<Report, Fault> {
     let blocks = launch.check()?;

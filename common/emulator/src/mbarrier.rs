@@ -1,9 +1,7 @@
-//! The mbarrier objects of one block: phases that end when the expected number of arrivals has come, and all bytes that TMA
-//! was expected to bring.
+//! The mbarrier objects of one block: phases that end when the expected arrivals and bytes have come.
 //!
-//! A wait names a phase by its parity only, so at any time it can tell the present phase from the one before and from no
-//! other. Two phases that end without anybody having looked in between would be taken for none at all; that is how
-//! an arrival too many shows.
+//! A wait names a phase by its parity only, so it can tell the present phase from the one before and from no other. Two
+//! phases that end unobserved would be taken for none at all; that is how an arrival too many shows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,78 +16,71 @@ const MAX_ARRIVALS: i32 = (1 << 20) - 1;
 /// Largest count of bytes, expected or brought, of either sign ("Tx-count").
 const MAX_BYTES: i64 = (1 << 20) - 1;
 
-/// What those leave who arrive in one phase, for those who observe its end.
+/// What the arrivals of a phase publish to those who observe its end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) signal: Signal,
-    /// Threads whose copies arrived by themselves, and how many each had issued by then.
+    /// Threads whose copies arrived, and how many each had issued by then.
     pub(crate) copies: Vec<(u32, u64)>,
 }
 
-/// One object.
 #[derive(Debug)]
 pub(crate) struct Mbarrier {
-    /// Where it lies in shared memory.
     offset: usize,
     init: Site,
     expected: u32,
     pending: u32,
     phase: u64,
-    /// Whether a thread has observed the end of the phase before the present one.
+    /// Whether a thread has observed the end of the previous phase.
     is_observed: bool,
     arriving: Arrivals,
     ended: Arrivals,
     bytes: Bytes,
-    /// The thread that initialised it, and whether that has made it known to TMA.
+    /// The initialising thread, and whether it has published the object to TMA.
     maker: u32,
     is_fenced: bool,
-    /// When that was: how often its maker's warp had arrived at the barrier of the cluster.
+    /// Arrivals of the maker's warp at the cluster's barrier by then.
     fenced_after: u64,
-    /// To the judge: what comes here, by [`Origin`].
+    /// The judge's agents for what comes here, by [`Origin`].
     pub(crate) agents: [Option<Agent>; 2],
 }
 
-/// What TMA brings to an object. Boxes land in the order in which they were issued.
+/// Boxes land in the order in which they were issued.
 #[derive(Debug, Default)]
 struct Bytes {
-    /// Expected and brought, in the present phase.
     expected: i64,
     brought: i64,
-    /// Expected, but not landed; less than zero where they have come before they were expected.
+    /// Expected, but not landed; negative where bytes have come before they were expected.
     pending: i64,
     under_way: VecDeque<Incoming>,
-    /// By [`Origin`]: issued at all, landed when the last phase ended, and of those known to have done so by a thread.
+    /// By [`Origin`]: issued, landed when the last phase ended, and of those known to a thread.
     issued: [u32; 2],
     ended: [u32; 2],
     observed: [u32; 2],
     last: Option<Incoming>,
 }
 
-/// What one may not do with an mbarrier, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Misuse(pub(crate) String);
 
-/// What a wait sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The phase has ended.
     Ended,
-    /// It is the present one, of this number.
     Present(u64),
 }
 
 impl Mbarrier {
-    /// The present phase's arrivals, for those who add to them.
+    /// For those who add to the present phase.
     pub(crate) fn arriving(&mut self) -> &mut Arrivals {
         &mut self.arriving
     }
 
-    /// The arrivals of the phase that has ended, for those who observe that; none before the first end.
+    /// For those who observe the phase that has ended; none before the first end.
     pub(crate) fn ended(&mut self) -> &mut Arrivals {
         &mut self.ended
     }
 
-    /// Counts one arrival. True if the phase ends with it.
+    /// True if the phase ends.
     pub(crate) fn arrive(&mut self) -> Result<bool, Misuse> {
         if self.pending == 0 {
             return Err(Misuse(format!(
@@ -102,7 +93,7 @@ impl Mbarrier {
         self.try_end()
     }
 
-    /// Expects more bytes in the present phase.
+    /// More bytes in the present phase.
     pub(crate) fn expect(&mut self, bytes: i32) -> Result<(), Misuse> {
         if bytes < 0 || self.bytes.expected + i64::from(bytes) > MAX_BYTES {
             let before = self.bytes.expected;
@@ -115,7 +106,6 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// TMA will bring a box.
     pub(crate) fn issue(&mut self, transfer: Incoming) -> Result<(), Misuse> {
         self.bytes.brought += transfer.bytes() as i64;
         if self.bytes.brought - self.bytes.expected > MAX_BYTES {
@@ -130,18 +120,18 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// The number, among those of `origin`, of what was issued last, from 1.
+    /// The number of the last one issued by `origin`, from 1.
     pub(crate) fn issued(&self, origin: Origin) -> u32 {
         self.bytes.issued[origin as usize]
     }
 
-    /// By [`Origin`], how many had landed when the last phase ended; a thread has observed that.
+    /// By [`Origin`]: landed when the last phase ended, which a thread has observed.
     pub(crate) fn observe_bytes(&mut self) -> [u32; 2] {
         self.bytes.observed = self.bytes.ended;
         self.bytes.ended
     }
 
-    /// Whether nothing but bytes that are under way keeps the present phase from its end.
+    /// Whether only bytes under way keep the present phase from its end.
     pub(crate) fn can_end(&self) -> bool {
         let mut left = self.bytes.pending;
         let mut boxes = self.bytes.under_way.iter();
@@ -154,7 +144,7 @@ impl Mbarrier {
         self.pending == 0
     }
 
-    /// Lands what keeps the phase from its end, or `all` that is under way. True if the phase ends.
+    /// Lands what keeps the phase from its end, or `all` under way. True if the phase ends.
     pub(crate) fn land(
         &mut self,
         all: bool,
@@ -170,7 +160,7 @@ impl Mbarrier {
         self.try_end()
     }
 
-    /// The thread that has initialised it makes it known, when its warp has arrived so often at the barrier of the cluster.
+    /// The initialising thread publishes it, after so many arrivals of its warp at the cluster's barrier.
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
         if self.maker == thread && !self.is_fenced {
             (self.is_fenced, self.fenced_after) = (true, arrivals);
@@ -214,7 +204,7 @@ impl Mbarrier {
         Ok(true)
     }
 
-    /// Whether the phase of `parity` has ended. `since`: the phase that this wait has been waiting for.
+    /// Whether the phase of `parity` has ended. `since`: the phase that this wait waits for.
     pub(crate) fn look(&mut self, parity: i32, since: Option<u64>) -> Result<Seen, Misuse> {
         if !(0..=1).contains(&parity) {
             return Err(Misuse(format!(
@@ -273,12 +263,10 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The objects of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Mbarriers(Vec<Mbarrier>);
 
 impl Mbarriers {
-    /// Makes an object; phase 0 is current.
     pub(crate) fn init(
         &mut self,
         offset: usize,
@@ -316,7 +304,7 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// `thread` makes what it has initialised known to TMA.
+    /// `thread` publishes what it has initialised to TMA.
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
         self.0
             .iter_mut()
@@ -336,14 +324,14 @@ impl Mbarriers {
         Ok(object)
     }
 
-    /// Whether TMA brings anything to any of them.
+    /// Whether TMA brings anything to any object.
     pub(crate) fn count_bytes(&self) -> bool {
         self.0
             .iter()
             .any(|object| object.bytes.issued != [0, 0] || object.bytes.expected > 0)
     }
 
-    /// What has been issued without anybody having observed that its phase has ended, and where the object is.
+    /// Something issued whose phase's end nobody has observed, and the object's place.
     pub(crate) fn unobserved(&self) -> Option<(usize, Incoming)> {
         let object = self
             .0
@@ -361,7 +349,6 @@ impl Mbarriers {
         })
     }
 
-    /// For reports.
     pub(crate) fn describe(&self, offset: usize) -> String {
         self.0
             .iter()

@@ -6,30 +6,25 @@
 use crate::fault::Fault;
 use crate::warp::{Collective, Kind, party};
 
-/// Registers of a multiprocessor, and the most of one thread at entry.
+/// Of a multiprocessor, and the most of one thread at entry.
 const MULTIPROCESSOR: u32 = 65_536;
 const ENTRY_LIMIT: u32 = 255;
 
 const WARPS: u32 = 4;
 
-/// One warp's side.
 #[derive(Clone, Debug)]
 struct WarpState {
     registers: u32,
-    /// How often it has changed them.
     changes: usize,
-    /// What it waits for.
     takes: Option<u32>,
 }
 
-/// A change that a warpgroup makes.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     warp: u32,
     call: Collective,
 }
 
-/// The registers of a block.
 #[derive(Debug)]
 pub(crate) struct Registers {
     block: [u32; 3],
@@ -37,7 +32,6 @@ pub(crate) struct Registers {
     /// Given back, and not taken.
     pool: u32,
     warps: Vec<WarpState>,
-    /// Of each warpgroup.
     changes: Vec<Vec<Change>>,
 }
 
@@ -53,7 +47,7 @@ impl Registers {
         }
     }
 
-    /// A warp changes the number of its threads' registers. False: it waits.
+    /// A warp changes its threads' register count. False: it waits.
     pub(crate) fn change(
         &mut self,
         warp: u32,
@@ -123,7 +117,6 @@ impl Registers {
         Ok(self.serve(warp))
     }
 
-    /// Gives a waiting warp what it waits for, if it is there.
     fn serve(&mut self, warp: u32) -> bool {
         let state = &mut self.warps[warp as usize];
         let Some(wanted) = state.takes else {
@@ -138,7 +131,6 @@ impl Registers {
         true
     }
 
-    /// Warps that have got what they waited for, now that more is there.
     pub(crate) fn serve_all(&mut self) -> Vec<u32> {
         (0..self.warps.len() as u32)
             .filter(|&warp| self.serve(warp))
@@ -171,7 +163,6 @@ impl Registers {
         Ok(())
     }
 
-    /// What a waiting warp waits for.
     pub(crate) fn describe(&self, warp: u32) -> String {
         let state = &self.warps[warp as usize];
         let wanted = state.takes.unwrap_or(state.registers);

@@ -20,16 +20,14 @@ use crate::site::Site;
 use crate::tma::{Incoming, Stores};
 use crate::warp::{Group, Kind};
 
-/// Why a CUDA thread gave up the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// The block's state says what it waits for.
     Waiting,
-    /// The run's `fault` is set; the thread must not be resumed.
+    /// The run's `fault` is set; never resume the thread.
     Faulted,
 }
 
-/// `EmulatorThread` of abi.h, and behind it what only the scheduler knows.
+/// `EmulatorThread` of abi.h, followed by the scheduler's own fields.
 #[repr(C)]
 pub(crate) struct ThreadContext {
     pub(crate) thread_idx: [u32; 3],
@@ -44,7 +42,6 @@ pub(crate) struct ThreadContext {
     pub(crate) layouts: *const Layouts,
     pub(crate) run: *const Run,
     pub(crate) yielder: Cell<*const Yielder<(), Pause>>,
-    /// Addresses of the thread's own stack.
     pub(crate) stack: Range<usize>,
 }
 
@@ -59,8 +56,8 @@ pub(crate) struct TraceState {
     pub(crate) held_bytes: u64,
 }
 
-/// What a thread has read since it did anything else: few variables, again and again, if it waits for another thread to
-/// change them. Without a pause that would never come, since nothing else runs meanwhile.
+/// Recognises spinning: a thread that reads few variables again and again and does nothing else waits for another thread,
+/// which would never run.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     variables: [Cell<usize>; 4],
@@ -68,11 +65,10 @@ pub(crate) struct Spin {
     reads: Cell<u32>,
 }
 
-/// So many reads of the same variables in a row are taken for a wait.
+/// Consecutive reads of the same variables before they are taken for spinning.
 const SPIN_READS: u32 = 4096;
 
 impl Spin {
-    /// Takes an access; true if the thread should let others run.
     #[inline]
     pub(crate) fn takes(&self, address: usize, is_write: bool) -> bool {
         let known = self.known.get();
@@ -92,7 +88,6 @@ impl Spin {
         self.reads.get() == SPIN_READS
     }
 
-    /// The thread does something else.
     #[inline]
     pub(crate) fn reset(&self) {
         self.known.set(0);
@@ -100,32 +95,26 @@ impl Spin {
     }
 }
 
-/// What the threads of the running block share, or of a running cluster.
 pub(crate) struct Run {
     pub(crate) block: RefCell<Block>,
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
-    /// What each thread has stored by TMA; as many as have, or more.
+    /// What each thread has stored by TMA, as far as needed.
     pub(crate) stores: RefCell<Vec<Stores>>,
-    /// Whether asynchronous operations take effect when they are issued.
+    /// Whether asynchronous operations take effect at issue.
     pub(crate) acts_at_issue: bool,
     pub(crate) fault: RefCell<Option<Fault>>,
-    /// The blocks that run.
     pub(crate) cluster: Cluster,
-    /// Judges the accesses of a traced launch.
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
-    /// A synchronisation site that does nothing.
     pub(crate) suppress: Option<Suppress>,
-    /// The warp-wide operation that is being executed: warp, lanes and site.
+    /// The executing warp-wide operation: warp, lanes and site.
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
-    /// What the running thread of a traced launch has been reading.
+    /// What the running thread of a traced launch spins on.
     pub(crate) spin: Spin,
-    /// How often a thread was resumed.
     pub(crate) switches: Cell<u64>,
-    /// That number when the watchdog last looked, and how often it has looked since without seeing another.
+    /// `switches` at the watchdog's last tick, and the ticks since without another.
     pub(crate) watched: Cell<(u64, u32)>,
-    /// How much processor time a thread may take between two switches.
     pub(crate) patience: Duration,
-    /// Where the kernel asked for the memory that the emulator is touching in its place.
+    /// The site for which the emulator is touching memory.
     pub(crate) touching: Cell<Option<Site>>,
 }
 
@@ -138,7 +127,6 @@ unsafe extern "C" {
     pub(crate) safe fn emulator_trace_slot() -> *mut TraceState;
 }
 
-/// Switches the reports of accesses on or off for the calling OS thread.
 pub(crate) fn set_tracing(on: bool) {
     // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
     unsafe { (*emulator_trace_slot()).active = on.into() };
@@ -157,7 +145,6 @@ impl ThreadContext {
         unsafe { &*self.yielder.get() }.suspend(pause);
     }
 
-    /// The fault of an operand that does not lie on the boundary that it must lie on.
     pub(crate) fn misaligned(
         &self,
         operand: impl FnOnce() -> String,
@@ -175,7 +162,6 @@ impl ThreadContext {
         })
     }
 
-    /// Stops the block if it is one.
     pub(crate) fn demand_alignment(
         &self,
         operand: impl FnOnce() -> String,
@@ -198,24 +184,24 @@ impl ThreadContext {
 }
 
 impl Run {
-    /// Tells the hooks of a traced launch which bytes of its stack the thread that runs on now must leave to wgmma.
+    /// Tells the hooks of a traced launch which bytes of the running thread's stack wgmma holds.
     pub(crate) fn watch_held(&self, held: Range<usize>) {
         // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
         let trace = unsafe { &mut *emulator_trace_slot() };
         (trace.held_start, trace.held_bytes) = (held.start as u64, held.len() as u64);
     }
 
-    /// Tells the judge something, if there is one.
     pub(crate) fn judge<T>(&self, tell: impl FnOnce(&mut Judge) -> T) -> Option<T> {
         self.judge
             .as_ref()
             .map(|judge| tell(&mut judge.borrow_mut()))
     }
 
-    /// Reads the first and the last of `bytes` that a kernel wants copied: what is not there is found at its line, and not when
-    /// the copy lands.
+    /// Reads the first and the last of `bytes` to be copied, so that unmapped memory is found at the copy's line and not
+    /// when it lands.
     ///
     /// # Safety
+    ///
     /// The kernel vouches for them, and where it is wrong it is stopped ([`crate::crash`]).
     pub(crate) unsafe fn touch(&self, start: *const u8, bytes: usize, site: Site) {
         self.touching.set(Some(site));
@@ -233,7 +219,6 @@ impl Run {
             .is_some_and(|suppress| site.is(&suppress.site))
     }
 
-    /// What the threads have left undone when all have exited.
     pub(crate) fn check_end(&self) -> Result<(), Fault> {
         let mut run = self.block.borrow_mut();
         let Some((offset, incoming)) = run.mbarriers().unobserved() else {
@@ -259,7 +244,6 @@ impl Run {
         })
     }
 
-    /// A thread returns from the kernel.
     pub(crate) fn exit(&self, thread: u32) -> Result<(), Fault> {
         self.check_exit(thread)?;
         let mut block = self.block.borrow_mut();
@@ -268,7 +252,6 @@ impl Run {
         Ok(())
     }
 
-    /// The same of one thread's stores, when it exits.
     fn check_exit(&self, thread: u32) -> Result<(), Fault> {
         let stores = self.stores.borrow();
         let Some((store, is_committed)) = stores.get(thread as usize).and_then(Stores::unread)
@@ -299,7 +282,7 @@ impl Run {
         })
     }
 
-    /// What a warp-wide operation means to the judge: of them all, only `__syncwarp` and the named barriers order memory.
+    /// Of all warp-wide operations, only `__syncwarp` and the named barriers order memory.
     fn judge_collective(&self, warp: u32, group: &Group, live: u32) {
         self.judge(|judge| {
             match group.collective.kind() {
@@ -322,7 +305,6 @@ impl Run {
         });
     }
 
-    /// Carries out a complete group and lets its lanes go on.
     pub(crate) fn complete(
         &self,
         warp: u32,
@@ -332,7 +314,7 @@ impl Run {
         let mut block = self.block.borrow_mut();
         if let Some(execute) = group.collective.execute {
             let mut lane = 0;
-            // The execution moves operands between the lanes' registers; what it does to memory it declares.
+            // The execution moves operands between registers; what it does to memory it declares.
             self.executing
                 .set((warp, group.arrived, Some(group.collective.site)));
             if self.judge.is_some() {
@@ -372,7 +354,7 @@ impl Run {
         }
     }
 
-    /// A warp comes to a named barrier: what it did so far is known to those who wait, once all have arrived.
+    /// What a warp did before it arrived at a named barrier is known to the waiters once all have arrived.
     fn pass_named(
         &self,
         block: &mut Block,
@@ -393,8 +375,8 @@ impl Run {
         Ok(block.pass_named(warp, group, completer, complete))
     }
 
-    /// A warp arrives at the barrier of the cluster: what it did so far is known to those who wait, once all have arrived. Not
-    /// so if it arrives relaxed; those then know of the mbarriers alone that it has initialised and fenced.
+    /// What a warp did before it arrived at the cluster's barrier is known to the waiters once all have arrived. A relaxed
+    /// arrival publishes only the mbarriers that the warp has initialised and fenced.
     fn arrive_at_cluster(
         &self,
         block: &mut Block,
@@ -424,7 +406,7 @@ impl Run {
         Ok(block.release(warp, group, completer))
     }
 
-    /// Lets the warps go on that wait at the barrier of the cluster, if it is complete.
+    /// Resumes the warps that wait at the cluster's barrier, if it is complete.
     fn pass_cluster(&self, block: &mut Block) {
         for warp in block.pass_cluster() {
             self.judge(|judge| judge.leave_named(warp, block.cluster_signal()));

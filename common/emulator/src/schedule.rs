@@ -1,26 +1,24 @@
-//! Which ready CUDA thread runs next.
-
-/// The order in which ready warps and lanes run. A correct kernel gives the same bits under all of them.
+/// A correct kernel gives the same bits under all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// Lowest lane first; a warp runs until all its lanes wait, then the next warp.
     InOrder,
     /// Highest lane of the highest warp first, else as [`Schedule::InOrder`].
     Reversed,
-    /// Any ready warp, any ready lane, drawn anew at every switch; the same seed gives the same run.
+    /// Any ready warp and lane, drawn anew at every switch; the same seed gives the same run.
     Shuffled(u64),
-    /// As [`Schedule::InOrder`], but one warp, which the seed and the block choose and which is not the first of its block,
-    /// runs only when no other one can: what the others may do without it they have done by then.
+    /// As [`Schedule::InOrder`], but one warp, chosen by the seed and the block and never the first of its block, runs only
+    /// when no other one can.
     Starving(u64),
 }
 
 impl Schedule {
-    /// Whether asynchronous operations take effect when they are issued, and not as late as their waits allow.
+    /// Whether asynchronous operations take effect at issue, and not as late as their waits allow.
     pub(crate) fn acts_at_issue(self) -> bool {
         self == Self::Reversed
     }
 
-    /// The lane that is elected among all of a warp: always the same.
+    /// The lane that elect_one elects among all of a warp.
     pub(crate) fn leader(self) -> u32 {
         match self {
             Self::InOrder | Self::Starving(_) => 0,
@@ -29,7 +27,6 @@ impl Schedule {
         }
     }
 
-    /// The seed of the fragment layouts that go with this schedule: each schedule also gets its own layout.
     pub(crate) fn layout_seed(self) -> u64 {
         match self {
             Self::InOrder => 1,
@@ -40,7 +37,7 @@ impl Schedule {
     }
 }
 
-/// SplitMix64: enough randomness for picking, and nothing to keep in step with a library's version.
+/// SplitMix64: enough randomness for picking, and independent of a library's version.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -57,14 +54,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A set bit of `mask`, which is not 0. Bits behind a gap come up more often: any order will do, not a fair one.
+    /// A set bit of `mask`, which is not 0. Bits behind a gap are likelier: fairness is not needed.
     fn bit(&mut self, mask: u32) -> u32 {
         let turn = (self.next() >> 32) as u32 & 31;
         (mask.rotate_right(turn).trailing_zeros() + turn) & 31
     }
 }
 
-/// The ready threads of one block, and the policy that picks among them.
 #[derive(Debug)]
 pub(crate) struct Ready {
     schedule: Schedule,
@@ -72,13 +68,11 @@ pub(crate) struct Ready {
     lanes: [u32; 32],
     warps: u32,
     current: u32,
-    /// The warp that runs only when no other one can, as a mask.
     starved: u32,
 }
 
 impl Ready {
-    /// `block` makes blocks differ from each other that are shuffled, or of which a warp starves. Each of the `blocks` that run
-    /// together has so many warps.
+    /// `block` varies shuffling and starving from block to block. Each of the `blocks` that run together has `warps` warps.
     pub(crate) fn new(schedule: Schedule, block: u64, blocks: u32, warps: u32) -> Self {
         let seed = match schedule {
             Schedule::Shuffled(seed) | Schedule::Starving(seed) => seed,
@@ -109,7 +103,6 @@ impl Ready {
         }
     }
 
-    /// Makes the lanes in `mask` of `warp` ready.
     pub(crate) fn insert(&mut self, warp: u32, mask: u32) {
         if mask != 0 {
             self.lanes[warp as usize] |= mask;
@@ -117,7 +110,6 @@ impl Ready {
         }
     }
 
-    /// Takes the next thread to run, as its linear index in the block.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
         if self.warps == 0 {
@@ -162,8 +154,8 @@ impl Ready {
         Some(warp * 32 + lane)
     }
 
-    /// Whether the thread that completes a rendezvous goes on at once. Under the shuffled schedule it does not: it is
-    /// one of many that may be next. Nor where it may be one that starves.
+    /// Whether the thread that completes a rendezvous goes on at once: not under the shuffled schedule, where it is one of
+    /// many, nor where it may be starved.
     pub(crate) fn completer_goes_on(&self) -> bool {
         matches!(self.schedule, Schedule::InOrder | Schedule::Reversed)
     }

@@ -1,4 +1,4 @@
-//! Places of the program: as the shim hands them over, and as small numbers that are the same on all OS threads.
+//! Places of the program: as the shim passes them, and as small numbers that are the same on all OS threads.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,17 +9,16 @@ use crate::fault::Place;
 use crate::intern::{IntegerMap, Interner};
 use crate::source;
 
-/// `EmulatorSite` of abi.h: a place as the shim hands it over. `file` is a string literal of the kernel's build.
+/// `EmulatorSite` of abi.h. `file` is a string literal of the kernel's build.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     file: Literal,
     line: u32,
-    /// Bytes of the program's image up to the call; 0 in the plain build.
+    /// Offset of the call in the program's image; 0 in the plain build.
     code: u32,
 }
 
-/// A C string that lives as long as the program.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Literal(*const c_char);
@@ -60,7 +59,7 @@ impl Site {
         self.line == other.line && self.file.same(other.file)
     }
 
-    /// Whether they are the same without a look at the file's name: no only means that one is needed.
+    /// Compares the name's address only: false is no answer.
     #[inline]
     pub(crate) fn identical(self, other: Self) -> bool {
         self.line == other.line && self.file.0 == other.file.0
@@ -77,12 +76,12 @@ impl Site {
         }
     }
 
-    /// The number of the line, of which a suppressed site is one.
+    /// The number of the line, by which sites are suppressed.
     pub(crate) fn number(self) -> u32 {
         number(Key::Line(self.file.get(), self.line))
     }
 
-    /// The same of an access: the place in the program, which knows from where the line was inlined.
+    /// For an access: the place in the program, which knows into what the line was inlined.
     pub(crate) fn access_number(self) -> u32 {
         match self.code {
             0 => self.number(),
@@ -91,18 +90,14 @@ impl Site {
     }
 }
 
-/// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// Return address of a call from the kernel.
     Code(usize),
-    /// File and line that the shim passes on.
     Line(&'static CStr, u32),
 }
 
 static SITES: LazyLock<Mutex<Interner<Key>>> = LazyLock::new(|| Mutex::new(Interner::default()));
 
-/// What an OS thread has looked up before.
 struct Known {
     code: Vec<(usize, u32)>,
     lines: IntegerMap<(usize, u32), u32>,
@@ -122,7 +117,6 @@ fn shared_number(key: Key) -> u32 {
         .number(key)
 }
 
-/// The number of the place that an address returns to.
 #[inline]
 pub(crate) fn code_number(address: usize) -> u32 {
     number(Key::Code(address))
@@ -145,7 +139,7 @@ fn number(key: Key) -> u32 {
     })
 }
 
-/// Where a place is in the source, and from where it was inlined, innermost first.
+/// Source lines of a place, innermost first.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<u32, Vec<Place>>);
 

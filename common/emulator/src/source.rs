@@ -1,4 +1,4 @@
-//! From an address in this program to the line it comes from, by the program's own debug information.
+//! From an address in this program to its source line, by the program's own debug information.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) fn image() -> Range<usize> {
 
 type Reader = EndianSlice<'static, RunTimeEndian>;
 
-/// Debug information, and what to subtract from an address to look it up.
+/// Debug information, and the image's offset to it.
 struct Lines {
     context: addr2line::Context<Reader>,
     shift: u64,
@@ -30,7 +30,7 @@ struct Lines {
 static LINES: LazyLock<Mutex<Option<Lines>>> = LazyLock::new(|| Mutex::new(load()));
 
 fn load() -> Option<Lines> {
-    // Kept for the rest of the program, like the context that borrows from it.
+    // Kept for the rest of the program, as is the context that borrows from it.
     let bytes: &'static [u8] = std::fs::read("/proc/self/exe").ok()?.leak();
     let file = object::File::parse(bytes).ok()?;
     let section = |id: SectionId| -> Result<Reader, ()> {
@@ -56,7 +56,7 @@ fn load() -> Option<Lines> {
 /// The shim's own files: a kernel's author has no use for their lines.
 const SHIM: &str = "common/emulator/include/";
 
-/// The source lines of the call that returns to `address`, innermost first; a placeholder where nothing is known.
+/// The source lines of the call that returns to `address`, innermost first; a placeholder where unknown.
 pub(crate) fn frames(address: usize) -> Vec<Place> {
     let mut places = Vec::new();
     let lines = LINES

@@ -1,33 +1,31 @@
-//! Coroutine stacks, kept by the OS thread that made them: making one costs an mmap and an mprotect (5 to 7 µs), which
-//! a block of 128 threads would pay 128 times.
+//! Coroutine stacks, pooled per OS thread: making one costs an mmap and an mprotect (5 to 7 µs), which a block of 128
+//! threads would pay 128 times.
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
 use crate::async_copy::POISON;
 
-/// A kernel's frames at -O2 are a few KiB (its register arrays), a WMMA executed by the last lane adds 5 KiB, and a
-/// panic in the scheduler must still fit. Pages that are never touched cost address space only, and a guard page
-/// below turns an overflow into a fault of the process instead of silent corruption.
+/// A kernel's frames at -O2 are a few KiB (its register arrays), a WMMA executed by the last lane adds 5 KiB, and a panic in
+/// the scheduler must still fit. Untouched pages cost address space only, and a guard page turns an overflow into a fault of
+/// the process instead of silent corruption.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Frames at the same depth of all stacks would share a page offset, hence a few L1 sets, and evict each other at
-/// every switch. Each stack therefore starts at its own offset in the page.
+/// Each stack starts at its own offset in the page: frames at the same depth of all stacks would else share a few L1 sets
+/// and evict each other at every switch.
 const PAGE_BYTES: usize = 4096;
 const STAGGER_BYTES: usize = 9 * 64;
 
-/// So much below the base is poison when a thread starts: a kernel's frame (the stages' are below 4 KiB in both builds). More
-/// is not free in the plain build: 16 KiB cost 10 % of its time on the mission shape, this 2 %. Beside the judge nothing counts.
+/// Poisoned bytes below the base when a thread starts: a kernel's frame (the stages' are below 4 KiB in both builds). 16 KiB
+/// would cost 10 % of the plain build's time on the mission shape, this 2 %.
 const POISONED_BYTES: usize = 4 * 1024;
 const POISONED_BYTES_TRACED: usize = 16 * 1024;
 
-/// One CUDA thread's stack.
 pub(crate) struct LaneStack {
     memory: DefaultStack,
     offset: usize,
 }
 
 impl LaneStack {
-    /// The stack of the `index`-th thread of a block.
     pub(crate) fn new(index: usize) -> std::io::Result<Self> {
         Ok(Self {
             memory: DefaultStack::new(STACK_BYTES)?,
@@ -35,8 +33,8 @@ impl LaneStack {
         })
     }
 
-    /// A thread sees nothing of the one before it, and no zero of a fresh page: a register array that the kernel forgets to
-    /// initialise lies here and is NaN, as f32 and as f16. It must have no frame yet.
+    /// A register array that the kernel forgets to initialise lies here and is NaN, as f32 and as f16, instead of what the
+    /// previous thread left or a fresh page's zero. The thread must have no frame yet.
     pub(crate) fn poison(&mut self, is_traced: bool) {
         let bytes = if is_traced {
             POISONED_BYTES_TRACED
@@ -48,7 +46,6 @@ impl LaneStack {
         unsafe { (start as *mut u8).write_bytes(POISON, bytes) };
     }
 
-    /// Where it lies.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
         self.limit().get()..self.base().get()
     }

@@ -1,83 +1,60 @@
-//! Tensor maps of the emulator: what cuTensorMapEncodeTiled is on a GPU, with its limits.
+//! Tensor maps of the emulator: cuTensorMapEncodeTiled's counterpart, with its limits.
 
 use thiserror::Error;
 
-/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head, of each
-/// `box_columns` columns. In shared memory the box's rows lie one behind the other, swizzled by their width.
+/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head,
+/// of `box_columns` columns each. In shared memory the box's rows are contiguous, swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Address of the first element.
     pub base: usize,
-    /// Columns, rows, heads, batches.
     pub extents: [u64; 4],
-    /// Bytes from one row, head and batch to the next.
+    /// From one row, head and batch to the next.
     pub strides: [u64; 3],
-    /// Columns of a box: 64 or 128 bytes.
+    /// 64 or 128 bytes.
     pub box_columns: u32,
-    /// Rows of a box.
     pub box_rows: u32,
-    /// Bytes of a box's row, by which it is swizzled: 64 or 128.
+    /// Bytes of a box's row: 64 or 128.
     pub swizzle: u32,
-    /// Bytes of an element.
     pub element_bytes: u32,
 }
 
-/// A limit of tensor maps that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TensorMapError {
-    /// The tensor's address.
     #[error("a tensor map's base address is a multiple of 16, and this is {0:#x}")]
     Base(usize),
-    /// Columns, rows, heads or batches.
     #[error("dimension {dimension} of a tensor map has 1 to 2^32 elements, not {extent}")]
-    Extent {
-        /// From the innermost.
-        dimension: usize,
-        /// What was asked for.
-        extent: u64,
-    },
-    /// A distance.
+    Extent { dimension: usize, extent: u64 },
     #[error(
         "the stride of dimension {dimension} of a tensor map is a multiple of 16 bytes below 2^40, not {stride}"
     )]
     Stride {
         /// From the innermost, which has none.
         dimension: usize,
-        /// What was asked for.
         stride: u64,
     },
-    /// The size of a box.
     #[error("dimension {dimension} of a box has 1 to 256 elements, not {extent}")]
     Box {
         /// From the innermost.
         dimension: usize,
-        /// What was asked for.
         extent: u32,
     },
-    /// The width of a box.
     #[error("a row of a box is as wide as the swizzle, and {bytes} bytes are not {swizzle}")]
-    Width {
-        /// Bytes of a row.
-        bytes: u64,
-        /// Bytes of the swizzle.
-        swizzle: u32,
-    },
-    /// The swizzle.
+    Width { bytes: u64, swizzle: u32 },
     #[error("boxes are swizzled by 64 or 128 bytes, not by {0}")]
     Swizzle(u32),
-    /// The type of the elements.
     #[error("an element of a tensor map has 1, 2, 4 or 8 bytes, not {0}")]
     Element(u32),
 }
 
-/// What the first and the last word of an encoded map hold.
+/// First and last word of an encoded map.
 const MARKS: [u64; 2] = [0x656D_756C_6D61_7001, 0x656D_756C_6D61_7002];
 
 impl TensorMap {
     /// The bytes that a kernel gets, in words.
     ///
     /// # Errors
-    /// A limit that is not kept.
+    ///
+    /// A violated limit.
     pub fn encode(&self) -> Result<[u64; 16], TensorMapError> {
         let &Self {
             base,
@@ -154,7 +131,7 @@ impl TensorMap {
         ])
     }
 
-    /// What was encoded; else what is wrong with it.
+    /// Or what is wrong with it.
     pub(crate) fn decode(words: &[u64; 16]) -> Result<Self, &'static str> {
         let &[
             first,
@@ -190,7 +167,6 @@ impl TensorMap {
         })
     }
 
-    /// Bytes of a box.
     pub(crate) fn box_bytes(&self) -> usize {
         self.box_rows as usize * self.swizzle as usize
     }

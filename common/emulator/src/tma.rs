@@ -1,4 +1,4 @@
-//! TMA: boxes between global and shared memory, and what one thread has stored by it.
+//! TMA: boxes between global and shared memory, and one thread's stores.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,10 @@ use crate::judge::clocks::Agent;
 use crate::site::Site;
 use crate::tensor_map::TensorMap;
 
-/// One box on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub(crate) map: TensorMap,
-    /// Column, row, head, batch at which the box starts.
     pub(crate) at: [i32; 4],
-    /// Where it lies in shared memory.
     pub(crate) smem: *mut u8,
     pub(crate) site: Site,
 }
@@ -21,24 +18,21 @@ pub(crate) struct Transfer {
 /// What comes to an mbarrier that counts its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
-    /// By TMA.
     Box(Transfer),
-    /// From a thread of the cluster: 16 bytes for `to`.
+    /// 16 bytes from a thread of the cluster.
     Store {
         to: *mut [u8; 16],
         value: [u8; 16],
-        /// From another block than that of the mbarrier.
+        /// From another block than the mbarrier's.
         is_remote: bool,
         site: Site,
     },
 }
 
-/// From where it comes: a wait that acquires at the scope of the block says nothing of what another block stores.
+/// A wait that acquires at the scope of the block says nothing of what another block stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// TMA, or a thread of the block.
     Block,
-    /// A thread of another block.
     OtherBlock,
 }
 
@@ -59,7 +53,6 @@ impl Incoming {
         }
     }
 
-    /// As the kernel calls it.
     pub(crate) fn operation(&self) -> &'static str {
         match self {
             Self::Box(_) => "tma_load",
@@ -74,9 +67,10 @@ impl Incoming {
         }
     }
 
-    /// Until it is there.
+    /// Until it lands.
     ///
     /// # Safety
+    ///
     /// As [`Incoming::land`].
     pub(crate) unsafe fn poison(&self) {
         match self {
@@ -87,10 +81,9 @@ impl Incoming {
         }
     }
 
-    /// Puts it where it belongs.
-    ///
     /// # Safety
-    /// That is memory which the calling OS thread may write; see [`Transfer::load`].
+    ///
+    /// The destination is memory that the calling OS thread may write; see [`Transfer::load`].
     pub(crate) unsafe fn land(&self) {
         match self {
             // SAFETY: the caller's.
@@ -101,13 +94,10 @@ impl Incoming {
     }
 }
 
-/// Of one row of a box what lies in the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) row: usize,
-    /// Offset in the row.
     pub(crate) offset: usize,
-    /// In global memory.
     pub(crate) address: usize,
     pub(crate) bytes: usize,
 }
@@ -157,7 +147,7 @@ impl Transfer {
         })
     }
 
-    /// Where the 16 bytes number `chunk` of a row lie: the swizzle goes by the address.
+    /// The place of chunk `chunk` (16 bytes) of a row: the swizzle goes by the address.
     fn chunk(&self, row: usize, chunk: usize) -> *mut u8 {
         let span = self.map.swizzle as usize;
         let at = self.smem.wrapping_add(row * span + chunk * 16);
@@ -165,19 +155,21 @@ impl Transfer {
         at.wrapping_add((at as usize ^ turn).wrapping_sub(at as usize))
     }
 
-    /// Until the box is there.
+    /// Until the box lands.
     ///
     /// # Safety
+    ///
     /// The box lies in memory that the calling OS thread may write.
     pub(crate) unsafe fn poison(&self) {
         // SAFETY: the caller's.
         unsafe { self.smem.write_bytes(POISON, self.bytes()) };
     }
 
-    /// Brings the box to shared memory; what lies outside of the tensor becomes zero.
+    /// Global to shared memory; what lies outside of the tensor becomes zero.
     ///
     /// # Safety
-    /// As [`Transfer::poison`], and the tensor is readable where the map says that it is.
+    ///
+    /// As [`Transfer::poison`], and the tensor is readable where the map says so.
     pub(crate) unsafe fn load(&self) {
         let chunks = self.map.swizzle as usize / 16;
         let mut pieces = self.pieces().peekable();
@@ -198,10 +190,11 @@ impl Transfer {
         }
     }
 
-    /// Brings the box to global memory, as far as it lies in the tensor.
+    /// Shared to global memory, as far as the box lies in the tensor.
     ///
     /// # Safety
-    /// As [`Transfer::poison`], and the tensor is writable where the map says that it is.
+    ///
+    /// As [`Transfer::poison`], and the tensor is writable where the map says so.
     pub(crate) unsafe fn store(&self) {
         let chunks = self.map.swizzle as usize / 16;
         for piece in self.pieces() {
@@ -220,27 +213,24 @@ impl Transfer {
     }
 }
 
-/// The stores of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
-    /// Those that have not read shared memory, as far as the thread knows.
+    /// Those that may not have read shared memory yet, as far as the thread knows.
     unread: VecDeque<Transfer>,
-    /// For each committed group that was not waited for, oldest first: how many stores were issued when it was closed.
+    /// Per committed group not yet waited for, oldest first: stores issued when it was closed.
     groups: VecDeque<u32>,
     issued: u32,
-    /// To the judge: their reads of shared memory, their writes of global memory.
+    /// The judge's, for their reads of shared memory and their writes of global memory.
     pub(crate) agents: Option<[Agent; 2]>,
 }
 
 impl Stores {
-    /// Issues a store, and returns its number, from 1.
     pub(crate) fn issue(&mut self, transfer: Transfer) -> u32 {
         self.unread.push_back(transfer);
         self.issued += 1;
         self.issued
     }
 
-    /// The number that the next one gets.
     pub(crate) fn next(&self) -> u32 {
         self.issued + 1
     }
@@ -250,7 +240,8 @@ impl Stores {
         self.groups.push_back(self.issued);
     }
 
-    /// All groups but the `newest` ones have read shared memory: `read` is told of each store. Returns the number of the last.
+    /// All groups but the `newest` ones have read shared memory; `read` is called for each store. Returns the last one's
+    /// number.
     pub(crate) fn wait_read(
         &mut self,
         newest: usize,
@@ -264,7 +255,7 @@ impl Stores {
         Some(last)
     }
 
-    /// The first store of which the thread does not know that it has read shared memory, and whether it is in a group.
+    /// The first store that may not have read shared memory, as far as the thread knows, and whether it is in a group.
     pub(crate) fn unread(&self) -> Option<(&Transfer, bool)> {
         let number = self.issued + 1 - self.unread.len() as u32;
         self.unread.front().map(|store| {

@@ -1,11 +1,10 @@
 //! Tracing: a launch of the traced build, with every access judged by happens-before and counted.
 //!
-//! The order in which the emulator happens to run threads decides nothing: two accesses are in order only if
-//! synchronisation puts them in order. What counts as synchronisation is said in one place per primitive, in the FFI
-//! module and in what it calls: `__syncthreads`, `__syncwarp` of the lanes in its mask, named barriers, an arrival at an
-//! mbarrier with who observes the end of that phase, a cp.async with the wait of its own thread, and what TMA and wgmma do
-//! with what completes it. Shuffles, votes and matrix operations order nothing. `GLOSSARY.md` defines the words and the
-//! counters.
+//! The order in which the emulator happens to run threads decides nothing: two accesses are ordered only by synchronisation.
+//! What that is, is said in one place per primitive, in the FFI module and in what it calls: `__syncthreads`, `__syncwarp`
+//! of the lanes in its mask, named barriers, an arrival at an mbarrier with who observes the end of that phase, a cp.async
+//! with the wait of its own thread, and what TMA and wgmma do with what completes it. Shuffles, votes and matrix operations
+//! order nothing. `GLOSSARY.md` defines the words and the counters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,50 +31,43 @@ pub use crate::judge::memory::{Access, Allocation, Memory};
 pub use crate::judge::observed::{Does, Observations, Observed, Passed, Seen, Step, Watch};
 pub use crate::judge::order::How;
 
-/// At most so many hazards are described; the rest is counted.
+/// Described hazards; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
 
-/// How to trace.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOptions<'a> {
-    /// What global memory the kernel may touch, parameters included.
+    /// Global memory that the kernel may touch, parameters included.
     pub memory: Memory,
-    /// The blocks to run, and with each those of its cluster; all where there is none.
+    /// The blocks to run, completed to their clusters; `None`: all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    /// A site to leave out.
     pub suppress: Option<Suppress>,
-    /// Whether to list every access to memory in [`TraceReport::accesses`]: for small kernels only.
+    /// List every access in [`TraceReport::accesses`]: for small kernels only.
     pub log: bool,
     /// The query row to report in [`TraceReport::observations`].
     pub watch: Option<Watch>,
 }
 
-/// A synchronisation operation of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SyncSite {
-    /// As the kernel calls it: `__syncthreads`, `mbarrier_wait`.
     pub operation: String,
-    /// Where it is called.
     pub place: Place,
 }
 
-/// What a traced launch found and counted. The same for every run with the same schedule.
+/// The same for every run with the same schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceReport {
     /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
     pub hazards: Vec<Hazard>,
-    /// Hazards above that number.
+    /// Beyond [`MAX_HAZARDS`].
     pub more_hazards: usize,
-    /// What was counted. Blocks that were stopped count up to there.
+    /// Stopped blocks count up to there.
     pub counted: Counted,
-    /// Copies that no wait covered.
     pub unwaited_copies: u64,
     /// The synchronisation sites that were reached, suppressed ones included, by place.
     pub sync_sites: Vec<SyncSite>,
-    /// Every access of the traced blocks, where the options ask for it; parameters aside.
+    /// If the options ask for them; parameters aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accesses: Vec<LoggedAccess>,
-    /// What the kernel has shown of the watched row.
     #[serde(default, skip_serializing_if = "Observations::is_empty")]
     pub observations: Observations,
 }
@@ -83,9 +75,11 @@ pub struct TraceReport {
 /// Runs the traced build of a kernel. Hazards, also those that stop a block, are in the report.
 ///
 /// # Errors
+///
 /// A launch that is refused as a whole.
 ///
 /// # Safety
+///
 /// As [`crate::launch()`]; `options.memory` must hold every buffer that the kernel reaches through its params.
 pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<TraceReport, Fault> {
     let all = launch.check()?;
@@ -137,9 +131,7 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
     Ok(summarise(launch, &clusters, ends, &end))
 }
 
-/// What the summary is made with.
 struct End<'a> {
-    /// Blocks of the grid.
     all: u64,
     memory: &'a Memory,
     watch: Option<&'a Watch>,
@@ -219,7 +211,7 @@ fn summarise(
     }
 }
 
-/// Gathers what blocks showed of the watched row; places are numbers until the end.
+/// Gathers the blocks' observations; places are numbers until the end.
 #[derive(Default)]
 struct Observer {
     values: Vec<Observed>,
@@ -363,7 +355,8 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     hazards
 }
 
-/// Bytes of outputs that one cluster writes and another one touches: they are always concurrent. `blocks`: the first of each.
+/// Bytes of outputs that one cluster writes and another one touches: clusters are always concurrent. `blocks`: the first of
+/// each.
 fn compare_blocks(
     launch: &Launch,
     blocks: &[[u32; 3]],

@@ -10,7 +10,7 @@ use crate::site::{Literal, Site};
 pub(crate) type Execute =
     unsafe extern "C" fn(*const *mut c_void, u32, *mut u32) -> *const std::ffi::c_char;
 
-/// `EmulatorCollective` of abi.h: what one lane brings to a warp-wide operation.
+/// `EmulatorCollective` of abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collective {
@@ -30,7 +30,7 @@ pub(crate) const EXITED_LANES_DROP: u32 = 1;
 /// `EmulatorRule` of abi.h.
 pub(crate) const PLACES_MAY_DIFFER: u32 = 2;
 
-/// `EmulatorKind` of abi.h: what a warp-wide operation is to the trace.
+/// `EmulatorKind` of abi.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     SyncWarp,
@@ -93,42 +93,41 @@ impl Collective {
     }
 }
 
-/// Lanes that wait for each other with one mask.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// What the first lane brought; the others agreed with it.
+    /// The first lane's; the others agreed with it.
     pub(crate) collective: Collective,
     pub(crate) first_lane: u32,
     pub(crate) arrived: u32,
 }
 
-/// Why an arrival or an exit contradicts the lanes that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The mask does not name the calling lane.
     NotInMask,
-    /// The first lane of the group called something else.
-    Operation { first_lane: u32 },
-    /// The same operation with other arguments.
-    Arguments { first_lane: u32 },
-    /// The same operation, but at another place.
-    Place { first_lane: u32 },
-    /// The mask names a lane that is gone, and the operation needs it.
-    Exited { lane: u32 },
+    Operation {
+        first_lane: u32,
+    },
+    Arguments {
+        first_lane: u32,
+    },
+    Place {
+        first_lane: u32,
+    },
+    /// The mask names an exited lane that the operation needs.
+    Exited {
+        lane: u32,
+    },
 }
 
-/// One warp's rendezvous state.
 #[derive(Debug)]
 pub(crate) struct Warp {
-    /// Lanes that exist and have not exited.
     pub(crate) live: u32,
     groups: Vec<Group>,
-    /// Operand of each waiting lane; a lane waits in one group at a time.
+    /// Per lane; a lane waits in one group at a time.
     operands: [*mut c_void; 32],
 }
 
 impl Warp {
-    /// A warp of `lanes` threads; the last warp of a block may have fewer than 32.
     pub(crate) fn new(lanes: u32) -> Self {
         Self {
             live: u32::MAX >> (32 - lanes),
@@ -137,8 +136,8 @@ impl Warp {
         }
     }
 
-    /// The way of nearly all arrivals, and short for that: a lane joins the one group that waits, agrees with it in all and
-    /// does not complete it. Else nothing has happened, and [`Warp::arrive`] says what follows.
+    /// The fast path of nearly all arrivals: the lane joins the one waiting group, agrees with it and does not complete it.
+    /// Else nothing has happened, and [`Warp::arrive`] decides.
     #[inline]
     pub(crate) fn join(&mut self, lane: u32, collective: &Collective) -> bool {
         let [group] = &mut self.groups[..] else {
@@ -161,7 +160,7 @@ impl Warp {
         joins
     }
 
-    /// A lane arrives. Returns the group if that completes it; it is then no longer pending.
+    /// Returns the group if the lane completes it; it is then no longer pending.
     pub(crate) fn arrive(
         &mut self,
         lane: u32,
@@ -211,7 +210,7 @@ impl Warp {
         Ok((group.arrived == mask & self.live).then(|| self.groups.swap_remove(index)))
     }
 
-    /// A lane returns from the kernel. [`Warp::completed`] then gives the groups that waited for nobody else.
+    /// A lane returns from the kernel; [`Warp::completed`] then gives the groups that this completes.
     pub(crate) fn exit(&mut self, lane: u32) -> Result<(), (Group, Mismatch)> {
         self.live &= !(1 << lane);
         let needs = |group: &&Group| {
@@ -224,7 +223,6 @@ impl Warp {
         }
     }
 
-    /// Takes a group that is complete because a lane has exited.
     pub(crate) fn completed(&mut self) -> Option<Group> {
         let index = self
             .groups
@@ -233,25 +231,22 @@ impl Warp {
         Some(self.groups.swap_remove(index))
     }
 
-    /// The pending group in which a lane waits.
     pub(crate) fn group_of(&self, lane: u32) -> Option<&Group> {
         self.groups
             .iter()
             .find(|group| group.arrived >> lane & 1 == 1)
     }
 
-    /// Pending groups.
     pub(crate) fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// Operand of each lane; valid for the lanes that have arrived in the group at hand.
+    /// Valid for the lanes that have arrived in the group at hand.
     pub(crate) fn operands(&self) -> &[*mut c_void; 32] {
         &self.operands
     }
 }
 
-/// A thread and what it called, for a report.
 pub(crate) fn party(thread: u32, collective: &Collective) -> Box<Party> {
     Box::new(Party {
         thread,

@@ -1,4 +1,4 @@
-//! Runs blocks on the calling OS thread: their coroutines, the stacks of these and the blocks' shared memory.
+//! Runs blocks on the calling OS thread: coroutines, their stacks and the blocks' shared memory.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -29,15 +29,13 @@ thread_local! {
     static WORKER: RefCell<Worker> = RefCell::new(Worker::default());
 }
 
-/// What an OS thread keeps from block to block.
 #[derive(Default)]
 struct Worker {
     stacks: Vec<LaneStack>,
     copies: Vec<AsyncCopies>,
     judge: Option<Box<Judge>>,
-    /// Bytes of shared memory, from its start, that may not be poison. All others are.
+    /// Bytes of shared memory, from its start, that may not be poison.
     used_shared_bytes: Option<usize>,
-    /// Shared memory of the blocks of a cluster.
     cluster_memory: Vec<SharedMemory>,
     watchdog: Watchdog,
 }
@@ -47,7 +45,7 @@ struct Worker {
 #[derive(Clone)]
 struct SharedMemory([u8; STRIDE]);
 
-/// The coroutines of the running blocks. Dropping it gives their stacks back, whatever state they are in.
+/// The coroutines of the running blocks. Dropping it gives their stacks back, whatever their state.
 struct Lanes<'a> {
     lanes: Vec<Lane>,
     stacks: &'a mut Vec<LaneStack>,
@@ -67,19 +65,17 @@ impl Drop for Lanes<'_> {
     }
 }
 
-/// How a block is traced.
 pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
     pub(crate) log: bool,
     pub(crate) watch: Option<&'a Arc<Watch>>,
-    /// What the judge leaves.
     pub(crate) outcome: &'a mut Outcome,
 }
 
-/// Runs one block, or the blocks of a cluster, of which `index` is the first, to their end or to their first fault, traced
-/// or not.
+/// Runs a block or cluster, whose first block is `index`, to its end or first fault, traced or not.
 ///
 /// # Safety
+///
 /// As [`crate::launch()`].
 pub(crate) unsafe fn run_cluster(
     launch: &Launch,
@@ -94,7 +90,7 @@ pub(crate) unsafe fn run_cluster(
     })
 }
 
-/// Reports of accesses are on for as long as this lives.
+/// Access reports are on while this lives.
 struct TracingOn;
 
 impl TracingOn {
@@ -268,7 +264,6 @@ impl Worker {
         Ok(())
     }
 
-    /// A block sees no byte of the block before it.
     fn poison_shared_memory(&mut self, shared: *mut u8, declared: usize) {
         let used = self
             .used_shared_bytes
@@ -279,7 +274,7 @@ impl Worker {
         self.used_shared_bytes = Some(declared);
     }
 
-    /// The same of a cluster. It starts on a boundary as demanding as that of one block.
+    /// Starts on a boundary as demanding as that of one block.
     fn poisoned_cluster_memory(&mut self, blocks: usize) -> *mut u8 {
         self.cluster_memory.clear();
         self.cluster_memory
@@ -287,7 +282,7 @@ impl Worker {
         self.cluster_memory.as_mut_ptr().cast()
     }
 
-    /// Whether the block wrote behind its shared memory. (A write of poison there can't be told.)
+    /// Whether the block wrote behind its shared memory. (A write of poison there is not seen.)
     fn check_guard(
         &mut self,
         shared: *mut u8,
@@ -327,7 +322,7 @@ fn start_lane(launch: &Launch, stack: LaneStack, context: *const ThreadContext) 
     })
 }
 
-/// The running thread's context, where the shim and the watchdog find it; no thread runs when this is gone.
+/// The running thread's context, for the shim and the watchdog; reset on drop.
 struct Current(*mut *const c_void);
 
 impl Current {
@@ -347,7 +342,6 @@ impl Drop for Current {
     }
 }
 
-/// Runs the threads as the block's state says.
 fn run_to_end(run: &Run, contexts: &[ThreadContext], lanes: &mut [Lane]) -> Result<(), Fault> {
     let current = Current::of_this_thread();
     loop {

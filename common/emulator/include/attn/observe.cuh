@@ -1,4 +1,4 @@
-// The emulated side of <attn/observe.cuh>: the traced build tells the scheduler, if it asks; the plain build has none of it.
+// The emulated side of <attn/observe.cuh>: the traced build tells the scheduler if it asks; the plain build does nothing.
 #pragma once
 
 #ifndef EMULATOR_TRACED

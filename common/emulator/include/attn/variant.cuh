@@ -32,7 +32,7 @@ struct AttentionRegistration {
 } // namespace
 
 #ifdef ATTN_TABLE_ALONE
-// For programs that link no emulator: nothing instantiates the kernel, and a record has no function.
+// For programs that link no emulator: records without functions.
 #define ATTN_ENTRY(function, argument, ...) static constexpr decltype(AttentionKernel::emulated) function = nullptr;
 #else
 #define ATTN_ENTRY(function, argument, ...)                                                                            \

@@ -1,28 +1,27 @@
-// The boundary between the shim (C++) and the scheduler. What the shim calls is in `emulator/src/ffi.rs`; the Rust
-// counterpart of each struct says so in its comment. Nothing in this file depends on the build flavour, so kernels of
-// several flavours can share one scheduler.
+// The boundary between the shim (C++) and the scheduler (`emulator/src/ffi.rs`). Nothing here depends on the build flavour,
+// so kernels of several flavours can share one scheduler.
 #pragma once
 
 #include <stdint.h>
 
 extern "C" {
 
-// Where kernel.cu stands; `file` is a string literal. `code`: the traced build's emulator_here() at the call, which knows
-// from where that line was inlined; 0 in the plain build.
+// A place in kernel.cu. `code`: the traced build's emulator_here() at the call, which leads to where the line was inlined; 0
+// in the plain build.
 struct EmulatorSite {
     const char *file;
     uint32_t line;
     uint32_t code;
 };
 
-// What CUDA leaves open about lanes, and here changes with the schedule. How the elements of WMMA fragments lie over them: for
-// each operand (a, b, accumulator) and fragment size (128, 256, 512 elements) a permutation of the elements.
+// What CUDA leaves open about lanes, and the schedule decides. `element`: for each WMMA operand (a, b, accumulator) and
+// fragment size (128, 256, 512 elements) a permutation of the elements.
 struct EmulatorLayouts {
     uint16_t element[3][3][512];
     uint32_t leader; // the lane that elect_one elects
 };
 
-// One CUDA thread. `emulator_current` points to the running one; the scheduler sets it on every resume.
+// One CUDA thread. The scheduler sets `emulator_current` on every resume.
 struct EmulatorThread {
     uint32_t thread_idx[3];
     uint32_t block_idx[3];
@@ -34,11 +33,11 @@ struct EmulatorThread {
     uint32_t cluster_size;
     unsigned char *shared; // of the block
     const EmulatorLayouts *layouts;
-    // The scheduler's own fields follow.
+    // Followed by the scheduler's own fields.
 };
 
-// Runs a collective for all its lanes: operands[i] is lane i's operand, `lanes` names those that take part. Returns
-// null, or the reason why it can't be done and in *lane the lane at fault. Must not call the scheduler.
+// Executes a collective: operands[i] is lane i's operand, `lanes` names those that take part. Returns null, or the reason of
+// a failure and in *lane the lane at fault. Must not call the scheduler.
 typedef const char *(*EmulatorExecute)(void *const *operands, uint32_t lanes, uint32_t *lane);
 
 enum EmulatorRule {
@@ -46,32 +45,30 @@ enum EmulatorRule {
     EMULATOR_PLACES_MAY_DIFFER = 2,  // lanes may arrive from different source lines
 };
 
-// What a warp-wide operation is to the scheduler, the judge of hazards and the counters. Only EMULATOR_SYNC_WARP and the
-// named barriers order memory.
+// Only EMULATOR_SYNC_WARP and the named barriers order memory.
 enum EmulatorKind {
     EMULATOR_SYNC_WARP = 0,
     EMULATOR_SHUFFLE = 1,
     EMULATOR_VOTE = 2,
     EMULATOR_MATRIX_COPY = 3, // its execution declares what it accesses by emulator_matrix_access
     EMULATOR_MMA = 4,         // `work` is the number of multiply-adds
-    // The warp arrives at barrier agree[0] of agree[1] threads, and waits there or goes on.
+    // A warp arrives at barrier agree[0] of agree[1] threads, and waits there or goes on.
     EMULATOR_NAMED_SYNC = 5,
     EMULATOR_NAMED_ARRIVE = 6,
-    // Of warpgroups: see emulator/wgmma.h. A wait leaves agree[0] groups in flight.
+    // Of warpgroups. A wait leaves agree[0] groups in flight.
     EMULATOR_WGMMA = 16,
     EMULATOR_WGMMA_FENCE = 17,
     EMULATOR_WGMMA_COMMIT = 18,
     EMULATOR_WGMMA_WAIT = 19,
-    // agree[0] is the number of registers of a thread from here on.
+    // agree[0]: the thread's future number of registers.
     EMULATOR_GIVE_REGISTERS = 20,
     EMULATOR_TAKE_REGISTERS = 21,
-    // The warp arrives at the barrier of the cluster, and waits for the phase in which it has arrived.
+    // The barrier of the cluster.
     EMULATOR_CLUSTER_ARRIVE = 22,
     EMULATOR_CLUSTER_WAIT = 23,
     EMULATOR_CLUSTER_ARRIVE_RELAXED = 24,
 };
 
-// What one lane brings to a warp-wide operation.
 struct EmulatorCollective {
     const char *name; // as the kernel author knows it: "__shfl_xor_sync"
     EmulatorExecute execute; // null: a pure rendezvous
@@ -84,15 +81,15 @@ struct EmulatorCollective {
     EmulatorSite site;
 };
 
-// How the warp's access to a matrix is counted: which lanes touch which bytes in one go.
+// The shape of a warp's access to a matrix, for counting.
 enum EmulatorMatrixCount {
     EMULATOR_COUNT_LDMATRIX = 0,     // 8 rows of 16 bytes at a time
     EMULATOR_COUNT_ACCUMULATOR = 1,  // per 8x8 elements, each lane two neighbours in a row of memory
     EMULATOR_COUNT_TRANSPOSED = 2,   // per 8x8 elements and register, each lane one element; columns lie in memory's rows
 };
 
-// What a warp-wide operation reads or writes as a whole: `rows` pieces of `row_bytes`, each contiguous. Which lane
-// touches which byte is open, so the access is ordered with another one only if it is so for every lane.
+// `rows` contiguous pieces of `row_bytes`. Which lane touches which byte is open, so the access is ordered with another one
+// only if it is so for every lane.
 struct EmulatorMatrixAccess {
     const void *const *rows;
     uint32_t row_count;
@@ -100,7 +97,7 @@ struct EmulatorMatrixAccess {
     uint32_t element_bytes;
     uint32_t write;
     uint32_t count; // EmulatorMatrixCount
-    // Not 0: accesses with the same number give each lane the same bytes, so each lane's program order orders them.
+    // If not 0: accesses with the same number give each lane the same bytes, so program order orders them.
     uint64_t distribution;
 };
 
@@ -109,7 +106,7 @@ enum EmulatorTrap {
     EMULATOR_MISALIGNED = 1, // `message` names the operand, `value` is the address or stride, `required` its multiple
 };
 
-// Implemented by the scheduler. Each takes the calling thread. They return when the thread may go on, or never.
+// Implemented by the scheduler, called on the given thread. They return when it may go on, or never.
 void emulator_collective(const EmulatorThread *thread, const EmulatorCollective *collective);
 void emulator_barrier(const EmulatorThread *thread, EmulatorSite site);
 [[noreturn]] void emulator_trap(const EmulatorThread *thread, uint32_t kind, const char *message, uint64_t value,
@@ -137,24 +134,24 @@ void emulator_tma_store_commit(const EmulatorThread *thread, EmulatorSite site);
 void emulator_tma_store_wait_read(const EmulatorThread *thread, uint32_t newest_groups, EmulatorSite site);
 void emulator_fence_proxy_async(const EmulatorThread *thread, EmulatorSite site);
 
-// Stores 16 bytes to the place in block `rank` that `smem` is here, and tells the mbarrier there that `object` is here.
+// `smem` and `object` are translated to the same places in block `rank`.
 void emulator_store_async(const EmulatorThread *thread, uint32_t rank, void *smem, const void *value, uint64_t *object,
                           EmulatorSite site);
 void emulator_mbarrier_wait_cluster(const EmulatorThread *thread, uint64_t *object, int32_t parity, EmulatorSite site);
 
-// For the traced build. The first may be called from an EmulatorExecute; false: memory that does not exist, don't touch
-// it. The second is a plain access at a known place, the third one at a return address (from the __tsan_* functions).
-// `write`: bit 0 is set for a write; bit 1 if the access may be made in pieces, so that any address will do.
+// For the traced build. The first may be called from an EmulatorExecute; false: unmapped memory, don't touch it. The second
+// is a plain access at a known place, the third at a return address (from the __tsan_* functions). `write`: bit 0: a write;
+// bit 1: may be made in pieces, so any address is aligned.
 bool emulator_matrix_access(const EmulatorMatrixAccess *access);
 void emulator_access_at(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, EmulatorSite site);
 void emulator_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
-// The same of the thread's own stack, between bytes that wgmma holds.
+// On the thread's own stack, near bytes that wgmma holds.
 void emulator_held_access(const EmulatorThread *thread, const void *address, uint64_t bytes, uint32_t write, const void *pc);
 
-// For the traced build: element `index` of an array of this type is to be accessed, and there is none.
+// Element `index` of an array that has no such element.
 void emulator_no_element(const EmulatorThread *thread, const char *array, int64_t index, EmulatorSite site);
 
-// What a kernel shows by ATTN_OBSERVE: a value of a query row.
+// A value of a query row that a kernel shows by ATTN_OBSERVE.
 struct EmulatorObserved {
     uint32_t what;   // attn::Seen
     int32_t row[3];  // batch, head, query row
@@ -164,13 +161,13 @@ struct EmulatorObserved {
     float value;
 };
 
-// For the traced build: whether anyone wants to know, and a value for those who do.
+// For the traced build: whether anyone watches, and a value for those who do.
 bool emulator_observes(const EmulatorThread *thread);
 void emulator_observe(const EmulatorThread *thread, const EmulatorObserved *observed, EmulatorSite site);
-// A step of the algorithm (attn::Step) is being made; `value` is what it says of itself.
+// A step of the algorithm (attn::Step), with its argument.
 void emulator_step(const EmulatorThread *thread, uint32_t what, int32_t value, EmulatorSite site);
 
-// What the __tsan_* functions ask before they call the scheduler.
+// Read by the __tsan_* functions before they call the scheduler.
 struct EmulatorTrace {
     uint64_t active;      // 0: this OS thread does not trace, or a warp-wide operation is being executed
     uint64_t stack_start; // the running CUDA thread's own stack: local memory, of no interest
@@ -180,18 +177,18 @@ struct EmulatorTrace {
     uint64_t held_bytes;
 };
 
-// Where its caller stands: bytes of the program's image up to there.
+// Offset of its caller in the program's image.
 uint32_t emulator_here();
 
-// Start of the calling OS thread's shared memory: that of a block without a cluster.
+// Of the calling OS thread; that of a block without a cluster.
 unsigned char *emulator_shared_memory();
 
-// Defined in runtime.cc. The initial-exec model makes an access one load; it holds in executables, which is where
-// kernels run.
+// Defined in runtime.cc. The initial-exec model makes an access one load; it holds in executables, which is where kernels
+// run.
 extern __thread const EmulatorThread *emulator_current __attribute__((tls_model("initial-exec")));
 extern __thread EmulatorTrace emulator_trace_state __attribute__((tls_model("initial-exec")));
 }
 
-// Shared memory of the largest block (227 KiB on sm_90), and behind it room in which an overrun is seen.
+// Of the largest block (227 KiB on sm_90), and a guard behind it to detect overruns.
 #define EMULATOR_SHARED_BYTES 232448
 #define EMULATOR_GUARD_BYTES 4096

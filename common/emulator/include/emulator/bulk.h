@@ -1,5 +1,4 @@
-// memcpy, memmove and memset of the traced build, which the compiler's instrumentation sees only where they are copies of
-// a few bytes, known when compiling.
+// memcpy, memmove and memset of the traced build: the compiler instruments only small copies of constant size.
 #pragma once
 
 #ifdef EMULATOR_TRACED

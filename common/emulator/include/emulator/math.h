@@ -1,5 +1,5 @@
-// Device arithmetic. Where CUDA's function is rounded exactly, so is this one; where CUDA gives an error bound (exp2f,
-// rsqrtf, __fdividef), this one is at least as accurate.
+// Device arithmetic, rounded exactly where CUDA's is, and where CUDA gives an error bound (exp2f, rsqrtf, __fdividef) at
+// least as accurate.
 #pragma once
 
 EMULATOR_BEGIN
@@ -19,8 +19,8 @@ EMULATOR_MIN_MAX(unsigned long long)
 
 namespace emulator {
 
-// As IEEE 754-2008 minNum and maxNum, which CUDA follows: a NaN loses against a number, and -0 lies below +0. Inline,
-// unlike the C library's.
+// IEEE 754-2008 minNum and maxNum, as in CUDA: a NaN loses against a number, and -0 lies below +0. Inline, unlike the C
+// library's.
 __forceinline__ float max_number(float a, float b) {
     if (a != a) return b;
     if (b != b) return a;
@@ -78,7 +78,7 @@ __forceinline__ unsigned __float_as_uint(float x) { return emulator::bits<unsign
 __forceinline__ float __int_as_float(int x) { return emulator::bits<float>(x); }
 __forceinline__ float __uint_as_float(unsigned x) { return emulator::bits<float>(x); }
 
-// To the nearest, ties to even; out of range saturates and NaN gives 0, as PTX `cvt.rni` does.
+// To the nearest, ties to even; saturates, and NaN gives 0, as PTX `cvt.rni` does.
 __forceinline__ int __float2int_rn(float x) {
     if (x != x) return 0;
     if (x >= 2147483648.0f) return INT_MAX;

@@ -1,9 +1,9 @@
-// What nvcc gives a kernel without an #include, for the host compiler. Force-included (`-include emulator/prelude.h`)
-// in front of every kernel, so that kernel.cu is the same text for both.
+// What nvcc gives a kernel without an #include. Force-included (`-include emulator/prelude.h`) in front of every kernel, so
+// that kernel.cu is the same text for both compilers.
 //
-// Everything that becomes code lives in an inline namespace named after the build flavour (EMULATOR_BUILD), so that
-// the same kernel built twice, with other flags, keeps two sets of inline functions in one binary. The traced build
-// (EMULATOR_TRACED, and `-fsanitize=thread` without its library) reports every access to the scheduler.
+// All code lives in an inline namespace named after the build flavour (EMULATOR_BUILD), so that a kernel built twice with
+// other flags keeps two sets of inline functions in one binary. The traced build (EMULATOR_TRACED, and `-fsanitize=thread`
+// without its library) reports every access to the scheduler.
 #pragma once
 
 #ifdef EMULATOR_TRACED
@@ -14,8 +14,7 @@
 #define EMULATOR_BUILD plain
 #endif
 
-// Host headers first: a kernel may be included inside a namespace, where it is too late for them, and they must not
-// see the macros below.
+// Host headers first: a kernel may be included inside a namespace, and they must not see the macros below.
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -32,11 +31,11 @@
 #define EMULATOR_BEGIN inline namespace EMULATOR_BUILD {
 #define EMULATOR_END }
 
-// For what runs on behalf of a whole warp while accesses are not reported: asking at each of them would only cost time.
+// For what runs on behalf of a whole warp while accesses are not reported: checking at each of them would only cost time.
 #define EMULATOR_UNTRACED __attribute__((no_sanitize("thread")))
 
-// On an entry, for the traced build: all that it calls is inlined into it, lambdas as well, so that the debug information of
-// an access leads from any header to the line of kernel.cu that asked for it.
+// On an entry of the traced build: everything is inlined into it, so that an access's debug information leads to the line of
+// kernel.cu that asked for it.
 #ifdef EMULATOR_TRACED
 #define EMULATOR_ENTRY __attribute__((flatten))
 #else
@@ -50,8 +49,8 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// Only the one dynamic buffer can be declared, as `extern __shared__`: a static array in a function does not compile,
-// since it could be neither poisoned nor bounded.
+// Only the one dynamic buffer can be declared, as `extern __shared__`: a static array could be neither poisoned nor bounded,
+// and does not compile.
 #define __shared__ __thread
 
 #include <emulator/vector_types.h>
@@ -72,5 +71,5 @@
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/ptx/stmatrix.cuh>
 #include <attn/ptx/wgmma.cuh>
-// <attn/ptx/tma.cuh> is not here: it needs a device header, which only kernels that include it are made of.
+// <attn/ptx/tma.cuh> is not here: it needs a device header that only some kernels include.
 #include <emulator/bulk.h> // last: it shadows memcpy and memset

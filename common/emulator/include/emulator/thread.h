@@ -5,8 +5,8 @@ EMULATOR_BEGIN
 
 namespace emulator {
 
-// Where the kernel calls a shim function. A shim function takes the place as defaulted arguments, which the compiler
-// fills in at the call; EMULATOR_HERE declares them and EMULATOR_SITE makes one value of them.
+// A shim function takes the kernel's place as defaulted arguments, which the compiler fills in at the call: EMULATOR_HERE
+// declares them, EMULATOR_SITE makes one value of them.
 #define EMULATOR_HERE const char *file = __builtin_FILE(), uint32_t line = __builtin_LINE()
 #define EMULATOR_SITE (EmulatorSite{file, line, EMULATOR_CODE})
 #ifdef EMULATOR_TRACED
@@ -19,7 +19,7 @@ namespace emulator {
     emulator_trap(emulator_current, EMULATOR_TRAP, message, 0, 0, site);
 }
 
-// `what` names operand and operation; `value` is an address or a stride in bytes.
+// `what`: operand and operation; `value`: an address, or a stride in bytes.
 __forceinline__ void check_aligned(const char *what, uint64_t value, uint64_t required, EmulatorSite site) {
     if (__builtin_expect(value % required != 0, 0))
         emulator_trap(emulator_current, EMULATOR_MISALIGNED, what, value, required, site);
@@ -44,7 +44,7 @@ __forceinline__ void __syncthreads(EMULATOR_HERE) { emulator_barrier(emulator_cu
 
 [[noreturn]] __forceinline__ void __trap(EMULATOR_HERE) { emulator::trap("__trap() was called", EMULATOR_SITE); }
 
-// Blocks and threads of the emulator are sequentially consistent: there is nothing to order.
+// The emulator is sequentially consistent.
 __forceinline__ void __threadfence_block() {}
 __forceinline__ void __threadfence() {}
 

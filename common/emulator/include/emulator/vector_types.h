@@ -1,5 +1,5 @@
-// CUDA's vector types, with CUDA's sizes and alignments. In the traced build an assignment is one access of the whole
-// type, as it is one instruction on a GPU; without that, `*p = uint4{a, b, c, d}` would be seen as four.
+// CUDA's vector types. In the traced build an assignment is one access of the whole type, as on a GPU, also `*p = uint4{a,
+// b, c, d}`.
 #pragma once
 
 #ifdef EMULATOR_TRACED

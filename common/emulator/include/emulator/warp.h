@@ -1,5 +1,5 @@
-// Warp-wide operations. Each lane brings an operand that lies on its own stack; the last lane to arrive executes the
-// operation for all of them. A lane waits until all lanes of the mask have come, so nothing works by luck of order.
+// Warp-wide operations. Each lane brings an operand on its own stack, and waits until all lanes of the mask have come; the
+// last one executes the operation for all.
 #pragma once
 
 EMULATOR_BEGIN
@@ -20,8 +20,8 @@ struct ShuffleOperand {
     int width;
 };
 
-// The source lane by the rules of PTX `shfl`: lanes are grouped in segments of `width`; a source outside keeps the
-// lane's own value.
+// The source lane by the rules of PTX `shfl`: lanes are grouped in segments of `width`; a source outside keeps the lane's
+// own value.
 struct ShuffleIndexed {
     static int source(int lane, int argument, int width) { return (lane & ~(width - 1)) | (argument & (width - 1)); }
 };
@@ -119,7 +119,7 @@ __forceinline__ unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_HE
 __forceinline__ int __any_sync(unsigned mask, int predicate, EMULATOR_HERE) {
     return emulator::ballot("__any_sync", 1, mask, predicate != 0, EMULATOR_SITE) != 0;
 }
-// Lanes that have exited have no say, so what counts is that nobody voted against.
+// Exited lanes do not vote, so what counts is that nobody voted against.
 __forceinline__ int __all_sync(unsigned mask, int predicate, EMULATOR_HERE) {
     return emulator::ballot("__all_sync", 2, mask, predicate == 0, EMULATOR_SITE) == 0;
 }

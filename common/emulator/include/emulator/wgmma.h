@@ -1,4 +1,4 @@
-// What lanes bring to the operations of <attn/ptx/wgmma.cuh>. The Rust counterparts are in `emulator/src/wgmma/`.
+// Operands of <attn/ptx/wgmma.cuh>; the Rust counterparts are in `emulator/src/wgmma/`.
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +17,6 @@ struct EmulatorWgmma {
     uint32_t accumulate;
 };
 
-// The arrays that a wait names.
 struct EmulatorRegisters {
     const void *address[4];
     uint64_t bytes[4];

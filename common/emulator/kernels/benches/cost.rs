@@ -1,5 +1,5 @@
-//! What the emulator costs: switches between CUDA threads, accesses under the judge, and the arithmetic of a tile. Each
-//! figure is also a rate. `cargo bench -p emulator-kernels` compares with the run before; no test depends on it.
+//! What the emulator costs: switches between CUDA threads, accesses under the judge, and the arithmetic of a tile, also as
+//! rates.
 
 use std::hint::black_box;
 

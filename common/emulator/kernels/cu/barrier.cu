@@ -13,7 +13,7 @@ KERNEL(reverse) {
     out<int>(params)[global_thread()] = value;
 }
 
-// The same without its first barrier: reads may come before writes.
+// Without the first barrier: reads may come before writes.
 KERNEL(reverse_without_barrier) {
     int *values = shared<int>();
     values[threadIdx.x] = in<int>(params)[global_thread()];
@@ -26,7 +26,6 @@ KERNEL(barrier_missed_by_one) {
     __syncthreads(); // one is missing
 }
 
-// Two barriers where CUDA demands one.
 KERNEL(barrier_at_two_lines) {
     if (threadIdx.x < 32) {
         __syncthreads(); // warp 0
@@ -35,13 +34,13 @@ KERNEL(barrier_at_two_lines) {
     }
 }
 
-// Lane 5 goes to the block's barrier while its warp waits for it at __syncwarp.
+// Lane 5 goes to the block's barrier, its warp to __syncwarp.
 KERNEL(warp_waits_for_a_lane_at_the_barrier) {
     if (threadIdx.x != 5) __syncwarp();
     __syncthreads();
 }
 
-// The same with a shuffle, which is no barrier either.
+// The same with a shuffle.
 KERNEL(shuffle_waits_for_a_lane_at_the_barrier) {
     int value = threadIdx.x;
     if (threadIdx.x != 5) value = __shfl_xor_sync(0xffffffff, value, 1);

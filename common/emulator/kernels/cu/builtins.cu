@@ -1,7 +1,7 @@
 #include "kernel.h"
 #include <cuda_runtime.h>
 
-// 12 coordinates per thread, threads in linear order.
+// 12 coordinates per thread, in linear order.
 KERNEL(builtins) {
     int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
@@ -12,7 +12,7 @@ KERNEL(builtins) {
     for (int i = 0; i < 12; ++i) row[i] = values[i];
 }
 
-// A 16-byte copy per thread through vector types and __ldg.
+// Through vector types and __ldg.
 KERNEL(vector_copy) {
     const uint4 *from = reinterpret_cast<const uint4 *>(params->in[0]);
     uint4 *to = reinterpret_cast<uint4 *>(params->out[0]);
@@ -20,7 +20,6 @@ KERNEL(vector_copy) {
     to[threadIdx.x] = make_uint4(v.w, v.z, v.y, v.x);
 }
 
-// One row of results per input pair.
 KERNEL(arithmetic) {
     float a = in<float>(params, 0)[threadIdx.x], b = in<float>(params, 1)[threadIdx.x];
     float *row = out<float>(params) + 8 * threadIdx.x;

@@ -1,4 +1,4 @@
-// Clusters, in ways that are right and in ways that go wrong; each break is one bit, so that the whole kernel is the near miss.
+// Clusters; each break is one bit, so that the whole kernel is the near miss.
 #include "kernel.h"
 #include <attn/ptx/cluster.cuh>
 
@@ -23,11 +23,11 @@ enum ExchangeBreak {
     OWN = 32768,                 // with WAIT_OF_BLOCK: each block stores to itself: right
 };
 
-// Blocks of 128 threads in clusters of two: each thread stores 16 bytes of in[0] to the other block, for n[1] rounds.
-// out[0]: what each found in its place.
+// Each thread of two blocks of 128 stores 16 bytes of in[0] to the other block, for n[1] rounds. out[0]: what each found in
+// its place.
 CLUSTER_KERNEL(cluster_exchange, 2) {
     auto *places = shared<uint4>();            // [128]
-    auto *full = shared<attn::Mbarrier>(2048); // of the round
+    auto *full = shared<attn::Mbarrier>(2048);
     const int breaks = params->n[0], rounds = params->n[1];
     const int thread = threadIdx.x, rank = attn::cluster_rank(), other = 1 - rank;
     if (thread == 0) attn::mbarrier_init(full, 1);
@@ -47,7 +47,7 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
         if (breaks & BEHIND) place = places + 128 + 8;
         if (breaks & MISALIGNED) place = reinterpret_cast<uint4 *>(reinterpret_cast<char *>(place) + 8);
         const int to = breaks & NOBODY ? 2 : breaks & OWN ? rank : other;
-        attn::store_async(to, place, value, full); // to the other block
+        attn::store_async(to, place, value, full);
         if (breaks & LEAVE_EARLY && rank == 1) return;
         if (breaks & WAIT_OF_BLOCK) {
             attn::mbarrier_wait_tx(full, round % 2); // for the round, of this block
@@ -65,7 +65,7 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
     if (breaks & STORE_BEFORE_WAIT) attn::cluster_wait(); // at the end
 }
 
-// The barrier of the cluster alone. n[0] = 0: a warp that has left is not waited for; 1: one that waits elsewhere is.
+// n[0] = 0: a warp has left and is not waited for; 1: one waits elsewhere.
 CLUSTER_KERNEL(cluster_barrier_missed, 2) {
     const int warp = threadIdx.x / 32;
     if (params->n[0] == 0 && blockIdx.x == 0 && warp == 3) return;

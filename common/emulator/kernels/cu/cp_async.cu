@@ -1,7 +1,7 @@
 #include "kernel.h"
 #include <attn/ptx/cp_async.cuh>
 
-// Three groups of one 16-byte copy each. Column g of the result: tile g as seen after n[0] of the waits <2>, <1>, <0>.
+// Three groups of one 16-byte copy. Column g of the result: tile g after n[0] of the waits <2>, <1>, <0>.
 KERNEL(cp_async_groups) {
     const char *source = in<char>(params) + 48 * threadIdx.x;
     char *tile = shared<char>(48 * threadIdx.x);
@@ -30,7 +30,7 @@ KERNEL(cp_async_sizes) {
     memcpy(out<char>(params), tile, 80);
 }
 
-// Thread 0 copies and only thread n[0] waits: waits cover nobody else's copies.
+// Thread 0 copies and only thread n[0] waits.
 KERNEL(cp_async_waited_by) {
     float *tile = shared<float>();
     if (threadIdx.x == 0) attn::cp_async<4>(tile, in<float>(params));

@@ -12,12 +12,11 @@ KERNEL(failing_assert) {
     __syncthreads();
 }
 
-// Reads n[0] TiB in front of the first input.
+// Reads n[0] TiB in front of the first input; so does the next kernel.
 KERNEL(far_from_any_memory) {
     out<float>(params)[global_thread()] = in<float>(params)[-(int64_t(params->n[0]) << 38)];
 }
 
-// The same by cp.async.
 KERNEL(copy_from_far) {
     const float *source = in<float>(params) - (int64_t(params->n[0]) << 38);
     attn::cp_async<16>(shared<float>(), source);

@@ -1,7 +1,7 @@
 #include "kernel.h"
 #include <cuda_fp8.h>
 
-// All 256 codes: as half bits, as a pair, and through the class.
+// All codes: as half bits, as a pair, and through the class.
 KERNEL(e4m3_to_half) {
     unsigned code = threadIdx.x;
     unsigned short *row = out<unsigned short>(params) + 4 * code;

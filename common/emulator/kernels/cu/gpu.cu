@@ -1,4 +1,4 @@
-// What runs on a GPU, too, as one source.
+// Kernels that also run on a GPU.
 #include "ptx.cu"
 #include "tma.cu"
 #include "wgmma.cu"

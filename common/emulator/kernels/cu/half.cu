@@ -34,7 +34,6 @@ KERNEL(double_to_half) {
     if (i < params->n[0]) out<half>(params)[i] = __double2half(in<double>(params)[i]);
 }
 
-// Seven results per triple of halves.
 KERNEL(half_arithmetic) {
     int i = global_thread();
     if (i >= params->n[0]) return;

@@ -1,4 +1,4 @@
-// What the judge of hazards must find, and beside each what it must not flag: a program that is as odd, but right.
+// Hazards that the judge must find, and near misses that it must not flag.
 #include "kernel.h"
 #include <attn/ptx/cp_async.cuh>
 #include <attn/ptx/ldmatrix.cuh>
@@ -6,26 +6,25 @@
 
 using namespace nvcuda;
 
-// Scores are written by one warp and read by another one, as when the barrier between them went into one branch only:
-// n[0] says whether this path has it.
+// One warp's scores are read by another warp. n[0]: whether the barrier between is there.
 KERNEL(barrier_in_one_branch) {
     float *scores = shared<float>();
-    scores[threadIdx.x] = in<float>(params)[threadIdx.x]; // the score
+    scores[threadIdx.x] = in<float>(params)[threadIdx.x];
     if (params->n[0]) {
         __syncthreads();
     }
     float sum = 0;
-    for (unsigned i = 0; i < blockDim.x; ++i) sum += scores[i]; // the softmax
+    for (unsigned i = 0; i < blockDim.x; ++i) sum += scores[i];
     out<float>(params)[threadIdx.x] = sum;
 }
 
-// Tiles through a ring of two buffers, copied one ahead; every warp reads what the others have copied. n[0]: tiles;
-// n[1]: on the last tile wait for it; n[2]: commit a group even where there is nothing to copy.
+// Tiles through a ring of two buffers, copied one ahead; every warp reads what the others copied. n[0]: tiles; n[1]: wait
+// for the last tile; n[2]: commit a group even where nothing is left to copy.
 KERNEL(copied_one_ahead) {
     float *ring = shared<float>(); // [2][blockDim.x][4]
     const int threads = blockDim.x, tiles = params->n[0];
     auto copy = [&](int tile) {
-        attn::cp_async<16>(ring + (tile % 2 * threads + threadIdx.x) * 4, in<float>(params) + (tile * threads + threadIdx.x) * 4); // a tile
+        attn::cp_async<16>(ring + (tile % 2 * threads + threadIdx.x) * 4, in<float>(params) + (tile * threads + threadIdx.x) * 4);
         attn::cp_async_commit(); // of a tile
     };
     copy(0);
@@ -42,89 +41,86 @@ KERNEL(copied_one_ahead) {
             attn::cp_async_wait_group<1>(); // but not for the last tile
         }
         __syncthreads(); // everybody has copied a part
-        for (int i = 0; i < threads; ++i) sum += ring[(tile % 2 * threads + i) * 4]; // reads a copied tile
+        for (int i = 0; i < threads; ++i) sum += ring[(tile % 2 * threads + i) * 4];
         __syncthreads(); // everybody has read it
     }
     out<float>(params)[threadIdx.x] = sum;
 }
 
-// Warp 0 copies, the others consume. n[0]: who waits (0: the consumers for themselves, 1: warp 0); n[1]: whether a
-// barrier follows.
+// Warp 0 copies, the others consume. n[0]: who waits (0: the consumers, 1: warp 0); n[1]: whether a barrier follows.
 KERNEL(copied_by_a_producer) {
     float *tile = shared<float>();
     const bool is_producer = threadIdx.x < 32;
     if (is_producer) {
-        attn::cp_async<16>(tile + threadIdx.x * 4, in<float>(params) + threadIdx.x * 4); // the producer's
+        attn::cp_async<16>(tile + threadIdx.x * 4, in<float>(params) + threadIdx.x * 4);
         attn::cp_async_commit();
     }
     if (is_producer == (params->n[0] == 1)) attn::cp_async_wait_group<0>(); // its own groups only
     if (params->n[1]) __syncthreads();
-    if (!is_producer) out<float>(params)[threadIdx.x] = tile[threadIdx.x - 32]; // the consumers'
+    if (!is_producer) out<float>(params)[threadIdx.x] = tile[threadIdx.x - 32];
 }
 
-// A producer warp streams n[0] tiles through a ring of two; consumers read them. n[1]: a barrier says that a slot is
-// free before it is filled again; without it one barrier per tile says only that the tile is there.
+// Warp 0 streams n[0] tiles through a ring to consumers. n[1]: a barrier frees each slot; n[2]: two slots.
 KERNEL(ring_without_free_slots) {
     float *ring = shared<float>(); // [2][32]
     const bool is_producer = threadIdx.x < 32;
     float sum = 0;
     for (int tile = 0; tile < params->n[0]; ++tile) {
         float *slot = ring + tile % (params->n[2] ? 2 : 1) * 32;
-        if (is_producer) slot[threadIdx.x] = in<float>(params)[tile * 32 + threadIdx.x]; // fills
+        if (is_producer) slot[threadIdx.x] = in<float>(params)[tile * 32 + threadIdx.x];
         __syncthreads(); // it is there
-        if (!is_producer) sum += slot[threadIdx.x - 32]; // drains
+        if (!is_producer) sum += slot[threadIdx.x - 32];
         if (params->n[1]) __syncthreads(); // the slot is free
     }
     if (!is_producer) out<float>(params)[threadIdx.x] = sum;
 }
 
-// A tile of 8 rows of 32 words, of which n[0] are written and n[1] are read.
+// Of 8 rows of 32 words n[0] are written and n[1] read.
 KERNEL(rows_one_too_many) {
     float *tile = shared<float>();
     for (int row = 0; row < params->n[0]; ++row) tile[row * 32 + threadIdx.x] = 1.0f;
     __syncthreads(); // all rows are there
     float sum = 0;
-    for (int row = 0; row < params->n[1]; ++row) sum += tile[row * 32 + threadIdx.x]; // a row
+    for (int row = 0; row < params->n[1]; ++row) sum += tile[row * 32 + threadIdx.x];
     out<float>(params)[threadIdx.x] = sum;
 }
 
 // Row n[0] of the input, 16 bytes a lane.
 KERNEL(row_of_input) {
     const float4 *rows = in<float4>(params);
-    out<float4>(params)[threadIdx.x] = rows[params->n[0] * 32 + threadIdx.x]; // the row
+    out<float4>(params)[threadIdx.x] = rows[params->n[0] * 32 + threadIdx.x];
 }
 
-// One access of a whole vector in shared memory, at byte n[0].
+// A vector access in shared memory at byte n[0].
 KERNEL(vector_at) {
     for (int i = 0; i < 16; ++i) shared<float>()[threadIdx.x * 16 + i] = 0.0f;
     __syncwarp(); // the words are there
-    out<uint4>(params)[threadIdx.x] = *shared<uint4>(threadIdx.x * 64 + params->n[0]); // 16 bytes
+    out<uint4>(params)[threadIdx.x] = *shared<uint4>(threadIdx.x * 64 + params->n[0]);
 }
 
-// A matrix is stored by the warp and read by its lanes. n[0]: the __syncwarp between; n[1]: each lane reads words that
-// it may have stored itself.
+// A warp stores a matrix, its lanes read it. n[0]: the __syncwarp between.
 KERNEL(matrix_then_lanes) {
     float *tile = shared<float>();
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
     wmma::fill_fragment(c, 1.0f);
-    wmma::store_matrix_sync(tile, c, 16, wmma::mem_row_major); // the matrix
+    wmma::store_matrix_sync(tile, c, 16, wmma::mem_row_major);
     if (params->n[0]) __syncwarp();
     float sum = 0;
-    for (int i = 0; i < 8; ++i) sum += tile[threadIdx.x * 8 + i]; // its elements
+    for (int i = 0; i < 8; ++i) sum += tile[threadIdx.x * 8 + i];
     out<float>(params)[threadIdx.x] = sum;
 }
 
-// The other way round: lanes write what the warp loads. n[0]: the __syncwarp between.
+// The other way round.
 KERNEL(lanes_then_matrix) {
     half *tile = shared<half>();
-    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = half(1.0f); // the elements
+    for (int i = threadIdx.x; i < 256; i += 32) tile[i] = half(1.0f);
     if (params->n[0]) __syncwarp();
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
-    wmma::load_matrix_sync(a, tile, 16); // of the matrix
+    wmma::load_matrix_sync(a, tile, 16);
     out<float>(params)[threadIdx.x] = float(a.x[0]);
 }
 
-// An accumulator is rescaled in place: each lane stores the elements that it has loaded.
+// Each lane stores the elements that it has loaded.
 KERNEL(matrix_in_place) {
     float *tile = shared<float>();
     for (int i = threadIdx.x; i < 256; i += 32) tile[i] = 1.0f;
@@ -139,27 +135,26 @@ KERNEL(matrix_in_place) {
     out<float>(params)[threadIdx.x] = tile[threadIdx.x];
 }
 
-// Two halves of a warp exchange words under __syncwarp with just their mask, while the other half is elsewhere. n[0]:
-// a shuffle takes the place of the first __syncwarp.
+// The halves of a warp exchange words, each under its own mask. n[0]: a shuffle replaces the first __syncwarp.
 KERNEL(warp_ping_pong) {
     float *words = shared<float>();
     const unsigned mask = threadIdx.x % 32 < 16 ? 0x0000ffffu : 0xffff0000u;
     const int partner = threadIdx.x ^ 8;
     float value = float(threadIdx.x);
     for (int round = 0; round < 4; ++round) {
-        words[threadIdx.x] = value; // ping
+        words[threadIdx.x] = value;
         if (params->n[0]) {
             value = __shfl_xor_sync(mask, value, 1);
         } else {
             __syncwarp(mask);
         }
-        value += words[partner]; // pong
+        value += words[partner];
         __syncwarp(mask);
     }
     out<float>(params)[threadIdx.x] = value;
 }
 
-// Four groups in flight, waited for one after the other; each thread reads back only what it has copied itself.
+// Each thread waits for its groups one after the other and reads only its own copies.
 KERNEL(groups_of_ones_own) {
     float *mine = shared<float>() + threadIdx.x * 16;
     for (int group = 0; group < 4; ++group) {
@@ -176,7 +171,7 @@ KERNEL(groups_of_ones_own) {
     out<float>(params)[threadIdx.x] = sum;
 }
 
-// A copy that nobody commits, and one that is read without any wait. n[0]: commit; n[1]: wait.
+// n[0]: commit; n[1]: wait.
 KERNEL(copy_without) {
     float *mine = shared<float>() + threadIdx.x * 4;
     attn::cp_async<16>(mine, in<float>(params));
@@ -185,51 +180,51 @@ KERNEL(copy_without) {
     out<float>(params)[threadIdx.x] = mine[0];
 }
 
-// The source of a copy is overwritten by the thread that copies. n[0]: after the wait.
+// A copying thread overwrites the copy's source. n[0]: after the wait.
 KERNEL(copy_source_overwritten) {
     float *source = out<float>(params) + threadIdx.x * 4;
     source[0] = 1.0f;
-    attn::cp_async<16>(shared<float>(threadIdx.x * 16), source); // from the source
+    attn::cp_async<16>(shared<float>(threadIdx.x * 16), source);
     attn::cp_async_commit();
     if (params->n[0]) attn::cp_async_wait_group<0>();
-    source[0] = 2.0f; // to the source
+    source[0] = 2.0f;
     attn::cp_async_wait_group<0>(); // at the end
 }
 
-// Two blocks write one word of the output, unless n[0].
+// n[0]: each block its own word.
 KERNEL(blocks_overlap) {
-    if (threadIdx.x == 0) out<float>(params)[params->n[0] ? blockIdx.x : 0] = 1.0f; // the word
+    if (threadIdx.x == 0) out<float>(params)[params->n[0] ? blockIdx.x : 0] = 1.0f;
 }
 
-// Each block reads the word that block 0 has written, or, with n[0], the one that it has written itself.
+// Each block reads the word of block 0 or, with n[0], its own.
 KERNEL(blocks_hand_over) {
     float *words = out<float>(params);
     if (threadIdx.x != 0) return;
     const int word = params->n[0] ? blockIdx.x : 0;
-    if (word == int(blockIdx.x)) words[word] = 1.0f; // hands over
-    words[16 + blockIdx.x] = words[word]; // takes over
+    if (word == int(blockIdx.x)) words[word] = 1.0f;
+    words[16 + blockIdx.x] = words[word];
 }
 
-// One thread sets a flag in global memory, the others of its block read it. n[0]: after a barrier.
+// n[0]: a barrier between flag and readers.
 KERNEL(global_within_block) {
     float *flag = out<float>(params);
-    if (threadIdx.x == 0) flag[0] = 1.0f; // sets
+    if (threadIdx.x == 0) flag[0] = 1.0f;
     if (params->n[0]) __syncthreads();
-    out<float>(params)[1 + threadIdx.x] = flag[0]; // reads
+    out<float>(params)[1 + threadIdx.x] = flag[0];
 }
 
-// Lanes write a tile whose rows the warp loads by ldmatrix; each lane passes the row that it has written itself. n[0]:
-// the __syncwarp between; n[1]: bytes from row to row.
+// Lanes write rows, the warp loads them by ldmatrix; each lane passes its own row. n[0]: the __syncwarp between; n[1]: bytes
+// from row to row.
 KERNEL(lanes_then_ldmatrix) {
     const int pitch = params->n[1];
-    *shared<uint4>(threadIdx.x * pitch) = make_uint4(threadIdx.x, 1, 2, 3); // one row of a matrix
+    *shared<uint4>(threadIdx.x * pitch) = make_uint4(threadIdx.x, 1, 2, 3);
     if (params->n[0]) __syncwarp();
     uint32_t reg[4];
-    attn::ldmatrix_x4(reg, shared<char>(threadIdx.x * pitch)); // the matrices
+    attn::ldmatrix_x4(reg, shared<char>(threadIdx.x * pitch));
     out<uint32_t>(params)[threadIdx.x] = reg[0];
 }
 
-// n[0]: byte of shared memory that lane 5 passes as its row; in[0] if that is negative. n[1]: lanes that take part.
+// n[0]: byte of lane 5's row, in[0] if negative; n[1]: lanes that take part.
 KERNEL(ldmatrix_misused) {
     *shared<uint4>(threadIdx.x * 16) = make_uint4(0, 0, 0, 0);
     __syncwarp();
@@ -237,36 +232,36 @@ KERNEL(ldmatrix_misused) {
     const char *row = shared<char>(threadIdx.x * 16);
     if (threadIdx.x == 5) row = params->n[0] < 0 ? in<char>(params) : shared<char>(params->n[0]);
     uint32_t reg[2];
-    attn::ldmatrix_x2(reg, row); // of lane 5
+    attn::ldmatrix_x2(reg, row);
     out<uint32_t>(params)[threadIdx.x] = reg[0];
 }
 
-// Two tiles of 64 chunks of 16 bytes, one a thread, copied and read by helpers; each warp reads what the other one has
-// copied. n[0]: the first wait is one too lax; n[1]: the barrier behind it.
+// Two tiles of 64 chunks of 16 bytes, copied and read by helpers; each warp reads the other's. n[0]: the first wait is too
+// lax; n[1]: the barrier behind it.
 KERNEL(tiles_by_helpers) {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const auto copy = [&](int tile) {
         const int chunk = tile * 64 + thread;
-        attn::cp_async<16>(shared<uint4>(chunk * 16), in<uint4>(params) + chunk); // a chunk
+        attn::cp_async<16>(shared<uint4>(chunk * 16), in<uint4>(params) + chunk);
         attn::cp_async_commit(); // of chunks
     };
     const auto load = [&](int tile) {
         uint32_t reg[4];
-        attn::ldmatrix_x4(reg, shared<char>((tile * 64 + (1 - warp) * 32 + lane) * 16)); // the other warp's rows
+        attn::ldmatrix_x4(reg, shared<char>((tile * 64 + (1 - warp) * 32 + lane) * 16));
         out<uint32_t>(params)[tile * 64 + thread] = reg[0];
     };
-    copy(0); // the first tile
-    copy(1); // the second tile
+    copy(0);
+    copy(1);
     if (params->n[0]) {
         attn::cp_async_wait_group<2>(); // one too lax
     } else {
         attn::cp_async_wait_group<1>(); // all but the second tile
     }
     if (params->n[1]) __syncthreads(); // the first tile is there
-    load(0); // from the first tile
+    load(0);
     attn::cp_async_wait_group<0>(); // the second tile, too
     __syncthreads(); // the second tile is there
-    load(1); // from the second tile
+    load(1);
 }
 
 namespace {
@@ -274,7 +269,7 @@ __device__ int launches = 0;
 __device__ const int WEIGHTS[4] = {2, 3, 5, 7};
 } // namespace
 
-// What the program holds beside the launch's arguments. n[0]: a variable counts the threads that came here; else a table is read.
+// n[0]: a static variable is written; else a table is read.
 KERNEL(variables_of_the_program) {
     if (params->n[0]) {
         launches += 1; // state that the next launch finds

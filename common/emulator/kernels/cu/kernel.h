@@ -1,4 +1,4 @@
-// What the test kernels share: one params struct for all, the shared-memory buffer, and the declaration of an entry.
+// Shared by the test kernels: parameters, the shared-memory buffer, and the declaration of an entry.
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +14,8 @@ extern "C" {
 extern __shared__ __align__(128) unsigned char attn_shared[];
 }
 
-// Both emulated builds of a kernel are linked into one program, and lie where kernel-build puts those of the stages. On a GPU the
-// params lie in global memory.
+// Both builds are linked into one program, into the section where kernel-build puts the stages' kernels. On a GPU the params
+// lie in global memory.
 #ifdef EMULATOR_BUILD
 #define ATTN_KERNELS __attribute__((section("attn_kernels")))
 #else
@@ -28,7 +28,7 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
 #define KERNEL(name) extern "C" ATTN_KERNELS __global__ void name([[maybe_unused]] const KernelParams *params)
 #endif
 
-// One whose number of threads, and with it the registers that they start with, ptxas must know.
+// For kernels whose number of threads, and so of registers, ptxas must know.
 #ifdef EMULATOR_BUILD
 #define BOUNDED_KERNEL(name, threads) KERNEL(name)
 #else
@@ -36,7 +36,6 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
     extern "C" __global__ void __launch_bounds__(threads, 1) name([[maybe_unused]] const KernelParams *params)
 #endif
 
-// One whose blocks run in clusters.
 #ifdef EMULATOR_BUILD
 #define CLUSTER_KERNEL(name, blocks) KERNEL(name)
 #else
@@ -44,7 +43,7 @@ extern __shared__ __align__(128) unsigned char attn_shared[];
     extern "C" __global__ void __cluster_dims__(blocks, 1, 1) name([[maybe_unused]] const KernelParams *params)
 #endif
 
-// Not for the linker, which would keep one build's code for both.
+// Not for the linker, which would merge the builds' code.
 namespace {
 
 template <class T> __device__ const T *in(const KernelParams *params, int index = 0) {
@@ -59,7 +58,7 @@ template <class T> T *shared(int byte = 0) { return reinterpret_cast<T *>(emulat
 template <class T> __device__ T *shared(int byte = 0) { return reinterpret_cast<T *>(attn_shared + byte); }
 #endif
 
-// Of a one-dimensional launch.
+// In a one-dimensional launch.
 [[maybe_unused]] __device__ inline int global_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 } // namespace

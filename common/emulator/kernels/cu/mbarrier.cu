@@ -1,4 +1,4 @@
-// mbarriers in the ways that go wrong; each break is one bit of n[1], so that the whole kernel is the near miss.
+// mbarriers; each break is one bit of n[1], so that the whole kernel is the near miss.
 #include "kernel.h"
 #include <attn/ptx/cp_async.cuh>
 #include <attn/ptx/mbarrier.cuh>
@@ -19,7 +19,7 @@ enum Break {
     NO_ARRIVE_FULL = 4096, // the producer dies silently
 };
 
-// Warp 0 copies n[0] tiles of 32 words into a ring of two, warps 1 and 2 read all words of each.
+// Warp 0 copies n[0] tiles of 32 words into a ring of two, warps 1 and 2 read all words.
 KERNEL(ring) {
     auto *full = shared<attn::Mbarrier>();    // [2]
     auto *empty = shared<attn::Mbarrier>(16); // [2]
@@ -39,7 +39,7 @@ KERNEL(ring) {
         float *slot_smem = tiles_smem + slot * 32;
         if (threadIdx.x < 32) {
             if (!(breaks & NO_WAIT_EMPTY)) attn::mbarrier_wait(empty + slot, parity ^ 1); // the slot is free
-            attn::cp_async<4>(slot_smem + lane, in<float>(params) + tile * 32 + lane); // copies a tile
+            attn::cp_async<4>(slot_smem + lane, in<float>(params) + tile * 32 + lane);
             if (breaks & PLAIN_ARRIVE) {
                 attn::mbarrier_arrive(full + slot); // too early
             } else if (!(breaks & NO_ARRIVE_FULL)) {
@@ -48,16 +48,15 @@ KERNEL(ring) {
         } else {
             if (!(breaks & NO_WAIT_FULL) && (!(breaks & ONE_WAITS) || lane == 0))
                 attn::mbarrier_wait(full + slot, breaks & WRONG_PARITY ? parity ^ 1 : parity); // for the tile
-            for (int i = 0; i < 32; ++i) sum += slot_smem[i]; // reads a tile
+            for (int i = 0; i < 32; ++i) sum += slot_smem[i];
             if (!(breaks & NO_ARRIVE_EMPTY)) attn::mbarrier_arrive(empty + slot); // the slot has been read
         }
     }
-    if (breaks & READ_OBJECT) sum += float(*full); // as data
+    if (breaks & READ_OBJECT) sum += float(*full);
     if (threadIdx.x >= 32) out<float>(params)[threadIdx.x - 32] = sum;
 }
 
-// The same ring without copies: the producer stores, and asks by test_wait. n[1]: it gives up after so many tries and
-// traps, as a watchdog does; 0: never.
+// Without copies: the producer stores, and polls. n[1]: tries after which it traps, 0: never.
 KERNEL(ring_by_stores) {
     auto *full = shared<attn::Mbarrier>();    // [2]
     auto *empty = shared<attn::Mbarrier>(16); // [2]
@@ -77,21 +76,20 @@ KERNEL(ring_by_stores) {
         if (threadIdx.x < 32) {
             int tries = 0;
             while (!attn::mbarrier_test_wait(empty + slot, parity ^ 1)) { // asks for a free slot
-                if (params->n[1] && ++tries == params->n[1]) __trap(); // the watchdog
+                if (params->n[1] && ++tries == params->n[1]) __trap();
             }
-            slot_smem[31 - lane] = in<float>(params)[tile * 32 + lane]; // stores a tile
+            slot_smem[31 - lane] = in<float>(params)[tile * 32 + lane];
             attn::mbarrier_arrive(full + slot);
         } else {
             attn::mbarrier_wait(full + slot, parity);
-            for (int i = 0; i < 32; ++i) sum += slot_smem[i]; // reads a stored tile
+            for (int i = 0; i < 32; ++i) sum += slot_smem[i];
             if (!params->n[2] || tile < params->n[2]) attn::mbarrier_arrive(empty + slot); // n[2]: not after that tile
         }
     }
     if (threadIdx.x >= 32) out<float>(params)[threadIdx.x - 32] = sum;
 }
 
-// A store between a copy and the arrival of the thread's copies: that covers the copies and what came before them, not
-// for the store. n[0]: the thread arrives for itself, too.
+// A store between a copy and its arrival, which does not cover the store. n[0]: the thread itself arrives, too.
 KERNEL(store_before_copies_arrive) {
     auto *barrier = shared<attn::Mbarrier>();
     float *words = shared<float>(16); // [2][32]
@@ -100,29 +98,29 @@ KERNEL(store_before_copies_arrive) {
     __syncthreads(); // the object is there
     if (threadIdx.x < 32) {
         attn::cp_async<4>(words + 32 + lane, in<float>(params) + lane);
-        words[lane] = 1.0f; // an ordinary store
+        words[lane] = 1.0f;
         attn::mbarrier_arrive_after_cp_async(barrier);
         if (params->n[0]) attn::mbarrier_arrive(barrier);
     } else {
         attn::mbarrier_wait(barrier, 0);
-        out<float>(params)[lane] = words[31 - lane] + words[63 - lane]; // reads both
+        out<float>(params)[lane] = words[31 - lane] + words[63 - lane];
     }
 }
 
-// n[0]: byte of the object; n[1]: arrivals; n[2]: parity; n[3]: 1: initialised twice, 2: its bytes are overwritten, 3: all
-// lanes of a warp arrive where one is expected.
+// n[0]: byte of the object; n[1]: arrivals; n[2]: parity; n[3]: 1: initialised twice, 2: overwritten, 3: a whole warp
+// arrives.
 KERNEL(mbarrier_misused) {
     auto *barrier = shared<attn::Mbarrier>(params->n[0]);
     if (threadIdx.x == 0) attn::mbarrier_init(barrier, params->n[1]); // init
     __syncwarp();
     if (params->n[3] == 1 && threadIdx.x == 3) attn::mbarrier_init(barrier, params->n[1]); // once more
-    if (params->n[3] == 2) shared<int>(64)[threadIdx.x] = 0; // over the object
+    if (params->n[3] == 2) shared<int>(64)[threadIdx.x] = 0;
     __syncwarp();
     if (threadIdx.x == 0 || params->n[3] == 3) attn::mbarrier_arrive(barrier); // arrive
     attn::mbarrier_wait(barrier, params->n[2]); // wait
 }
 
-// Warp 0 ends two phases, of which warp 1 sees the first (and lets warp 0 go on); warp 2 looks for the first as well, but
+// Warp 0 ends two phases, of which warp 1 sees the first and lets warp 0 go on; warp 2 looks for the first as well, but
 // nobody waits for it. n[0]: warp 0 waits for both.
 KERNEL(phase_that_a_waiter_misses) {
     auto *data = shared<attn::Mbarrier>();

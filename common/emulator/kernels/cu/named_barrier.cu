@@ -1,13 +1,13 @@
-// Named barriers as they should not be used; ptx.cu has how they should.
+// Misuse of named barriers; ptx.cu has their use.
 #include "kernel.h"
 #include <attn/ptx/barrier.cuh>
 
-// A row that warp 0 writes and warp 1 reads, with the barrier between them left out: n[0] = 1 in warp 0, 2 in warp 1, 3
-// in both; 4: warp 1 only arrives.
+// Warp 0 writes a row, warp 1 reads it. n[0]: who skips the barrier between (1: warp 0, 2: warp 1, 3: both; 4: warp 1 only
+// arrives).
 KERNEL(row_by_named_barrier) {
     int *row = shared<int>();
     if (threadIdx.x < 32) {
-        row[threadIdx.x] = threadIdx.x; // by warp 0
+        row[threadIdx.x] = threadIdx.x;
         if (!(params->n[0] & 1)) attn::named_barrier_arrive<3, 64>(); // the writer's
     } else {
         if (params->n[0] == 4) {
@@ -15,11 +15,11 @@ KERNEL(row_by_named_barrier) {
         } else if (!(params->n[0] & 2)) {
             attn::named_barrier_sync<3, 64>(); // the reader's
         }
-        out<int>(params)[threadIdx.x - 32] = row[63 - threadIdx.x]; // by warp 1
+        out<int>(params)[threadIdx.x - 32] = row[63 - threadIdx.x];
     }
 }
 
-// Three warps at barrier 1, of which some expect 64 threads and some 96.
+// Three warps at one barrier, with different counts.
 KERNEL(named_barrier_of_two_counts) {
     if (threadIdx.x < 32) {
         attn::named_barrier_sync<1, 96>(); // of three warps
@@ -28,7 +28,7 @@ KERNEL(named_barrier_of_two_counts) {
     }
 }
 
-// Warp 0 gives a signal twice without an answer in between; warp 1 waits for it twice, late.
+// Warp 0 arrives twice without an answer between; warp 1 waits twice, late.
 KERNEL(named_barrier_twice) {
     if (threadIdx.x < 32) {
         for (int i = 0; i < 2; ++i) attn::named_barrier_arrive<1, 64>(); // without an answer
@@ -38,15 +38,13 @@ KERNEL(named_barrier_twice) {
     }
 }
 
-// Half a warp at the barrier.
 KERNEL(named_barrier_by_half_a_warp) {
     if (threadIdx.x % 32 < 16) attn::named_barrier_sync<1, 64>(); // half
 }
 
-// As many threads as no block of this launch has.
+// More threads than the block has.
 KERNEL(named_barrier_of_too_many) { attn::named_barrier_sync<1, 1024>(); }
 
-// The lanes of a warp go to different barriers.
 KERNEL(named_barriers_differ) {
     if (threadIdx.x < 5) {
         attn::named_barrier_sync<1, 32>(); // 1
@@ -55,8 +53,7 @@ KERNEL(named_barriers_differ) {
     }
 }
 
-// n[0] rounds in which two pairs of warps meet at a barrier of each pair, at their own pace; the second pair at another
-// source line. Between rounds all four meet, at one named barrier.
+// n[0] rounds in which pairs of warps meet at their own barrier and line, then all four at one barrier.
 KERNEL(named_barriers_of_pairs) {
     int *values = shared<int>();
     const int thread = threadIdx.x, pair = thread / 64;
@@ -78,5 +75,5 @@ KERNEL(named_barriers_of_pairs) {
     out<int>(params)[thread] = value;
 }
 
-// Barrier n[0], of which there are 1 to 15.
+// Only 1 to 15 exist.
 KERNEL(named_barrier_that_is_not_there) { attn::named_barrier_sync<32>(params->n[0]); }

@@ -1,5 +1,5 @@
-// One warp (or, where warps meet, as few as possible): what each wrapper of attn/ptx/ does, on data in which no two elements may be exchanged. The
-// same source runs in the emulator and on a GPU, with the same expected values.
+// One warp, or as few as possible: each wrapper of attn/ptx/, on data in which no two elements may be exchanged, in the
+// emulator and on a GPU.
 #include "kernel.h"
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/cp_async.cuh>
@@ -7,7 +7,7 @@
 #include <attn/ptx/mbarrier.cuh>
 #include <attn/ptx/mma.cuh>
 
-// Registers in, registers out: in[0] is a[4] of each lane, in[1] b[2], in[2] d[4].
+// in[0]: a[4] of each lane, in[1]: b[2], in[2]: d[4].
 #define MMA(name)                                                                                                      \
     KERNEL(name) {                                                                                                     \
         const int lane = threadIdx.x;                                                                                  \
@@ -23,7 +23,7 @@ MMA(mma_m16n8k16_f16_f32)
 MMA(mma_m16n8k16_bf16_f32)
 MMA(mma_m16n8k32_e4m3_f32)
 
-// in[0]: 2 KiB that are copied to shared memory; in[1]: the byte that each lane passes as its row.
+// in[0]: 2 KiB of shared memory; in[1]: the byte of each lane's row.
 #define LDMATRIX(name, MATRICES)                                                                                       \
     KERNEL(name) {                                                                                                     \
         const int lane = threadIdx.x;                                                                                  \
@@ -38,8 +38,8 @@ LDMATRIX(ldmatrix_x4_trans, 4)
 LDMATRIX(ldmatrix_x2, 2)
 LDMATRIX(ldmatrix_x2_trans, 2)
 
-// As kernels use them together: A is 16 x 16 in in[0], B 16 x 8 in in[1], both row-major; D = A B. B goes through shared
-// memory once as it is and once transposed, and so through both forms of ldmatrix.
+// in[0]: A 16 x 16, in[1]: B 16 x 8, both row-major; D = A B. B goes through shared memory as it is and transposed, for both
+// forms of ldmatrix.
 KERNEL(ldmatrix_and_mma) {
     constexpr int PITCH = 24; // halves; 48 bytes, so that 8 rows lie in different banks
     const int lane = threadIdx.x;
@@ -70,7 +70,7 @@ KERNEL(ldmatrix_and_mma) {
     }
 }
 
-// Copies of each size, and zero-filled ones: 16 + 8 + 4 + 4 (of which 1 is read) + 16 (of which 5 are) + 16 (none).
+// 16 + 8 + 4 bytes, and zero-filled 4 (of which 1 is read) + 16 (5) + 16 (0).
 KERNEL(cp_async_of_each_size) {
     const char *source = in<char>(params);
     char *tile = shared<char>();
@@ -90,8 +90,7 @@ KERNEL(cp_async_of_each_size) {
     }
 }
 
-// Warps 0 and 1 hand a row of numbers to and fro, n[0] times: warp 1 turns it by one lane and triples it, warp 0 reverses
-// it and adds its own.
+// n[0] times warp 1 turns a row by one lane and triples it, and warp 0 reverses it and adds its lanes.
 KERNEL(named_barriers_hand_over) {
     int *row = shared<int>();
     const int lane = threadIdx.x % 32;
@@ -116,7 +115,7 @@ KERNEL(named_barriers_hand_over) {
     }
 }
 
-// Each pair of warps turns its 64 numbers around, n[0] times, at a barrier that is known when the kernel runs.
+// n[0] times each pair of warps reverses its 64 numbers, at a barrier known at run time only.
 KERNEL(named_barrier_of_each_pair) {
     int *values = shared<int>();
     const int pair = threadIdx.x / 64, thread = threadIdx.x % 64;
@@ -130,7 +129,7 @@ KERNEL(named_barrier_of_each_pair) {
     out<int>(params)[threadIdx.x] = value;
 }
 
-// What a test says at each point of an mbarrier's life, seen by every lane: 8 answers.
+// The answers of test_wait through the life of an mbarrier.
 KERNEL(mbarrier_phases) {
     auto *barrier = shared<attn::Mbarrier>();
     const int lane = threadIdx.x;
@@ -157,7 +156,7 @@ KERNEL(mbarrier_phases) {
     answers[7] = attn::mbarrier_test_wait(barrier, 1);
 }
 
-// Warp 0 streams n[0] tiles of 32 x 16 bytes through a ring of two; warps 1 and 2 read all of each tile.
+// Warp 0 streams n[0] tiles of 32 x 16 bytes through a ring of two; warps 1 and 2 read all.
 KERNEL(mbarrier_ring) {
     auto *full = shared<attn::Mbarrier>();       // [2]: 32 copying threads arrive
     auto *empty = shared<attn::Mbarrier>(16);    // [2]: 64 reading threads arrive

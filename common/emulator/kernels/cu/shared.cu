@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// What an unwritten word of shared memory is, as f32, as half and as its bits.
+// An unwritten word as f32, as half and as its bits.
 KERNEL(read_uninitialised) {
     if (threadIdx.x == 0) {
         unsigned bits = shared<unsigned>()[7];
@@ -12,8 +12,8 @@ KERNEL(read_uninitialised) {
     shared<float>()[threadIdx.x] = 1.0f; // the next block on this OS thread must not see it
 }
 
-// Each thread adds 1 to each of 64 accumulators, which lie in memory since their order is known at run time only: all that
-// are 0 at the start, the first n[0], and what the others start with is what the thread finds there.
+// Adds 1 to each of 64 accumulators, whose order is known at run time only so that they lie in memory; the first n[0] start
+// as 0.
 KERNEL(accumulate_registers) {
     float acc[64];
     const int initialised = params->n[0];

@@ -1,4 +1,4 @@
-// A dozen ways to touch memory. The accesses that the traced build sees of each are pinned by a test.
+// Ways to access memory; a test pins the accesses that the traced build sees.
 #include "kernel.h"
 
 struct Wide {

@@ -4,19 +4,17 @@
 #include <attn/ptx/tma.cuh>
 #include <attn/ptx/wgmma.cuh>
 
-// n[0] barriers and nothing else.
 KERNEL(barriers_only) {
     for (int i = 0; i < params->n[0]; ++i) __syncthreads();
 }
 
-// n[0] shuffles and nothing else.
 KERNEL(shuffles_only) {
     int value = threadIdx.x;
     for (int i = 0; i < params->n[0]; ++i) value = __shfl_xor_sync(0xffffffff, value, 1);
     if (value < 0) out<int>(params)[0] = value;
 }
 
-// n[0] dependent chains of 64 fused multiply-adds per thread, as a scalar attention kernel has them.
+// n[0] times 64 fused multiply-adds in 8 dependent chains per thread.
 KERNEL(fma_only) {
     float sums[8] = {};
     float x = float(threadIdx.x);
@@ -27,7 +25,6 @@ KERNEL(fma_only) {
     if (sum == 0.5f) out<float>(params)[0] = sum;
 }
 
-// n[0] WMMA multiply-accumulates, with both loads.
 KERNEL(wmma_only) {
     using namespace nvcuda;
     for (int i = threadIdx.x; i < 512; i += 32) shared<half>()[i] = half(1.0f);
@@ -44,7 +41,7 @@ KERNEL(wmma_only) {
     if (c.x[0] == 0.5f) out<float>(params)[0] = c.x[0];
 }
 
-// n[0] times one ldmatrix and two multiply-accumulates, as a kernel with its scores in registers has them.
+// n[0] times one ldmatrix and two mma, as a kernel with its scores in registers.
 KERNEL(mma_only) {
     for (int i = threadIdx.x; i < 1024; i += blockDim.x) shared<half>()[i] = half(1.0f);
     __syncthreads();
@@ -59,8 +56,8 @@ KERNEL(mma_only) {
     if (d[0][0] + d[1][3] == 0.5f) out<float>(params)[0] = d[0][0];
 }
 
-// n[0] tiles of 128 keys at head_dim 64, as a warpgroup of attention has them: four products of 64x128x16 with both operands
-// in shared memory, and eight of 64x64x16 with one in registers.
+// n[0] tiles of 128 keys at head_dim 64, as a warpgroup of attention: four products of 64x128x16 from shared memory, and
+// eight of 64x64x16 with A in registers.
 KERNEL(wgmma_only) {
     unsigned char *q_smem = shared<unsigned char>(), *k_smem = q_smem + 64 * 128; // [64][64] and [128][64] halves
     for (int i = threadIdx.x; i < 192 * 64; i += blockDim.x) shared<half>()[i] = half(1.0f);
@@ -82,7 +79,7 @@ KERNEL(wgmma_only) {
     if (s[0] + o[0] == 0.5f) out<float>(params)[0] = s[0];
 }
 
-// n[0] rounds of three accesses a thread: a write and a read of shared memory, and a read of global memory.
+// n[0] rounds of a write and a read of shared memory and a read of global memory per thread.
 KERNEL(accesses_only) {
     float *words = shared<float>();
     float value = float(threadIdx.x);

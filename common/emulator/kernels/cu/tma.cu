@@ -1,5 +1,4 @@
-// TMA, in ways that are right and in ways that go wrong; each break is one bit, so that the whole kernel is the near miss. in[1]
-// holds the tensor maps.
+// TMA; each break is one bit, so that the whole kernel is the near miss. in[1]: tensor maps.
 #include "kernel.h"
 #include <attn/launch.h>
 #include <attn/ptx/barrier.cuh>
@@ -13,7 +12,7 @@ __device__ const AttentionTensorMap &map(const KernelParams *params, int index =
     return in<AttentionTensorMap>(params, 1)[index];
 }
 
-// One barrier, made by thread 0 and known to all, TMA included.
+// Published to all, TMA included.
 __device__ void make_barrier(attn::Mbarrier *barrier, int arrivals) {
     if (threadIdx.x == 0) {
         attn::mbarrier_init(barrier, arrivals);
@@ -24,7 +23,7 @@ __device__ void make_barrier(attn::Mbarrier *barrier, int arrivals) {
 
 } // namespace
 
-// One box of n[0] bytes at the place in in[2], into shared memory and as it lies there to out[0].
+// The box of n[0] bytes at the place in in[2], as it lies in shared memory, to out[0].
 KERNEL(tma_box) {
     auto *barrier = shared<attn::Mbarrier>();
     char *box_smem = shared<char>(1024);
@@ -33,13 +32,13 @@ KERNEL(tma_box) {
     if (threadIdx.x == 0) {
         attn::tma_prefetch_map(map(params));
         attn::mbarrier_arrive_expect_tx(barrier, params->n[0]); // the box
-        attn::tma_load(box_smem, map(params), barrier, at[0], at[1], at[2], at[3]); // loads the box
+        attn::tma_load(box_smem, map(params), barrier, at[0], at[1], at[2], at[3]);
     }
     attn::mbarrier_wait_tx(barrier, 0); // for the box
-    for (int i = threadIdx.x; i < params->n[0]; i += blockDim.x) out<char>(params)[i] = box_smem[i]; // the box as it lies
+    for (int i = threadIdx.x; i < params->n[0]; i += blockDim.x) out<char>(params)[i] = box_smem[i];
 }
 
-// n[0] bytes of in[0], as they are, from shared memory to the place in in[2] of out[0].
+// n[0] bytes of in[0] through shared memory to the place in in[2] of out[0].
 KERNEL(tma_store_box) {
     char *box_smem = shared<char>(1024);
     for (int i = threadIdx.x; i < params->n[0]; i += blockDim.x) box_smem[i] = in<char>(params)[i];
@@ -47,7 +46,7 @@ KERNEL(tma_store_box) {
     __syncthreads(); // all have written
     if (threadIdx.x == 0) {
         const int *at = in<int>(params, 2);
-        attn::tma_store(map(params), box_smem, at[0], at[1], at[2], at[3]); // stores the box
+        attn::tma_store(map(params), box_smem, at[0], at[1], at[2], at[3]);
         attn::tma_store_commit();
         attn::tma_store_wait_read<0>(); // before shared memory goes
     }
@@ -76,7 +75,7 @@ enum RingBreak {
     THEN_MEET = 524288,    // with FREES_UNREAD: after both warps have: right
 };
 
-// Warp 0 brings n[0] tiles of 8 x 32 floats into a ring of two slots of 2 KiB, warps 1 and 2 read all words of each.
+// Warp 0 brings n[0] tiles of 8 x 32 floats into a ring of two slots of 2 KiB, warps 1 and 2 read all words.
 KERNEL(tma_ring) {
     auto *full = shared<attn::Mbarrier>();    // [2]
     auto *empty = shared<attn::Mbarrier>(16); // [2]
@@ -106,9 +105,9 @@ KERNEL(tma_ring) {
                 attn::tma_load(slot_smem, map(params, 1), full + slot, 0, tile * 8, 0, 0);
                 attn::tma_load(slot_smem + 256, map(params, 1), full + slot, 0, tile * 8 + 4, 0, 0);
             } else {
-                attn::tma_load(slot_smem, map(params), full + slot, 0, tile * 8, 0, 0); // brings a tile
+                attn::tma_load(slot_smem, map(params), full + slot, 0, tile * 8, 0, 0);
             }
-            if (breaks & TWICE) attn::tma_load(slot_smem, map(params), full + slot, 0, tile * 8, 0, 0); // once more
+            if (breaks & TWICE) attn::tma_load(slot_smem, map(params), full + slot, 0, tile * 8, 0, 0);
             if (breaks & LATE_EXPECT) attn::mbarrier_arrive_expect_tx(full + slot, bytes); // of what is on its way
         }
     } else {
@@ -128,7 +127,7 @@ KERNEL(tma_ring) {
                 continue;
             }
             if (breaks & THEN_SYNC) __syncwarp(); // with who has waited
-            for (int i = 0; i < 256; ++i) sum += slot_smem[breaks & HALVES && i >= 128 ? i + 128 : i]; // reads a tile
+            for (int i = 0; i < 256; ++i) sum += slot_smem[breaks & HALVES && i >= 128 ? i + 128 : i];
             if (breaks & THEN_FREES) __syncwarp(); // all lanes have read
             if (!(breaks & NO_ARRIVE_EMPTY) && (!(breaks & ONE_FREES) || lane == 0)) attn::mbarrier_arrive(empty + slot); // read
         }
@@ -148,29 +147,29 @@ enum RefillBreak {
     ISSUER_FENCES = 256, // with CLEARED: lane 0 fences for all
 };
 
-// One warp fills its one slot again once all lanes have read, n[0] times.
+// One warp refills its one slot n[0] times when all lanes have read it.
 KERNEL(tma_refill) {
     auto *full = shared<attn::Mbarrier>();
     float *tile_smem = shared<float>(1024);
     const int breaks = params->n[1], tiles = params->n[0], lane = threadIdx.x;
     make_barrier(full, 1);
     float sum = 0;
-    if (breaks & WRITE_FIRST && lane == 5) tile_smem[0] = 1; // a store before
+    if (breaks & WRITE_FIRST && lane == 5) tile_smem[0] = 1;
     if (breaks & CLEARED) {
-        for (int i = lane; i < 256; i += 32) tile_smem[i] = 0; // clears the slot
+        for (int i = lane; i < 256; i += 32) tile_smem[i] = 0;
         if (breaks & CLEARED_FENCED || (breaks & ISSUER_FENCES && lane == 0)) attn::fence_proxy_async(); // what this lane cleared
         __syncthreads(); // the slot is clear
     }
     for (int tile = 0; tile < tiles; ++tile) {
         if (lane == 0) {
             attn::mbarrier_arrive_expect_tx(full, 1024); // of the slot
-            attn::tma_load(tile_smem, map(params), full, 0, tile * 8, 0, 0); // fills the slot
+            attn::tma_load(tile_smem, map(params), full, 0, tile * 8, 0, 0);
         }
-        if (breaks & WRITE_LATER && lane == 0) tile_smem[0] = 1; // a store meanwhile
+        if (breaks & WRITE_LATER && lane == 0) tile_smem[0] = 1;
         if (breaks & LAST_UNSEEN && tile == tiles - 1) break;
         if (!(breaks & (NO_WAIT | ONLY_SYNC)) || (breaks & NO_WAIT && lane == 0)) attn::mbarrier_wait_tx(full, tile % 2); // slot
         if (breaks & (NO_WAIT | ONLY_SYNC)) __syncthreads(); // with who has waited for the slot
-        for (int i = 0; i < 256; ++i) sum += tile_smem[i]; // reads the slot
+        for (int i = 0; i < 256; ++i) sum += tile_smem[i];
         if (!(breaks & NO_SYNC)) __syncwarp(); // the slot has been read
     }
     out<float>(params)[lane] = sum;
@@ -191,7 +190,7 @@ enum StoreBreak {
     READ_BACK = 2048,    // what is stored is read from global memory
 };
 
-// Each block stores n[0] tiles of 8 x 32 floats, each written by all threads into the same place.
+// Each block stores n[0] tiles of 8 x 32 floats from one place.
 KERNEL(tma_store_tiles) {
     auto *full = shared<attn::Mbarrier>();
     float *tile_smem = shared<float>(1024);
@@ -205,14 +204,14 @@ KERNEL(tma_store_tiles) {
             }
             attn::mbarrier_wait_tx(full, tile % 2); // for what is stored
         } else {
-            for (int i = threadIdx.x; i < 256; i += blockDim.x) tile_smem[i] = in<float>(params)[tile * 256 + i]; // a tile
+            for (int i = threadIdx.x; i < 256; i += blockDim.x) tile_smem[i] = in<float>(params)[tile * 256 + i];
             if (!(breaks & (NO_FENCE | FENCE_OF_ISSUER | FENCE_LATE))) attn::fence_proxy_async(); // of the tile
             if (!(breaks & NO_MEETING)) __syncthreads(); // the tile is written
             if (breaks & FENCE_LATE || (breaks & FENCE_OF_ISSUER && threadIdx.x == 0)) attn::fence_proxy_async(); // too late
         }
         const int block = breaks & SAME_TILE ? 0 : blockIdx.x;
         if (threadIdx.x == 0) {
-            attn::tma_store(map(params, 1), tile_smem, 0, tile * 8, block, 0); // stores a tile
+            attn::tma_store(map(params, 1), tile_smem, 0, tile * 8, block, 0);
             if (!(breaks & NO_COMMIT)) attn::tma_store_commit(); // a group of one
         }
         if (threadIdx.x == (breaks & OTHER_WAITS ? 32 : 0)) {
@@ -223,11 +222,12 @@ KERNEL(tma_store_tiles) {
             }
         }
         if (!(breaks & REWRITE_EARLY)) __syncthreads(); // who waited has met the others
-        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[blockIdx.x * 512 + threadIdx.x]; // reads back
+        if (breaks & READ_BACK) tile_smem[512 + threadIdx.x] = out<float>(params)[blockIdx.x * 512 + threadIdx.x];
     }
 }
 
-// n[0]: byte of the box; n[1]: the map: of in[1], or -1: null; n[2]: first row; n[3]: first column, twice, and 1 more for a store.
+// n[0]: byte of the box; n[1]: index of the map, -1: null; n[2]: first row; n[3]: twice the first column, plus 1 for a
+// store.
 KERNEL(tma_misused) {
     auto *barrier = shared<attn::Mbarrier>();
     make_barrier(barrier, 1);
@@ -236,21 +236,21 @@ KERNEL(tma_misused) {
     if (threadIdx.x == 0) {
         const int col = params->n[3] >> 1;
         if (params->n[3] & 1) {
-            // A store needs something to read, where it could be.
+            // Something to store, where the box exists.
             for (int i = 0; i < 256 && params->n[0] >= 0 && params->n[0] <= 3072; ++i) reinterpret_cast<float *>(box_smem)[i] = 1;
             attn::fence_proxy_async(); // for the misused store
-            attn::tma_store(*tensor, box_smem, col, params->n[2], 0, 0); // misused store
+            attn::tma_store(*tensor, box_smem, col, params->n[2], 0, 0);
             attn::tma_store_commit(); // a group of the misused
             attn::tma_store_wait_read<0>(); // the misused has been read
         } else {
             attn::mbarrier_arrive_expect_tx(barrier, 1024); // of the misused load
-            attn::tma_load(box_smem, *tensor, barrier, col, params->n[2], 0, 0); // misused load
+            attn::tma_load(box_smem, *tensor, barrier, col, params->n[2], 0, 0);
             attn::mbarrier_wait_tx(barrier, 0); // for the misused
         }
     }
 }
 
-// n[0]: bytes that are expected at once, n[1] times.
+// n[1] times expects n[0] bytes.
 KERNEL(tma_expects) {
     auto *barrier = shared<attn::Mbarrier>();
     make_barrier(barrier, params->n[1] + 1);
@@ -259,7 +259,7 @@ KERNEL(tma_expects) {
     }
 }
 
-// Each lane says whether it was elected; n[0]: only the lanes below take part.
+// Whether each lane was elected; n[0]: lanes that take part.
 KERNEL(elect_one) {
     int elected = 0;
     if (int(threadIdx.x % 32) < params->n[0]) elected = attn::elect_one(); // elects

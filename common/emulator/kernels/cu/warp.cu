@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-// Every shuffle at width n[0] and argument n[1]: four results per lane, for int, then as float, half2 and int64.
+// Every shuffle at width n[0] and argument n[1], for int, float, half2 and int64.
 KERNEL(shuffles) {
     const unsigned all = 0xffffffff;
     int width = params->n[0], argument = params->n[1];
@@ -17,7 +17,6 @@ KERNEL(shuffles) {
     row[7] = int(__half2float(__shfl_xor_sync(all, __float2half(float(value)), argument, width)));
 }
 
-// A sum over each warp, by butterfly.
 KERNEL(warp_sum) {
     float sum = in<float>(params)[global_thread()];
 #pragma unroll
@@ -36,7 +35,7 @@ KERNEL(votes) {
     row[5] = __all_sync(mask, lane != 31);
 }
 
-// Lanes n[0].. exchange through shared memory under __syncwarp with just their mask, from two places; the others leave.
+// Lanes n[0].. exchange words under their own mask, from two places; the others leave.
 KERNEL(partial_sync_warp) {
     int lane = threadIdx.x, first = params->n[0];
     unsigned mask = 0xffffffffu << first;
@@ -51,14 +50,14 @@ KERNEL(partial_sync_warp) {
     out<int>(params)[lane] = values[first + 31 - lane];
 }
 
-// A full mask, but lane 5 has left: __syncwarp and votes don't wait for it.
+// __syncwarp and votes don't wait for a lane that has left.
 KERNEL(sync_warp_after_exit) {
     if (threadIdx.x == 5) return;
     __syncwarp();
     out<unsigned>(params)[threadIdx.x] = __ballot_sync(0xffffffff, 1);
 }
 
-// Lanes wait for lane 0, which leaves only after they have arrived.
+// Lane n[0] leaves after the others have arrived.
 KERNEL(exit_completes_sync_warp) {
     if (threadIdx.x == unsigned(params->n[0])) return;
     __syncwarp();

@@ -1,5 +1,5 @@
-// One warpgroup: D = A B, or D += A B, by each form of wgmma, on small whole numbers. Tiles are written as the swizzle
-// puts them, by generic stores, so these kernels need no TMA. The same source runs in the emulator and on a GPU.
+// Each form of wgmma on one warpgroup: D = A B, or D += A B, on small whole numbers. Tiles are written by generic stores, so
+// no TMA is needed.
 #include "kernel.h"
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) // no other architecture has these instructions
@@ -12,10 +12,10 @@
 
 namespace {
 
-// Where byte `at` of a tile lies that starts on a boundary of 1,024 bytes.
+// The place of byte `at` of a tile that starts on a boundary of 1,024 bytes.
 template <int SPAN> __device__ int swizzled(int at) { return at ^ (at >> 7 & (SPAN / 16 - 1)) << 4; }
 
-// Writes a row-major matrix [ROWS][COLS] as slabs of SPAN bytes of each row, one after the other.
+// A row-major matrix as slabs of SPAN bytes of each row.
 template <int SPAN, int ROWS, int COLS, class T> __device__ void fill_slabs(unsigned char *tile_smem, const T *matrix) {
     constexpr int SLAB_COLS = SPAN / sizeof(T);
     for (int i = threadIdx.x; i < ROWS * COLS; i += 128) {
@@ -25,7 +25,7 @@ template <int SPAN, int ROWS, int COLS, class T> __device__ void fill_slabs(unsi
     }
 }
 
-// The descriptor of step `step` along K of a matrix [ROWS][K] whose rows lie along K.
+// Step `step` along K of a matrix [ROWS][K].
 template <int SPAN, int ROWS> __device__ uint64_t along_k(const unsigned char *tile_smem, int step) {
     const int byte = step * 32;
     return attn::matrix_descriptor<SPAN>(tile_smem + byte / SPAN * ROWS * SPAN + byte % SPAN, 16, 8 * SPAN);
@@ -46,8 +46,7 @@ __device__ void multiply_16_bits(float (&d)[COUNT], const uint32_t (&a)[4], uint
     }
 }
 
-// in[0]: A [64][K]; in[1]: B, [N][K] or with TRANS_B [K][N]; out: D [64][N], to which is added, with n[0], what it starts
-// with: 3 row - 2 col.
+// in[0]: A [64][K]; in[1]: B [N][K], or with TRANS_B [K][N]; out: D [64][N]. n[0]: added to 3 row - 2 col.
 template <class T, int SPAN, int N, int K, bool TRANS_B, bool A_IN_REGISTERS>
 __device__ void multiply(const KernelParams *params) {
     constexpr int STEP = 32 / sizeof(T);
@@ -134,8 +133,8 @@ MULTIPLY(wgmma_e4m3_slabs, uint8_t, 128, 64, 256, false, false)
 MULTIPLY(wgmma_e4m3_registers, uint8_t, 128, 64, 128, false, true)
 MULTIPLY(wgmma_e4m3_registers_128, uint8_t, 128, 128, 256, false, true)
 
-// Two groups in flight, as attention has them: S of the next tile while O is added to. in[0]: A [64][64] f16, in[1]: B
-// [64][64] along K. out[0]: A B^T and then 2 A B^T + 5, each as it lies in the registers.
+// Two groups in flight, as in attention: S of the next tile while O is added to. in[0]: A [64][64] f16, in[1]: B [64][64]
+// along K. out[0]: A B^T, then 2 A B^T + 5, as in the registers.
 KERNEL(wgmma_two_groups) {
     unsigned char *a_smem = shared<unsigned char>(), *b_smem = a_smem + 8192;
     fill_slabs<128, 64, 64>(a_smem, in<half>(params, 0));
@@ -164,7 +163,7 @@ KERNEL(wgmma_two_groups) {
     for (int i = 0; i < 32; ++i) out<float>(params)[threadIdx.x * 64 + 32 + i] = o[i] + 0.5f * s[i];
 }
 
-// in[0]: registers of each lane; in[1]: the byte that each lane passes as its row. out: 2 KiB of shared memory.
+// in[0]: registers of each lane; in[1]: the byte of each lane's row. out: 2 KiB of shared memory.
 KERNEL(stmatrix_x4) {
     const int lane = threadIdx.x;
     for (int i = lane; i < 512; i += 32) shared<uint32_t>()[i] = 0;
@@ -176,7 +175,7 @@ KERNEL(stmatrix_x4) {
     for (int i = lane; i < 512; i += 32) out<uint32_t>(params)[i] = shared<uint32_t>()[i];
 }
 
-// Three warpgroups: the first gives registers back, the others take them. out: a mark of each thread.
+// One warpgroup gives registers back, two take them.
 BOUNDED_KERNEL(registers_change_hands, 384) {
     if (threadIdx.x < 128) {
         attn::give_registers_back<24>();

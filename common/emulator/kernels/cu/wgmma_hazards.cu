@@ -1,4 +1,4 @@
-// wgmma, stmatrix and setmaxnreg as they should not be used, and as odd as they may be.
+// Misuse and near misses of wgmma, stmatrix and setmaxnreg.
 #include "kernel.h"
 #include <attn/launch.h>
 #include <attn/ptx/mbarrier.cuh>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int TILE = 64 * 128; // 64 rows of 64 f16
 
-// A part of a tile: `threads` threads, of which this is one, write 16 bytes at a time, all but the last `missing` rows.
+// One of `threads` threads writes its part of a tile, without the last `missing` rows.
 __device__ void write_tile(unsigned char *tile_smem, int thread, int threads, int missing = 0) {
     for (int i = thread; i < (64 - missing) * 8; i += threads) {
         const int row = i / 8, chunk = i % 8 ^ row % 8;
@@ -19,7 +19,6 @@ __device__ void write_tile(unsigned char *tile_smem, int thread, int threads, in
     }
 }
 
-// One number of a thread for all that it has.
 __device__ float sum(const float (&x)[32]) {
     float sum = 0;
     for (int i = 0; i < 32; ++i) sum += x[i];
@@ -35,7 +34,7 @@ __device__ uint64_t along_n(const unsigned char *tile_smem, int step) {
 
 } // namespace
 
-// What is broken in wgmma_attention: bits of n[0].
+// Bits of n[0].
 enum AttentionBreak {
     NO_FENCE = 1,
     NO_COMMIT = 2,
@@ -53,21 +52,21 @@ enum AttentionBreak {
     FENCE_OF_ONE = 8192,
 };
 
-// Attention over n[1] tiles of 64 keys, K and V the same, by one warpgroup: Q K^T of a tile runs beside P V of the tile
-// before, whose P is in registers; the scores are used while P V still runs; O is scaled after its wait. Each thread
-// fills its part of the next slot behind its own wait, since that speaks for all four warps.
+// Attention over n[1] tiles of 64 keys, K and V the same: Q K^T of a tile runs concurrently with P V of the tile before,
+// whose P is in registers; O is scaled after its wait. Each thread refills its part of a slot behind its own wait, which
+// speaks for all four warps.
 KERNEL(wgmma_attention) {
     const int breaks = params->n[0], tiles = params->n[1], thread = threadIdx.x;
     unsigned char *q_smem = shared<unsigned char>(), *ring_smem = q_smem + TILE;
     const auto slot = [&](int tile) { return ring_smem + tile % 2 * TILE; };
     const auto publish = [&](int tile) {
         const bool fences = !(breaks & (NO_PROXY_FENCE | LATE_PROXY_FENCE)) && (!(breaks & FENCE_OF_ONE) || thread == 0);
-        write_tile(slot(tile), thread, 128, breaks & MISSING_ROW ? 1 : 0); // the tile
+        write_tile(slot(tile), thread, 128, breaks & MISSING_ROW ? 1 : 0);
         if (fences) attn::fence_proxy_async();                             // by who has written
         if (!(breaks & NO_BARRIER)) __syncthreads();                       // the tile is there
         if (breaks & LATE_PROXY_FENCE) attn::fence_proxy_async();          // too late
     };
-    write_tile(q_smem, thread, 128); // the queries
+    write_tile(q_smem, thread, 128);
     publish(0);
 
     float s[32], o[32];
@@ -90,9 +89,9 @@ KERNEL(wgmma_attention) {
         }
         const float scale = s[0] > 1000.0f ? 0.5f : 1.0f; // while P V runs
         if (tile > 0) {
-            if (breaks & READ_IN_FLIGHT && o[5] > 1000.0f) s[1] = 0; // reads o
-            if (breaks & WRITE_IN_FLIGHT) o[7] = scale;              // writes o
-            if (breaks & REWRITE_P) p[1][2] = uint32_t(scale);       // writes p
+            if (breaks & READ_IN_FLIGHT && o[5] > 1000.0f) s[1] = 0;
+            if (breaks & WRITE_IN_FLIGHT) o[7] = scale;
+            if (breaks & REWRITE_P) p[1][2] = uint32_t(scale);
             if (breaks & OVERWRITE_SLOT) write_tile(slot(tile + 1), thread, 128);
             if (breaks & LAX_WAIT) {
                 attn::wgmma_wait<1>(o); // too lax
@@ -102,9 +101,9 @@ KERNEL(wgmma_attention) {
                 attn::wgmma_wait<0>(o); // the values, too
             }
         }
-        for (float &x : o) x *= scale; // scales o
+        for (float &x : o) x *= scale;
         for (int step = 0; step < 4; ++step)
-            for (int i = 0; i < 4; ++i) p[step][i] = 0x3c003c00 + (s[8 * step + 2 * i] > 1000.0f); // the next p
+            for (int i = 0; i < 4; ++i) p[step][i] = 0x3c003c00 + (s[8 * step + 2 * i] > 1000.0f);
         if (tile + 1 < tiles) publish(tile + 1);
     }
     attn::wgmma_fence(); // o and p were written
@@ -114,8 +113,8 @@ KERNEL(wgmma_attention) {
     out<float>(params)[thread] = sum(o);
 }
 
-// A producer warp fills a ring of two slots for a warpgroup, of which one thread says that a slot is free, after its own
-// wait. n[0]: it says so before the wait; n[1]: tiles.
+// A producer warp fills a ring of two slots for a warpgroup, of which one thread frees each slot after its own wait. n[0]:
+// before; n[1]: tiles.
 KERNEL(wgmma_ring) {
     const int tiles = params->n[1], thread = threadIdx.x;
     unsigned char *q_smem = shared<unsigned char>(), *ring_smem = q_smem + TILE;
@@ -130,7 +129,7 @@ KERNEL(wgmma_ring) {
     if (thread >= 128) {
         for (int tile = 0; tile < tiles; ++tile) {
             attn::mbarrier_wait(empty + tile % 2, tile / 2 % 2 ^ 1); // the slot is free
-            write_tile(ring_smem + tile % 2 * TILE, thread - 128, 32); // by the producer
+            write_tile(ring_smem + tile % 2 * TILE, thread - 128, 32);
             attn::fence_proxy_async(); // what the producer has written
             attn::mbarrier_arrive(full + tile % 2); // the slot is full
         }
@@ -142,7 +141,7 @@ KERNEL(wgmma_ring) {
         attn::mbarrier_wait(full + tile % 2, tile / 2 % 2); // the slot is filled
         attn::wgmma_fence(); // s was touched
         for (int step = 0; step < 4; ++step)
-            attn::wgmma_f16<false>(s, along_k(q_smem, step), along_k(ring_smem + tile % 2 * TILE, step), true); // of a slot
+            attn::wgmma_f16<false>(s, along_k(q_smem, step), along_k(ring_smem + tile % 2 * TILE, step), true);
         attn::wgmma_commit(); // of the slot's products
         if (params->n[0] && thread == 0) attn::mbarrier_arrive(empty + tile % 2); // too early
         attn::wgmma_wait<0>(s); // for the slot
@@ -151,7 +150,7 @@ KERNEL(wgmma_ring) {
     out<float>(params)[thread] = sum(s);
 }
 
-// What is broken in wgmma_of_boxes: bits of n[1].
+// Bits of n[1].
 enum BoxBreak {
     NOBODY_WAITS = 1,
     ONE_WAITS = 2,
@@ -159,8 +158,8 @@ enum BoxBreak {
     REFILL_OWN = 8,
 };
 
-// Warpgroups read tiles that TMA brings to a ring of two slots: no proxy fence anywhere. Thread 0 fills a slot again when one
-// thread of each warpgroup has said that it is free, after its own wait. n[0]: tiles.
+// Warpgroups read tiles of a ring of two that TMA fills: no proxy fence. Thread 0 refills a slot when one thread of each
+// warpgroup has freed it after its own wait. n[0]: tiles.
 KERNEL(wgmma_of_boxes) {
     const int tiles = params->n[0], breaks = params->n[1], thread = threadIdx.x, warpgroups = blockDim.x / 128;
     const auto &map = in<AttentionTensorMap>(params, 1)[0];
@@ -168,7 +167,7 @@ KERNEL(wgmma_of_boxes) {
     auto *full = shared<attn::Mbarrier>(2 * TILE), *empty = full + 2;
     const auto load = [&](int tile) {
         attn::mbarrier_arrive_expect_tx(full + tile % 2, TILE);
-        attn::tma_load(ring_smem + tile % 2 * TILE, map, full + tile % 2, 0, tile % 2 * 64, 0, 0); // brings a tile
+        attn::tma_load(ring_smem + tile % 2 * TILE, map, full + tile % 2, 0, tile % 2 * 64, 0, 0);
     };
     if (thread == 0) {
         for (int slot = 0; slot < 2; ++slot) {
@@ -187,7 +186,7 @@ KERNEL(wgmma_of_boxes) {
             attn::mbarrier_wait_tx(full + tile % 2, tile / 2 % 2); // the tile is there
         attn::wgmma_fence(); // s was touched
         for (int step = 0; step < 4; ++step)
-            attn::wgmma_f16<false>(s, along_k(tile_smem, step), along_k(tile_smem, step), true); // of a box
+            attn::wgmma_f16<false>(s, along_k(tile_smem, step), along_k(tile_smem, step), true);
         attn::wgmma_commit(); // of the box's products
         const bool refills = thread == 0 && tile + 2 < tiles;
         if (breaks & REFILL_AT_ONCE && refills) load(tile + 2);
@@ -203,8 +202,7 @@ KERNEL(wgmma_of_boxes) {
     out<float>(params)[thread] = sum(s);
 }
 
-// A product of two steps, with n[0] saying what is wrong with it (15: nothing, it goes on behind a wait that names nothing);
-// n[1]: the first warp that takes part.
+// Two steps; n[0]: the mistake (15: none, continued behind a wait that names nothing); n[1]: the first warp that takes part.
 KERNEL(wgmma_misused) {
     const int how = params->n[0], thread = threadIdx.x - 32 * params->n[1], warp = thread / 32;
     unsigned char *a_smem = shared<unsigned char>(), *b_smem = a_smem + TILE;
@@ -224,12 +222,12 @@ KERNEL(wgmma_misused) {
     if (how == 7 && thread == 37) b = along_k(b_smem, 1);
     attn::wgmma_fence(); // d was written
     attn::wgmma_f16<false>(d, a, b, how == 8 && warp == 1); // the product
-    if (how == 9) attn::wgmma_f16<false>(reinterpret_cast<float(&)[48]>(d), a, b, true); // of another shape
+    if (how == 9) attn::wgmma_f16<false>(reinterpret_cast<float(&)[48]>(d), a, b, true);
     if (how == 10 && warp == 1) attn::wgmma_commit(); // of one warp
-    attn::wgmma_f16<false>(d, along_k(a_smem, 1), along_k(b_smem, 1), true); // the second step
-    if (how == 11) return; // without a group
+    attn::wgmma_f16<false>(d, along_k(a_smem, 1), along_k(b_smem, 1), true);
+    if (how == 11) return;
     attn::wgmma_commit(); // the group
-    if (how == 12) return; // without a wait
+    if (how == 12) return;
     if (how == 13 || how == 15) {
         if (how == 15 || warp == 0) {
             attn::wgmma_wait<0>(); // of what nobody touches
@@ -237,12 +235,12 @@ KERNEL(wgmma_misused) {
             attn::wgmma_wait<0>(d);
             attn::wgmma_fence();
         }
-        attn::wgmma_f16<false>(d, a, b, true); // to the same accumulators
+        attn::wgmma_f16<false>(d, a, b, true);
         attn::wgmma_commit();
     }
     attn::wgmma_wait<0>(d); // the wait
     if (how == 14) {
-        attn::wgmma_f16<true>(e, a, attn::matrix_descriptor<128>(b_smem, 1024, 1024), false); // without a fence
+        attn::wgmma_f16<true>(e, a, attn::matrix_descriptor<128>(b_smem, 1024, 1024), false);
         attn::wgmma_commit();
         attn::wgmma_wait<0>(e);
         d[0] += e[0];
@@ -250,17 +248,16 @@ KERNEL(wgmma_misused) {
     out<float>(params)[thread] = sum(d);
 }
 
-// Lanes pass the rows in which others then read what the warp has stored. n[0]: the __syncwarp between; n[1]: bytes from
-// row to row; n[2]: bytes that they are off.
+// Lanes pass rows, others read them. n[0]: the __syncwarp between; n[1]: bytes from row to row; n[2]: offset in bytes.
 KERNEL(stmatrix_then_lanes) {
     const int lane = threadIdx.x, pitch = params->n[1];
     const uint32_t reg[4] = {uint32_t(lane), 1, 2, 3};
-    attn::stmatrix_x4(shared<char>(lane * pitch + params->n[2]), reg); // the matrices
+    attn::stmatrix_x4(shared<char>(lane * pitch + params->n[2]), reg);
     if (params->n[0]) __syncwarp(); // they are stored
-    out<uint32_t>(params)[lane] = *shared<uint32_t>((31 - lane) * pitch + params->n[2]); // of a matrix
+    out<uint32_t>(params)[lane] = *shared<uint32_t>((31 - lane) * pitch + params->n[2]);
 }
 
-// Three warpgroups share their registers, 168 of each thread at entry. n[0]: what is wrong.
+// Three warpgroups, 168 registers of each thread at entry. n[0]: the mistake.
 BOUNDED_KERNEL(registers_misused, 384) {
     const int how = params->n[0], warp = threadIdx.x / 32;
     if (warp < 8) {

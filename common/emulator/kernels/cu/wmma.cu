@@ -3,7 +3,7 @@
 
 using namespace nvcuda;
 
-// D = A B + C from shared memory, each operand stored as its layout says; D in f32, row- or column-major.
+// D = A B + 2 C from shared memory, each operand in its layout.
 template <int M, int N, int K, class LayoutA, class LayoutB, class T>
 static __device__ void multiply(const KernelParams *params, wmma::layout_t layout_c) {
     constexpr bool A_ROW = std::is_same<LayoutA, wmma::row_major>::value;
@@ -50,7 +50,7 @@ MULTIPLY(wmma_half_accumulator, 16, 16, 16, row_major, row_major, half, mem_row_
 MULTIPLY(wmma_32x8_row_col, 32, 8, 16, row_major, col_major, float, mem_row_major)
 MULTIPLY(wmma_8x32_col_row, 8, 32, 16, col_major, row_major, float, mem_col_major)
 
-// Writes the registers as they lie: what CUDA says no kernel may rely on.
+// The registers as they lie, on which CUDA says no kernel may rely.
 KERNEL(wmma_registers) {
     half *a_smem = shared<half>();
     for (int i = threadIdx.x; i < 256; i += 32) a_smem[i] = half(i);
@@ -66,7 +66,7 @@ template <int M, int N, class T> static __device__ void store_zeros(int ld, bool
     wmma::store_matrix_sync(shared<T>(), zeros, ld, row_major ? wmma::mem_row_major : wmma::mem_col_major);
 }
 
-// n[0]: the stride in elements; n[1]: which fragment; n[2]: whether rows are contiguous.
+// n[0]: stride in elements; n[1]: which fragment; n[2]: row-major.
 KERNEL(wmma_stores) {
     const int ld = params->n[0], which = params->n[1];
     const bool row_major = params->n[2];
@@ -79,19 +79,17 @@ KERNEL(wmma_stores) {
     }
 }
 
-// n[0]: bytes that the pointer is off; n[1]: the stride in halves.
+// n[0]: offset of the pointer in bytes; n[1]: stride in halves.
 KERNEL(wmma_misaligned) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
     wmma::load_matrix_sync(a, shared<half>(params->n[0]), params->n[1]);
 }
 
-// Lane 3 brings another pointer.
 KERNEL(wmma_pointers_differ) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
     wmma::load_matrix_sync(a, shared<half>(threadIdx.x == 3 ? 1024 : 0), 16);
 }
 
-// Lane 3 has left.
 KERNEL(wmma_after_exit) {
     if (threadIdx.x == 3) return;
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;

@@ -6,15 +6,15 @@ use std::ffi::c_void;
 
 pub mod support;
 
-/// The counterpart of `KernelParams` in `cu/kernel.h`: one params struct for all test kernels.
+/// `KernelParams` in `cu/kernel.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KernelParams {
-    /// Buffers that the kernel reads.
+    /// Read by the kernel.
     pub input: [*const c_void; 3],
-    /// Buffers that it writes.
+    /// Written by the kernel.
     pub output: [*mut c_void; 2],
-    /// Whatever else the kernel wants to know.
+    /// The kernel's other parameters.
     pub numbers: [i32; 4],
 }
 
@@ -22,7 +22,7 @@ include!(concat!(env!("OUT_DIR"), "/gpu.rs"));
 
 macro_rules! kernels {
     ($($name:ident)*) => {
-        /// The kernels, by the name they have in `cu/`.
+        /// By the names in `cu/`.
         #[allow(missing_docs, reason = "each is described where it is written")]
         pub mod entry {
             use std::ffi::c_void;
@@ -33,7 +33,7 @@ macro_rules! kernels {
             }
         }
 
-        /// The same in the traced build.
+        /// The traced build.
         #[allow(missing_docs, reason = "each is described where it is written")]
         pub mod traced {
             use std::ffi::c_void;
@@ -47,7 +47,7 @@ macro_rules! kernels {
             }
         }
 
-        /// The entries of the plain and of the traced build, by the kernel's name.
+        /// Plain and traced entry, by name.
         pub const KERNELS: &[(&str, [emulator::Entry; 2])] =
             &[$((stringify!($name), [entry::$name, traced::$name])),*];
     };

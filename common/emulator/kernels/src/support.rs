@@ -7,7 +7,7 @@ use crate::KernelParams;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions};
 use emulator::{Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
 
-/// The schedules that every correct kernel must give the same bits under.
+/// A correct kernel gives the same bits under all of them.
 pub const SCHEDULES: [Schedule; 5] = [
     Schedule::InOrder,
     Schedule::Reversed,
@@ -34,7 +34,7 @@ pub fn at(file: &str, text: &str) -> String {
     format!("cu/{file}:{}", line(file, text))
 }
 
-/// A buffer that tensor maps are of.
+/// The tensor of a tensor map.
 #[derive(Clone, Copy, Debug)]
 pub enum Buffer {
     /// `in[0]`.
@@ -61,12 +61,11 @@ pub struct Run {
     log: bool,
 }
 
-/// Buffers start on a boundary that vector types, cp.async and sectors can count on, as on a GPU.
+/// Buffers are aligned for vector types, cp.async and sectors, as on a GPU.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Line([u64; 16]);
 
-/// The buffers of a launch, while it runs.
 struct Buffers {
     inputs: Vec<Vec<Line>>,
     outputs: [Vec<Line>; 2],
@@ -74,7 +73,7 @@ struct Buffers {
 }
 
 impl Run {
-    /// One block of `threads` threads of `entry`, without shared memory, in order.
+    /// One block, without shared memory, in order.
     pub fn new(entry: emulator::Entry, threads: u32) -> Self {
         Self {
             entry,
@@ -105,7 +104,7 @@ impl Run {
         self
     }
 
-    /// One cluster of so many blocks. On a GPU the kernel itself says so.
+    /// One cluster of `blocks` blocks. On a GPU the kernel itself says so.
     pub fn cluster(mut self, blocks: u32) -> Self {
         (self.grid, self.cluster) = ([blocks, 1, 1], blocks);
         self
@@ -117,7 +116,7 @@ impl Run {
         self
     }
 
-    /// Buffer `in[index]`.
+    /// `in[index]`.
     pub fn input<T: Plain>(mut self, index: usize, values: &[T]) -> Self {
         let bytes = std::mem::size_of_val(values);
         let mut words = vec![0u64; bytes.div_ceil(8)];
@@ -132,13 +131,13 @@ impl Run {
         self
     }
 
-    /// The next tensor map in `in[1]`. Its base is counted from the start of the buffer.
+    /// The next tensor map in `in[1]`. Its base is relative to the buffer's.
     pub fn map(mut self, of: Buffer, map: TensorMap) -> Self {
         self.maps.push((of, map));
         self
     }
 
-    /// For another machine than the emulator: grid, block, shared bytes, inputs, tensor maps and numbers.
+    /// For a GPU: grid, block, shared bytes, inputs, tensor maps and numbers.
     #[allow(clippy::type_complexity, reason = "taken apart at once")]
     pub fn parts(
         &self,
@@ -167,37 +166,37 @@ impl Run {
         self
     }
 
-    /// Who runs next.
+    /// Order of execution.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self
     }
 
-    /// Traced launches: only these bytes of `in[0]` are elements, the others are guard bands.
+    /// When traced, only these bytes of `in[0]` are elements, the others guard bands.
     pub fn elements(mut self, bytes: std::ops::Range<usize>) -> Self {
         self.elements = Some(bytes);
         self
     }
 
-    /// This synchronisation site does nothing.
+    /// Suppresses a synchronisation site.
     pub fn suppress(mut self, site: Place) -> Self {
         self.suppress = Some(site);
         self
     }
 
-    /// How much processor time a CUDA thread may take.
+    /// Processor time that a CUDA thread may take.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Traced launches: list every access.
+    /// When traced, list every access.
     pub fn log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// Traces the kernel, whose entry is one of the traced build, with outputs of these many bytes.
+    /// The entry must be one of the traced build. `bytes`: of the outputs.
     pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
         let buffers = self.buffers(bytes);
         let table = [0, 1, 2].map(|index| {
@@ -285,7 +284,7 @@ impl Run {
         }
     }
 
-    /// Runs the kernel with `out[0]` of `len` elements, which start as zero.
+    /// Runs the kernel with `out[0]` of `len` elements, initially zero.
     pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
         Ok(self.outputs(len, 0)?.0)
     }
@@ -323,9 +322,10 @@ fn align(words: &[u64]) -> Vec<Line> {
     words.chunks(16).map(line).collect()
 }
 
-/// Numbers: every bit pattern is a value, and there is no padding.
+/// Every bit pattern is a value, and there is no padding.
 ///
 /// # Safety
+///
 /// The above must hold.
 pub unsafe trait Plain: Copy {}
 

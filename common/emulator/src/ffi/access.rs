@@ -1,4 +1,4 @@
-//! Accesses to memory that the traced build reports, and those that warp-wide operations declare.
+//! Accesses that the traced build reports, and those that warp-wide operations declare.
 
 use crate::fault::Fault;
 use crate::judge::observed::{Shown, Step};
@@ -7,11 +7,9 @@ use crate::judge::{Matrix, Stop};
 use crate::run::{Pause, ThreadContext, emulator_current_slot};
 use crate::site::{Literal, Site, code_number};
 
-/// `write` of `emulator_access`: the access may be made in pieces, so any address will do.
+/// `write` of `emulator_access`: the access may be made in pieces, so any address is aligned.
 const IN_PIECES: u32 = 2;
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_access(
     thread: *const ThreadContext,
@@ -25,8 +23,6 @@ unsafe extern "C-unwind" fn emulator_access(
     judge_access(context, address, bytes as usize, write, code_number(pc));
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_access_at(
     thread: *const ThreadContext,
@@ -56,8 +52,6 @@ unsafe extern "C-unwind" fn emulator_access_at(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_held_access(
     thread: *const ThreadContext,
@@ -82,7 +76,6 @@ unsafe extern "C-unwind" fn emulator_no_element(
 ) -> ! {
     // SAFETY: see emulator_collective.
     let context = unsafe { &*thread };
-    // The compiler quotes the type.
     let access = format!("element {index} of {}", array.text().replace('\'', ""));
     context.fail(Fault::OutOfBounds {
         block: context.block_idx,
@@ -173,8 +166,6 @@ unsafe extern "C-unwind" fn emulator_matrix_access(access: *const MatrixAccess) 
     run.judge(|judge| judge.matrix(&matrix)) != Some(Err(Stop))
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_observes(thread: *const ThreadContext) -> bool {
     // SAFETY: see emulator_collective.
@@ -197,8 +188,6 @@ unsafe extern "C-unwind" fn emulator_observe(
         .judge(|judge| judge.shows(shown, context.thread, site.access_number()));
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_step(
     thread: *const ThreadContext,

@@ -1,5 +1,5 @@
-//! Clusters: a thread stores to the shared memory of another block and tells an mbarrier there how many bytes have come. The
-//! store is over for who observes the end of that phase, as a box of TMA is.
+//! A thread stores to another block's shared memory and adds the bytes to an mbarrier there. As with a TMA box, the store is
+//! complete for whoever observes the end of that phase.
 
 use crate::cluster::STRIDE;
 use crate::fault::Fault;
@@ -110,8 +110,6 @@ unsafe extern "C-unwind" fn emulator_store_async(
     issue().unwrap_or_else(|misuse| call.fail(misuse));
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_wait_cluster(
     thread: *const ThreadContext,

@@ -1,5 +1,4 @@
-//! cp.async: what it does to memory, and what it orders. Of all threads only the one that issued a copy can wait for it,
-//! unless that one makes it arrive at an mbarrier.
+//! cp.async: only the thread that issued a copy can wait for it, unless it makes the copy arrive at an mbarrier.
 
 use std::ffi::c_void;
 
@@ -104,8 +103,6 @@ fn check_async_copy(
     })
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
@@ -118,8 +115,6 @@ unsafe extern "C-unwind" fn emulator_cp_async_commit(thread: *const ThreadContex
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_cp_async_wait(
     thread: *const ThreadContext,

@@ -1,6 +1,6 @@
-//! mbarriers: an arrival orders what its thread did so far before what those do who observe the end of its phase. A
-//! cp.async arrival does so for the thread's copies, which land when the first of them looks. So do the boxes that TMA brings
-//! to it, each of which speaks for its own bytes alone.
+//! mbarriers: an arrival orders what its thread did so far before what the observers of the phase's end do next. A cp.async
+//! arrival does so for the thread's copies, which land when the first observer looks. So do the boxes that TMA brings, each
+//! for its own bytes alone.
 
 use crate::fault::Fault;
 use crate::judge::Sync;
@@ -9,16 +9,14 @@ use crate::run::{Pause, Run, ThreadContext};
 use crate::site::Site;
 use crate::tma::Origin;
 
-/// What the 8 bytes of an object hold, so that an overwritten one is recognised: no float that a kernel would compute.
+/// Content of a live object's 8 bytes, to recognise an overwritten one: no float that a kernel would compute.
 const MARK: u64 = 0xFFF7_6D62_6172_7269;
 
-/// A look at a phase that acquires at the scope of the block, as all do but one: it says nothing of what other blocks store.
+/// Acquires at the scope of the block: says nothing of what other blocks store.
 const OF_BLOCK: &[Origin] = &[Origin::Block];
 
-/// One that acquires at the scope of the cluster.
 pub(super) const OF_CLUSTER: &[Origin] = &[Origin::Block, Origin::OtherBlock];
 
-/// A call of one thread.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) context: &'a ThreadContext,
@@ -28,7 +26,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call at a synchronisation site, which is noted; none if the site is to do nothing.
+    /// Notes a synchronisation site; none if it is suppressed.
     pub(super) fn at(
         context: &'a ThreadContext,
         sync: Sync,
@@ -69,7 +67,6 @@ impl<'a> Call<'a> {
         self.context.fail(self.fault(misuse))
     }
 
-    /// Where the object is in shared memory.
     fn offset(&self) -> usize {
         let (at, cluster) = (self.object as usize, &self.run().cluster);
         let Some(offset) = cluster.locate(at, 8) else {
@@ -84,7 +81,7 @@ impl<'a> Call<'a> {
         offset
     }
 
-    /// The same of an object that must exist, whole, and known to the thread: the barrier of the cluster may have told it.
+    /// The offset of an object that must exist, whole, and be known to the thread, perhaps through the cluster's barrier.
     pub(super) fn used(&self) -> usize {
         let (offset, thread) = (self.existing(), self.context.thread);
         if !self.run().block.borrow_mut().knows_mbarrier(thread, offset) {
@@ -115,7 +112,6 @@ impl<'a> Call<'a> {
         offset
     }
 
-    /// `expects`: bytes that TMA will bring in this phase.
     fn arrive(&self, with_copies: bool, expects: Option<i32>) {
         let (thread, offset) = (self.context.thread, self.used());
         let issued = self.run().copies.borrow()[thread as usize].issued();
@@ -144,8 +140,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the phase has ended; if so, the thread is told what its arrivals did. `since`: the phase that it has been
-    /// waiting for. `origins`: whose bytes it speaks for.
+    /// Whether the phase has ended; if so, the thread learns what its arrivals did. `since`: the phase that it waits for.
+    /// `origins`: whose bytes the observation covers.
     fn look(&self, offset: usize, parity: i32, since: Option<u64>, origins: &[Origin]) -> Seen {
         let look = || {
             let mut block = self.run().block.borrow_mut();
@@ -186,7 +182,7 @@ impl<'a> Call<'a> {
         look().unwrap_or_else(|misuse| self.fail(misuse))
     }
 
-    /// Whether the phase has ended; if not, others run first. A try may say no although it has.
+    /// Whether the phase has ended; if not, others run first. A try may fail spuriously.
     fn poll(&self, parity: i32, is_try: bool) -> bool {
         let Call {
             context,
@@ -256,8 +252,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_init(
         .judge(|judge| judge.init_barrier(context.thread, offset, site.access_number()));
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     thread: *const ThreadContext,
@@ -270,8 +264,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     thread: *const ThreadContext,
@@ -284,8 +276,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_after_cp_async(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     thread: *const ThreadContext,
@@ -298,8 +288,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_test_wait(
     call.is_none_or(|call| call.poll(parity, false)) // as if the kernel had not asked
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     thread: *const ThreadContext,
@@ -313,8 +301,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
     thread: *const ThreadContext,
@@ -328,8 +314,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_wait_tx(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     thread: *const ThreadContext,
@@ -342,8 +326,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_try_wait(
     call.is_none_or(|call| call.poll(parity, true)) // as if the kernel had not asked
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     thread: *const ThreadContext,
@@ -357,8 +339,6 @@ unsafe extern "C-unwind" fn emulator_mbarrier_arrive_expect_tx(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_fence_mbarrier_init(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.

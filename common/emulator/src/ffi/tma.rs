@@ -1,6 +1,6 @@
-//! TMA: boxes that move beside their thread. A load is over for who observes the end of the phase that counts its bytes, a
-//! store's source may be used again by the thread that has waited for it, and a fence of the thread that wrote makes the source
-//! known to the store.
+//! TMA: boxes that move independently of their thread. A load is complete for whoever observes the phase that counts its
+//! bytes; a store's source may be reused by the thread that has waited for it; and a proxy fence of the writing thread makes
+//! the source visible to the store.
 
 use crate::fault::Fault;
 use crate::judge::{Fork, Stop, Sync, TmaBox};
@@ -101,7 +101,6 @@ impl ThreadContext {
     }
 }
 
-/// What the judge is told of a box.
 fn judged_box(transfer: &Transfer, offset: usize) -> TmaBox<impl Iterator<Item = (usize, usize)>> {
     let rows = transfer.pieces().map(|piece| (piece.address, piece.bytes));
     TmaBox {
@@ -234,7 +233,6 @@ unsafe extern "C-unwind" fn emulator_tma_store(
     of(&mut run.stores.borrow_mut(), context.thread).issue(transfer);
 }
 
-/// The stores of `thread`.
 fn of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
     let thread = thread as usize;
     if stores.len() <= thread {
@@ -243,8 +241,6 @@ fn of(stores: &mut Vec<Stores>, thread: u32) -> &mut Stores {
     &mut stores[thread]
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.
@@ -256,8 +252,6 @@ unsafe extern "C-unwind" fn emulator_tma_store_commit(thread: *const ThreadConte
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     thread: *const ThreadContext,
@@ -288,8 +282,6 @@ unsafe extern "C-unwind" fn emulator_tma_store_wait_read(
     }
 }
 
-/// # Safety
-/// As [`super::emulator_collective`].
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn emulator_fence_proxy_async(thread: *const ThreadContext, site: Site) {
     // SAFETY: see emulator_collective.

@@ -1,8 +1,8 @@
-//! The judge and asynchronous operations: those of TMA and of wgmma, which reach memory by the async proxy.
+//! Asynchronous operations of TMA and wgmma, which reach memory by the async proxy.
 //!
-//! An operation is judged when it is issued, with what its threads know then: its accesses come after what these had been
-//! told of. From then on its accesses are events of its agent, which nobody knows to be over before the agent has completed
-//! them: a read of what TMA brings is a hazard until the reader knows of the phase's end, whoever ran first.
+//! An operation is judged when it is issued, with what its threads know then. From then on its accesses are events of its
+//! agent, and nobody knows of their end before the agent has completed them: a read of what TMA brings is a hazard until the
+//! reader knows of the phase's end, whoever ran first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,11 +16,10 @@ use super::raw::{Hint, Side};
 use super::requests::Space;
 use super::{Content, Judge, Stop};
 
-/// So many are kept before those that are complete are looked for.
+/// Operations under way before the complete ones are looked for.
 const MANY_UNDER_WAY: usize = 256;
 
 impl Judge {
-    /// A new agent: one for each mbarrier that TMA arrives at, for each warpgroup's wgmma, for each thread's TMA stores.
     pub(crate) fn agent(&mut self) -> Agent {
         self.order.agent()
     }
@@ -44,7 +43,7 @@ impl Judge {
         }
     }
 
-    /// An operation will access `range` of shared memory at some time until it is complete.
+    /// An operation will access `range` of shared memory until it is complete.
     pub(crate) fn fork_shared(&mut self, fork: &Fork, how: How, range: Range<usize>) {
         let made = Self::forked(fork, how);
         if self.touch(Space::Shared, range.start as u32, range.len(), made) {
@@ -58,7 +57,7 @@ impl Judge {
         }
     }
 
-    /// The same of `bytes` bytes of global memory. Returns their place, if they are to be counted.
+    /// `bytes` bytes of global memory. Returns their place, if they count.
     pub(crate) fn fork_global(
         &mut self,
         fork: &Fork,
@@ -83,12 +82,12 @@ impl Judge {
         Ok(Some(place))
     }
 
-    /// `thread` is told that `agent` has completed its operations up to number `clock`.
+    /// `thread` learns that `agent` has completed its operations up to number `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         self.order.complete(thread, agent, clock);
     }
 
-    /// `thread` makes what it wrote so far known to the async proxy.
+    /// `thread` publishes its writes so far to the async proxy.
     pub(crate) fn fence_proxy(&mut self, thread: u32) {
         self.order.fence(thread);
     }
@@ -106,14 +105,13 @@ impl Judge {
         });
     }
 
-    /// What somebody knows to be complete all know after the next barrier of the block.
+    /// What anybody knows to be complete, all know after the block's next barrier.
     fn forget_complete(&mut self) {
         let order = &self.order;
         self.under_way
             .retain(|it| !order.is_complete(it.agent, it.made.clock));
     }
 
-    /// A generation has begun, but what is under way is so still.
     pub(super) fn keep_under_way(&mut self) {
         self.forget_complete();
         for &UnderWay {
@@ -139,9 +137,8 @@ impl Judge {
         }
     }
 
-    /// The async proxy reads or overwrites `range`: what was written there by the generic one must have been fenced by who
-    /// wrote it, and who issues the operation must know of that. Else a read may miss the write, and a write may be lost below
-    /// it.
+    /// The async proxy reads or overwrites `range`: the generic writes there must have been fenced by their writer, and who
+    /// issues the operation must know of that. Else a read may miss the write, and a write may be lost below it.
     pub(super) fn check_fences(&mut self, range: Range<usize>, made: Made) {
         if self.content[range.clone()]
             .iter()

@@ -1,43 +1,37 @@
 //! Vector clocks of one block's threads: which event of one thread another thread has been told of.
 //!
-//! A thread's own clock ticks whenever it takes part in synchronisation, so (thread, clock) names a stretch of its
-//! program between two such points. A barrier of the whole block orders all that came before it with all that comes
-//! after it: it starts a new *generation*, and events of older generations are known to everyone.
+//! A thread's own clock ticks whenever it takes part in synchronisation, so (thread, clock) names a stretch of its program.
+//! A barrier of the whole block starts a new *generation*: events of older generations are known to everyone.
 //!
-//! What runs beside its thread is an *agent*, with a column of its own: its events are known to nobody, not even to the thread
-//! that issued them, but to who is told by what completes them, and to who learns it from there. A barrier of the block
-//! passes that on like everything else; it completes nothing. An agent's clock counts its operations in the order in
-//! which they complete: the copies of a thread that arrive at an mbarrier by themselves, the bytes that TMA brings to an
-//! mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
+//! What runs asynchronously is an *agent* with a column of its own. Its events are known to nobody, not even to the issuing
+//! thread, until somebody is told by what completes them. A barrier of the block passes that knowledge on; it completes
+//! nothing. An agent's clock counts its operations in order of completion: a thread's copies that arrive at an mbarrier, the
+//! bytes that TMA brings to an mbarrier, a warpgroup's groups of wgmma, a thread's groups of TMA stores.
 //!
-//! A fence for the async proxy is known likewise: each thread has a column of its fences, in which the clock counts all fences
-//! of the block, so that a write remembers how many there had been and asks for a later one.
+//! Proxy fences have a column per thread, in which the clock counts all fences of the block: a write remembers how many
+//! there had been and asks for a later one.
 
 /// A column of the clocks beyond the threads'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Agent(u16);
 
-/// The clocks of one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clocks {
     threads: usize,
-    /// Columns in use: the threads, and agents and fences as they are asked for.
+    /// Columns in use: the threads, then agents and fences on demand.
     used: usize,
-    /// Columns of `known`.
     columns: usize,
-    /// First of the columns of each thread's copies and of its fences.
+    /// First column of the threads' copies, and of their fences.
     copies: Option<usize>,
     fences: Option<usize>,
-    /// Fences for the async proxy so far, of all threads.
     fence: u32,
-    /// Row t: what thread t knows of each thread, agent and fence; on the diagonal its own clock.
+    /// Row t: what thread t knows of each column; on the diagonal its own clock.
     known: Vec<u32>,
     generation: u32,
     joined: Vec<u32>,
 }
 
-/// What a thread leaves at a synchronisation object for those who come after it: an arrival at an mbarrier or at a
-/// named barrier that does not wait.
+/// What an arrival at an mbarrier or named barrier publishes to those who come after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signal {
     generation: u32,
@@ -45,7 +39,6 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Ready to take what a thread knows now.
     fn renew(&mut self, generation: u32, columns: usize) {
         if self.generation != generation {
             self.generation = generation;
@@ -56,7 +49,7 @@ impl Signal {
 }
 
 impl Clocks {
-    /// Starts a block of `threads` threads; `generation` must be above all generations used before.
+    /// `generation` must be above all generations used before.
     pub(crate) fn start(&mut self, threads: usize, generation: u32) {
         (self.threads, self.used, self.columns) = (threads, threads, threads);
         (self.copies, self.fences, self.fence) = (None, None, 0);
@@ -71,7 +64,7 @@ impl Clocks {
         (0..threads).for_each(|t| self.known[t * columns + t] = 1);
     }
 
-    /// Adds columns of which nobody knows anything. Returns the first.
+    /// Adds columns of which nobody knows anything; returns the first.
     fn add_columns(&mut self, count: usize) -> usize {
         let first = self.used;
         self.used += count;
@@ -88,28 +81,26 @@ impl Clocks {
         first
     }
 
-    /// A new agent.
     pub(crate) fn agent(&mut self) -> Agent {
         Agent(self.add_columns(1) as u16)
     }
 
-    /// `thread` is told that `agent` has completed what it did up to `clock`.
+    /// `thread` learns that `agent` has completed what it did up to `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         let known = &mut self.row(thread)[usize::from(agent.0)];
         *known = clock.max(*known);
     }
 
-    /// Whether `thread` has been told that `agent` has completed its `clock`.
+    /// Whether `thread` knows that `agent` has completed its `clock`.
     pub(crate) fn knows_agent(&self, thread: u32, agent: Agent, clock: u32) -> bool {
         self.knows(thread, agent.0.into(), clock)
     }
 
-    /// Whether anybody has been told that.
     pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
         (0..self.threads as u32).any(|thread| self.knows_agent(thread, agent, clock))
     }
 
-    /// `thread` makes what it wrote so far known to the async proxy, as far as it is known to others at all.
+    /// `thread` publishes to the async proxy what it wrote so far, as far as others know of it at all.
     pub(crate) fn fence(&mut self, thread: u32) {
         let first = match self.fences {
             Some(first) => first,
@@ -121,13 +112,13 @@ impl Clocks {
         self.row(thread)[first + thread as usize] = fence;
     }
 
-    /// How many fences there have been: what a write remembers.
+    /// Fences so far: what a write remembers.
     #[inline]
     pub(crate) fn fences(&self) -> u32 {
         self.fence
     }
 
-    /// Whether `reader` knows of a fence of `writer` since there had been `fences`.
+    /// Whether `reader` knows of a fence of `writer` after the first `fences` of the block.
     pub(crate) fn knows_fence(&self, reader: u32, writer: u32, fences: u32) -> bool {
         self.fences
             .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
@@ -137,35 +128,34 @@ impl Clocks {
         &mut self.known[thread as usize * self.columns..][..self.columns]
     }
 
-    /// Events of other generations are ordered before everything that comes now.
+    /// Events of other generations come before everything now.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The thread's own clock.
     #[inline]
     pub(crate) fn clock(&self, thread: u32) -> u32 {
         self.known[thread as usize * (self.columns + 1)]
     }
 
-    /// Whether `thread` has been told of what `other` did at `clock` (of this generation).
+    /// Whether `thread` knows of what `other` did at `clock` of this generation.
     #[inline]
     pub(crate) fn knows(&self, thread: u32, other: u32, clock: u32) -> bool {
         self.known[thread as usize * self.columns + other as usize] >= clock
     }
 
-    /// `thread` issues a copy: whoever learns of that copy later learns what the thread did up to now.
+    /// `thread` issues a copy: whoever learns of it later learns what the thread did up to now.
     pub(crate) fn issue_copy(&mut self, thread: u32) {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// Whether `thread` has been told that copy number `copy` of `other` has landed.
+    /// Whether `thread` knows that copy number `copy` of `other` has landed.
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
         self.copies
             .is_some_and(|first| self.knows(thread, first as u32 + other, copy))
     }
 
-    /// `thread` has waited, as wait_group does, for its copies up to number `copy`. It is a point of synchronisation, too.
+    /// wait_group of `thread` for its copies up to number `copy`; also a point of synchronisation.
     pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
         if let Some(first) = self.copies {
             let known = &mut self.row(thread)[first + thread as usize];
@@ -174,7 +164,7 @@ impl Clocks {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// The copies of `thread` up to number `copy` have landed: who waits for the signal learns it.
+    /// The copies of `thread` up to number `copy` have landed, for those who wait for the signal.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         signal.renew(self.generation, self.columns);
         let known =
@@ -182,7 +172,7 @@ impl Clocks {
         *known = copy.max(*known);
     }
 
-    /// All `participants` meet: what each did before is known to all of them after.
+    /// All `participants` meet: each learns what the others did before.
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
@@ -201,7 +191,7 @@ impl Clocks {
         self.joined = joined;
     }
 
-    /// All threads of the block meet: a new generation. Returns it. What somebody knows of agents and fences all know now.
+    /// All threads meet: a new generation, which is returned. What anybody knows of agents and fences all know now.
     pub(crate) fn meet_all(&mut self) -> u32 {
         self.generation += 1;
         let agents = self.threads..self.columns;
@@ -226,14 +216,13 @@ impl Clocks {
         self.generation
     }
 
-    /// `thread` arrives at `signal` and goes on: who waits for the signal learns what it did so far.
     pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
         self.tell(thread, signal, self.clock(thread));
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// Copies of `thread` will arrive at `signal`: who waits for it learns what came before them, but nothing of what the
-    /// thread itself did since it issued the last of them or took part in synchronisation.
+    /// Copies of `thread` will arrive at `signal`: its waiters learn what came before the copies, but nothing of what the
+    /// thread did since it issued the last of them or last synchronised.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         if self.copies.is_none() {
             self.copies = Some(self.add_columns(self.threads));
@@ -253,7 +242,7 @@ impl Clocks {
         signal.known[thread as usize] = known_of_it.max(own);
     }
 
-    /// `thread` has waited for `signal`. A signal of an older generation says nothing new.
+    /// A signal of an older generation says nothing new.
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
         let is_new = signal.generation == self.generation;
         let row = self.row(thread);

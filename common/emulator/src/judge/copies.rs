@@ -1,24 +1,21 @@
-//! cp.async copies in flight, as the judge sees them: which bytes are not there yet, and why.
+//! cp.async copies in flight: which bytes are not there yet, and why.
 
 use std::ops::Range;
 
 use super::order::Actor;
 use super::raw::Hint;
 
-/// A copy that has been issued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy {
-    /// Who issued it.
     pub(crate) thread: u32,
-    /// Its number among the copies of its thread, from 1.
+    /// Among the copies of its thread, from 1.
     pub(crate) number: u32,
     pub(crate) site: u32,
     to: (usize, usize),
     from: (u32, u32),
     committed: bool,
-    /// Where it was made to arrive at an mbarrier by itself.
     pub(crate) arrives: Option<u32>,
-    /// The last wait of its thread that left it in flight: site, and how many groups that leaves.
+    /// The last wait that left it in flight: site, and the number of groups that it leaves.
     pub(crate) waited: Option<(u32, u32)>,
 }
 
@@ -36,28 +33,22 @@ impl Copy {
         }
     }
 
-    /// The bytes of shared memory that it writes.
     pub(crate) fn bytes(&self) -> Range<usize> {
         self.to.0..self.to.1
     }
 
-    /// What it reads of global memory: place and bytes.
     pub(crate) fn source(&self) -> Option<(u32, u32)> {
         (self.from.0 < self.from.1).then_some((self.from.0, self.from.1 - self.from.0))
     }
 }
 
-/// The copies of a block.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     copies: Vec<Copy>,
-    /// Per thread: those in flight, by tag.
     under_way: Vec<Vec<u32>>,
-    /// Per thread: how many it has issued.
     issued: Vec<u32>,
-    /// Per thread: its last wait.
     last_wait: Vec<Option<u32>>,
-    /// Per byte of shared memory: tag, plus one, of the copy that will write it.
+    /// Per byte of shared memory: tag + 1 of the copy that will write it.
     pending: Vec<u32>,
     count: usize,
 }
@@ -76,7 +67,7 @@ impl Copies {
         self.count = 0;
     }
 
-    /// The first byte of `range` that an in-flight copy will write, and the copy.
+    /// The first byte of `range` with an in-flight copy, and the copy.
     #[inline]
     pub(crate) fn under_way(&self, range: Range<usize>) -> Option<(usize, Copy)> {
         if self.count == 0 {
@@ -125,14 +116,12 @@ impl Copies {
         }
     }
 
-    /// What the thread has in flight arrives at an mbarrier by itself.
     pub(crate) fn arrive(&mut self, thread: u32, site: u32) {
         for &tag in &self.under_way[thread as usize] {
             self.copies[tag as usize].arrives.get_or_insert(site);
         }
     }
 
-    /// The copy is there.
     pub(crate) fn land(&mut self, tag: u32) -> Copy {
         let copy = self.copies[tag as usize];
         self.under_way[copy.thread as usize].retain(|&other| other != tag);
@@ -140,7 +129,7 @@ impl Copies {
         copy
     }
 
-    /// Whether the byte waited for this copy; it does no more.
+    /// Whether the byte waited for this copy; it does no longer.
     pub(crate) fn clear(&mut self, at: usize, tag: u32) -> bool {
         let waited = self.pending[at] == tag + 1;
         if waited {
@@ -156,7 +145,6 @@ impl Copies {
         }
     }
 
-    /// Why the copy has not landed for `reader`.
     pub(crate) fn why_under_way(&self, copy: &Copy, reader: Actor) -> Hint {
         if let Some(arrive) = copy.arrives {
             return Hint::PhaseNotObserved { arrive };

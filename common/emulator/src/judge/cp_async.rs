@@ -1,5 +1,3 @@
-//! The judge and cp.async.
-
 use std::ops::Range;
 
 use super::clocks::Signal;
@@ -9,7 +7,6 @@ use super::order::Actor;
 use super::{Content, Direction, HazardKind, Hint, How, Judge, Made, Side, Space, Stop};
 
 impl Judge {
-    /// An access to bytes of shared memory of which an in-flight copy will write the first.
     pub(super) fn report_copy(&mut self, bytes: Range<usize>, copy: Copy, made: Made) {
         let (kind, hint) = match made.how.is_write() {
             true => (HazardKind::Race, Hint::BufferInUse),
@@ -34,7 +31,6 @@ impl Judge {
         );
     }
 
-    /// A write of bytes of global memory that an in-flight copy still reads.
     pub(super) fn report_copy_source(&mut self, place: u32, copy: Copy, made: Made) {
         let first = Side {
             actor: Actor::Thread(copy.thread),
@@ -52,8 +48,7 @@ impl Judge {
         );
     }
 
-    /// A thread issues a cp.async into shared memory, where the FFI module has found its destination to be. Returns the
-    /// copy's tag, for [`Judge::landed`].
+    /// The FFI module has found the destination to be in shared memory. Returns the copy's tag, for [`Judge::landed`].
     pub(crate) fn issue(
         &mut self,
         thread: u32,
@@ -94,19 +89,18 @@ impl Judge {
             .issue(Copy::new(thread, site, offset..offset + bytes, from)))
     }
 
-    /// A thread closes its group.
     pub(crate) fn commit(&mut self, thread: u32) {
         self.copies.commit(thread);
     }
 
-    /// All copies that a thread has in flight will arrive at the mbarrier of `signal` by themselves.
+    /// All in-flight copies of a thread will arrive at the mbarrier of `signal`.
     pub(crate) fn arrive_after_copies(&mut self, thread: u32, site: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.copies.arrive(thread, site);
         self.order.release_before_copies(thread, signal);
     }
 
-    /// A copy has landed: by the wait of its thread, or as the end of its phase is first observed.
+    /// By the wait of its thread, or as the end of its phase is first observed.
     pub(crate) fn landed(&mut self, tag: u32) {
         let copy = self.copies.land(tag);
         let event = match copy.arrives {
@@ -128,13 +122,12 @@ impl Judge {
         }
     }
 
-    /// The first `issued` copies of `thread` have arrived by themselves and are there, for those who observe the phase of
-    /// `signal`.
+    /// The first `issued` copies of `thread` are there, for observers of the phase of `signal`.
     pub(crate) fn release_copies(&mut self, thread: u32, issued: u64, signal: &mut Signal) {
         self.order.release_copies(thread, issued as u32, signal);
     }
 
-    /// A thread has waited for its own groups, and what that covers has landed: its first `covered` copies.
+    /// A thread's wait covers its first `covered` copies, which have landed.
     pub(crate) fn waited(&mut self, thread: u32, newest: u32, covered: Option<u64>, site: u32) {
         self.copies.waited(thread, newest, site);
         if let Some(covered) = covered {

@@ -1,10 +1,10 @@
-//! The shadow of outputs in global memory: order within a block byte by byte, and what each block has touched, for the
-//! comparison of blocks. Inputs have none: reads alone are no race, and a write to them is reported as such.
+//! The shadow of outputs in global memory: order within a block byte by byte, and what each block has touched, to compare
+//! blocks. Inputs need none: their reads are no race, and their writes are reported as such.
 
 use super::memory::PAGE_BYTES;
 use super::order::{Cell, Order, note};
 
-/// Who touched a byte first. `thread` is one above; 0: nobody.
+/// First access to a byte. `thread` + 1; 0: nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Touch {
     site: u32,
@@ -19,7 +19,7 @@ struct Page {
     writes: Vec<Touch>,
 }
 
-/// Neighbouring bytes that one thread touched from one place.
+/// Neighbouring bytes touched by one thread from one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: u32,
@@ -29,10 +29,9 @@ pub(crate) struct Run {
     pub(crate) write: bool,
 }
 
-/// The outputs as one block sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Global {
-    /// Index in `pages`, plus one, of each page; 0: untouched.
+    /// Per page: index in `pages` + 1; 0: untouched.
     index: Vec<u32>,
     pages: Vec<Page>,
     used: usize,
@@ -67,7 +66,7 @@ impl Global {
         &mut self.pages[self.index[number] as usize - 1]
     }
 
-    /// An access; `races` gets the first and last byte per event that it is not ordered with.
+    /// `races` gets first and last byte per event that the access is not ordered with.
     #[allow(clippy::too_many_arguments, reason = "the parts of one access")]
     pub(crate) fn touch(
         &mut self,
@@ -108,7 +107,6 @@ impl Global {
         }
     }
 
-    /// See [`Order::survive`].
     pub(crate) fn survive(&mut self, order: &mut Order, place: u32, bytes: usize, event: u32) {
         let (mut at, end) = (place as usize, place as usize + bytes);
         while at < end {
@@ -119,7 +117,6 @@ impl Global {
         }
     }
 
-    /// What the block has touched, by place.
     pub(crate) fn finish(&mut self) -> Vec<Run> {
         let mut runs = Vec::new();
         let pages = &mut self.pages[..self.used];

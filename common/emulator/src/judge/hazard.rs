@@ -1,42 +1,34 @@
-//! Hazards as data, and in words that name what is missing.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Place;
 
-/// What kind of hazard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HazardKind {
-    /// Two accesses to one byte, at least one a write, that nothing orders.
+    /// Two unordered accesses to one byte, at least one a write.
     Race,
-    /// What a cp.async or TMA brings is read before the wait that covers it.
+    /// A cp.async's or TMA's destination is read before the wait that covers it.
     ReadInFlight,
-    /// The async proxy (wgmma, TMA) reads or overwrites what was written by the generic one, without the writer's fence between.
+    /// The async proxy (wgmma, TMA) reads or overwrites generic writes without the writer's fence.
     MissingProxyFence,
-    /// A thread touches accumulators, or writes registers of A, of a product that is in flight.
+    /// A thread touches accumulators, or writes registers of A, of a product in flight.
     HeldRegisters,
-    /// Shared memory is read that nobody has written.
     UninitialisedShared,
-    /// An access outside of what there is: of shared memory as the launch declared it, of the elements of a tensor, or of a
-    /// thread's own array.
+    /// An access outside of the declared shared memory, of a tensor's elements, or of a thread's own array.
     OutOfBounds,
-    /// An address that is not a multiple of the access's size.
     Misaligned,
-    /// Bytes of an mbarrier are read or written by anything but its own operations.
+    /// Bytes of an mbarrier are accessed by anything but its own operations.
     BarrierObject,
     /// `__syncthreads` that not all threads reach, or not at one place.
     DivergentBarrier,
-    /// Threads that wait for each other for ever.
     Deadlock,
-    /// Anything else that stops the kernel: a trap, a shuffle from a lane that is not there.
+    /// Anything else that stops the kernel, such as a trap.
     Stopped,
 }
 
 impl HazardKind {
-    /// As printed.
     pub fn label(self) -> &'static str {
         match self {
             Self::Race => "race",
@@ -54,18 +46,15 @@ impl HazardKind {
     }
 }
 
-/// One side of a hazard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HazardAccess {
-    /// What it does: "reads", "writes", "reads a matrix", "writes by cp.async".
+    /// "reads", "writes", "reads a matrix", "writes by cp.async".
     pub does: String,
-    /// blockIdx.
     pub block: [u32; 3],
-    /// Linear index in the block; none where a whole warp makes the access.
+    /// Linear index in the block; none for a whole warp.
     pub thread: Option<u32>,
-    /// The warp.
     pub warp: u32,
-    /// Where, and from where that was inlined: innermost first.
+    /// The source line, and the lines that it was inlined into, innermost first.
     pub places: Vec<Place>,
 }
 
@@ -79,16 +68,12 @@ impl fmt::Display for HazardAccess {
     }
 }
 
-/// One access to shared or global memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedAccess {
-    /// Who and where.
     pub access: HazardAccess,
-    /// Which bytes: "bytes 16-31 of q".
     pub memory: String,
 }
 
-/// A place and the places from which it was inlined.
 struct Inlined<'a>(&'a [Place]);
 
 impl fmt::Display for Inlined<'_> {
@@ -100,22 +85,18 @@ impl fmt::Display for Inlined<'_> {
     }
 }
 
-/// One hazard: every pair of places is reported once.
+/// Every pair of places is reported once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hazard {
-    /// What kind.
     pub kind: HazardKind,
-    /// blockIdx of the first block in which it was seen.
+    /// The first block in which it was seen.
     pub block: [u32; 3],
-    /// Which bytes: "bytes 128-131 of shared memory".
+    /// "bytes 128-131 of shared memory".
     pub memory: String,
-    /// The access that the emulator happened to make first; of a race both sides count the same.
+    /// The access that the emulator happened to make first; in a race both sides count the same.
     pub first: Option<HazardAccess>,
-    /// The access that it is in conflict with.
     pub second: Option<HazardAccess>,
-    /// What is missing, or wrong, in a sentence.
     pub missing: String,
-    /// How often it was seen.
     pub times: u64,
 }
 

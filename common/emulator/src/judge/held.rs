@@ -1,25 +1,20 @@
-//! Registers that wgmma holds, as a hazard tells of them.
-
-/// Registers that a product in flight holds, or one that is complete, but named by no wait.
+/// Registers of a product in flight, or of a complete one that no wait has named.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
-    /// Registers of A; else accumulators.
     pub(crate) is_fragment: bool,
-    /// Where the product is issued.
     pub(crate) issued: u32,
     pub(crate) why: Why,
 }
 
-/// Why they are held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Why {
-    /// Nobody has committed the product.
     NotCommitted,
-    /// No wait has come since.
     NotWaited,
-    /// The last one left so many groups in flight.
-    LeftInFlight { wait: u32, newest: u32 },
-    /// The product is complete, but no wait has named the accumulators.
+    /// The last wait left the newest groups in flight.
+    LeftInFlight {
+        wait: u32,
+        newest: u32,
+    },
     NotNamed,
 }
 

@@ -1,4 +1,4 @@
-//! What global memory a kernel may touch: an allocation table that comes with the launch.
+//! The global memory that a kernel may touch: an allocation table that comes with the launch.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,19 +6,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// What a kernel may do with an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Read its elements.
     Input,
-    /// Read and write its elements.
     Output,
-    /// Read it; the hardware keeps it in constant memory, so no counter counts it: the kernel's parameters.
+    /// Readable, but in constant memory, so no counter counts it: the kernel's parameters.
     Constant,
 }
 
-/// Words for a byte.
 #[derive(Clone)]
 struct Words(Arc<dyn Fn(usize) -> String + Send + Sync>);
 
@@ -28,22 +24,20 @@ impl fmt::Debug for Words {
     }
 }
 
-/// One allocation, and which of its bytes are elements. All others are guard bands and gaps: out of bounds.
+/// Bytes that are no elements are guard bands and gaps: out of bounds.
 #[derive(Clone, Debug)]
 pub struct Allocation {
     pub(crate) name: String,
     pub(crate) start: usize,
     pub(crate) bytes: usize,
     pub(crate) access: Access,
-    /// One bit per byte.
     elements: Vec<u64>,
     words: Option<Words>,
-    /// Where it starts among all allocations; set by [`Memory`].
+    /// Start among all allocations; set by [`Memory`].
     pub(crate) base: u32,
 }
 
 impl Allocation {
-    /// `bytes` bytes at `start`, all of them elements.
     pub fn whole<T>(name: &str, start: *const T, bytes: usize, access: Access) -> Self {
         Self::with_elements(name, start, bytes, access, std::iter::once(0..bytes))
     }
@@ -83,14 +77,13 @@ impl Allocation {
         }
     }
 
-    /// Says in the kernel author's terms where a byte lies: "row [0, 1, 16]", or "2 bytes past the end of row
-    /// [0, 1, 16]" if it is no element.
+    /// Describes a byte in the kernel author's terms: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is
+    /// no element.
     pub fn described_by(mut self, words: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         self.words = Some(Words(Arc::new(words)));
         self
     }
 
-    /// Whether all of `offset..offset + bytes` are elements.
     #[inline]
     pub(crate) fn holds(&self, offset: usize, bytes: usize) -> bool {
         let is_element = |at: usize| {
@@ -117,12 +110,12 @@ impl Allocation {
         whole && (offset..first).chain(last..offset + bytes).all(is_element)
     }
 
-    /// The first byte of `offset..offset + bytes` that is no element.
+    /// The first byte of the range that is no element.
     pub(crate) fn first_outside(&self, offset: usize, bytes: usize) -> Option<usize> {
         (offset..offset + bytes).find(|&at| !self.holds(at, 1))
     }
 
-    /// Its name, and which part of it a byte belongs to where that is known: "k (row [0, 1, 16])".
+    /// "k (row [0, 1, 16])".
     pub(crate) fn name_at(&self, offset: usize) -> String {
         match &self.words {
             Some(Words(words)) if self.holds(offset, 1) => {
@@ -132,7 +125,6 @@ impl Allocation {
         }
     }
 
-    /// In words, where a byte that is no element lies.
     pub(crate) fn where_outside(&self, offset: usize) -> String {
         if offset >= self.bytes {
             return format!(
@@ -162,16 +154,13 @@ impl Allocation {
     }
 }
 
-/// The allocation table of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// By address.
     pub(crate) allocations: Vec<Allocation>,
-    /// All of them together, each on a boundary of [`PAGE_BYTES`].
     pub(crate) bytes: u64,
 }
 
-/// Unit in which the shadow of global memory is kept.
+/// Unit of the shadow of global memory.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 impl Memory {
@@ -192,7 +181,7 @@ impl Memory {
                 allocation.name
             );
             end = allocation.start + allocation.bytes;
-            // Sectors and pages are counted from here: keep the address's place in them.
+            // Keep the address's place in its sector and page.
             let place = allocation.start % PAGE_BYTES;
             allocation.base = u32::try_from(bytes + place as u64)
                 .expect("allocations of a traced launch fit in 4 GiB");
@@ -205,7 +194,6 @@ impl Memory {
         Self { allocations, bytes }
     }
 
-    /// The allocation that holds `address`, by index.
     #[inline]
     pub(crate) fn find(&self, address: usize) -> Option<usize> {
         self.allocations
@@ -213,7 +201,7 @@ impl Memory {
             .position(|it| address.wrapping_sub(it.start) < it.bytes)
     }
 
-    /// The allocation of a place among all, and the offset in it.
+    /// Index and offset of a place among all allocations.
     pub(crate) fn locate(&self, place: u32) -> Option<(&Allocation, usize)> {
         let found = self.allocations.iter().rev().find(|it| it.base <= place)?;
         Some((found, (place - found.base) as usize))

@@ -1,5 +1,5 @@
-//! The judge of one block, or of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards and counts. Pure Rust; the
-//! FFI module feeds it.
+//! The judge of one block, or of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards
+//! and counts. Pure Rust; the FFI module feeds it.
 
 mod agents;
 pub(crate) mod clocks;
@@ -37,12 +37,11 @@ use order::{Actor, Cell, How, Order, note};
 use raw::{Found, Hint, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 
-/// The block can't go on: the access would be one to memory that does not exist, or one that the hardware refuses. The
-/// reason is among the hazards.
+/// The block can't go on: the access would be to unmapped memory, or one that the hardware refuses. The reason is among the
+/// hazards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
-/// A synchronisation site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sync {
     Barrier,
@@ -72,7 +71,6 @@ pub(crate) enum Sync {
 }
 
 impl Sync {
-    /// As the kernel calls it.
     pub(crate) fn operation(self) -> &'static str {
         match self {
             Self::Barrier => "__syncthreads",
@@ -103,71 +101,63 @@ impl Sync {
     }
 }
 
-/// What a byte of shared memory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Uninitialised,
     Value,
-    /// What a copy has brought.
     Copied,
-    /// What TMA brings, there or not.
     Fetched,
-    /// It belongs to a barrier object.
     Barrier,
 }
 
-/// What is fixed for a block.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) memory: Arc<Memory>,
-    /// The first block, and all that run together.
+    /// The first block, and the blocks that run together.
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Cluster,
     /// Memory that is neither shared nor global and not the kernel's business.
     pub(crate) harmless: [Range<usize>; 2],
-    /// The program's own code, constants and static variables: kernels may read them.
+    /// The program's code, constants and static variables: kernels may read them.
     pub(crate) program: Range<usize>,
-    /// Whether to keep every access.
     pub(crate) log: bool,
-    /// The query row of which to keep what the kernel shows.
+    /// Keep what the kernel shows of this query row.
     pub(crate) watch: Option<Arc<Watch>>,
 }
 
-/// What a block leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) found: Found,
     pub(crate) counters: Counters,
     /// Highest byte of shared memory touched, plus one.
     pub(crate) touched: usize,
-    /// Bytes of outputs that were read or written.
+    /// Bytes of outputs that were accessed.
     pub(crate) runs: Vec<Run>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
-    /// Every access, where the setup asks for it.
+    /// Every access, if the setup asks for it.
     pub(crate) log: Vec<(Side, Space, u32, u32)>,
-    /// What was shown of the watched row, by which thread, where, and on which way of the trail.
+    /// What was shown of the watched row: by which thread, where, and on which way of the trail.
     pub(crate) shown: Vec<(Shown, u32, u32, u32)>,
     pub(crate) trail: Trail,
 }
 
-/// The judge. It is kept from block to block for its memory.
+/// Kept from block to block for its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     setup: Option<Setup>,
     order: Order,
     shared: Vec<Cell>,
-    /// Per byte of shared memory.
     content: Vec<Content>,
-    /// Of those that hold a value or what cp.async has brought: who wrote it.
+    /// Who wrote each byte that holds a value or a copy.
     written: Vec<Written>,
-    /// Whether any of them belongs to a barrier object.
+    /// Whether any byte is part of a barrier object.
     has_barriers: bool,
     /// Accesses of agents that nobody knows to be complete, and some others.
     under_way: Vec<UnderWay>,
-    /// Of each warpgroup that has issued a product.
+    /// Per warpgroup that has issued a product.
     warpgroups: Vec<Option<Agent>>,
     copies: Copies,
-    /// What TMA was asked for.
+    /// Loads that TMA was asked for.
     fetches: Vec<Fetch>,
     global: Global,
     requests: Vec<Requests>,
@@ -176,7 +166,6 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Starts a block.
     pub(crate) fn start(&mut self, setup: Setup) {
         let generation = self.order.generation() + 1;
         let (threads, bytes) = (setup.cluster.all_threads(), setup.cluster.span());
@@ -206,7 +195,6 @@ impl Judge {
         self.setup.as_ref().expect("a block has started")
     }
 
-    /// Ends the block.
     pub(crate) fn finish(&mut self, exps: u64) -> Outcome {
         self.flush_all();
         self.outcome.counters.exps = exps;
@@ -215,12 +203,10 @@ impl Judge {
         std::mem::take(&mut self.outcome)
     }
 
-    /// Whether anyone wants to know what the kernel shows.
     pub(crate) fn is_watching(&self) -> bool {
         self.setup().watch.is_some()
     }
 
-    /// The kernel shows a value.
     pub(crate) fn shows(&mut self, shown: Shown, thread: u32, site: u32) {
         let is_watched = |watch: &Arc<Watch>| watch.row == shown.row;
         let way = self.outcome.trail.way(thread, shown.element);
@@ -229,7 +215,6 @@ impl Judge {
         }
     }
 
-    /// A thread makes a step.
     pub(crate) fn steps(&mut self, thread: u32, step: Step, value: i32, site: u32) {
         if self.is_watching() {
             self.outcome.trail.steps(thread, step, value, site);
@@ -254,7 +239,7 @@ impl Judge {
         self.found(kind, (first, None), space, offset, bytes, hint);
     }
 
-    /// Keeps a hazard. What there is to say of a copy is looked up for the first of its kind only.
+    /// What there is to say of a copy is looked up for the first hazard of its kind only.
     fn found(
         &mut self,
         kind: HazardKind,
@@ -310,7 +295,7 @@ impl Judge {
         found.add(block, raw);
     }
 
-    /// A plain access of one thread. `whole`: it is one instruction, which needs an aligned address.
+    /// `whole`: one instruction, which needs an aligned address.
     pub(crate) fn access(
         &mut self,
         thread: u32,
@@ -395,7 +380,7 @@ impl Judge {
         Err(Stop)
     }
 
-    /// Bounds, value and order. False if it is not to be counted.
+    /// Checks bounds, value and order. False if the access is not to be counted.
     fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
         if self.setup().log {
             self.outcome
@@ -563,7 +548,7 @@ impl Judge {
         }
     }
 
-    /// Reports what `races` holds: per event, the first and last byte. Whether there is any.
+    /// `races`: per event, the first and last byte. Returns whether there is any.
     fn report_races(&mut self, space: Space, start: usize, made: Made) -> bool {
         if self.races.is_empty() {
             return false;
@@ -624,7 +609,7 @@ impl Judge {
         true
     }
 
-    /// `__syncthreads` is complete, of the block of `thread`.
+    /// `__syncthreads` of the block of `thread` is complete.
     pub(crate) fn barrier(&mut self, thread: u32, site: u32) {
         self.outcome.syncs.insert((Sync::Barrier, site));
         self.outcome.counters.barriers += 1;
@@ -642,7 +627,7 @@ impl Judge {
             .for_each(|requests| requests.flush(&mut self.outcome.counters));
     }
 
-    /// A thread reaches a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)
+    /// Notes a synchronisation site, suppressed or not. (`__syncthreads` is noted when it is complete.)
     pub(crate) fn reaches(&mut self, sync: Sync, site: u32) {
         self.outcome.syncs.insert((sync, site));
     }
@@ -653,18 +638,18 @@ impl Judge {
         self.order.meet_lanes(warp, lanes);
     }
 
-    /// A warp arrives at a named barrier, of which `signal` belongs to the present phase.
+    /// `signal` belongs to the barrier's present phase.
     pub(crate) fn arrive_at_named(&mut self, warp: u32, signal: &mut Signal) {
         self.outcome.counters.named_barriers += 1;
         (warp * 32..warp * 32 + 32).for_each(|thread| self.order.release(thread, signal));
     }
 
-    /// The phase of `signal` is complete, and a warp goes on that has waited for it.
+    /// A warp resumes after the phase of `signal`.
     pub(crate) fn leave_named(&mut self, warp: u32, signal: &Signal) {
         (warp * 32..warp * 32 + 32).for_each(|thread| self.order.acquire(thread, signal));
     }
 
-    /// A thread makes an mbarrier of 8 bytes of shared memory.
+    /// An mbarrier is 8 bytes of shared memory.
     pub(crate) fn init_barrier(&mut self, thread: u32, offset: usize, site: u32) {
         let how = How::BarrierInit;
         self.touch_shared(offset, 8, Made::by(Actor::Thread(thread), how, site));
@@ -672,7 +657,7 @@ impl Judge {
         self.has_barriers = true;
     }
 
-    /// A thread uses an mbarrier by its own operations, which are atomic, but must come after its initialisation.
+    /// The operations of an mbarrier are atomic, but must come after its initialisation.
     pub(crate) fn use_barrier(&mut self, thread: u32, offset: usize, site: u32) {
         let how = How::BarrierUse;
         let made = Made::by(Actor::Thread(thread), how, site);
@@ -683,8 +668,7 @@ impl Judge {
         self.report_races(Space::Shared, offset, made);
     }
 
-    /// `thread` arrives at an mbarrier and goes on: whoever observes the end of the phase of `signal` is ordered after
-    /// what the thread did so far.
+    /// Whoever observes the end of the phase of `signal` is ordered after what the thread did so far.
     pub(crate) fn arrive(&mut self, thread: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.order.release(thread, signal);
@@ -696,17 +680,16 @@ impl Judge {
         self.order.acquire(thread, signal);
     }
 
-    /// All live lanes of a warp have met in some operation: their accesses so far are whole requests.
+    /// All live lanes of a warp have met: their accesses so far are whole requests.
     pub(crate) fn warp_met(&mut self, warp: u32) {
         self.requests[warp as usize].flush(&mut self.outcome.counters);
     }
 
-    /// The counters of what is not memory traffic.
+    /// The counters other than memory traffic.
     pub(crate) fn counters(&mut self) -> &mut Counters {
         &mut self.outcome.counters
     }
 
-    /// The lanes of a warp access a matrix together.
     pub(crate) fn matrix(&mut self, matrix: &Matrix<'_>) -> Result<(), Stop> {
         let how = if matrix.write {
             How::MatrixWrite
@@ -756,7 +739,6 @@ impl Judge {
     }
 }
 
-/// A warp-wide access: `EmulatorMatrixAccess` of abi.h.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
     pub(crate) warp: u32,

@@ -10,34 +10,32 @@ use super::order::How;
 use super::raw;
 use crate::fault::Place;
 
-/// The row that someone wants to know about.
+/// The row to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Batch, head and query row.
     pub row: [i32; 3],
-    /// Its bytes in the allocation that is called `o`.
+    /// Its bytes in the allocation `o`.
     pub output: Range<usize>,
 }
 
-/// What a value is, as `attn/observe.cuh` says it.
+/// Kind of a value (`attn/observe.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Seen {
-    /// A score, by key.
+    /// By key.
     Score,
-    /// Maximum and sum of the row, by turns.
+    /// Maximum and sum of the row, alternating.
     State,
-    /// The same, the sum being that of the lane's keys alone.
+    /// The same with the sum of the lane's keys alone.
     LaneState,
-    /// An exponential, by key.
+    /// By key.
     Probability,
-    /// Output before the product of the tile, by column.
+    /// Output before the tile's product, by column.
     Rescaled,
     /// Output after it, by column.
     Output,
 }
 
 impl Seen {
-    /// By the number of the shim's enum.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         [
             Self::Score,
@@ -52,27 +50,24 @@ impl Seen {
     }
 }
 
-/// A step of the algorithm, as `attn/observe.cuh` says it.
+/// Step of the algorithm (`attn/observe.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Step {
     /// Counts the keys that a row sees.
     Visible,
-    /// Scores of keys that a row does not see become -inf.
+    /// Scores of invisible keys become -inf.
     Mask,
-    /// Scores become exponentials.
     Exponential,
     /// Their sum is added to the row's.
     Sum,
-    /// The output so far is brought under the new maximum.
+    /// The output so far is rescaled to the new maximum.
     Rescale,
-    /// The lanes' parts of a row's sum become one.
     Join,
-    /// Parts of a row over different keys become one.
+    /// Parts of a row over different keys are merged.
     Merge,
 }
 
 impl Step {
-    /// By the number of the shim's enum.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         [
             Self::Visible,
@@ -93,7 +88,6 @@ impl Step {
 pub enum Does {
     /// An access to memory.
     Access(How),
-    /// A step that the kernel marks.
     Step(Step),
 }
 
@@ -112,7 +106,6 @@ impl fmt::Display for Does {
     }
 }
 
-/// `EmulatorObserved` of abi.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shown {
@@ -130,15 +123,15 @@ pub(crate) struct Shown {
 pub(crate) struct Trail {
     steps_of: Vec<Vec<(u32, Step)>>,
     since: Vec<Vec<(u32, How)>>,
-    /// The way to what each thread shows now, as a number in `ways`.
+    /// Per thread, the way to what it shows now: index in `ways`.
     ways_of: Vec<u32>,
     /// Each once.
     pub(crate) ways: Vec<Vec<(u32, Does)>>,
-    /// The sites that have read global memory, each with a place that it has read.
+    /// Sites that have read global memory, each with a place that it has read.
     pub(crate) reads: BTreeMap<u32, u32>,
-    /// The sites of steps that bring together what threads have.
+    /// Sites of steps that join what threads have.
     pub(crate) ends: BTreeSet<(u32, Step)>,
-    /// Numbers of keys that rows see: thread, site and number.
+    /// Counts of visible keys: thread, site and number.
     pub(crate) visible: Vec<(u32, u32, i32)>,
 }
 
@@ -201,60 +194,49 @@ impl Trail {
     }
 }
 
-/// A value of the watched row, in the order in which its thread showed them.
+/// A value of the watched row, in its thread's program order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// What it is.
     pub what: Seen,
-    /// First key of the tile.
     pub tile: i32,
-    /// Key, counted from there, or output column; of a state, that of its place.
+    /// Key relative to `tile`, or output column; of a state, that of its place.
     pub index: i32,
-    /// Of the array that was shown.
     pub element: i32,
-    /// As the thread has it.
     pub value: f32,
-    /// blockIdx.
     pub block: [u32; 3],
-    /// Linear index in the block.
     pub thread: u32,
-    /// Where, and from where that was inlined: innermost first. Index in [`Observations::places`].
     pub place: usize,
-    /// Where the thread last made each step, and from where it, or its warp, has accessed memory since it showed something
-    /// else. Index in [`Observations::ways`].
     pub way: usize,
 }
 
-/// An access or a step on the way to a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {
-    /// What happens there.
     pub does: Does,
-    /// Where, and from where that was inlined: innermost first.
+    /// Innermost first.
     pub places: Vec<Place>,
 }
 
-/// What the blocks showed of the watched row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observations {
-    /// Values, thread by thread in program order.
+    /// Thread by thread in program order.
     pub values: Vec<Observed>,
-    /// The places of the values.
+    /// Places of the values, innermost first.
     pub places: Vec<Vec<Place>>,
-    /// The ways to the values: steps, then accesses, each in order of the last one from each place.
+    /// Ways to the values: where the thread last made each step, then from where it or its warp has accessed memory since it
+    /// showed something else, in order.
     pub ways: Vec<Vec<Passed>>,
-    /// From where global memory was read, with the name of the allocation.
+    /// From where global memory was read, and the name of the allocation.
     pub reads: Vec<(String, Vec<Place>)>,
     /// From where the row's output was stored, each place once.
     pub stores: Vec<Vec<Place>>,
-    /// Where the blocks bring together what lanes and warps have of a row.
+    /// Where the blocks join what lanes and warps have of a row.
     pub ends: Vec<Passed>,
-    /// How many keys rows see, as threads that showed something of the row have counted, in that order: the number, and where.
+    /// Visible keys of a row, as counted by threads that showed something of it, and where.
     pub visible: Vec<(i32, Passed)>,
 }
 
 impl Observations {
-    /// Whether nothing was shown, or nobody asked.
+    /// Whether nothing was shown.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.stores.is_empty()
     }

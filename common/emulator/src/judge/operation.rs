@@ -7,14 +7,12 @@ use super::order::{Actor, How};
 use super::raw::Side;
 use super::requests::Space;
 
-/// An access: how, from where, by whom. Its event is numbered when it is needed.
+/// An access by somebody from somewhere. Its event is numbered on demand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
     pub(super) actor: Actor,
-    /// Of a warp.
     pub(super) lanes: u32,
     pub(super) distribution: u64,
-    /// Of an agent.
     pub(super) clock: u32,
     pub(super) how: How,
     pub(super) site: u32,
@@ -41,7 +39,7 @@ impl Made {
     }
 }
 
-/// Who wrote a byte by the generic proxy.
+/// Generic-proxy writer of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     /// The thread, or the warp with the highest bit set.
@@ -85,14 +83,12 @@ impl Written {
     }
 }
 
-/// An asynchronous operation that is issued now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fork {
     pub(crate) agent: Agent,
-    /// Its number among those of the agent, in the order in which they complete, from 1. Those that complete together may
-    /// share one.
+    /// Among those of the agent, in order of completion, from 1. Those that complete together may share one.
     pub(crate) clock: u32,
-    /// The threads that issue it, from `first` on.
+    /// First of the issuing threads.
     pub(crate) first: u32,
     pub(crate) count: u32,
     pub(crate) site: u32,
@@ -108,7 +104,7 @@ pub(super) struct UnderWay {
     pub(super) bytes: u32,
 }
 
-/// A box of TMA: where it lies in shared memory, and the rows of it that lie in the tensor, as addresses and lengths.
+/// A TMA box: its place in shared memory, and its rows in the tensor as addresses and lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TmaBox<Rows> {
     pub(crate) offset: usize,
@@ -119,8 +115,8 @@ pub(crate) struct TmaBox<Rows> {
 /// A load, for reports.
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
-    /// Of shared memory.
+    /// In shared memory.
     pub(super) range: Range<usize>,
-    /// Place and bytes of its first row that lies in the tensor.
+    /// Place and bytes of the first row inside the tensor.
     pub(super) first_row: Option<(u32, u32)>,
 }

@@ -1,7 +1,7 @@
 //! Whether two accesses are ordered: events, the last write and the concurrent reads of each byte.
 //!
-//! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is
-//! checked against them, so of a byte that is raced for at least the first race is found, whatever the schedule.
+//! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is checked
+//! against them, so at least the first race of a byte is found, whatever the schedule.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,43 +9,35 @@ use crate::intern::{IntegerMap, Interner};
 
 use super::clocks::{Agent, Clocks, Signal};
 
-/// How an access is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum How {
-    /// A thread loads.
     Read,
-    /// A thread stores, or an atomic.
+    /// A store or an atomic.
     Write,
-    /// cp.async reads its source.
     CopyRead,
     /// cp.async writes its destination, at a time that its thread's wait bounds.
     CopyWrite,
-    /// A warp reads a matrix.
     MatrixRead,
-    /// A warp writes a matrix.
     MatrixWrite,
-    /// A barrier object is initialised.
     BarrierInit,
-    /// A barrier object is used by its own operations.
     BarrierUse,
-    /// TMA reads the source of a load.
+    /// Source of a TMA load.
     TmaRead,
-    /// TMA writes the destination of a load.
+    /// Destination of a TMA load.
     TmaWrite,
-    /// TMA reads the source of a store.
+    /// Source of a TMA store.
     StoreRead,
-    /// TMA writes the destination of a store.
+    /// Destination of a TMA store.
     StoreWrite,
     /// A thread of the cluster writes, at a time that the phase of an mbarrier bounds.
     StoreAsync,
-    /// wgmma reads an operand.
+    /// An operand of wgmma.
     WgmmaRead,
-    /// wgmma reads or writes a thread's registers.
+    /// A thread's registers that wgmma accesses.
     WgmmaRegisters,
 }
 
 impl How {
-    /// Whether the bytes change.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -59,7 +51,7 @@ impl How {
         )
     }
 
-    /// Whether the bytes come to who is told by an mbarrier.
+    /// Whether an mbarrier tells of the bytes.
     pub(crate) fn is_fetch(self) -> bool {
         matches!(self, Self::TmaWrite | Self::StoreAsync)
     }
@@ -69,12 +61,12 @@ impl How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Actor {
     Thread(u32),
-    /// A whole warp: any of its lanes may be the one that touches a byte.
+    /// Any of the warp's lanes may be the one that touches a byte.
     Warp(u32),
-    /// The copies of a thread that arrive at an mbarrier by themselves, when they land.
+    /// The copies of a thread that arrive at an mbarrier, when they land.
     Copies(u32),
-    /// An asynchronous operation of the block's threads from `first` on: a thread, or a warpgroup. It comes after what all of
-    /// them knew when they issued it.
+    /// An asynchronous operation of a thread or of a warpgroup's threads from `first` on. It comes after what all of them
+    /// knew when they issued it.
     Agent {
         agent: Agent,
         first: u16,
@@ -83,7 +75,6 @@ pub(crate) enum Actor {
 }
 
 impl Actor {
-    /// The thread, or the warp's first.
     pub(crate) fn thread(self) -> u32 {
         match self {
             Self::Thread(thread) | Self::Copies(thread) => thread,
@@ -96,7 +87,7 @@ impl Actor {
         self.thread() / 32
     }
 
-    /// The same in its block of a cluster, of blocks of `threads` threads.
+    /// Its number in its own block of a cluster, of blocks of `threads` threads.
     pub(crate) fn of_block(self, threads: u32) -> Self {
         match self {
             Self::Thread(thread) => Self::Thread(thread % threads),
@@ -114,7 +105,6 @@ impl Actor {
         }
     }
 
-    /// All threads that it may be, or that it was issued by.
     pub(crate) fn threads(self) -> std::ops::Range<u32> {
         match self {
             Self::Thread(thread) | Self::Copies(thread) => thread..thread + 1,
@@ -124,11 +114,11 @@ impl Actor {
     }
 }
 
-/// A stretch of accesses that only differ in their bytes.
+/// Accesses that only differ in their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) actor: Actor,
-    /// The thread's clock, the number of the copy, the agent's clock, or the number of the warp's lanes' clocks.
+    /// Clock of the thread or agent, number of the copy, or index of the warp's clocks in `lanes`.
     clock: u32,
     pub(crate) site: u32,
     pub(crate) how: How,
@@ -136,34 +126,32 @@ pub(crate) struct Event {
     distribution: u64,
 }
 
-/// What is known of one byte, of accesses since the last barrier of the whole block.
+/// Accesses to one byte since the last barrier of the whole block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
     generation: u32,
-    /// Number of the event; 0: none.
+    /// Event; 0: none.
     write: u32,
-    /// Number of the set; 0: empty.
+    /// Set of events; 0: empty.
     reads: u32,
 }
 
-/// Lanes of a warp and their clocks.
 #[derive(Clone, Copy, Debug)]
 struct Lanes {
     mask: u32,
     clocks: [u32; 32],
 }
 
-/// The order of one block's accesses.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     clocks: Clocks,
     events: Interner<Event>,
-    /// A set of reads is one event and the set of the others.
+    /// A set of reads: one event and the set of the others.
     sets: Interner<(u32, u32)>,
-    /// Set and event to the set with that event.
+    /// (Set, event) to the set with that event.
     added: IntegerMap<(u32, u32), u32>,
     lanes: Vec<Lanes>,
-    /// Number in `lanes` of each warp's present clocks.
+    /// Per warp: index of its present clocks in `lanes`.
     present: Vec<Option<u32>>,
 }
 
@@ -187,19 +175,16 @@ impl Order {
         self.clocks.generation()
     }
 
-    /// `__syncthreads`: nothing from before matters any more.
     pub(crate) fn meet_all(&mut self) {
         self.clocks.meet_all();
         self.forget();
     }
 
-    /// `__syncwarp` of the lanes in `mask`.
     pub(crate) fn meet_lanes(&mut self, warp: u32, mask: u32) {
         let lanes = (0..32).filter(move |lane| mask >> lane & 1 == 1);
         self.meet(lanes.map(move |lane| warp * 32 + lane));
     }
 
-    /// `threads` meet at a barrier of their own.
     pub(crate) fn meet(&mut self, threads: impl Iterator<Item = u32> + Clone) {
         threads
             .clone()
@@ -207,41 +192,39 @@ impl Order {
         self.clocks.meet(threads);
     }
 
-    /// `thread` arrives at `signal` and goes on.
     pub(crate) fn release(&mut self, thread: u32, signal: &mut Signal) {
         self.clocks.release(thread, signal);
         self.present[thread as usize / 32] = None;
     }
 
-    /// `thread` has seen that all have arrived at `signal` whom it waits for.
+    /// `thread` has waited for `signal`.
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
         self.clocks.acquire(thread, signal);
         self.present[thread as usize / 32] = None;
     }
 
-    /// `thread` has issued a copy.
     pub(crate) fn issue_copy(&mut self, thread: u32) {
         self.clocks.issue_copy(thread);
         self.present[thread as usize / 32] = None;
     }
 
-    /// Copies of `thread` will arrive at `signal` by themselves.
+    /// Copies of `thread` will arrive at `signal`.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         self.clocks.release_before_copies(thread, signal);
     }
 
-    /// The copies of `thread` up to number `copy` have landed, for those who wait for `signal`.
+    /// Copies of `thread` up to number `copy` have landed, for those who wait for `signal`.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         self.clocks.release_copies(thread, copy, signal);
     }
 
-    /// `thread` itself has waited for its copies up to number `copy`.
+    /// `thread` has waited for its copies up to number `copy`.
     pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
         self.clocks.wait_for_copies(thread, copy);
         self.present[thread as usize / 32] = None;
     }
 
-    /// The number of the landing of a copy that arrives by itself; `copy` is its number among those of its thread.
+    /// The event of an arriving copy's landing; `copy` is its number among those of its thread.
     pub(crate) fn landing(&mut self, thread: u32, copy: u32, site: u32) -> u32 {
         let actor = Actor::Copies(thread);
         self.events.number(Event {
@@ -253,7 +236,7 @@ impl Order {
         })
     }
 
-    /// The number of an access by one thread, now.
+    /// The event of an access by one thread, now.
     #[inline]
     pub(crate) fn event(&mut self, thread: u32, site: u32, how: How) -> u32 {
         let clock = self.clocks.clock(thread);
@@ -266,22 +249,21 @@ impl Order {
         })
     }
 
-    /// A new agent.
     pub(crate) fn agent(&mut self) -> Agent {
         self.clocks.agent()
     }
 
-    /// `thread` is told that `agent` has completed what it did up to `clock`.
+    /// `thread` learns that `agent` has completed what it did up to `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         self.clocks.complete(thread, agent, clock);
     }
 
-    /// Whether any thread has been told that.
+    /// Whether any thread knows.
     pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
         self.clocks.is_complete(agent, clock)
     }
 
-    /// The number of an access by an agent, its operation number `clock`.
+    /// The event of an access by operation number `clock` of an agent.
     pub(crate) fn agent_event(&mut self, actor: Actor, clock: u32, site: u32, how: How) -> u32 {
         self.events.number(Event {
             actor,
@@ -292,19 +274,18 @@ impl Order {
         })
     }
 
-    /// `thread` makes its writes so far known to the async proxy.
+    /// `thread` publishes its writes so far to the async proxy.
     pub(crate) fn fence(&mut self, thread: u32) {
         self.clocks.fence(thread);
     }
 
-    /// See [`Clocks::fences`].
     #[inline]
     pub(crate) fn fences(&self) -> u32 {
         self.clocks.fences()
     }
 
-    /// Whether an operation that `reader` issues now sees in the async proxy what `writer` wrote by the generic one, when
-    /// there had been `fences`.
+    /// Whether an operation that `reader` issues now sees through the async proxy what `writer` wrote when there had been
+    /// `fences`.
     pub(crate) fn is_fenced(&self, writer: Actor, fences: u32, reader: Actor) -> bool {
         let known = |writer: u32| {
             reader
@@ -314,7 +295,7 @@ impl Order {
         writer.threads().all(known)
     }
 
-    /// The number of an access by the lanes in `mask` of a warp, now.
+    /// The event of an access by the lanes in `mask` of a warp, now.
     pub(crate) fn warp_event(
         &mut self,
         warp: u32,
@@ -353,7 +334,7 @@ impl Order {
         self.events.value(event)
     }
 
-    /// Whether whoever made `earlier` had done so before any of those who make `now` can.
+    /// Whether `earlier` was over before any of those who make `now` can start.
     fn ordered(&self, earlier: u32, now: u32) -> bool {
         let (earlier, now) = (self.events.value(earlier), self.events.value(now));
         let same_lanes = earlier.distribution != 0 && earlier.distribution == now.distribution;
@@ -381,7 +362,7 @@ impl Order {
         }
     }
 
-    /// Reads of `set` that are not ordered before `now`.
+    /// A read in `set` that is not ordered before `now`.
     fn unordered_read(&self, mut set: u32, now: u32) -> Option<u32> {
         while set != 0 {
             let (others, event) = self.sets.value(set);
@@ -393,8 +374,8 @@ impl Order {
         None
     }
 
-    /// `set` with `event`, without those that are ordered before it: who is ordered after it is so after them. But who knows
-    /// that an agent's operation is complete knows nothing else of what came before it than its earlier ones.
+    /// `set` with `event`, without reads that are ordered before it: who comes after it comes after them. But who knows that
+    /// an agent's operation is complete knows only of that agent's earlier ones.
     fn add(&mut self, set: u32, event: u32) -> u32 {
         if let Some(&known) = self.added.get(&(set, event)) {
             return known;
@@ -427,7 +408,7 @@ impl Order {
         result
     }
 
-    /// A read of the bytes of `cells`; `race(index, event)` is told of writes that are not ordered with it.
+    /// `race(index, event)` is called for each unordered write.
     #[inline]
     pub(crate) fn read<'a>(
         &mut self,
@@ -463,7 +444,7 @@ impl Order {
         }
     }
 
-    /// A write of the bytes of `cells`; `race(index, event)` is told of accesses that are not ordered with it.
+    /// `race(index, event)` is called for each unordered access.
     #[inline]
     pub(crate) fn write<'a>(
         &mut self,
@@ -505,7 +486,7 @@ impl Order {
         }
     }
 
-    /// An access that must come after the last write of `cells`, but with which later ones need no order.
+    /// An access that must come after the last write of `cells`, but that later ones need no order with.
     pub(crate) fn follow<'a>(
         &mut self,
         cells: impl Iterator<Item = &'a mut Cell>,
@@ -521,8 +502,7 @@ impl Order {
         }
     }
 
-    /// As [`Order::write`] or [`Order::read`], without a check: an agent's access that is not complete is one of the new
-    /// generation as well.
+    /// Enters an agent's incomplete access into a new generation, without a check.
     pub(crate) fn survive<'a>(&mut self, cells: impl Iterator<Item = &'a mut Cell>, event: u32) {
         if self.events.value(event).how.is_write() {
             cells.for_each(|cell| self.land(cell, event));
@@ -531,7 +511,7 @@ impl Order {
         }
     }
 
-    /// As [`Order::write`], without a check: the write was checked when it was issued, and now it is there.
+    /// Enters a write that was checked when it was issued.
     pub(crate) fn land(&mut self, cell: &mut Cell, event: u32) {
         *cell = Cell {
             generation: self.generation(),
@@ -541,7 +521,7 @@ impl Order {
     }
 }
 
-/// Adds a racing byte: first and last byte per event.
+/// Adds a racing byte to first and last byte per event.
 pub(crate) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
     match races.iter_mut().find(|(_, _, known)| *known == event) {
         Some((_, last, _)) => *last = index,

@@ -12,7 +12,6 @@ use super::memory::{Access, Allocation, Memory};
 use super::order::{Actor, Event, How};
 use super::requests::Space;
 
-/// One side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) actor: Actor,
@@ -30,77 +29,84 @@ impl From<Event> for Side {
     }
 }
 
-/// What would have prevented it. Sites are numbers of [`crate::site`].
+/// The missing remedy. Sites are numbers of [`crate::site`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hint {
-    /// Nothing orders two lanes of a warp.
+    /// Two lanes of a warp are unordered.
     SyncWarp,
-    /// Nothing orders a warp's matrix access and a lane.
+    /// A warp's matrix access and a lane are unordered.
     MatrixSync,
-    /// Nothing orders two warps.
+    /// Two warps are unordered.
     Barrier,
     /// The bytes had never been written when they were read: the write is meant to come first.
-    BarrierAfterWrite { same_warp: bool },
-    /// The copy has landed, but only its own thread knows.
-    /// `early`: the last wait that had left it in flight, and the number of groups that it leaves.
+    BarrierAfterWrite {
+        same_warp: bool,
+    },
+    /// The copy has landed, but only its own thread knows. `early`: the last wait that had left it in flight, and the number
+    /// of groups that it leaves.
     BarrierAfterWait {
         same_warp: bool,
         early: Option<(u32, u32)>,
     },
-    /// Its thread has not waited at all.
     NotWaited,
     /// The reader waited, but another thread issued the copy.
-    OthersWait { wait: u32 },
-    /// The copy was never committed to a group, so that no wait covers it.
-    NotCommitted { wait: u32 },
-    /// The last wait left the newest groups in flight, and the copy is in one of them.
+    OthersWait {
+        wait: u32,
+    },
+    /// No wait covers a copy that was never committed.
+    NotCommitted {
+        wait: u32,
+    },
+    /// The last wait left the newest groups in flight, the copy's among them.
     LeftUnderWay {
         wait: u32,
         newest: u32,
         same_warp: bool,
     },
-    /// The copy arrives at an mbarrier by itself, and nobody has observed that the phase has ended.
-    PhaseNotObserved { arrive: u32 },
+    /// The copy arrives at an mbarrier, and nobody has observed the end of the phase.
+    PhaseNotObserved {
+        arrive: u32,
+    },
     /// Somebody has, but not who makes this access.
     PhaseObservedByOthers,
-    /// A barrier object is used by a thread that has not been told of its initialisation.
+    /// A thread uses a barrier object without knowing of its initialisation.
     BarrierNotSeen,
-    /// Not by its own operations.
     BarrierObject,
     /// A buffer is written while a copy into it is in flight.
     BufferInUse,
-    /// What an in-flight copy reads is overwritten.
+    /// The source of an in-flight copy is overwritten.
     SourceInUse,
-    /// TMA brings the bytes, and the reader has not been told that the phase has ended.
+    /// A TMA box is read by who does not know of the phase's end.
     FetchNotObserved,
-    /// The same of who writes them.
+    /// A TMA box is written, likewise.
     FetchUnderWay,
-    /// TMA is to bring bytes where others still are in use; `loads`: where it brings some already.
-    SlotInUse { loads: bool },
-    /// A TMA store may still read what is overwritten.
+    /// TMA is to bring bytes to a place in use; `loads`: by another load.
+    SlotInUse {
+        loads: bool,
+    },
+    /// The source of a TMA store is overwritten.
     StoreNotRead,
-    /// The writer has not fenced, or too late for the reader to know of it.
+    /// The writer has not fenced, or too late for the reader to know.
     NotFenced,
-    /// wgmma may still read what is overwritten.
+    /// An operand of wgmma is overwritten.
     OperandInUse,
-    /// See [`Held`].
     Held(Held),
-    /// Blocks are concurrent.
     Blocks,
-    /// Never written in this block.
     Uninitialised,
     /// Behind the declared shared memory.
-    BehindShared { declared: u32 },
-    /// Not an element.
+    BehindShared {
+        declared: u32,
+    },
     GuardBand,
-    /// An input is written.
     InputWritten,
-    /// A static variable is written.
     ProgramWritten,
     /// In no allocation at all.
-    Nowhere { address: usize },
-    /// Not a multiple.
-    Alignment { address: usize },
+    Nowhere {
+        address: usize,
+    },
+    Alignment {
+        address: usize,
+    },
 }
 
 impl Hint {
@@ -117,34 +123,31 @@ impl Hint {
     }
 }
 
-/// A hazard of one block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw {
     pub(crate) kind: HazardKind,
     pub(crate) first: Side,
     pub(crate) second: Option<Side>,
-    /// Block of the second side, where that is another one.
+    /// Of the second side, if another one.
     pub(crate) other_block: Option<[u32; 3]>,
     pub(crate) space: Space,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
-    /// Place and length in global memory of what a copy brings there.
+    /// Place and length of a copy's source in global memory.
     pub(crate) source: Option<(u32, u32)>,
     pub(crate) hint: Hint,
     pub(crate) times: u64,
 }
 
-/// Kind, and the places and kinds of access of both sides, the lower first.
 type Key = (HazardKind, (u32, How), Option<(u32, How)>);
 
 impl Raw {
-    /// Whether it says more than `known`, an equal pair: one between two warps tells the author the barrier that heals
-    /// both.
+    /// Whether it says more than `known`, an equal pair: between two warps it names the barrier that heals both.
     fn replaces(&self, known: &Self) -> bool {
         known.hint.is_within_warp() && !self.hint.is_within_warp()
     }
 
-    /// In terms of the blocks of `cluster`, of which `block` is the first. Returns the block of the first side.
+    /// Translates thread numbers of `cluster`, whose first block is `block`. Returns the block of the first side.
     pub(crate) fn of_blocks(&mut self, cluster: &Cluster, block: [u32; 3]) -> [u32; 3] {
         let of = |side: &mut Side| {
             let rank = cluster.rank(side.actor.thread());
@@ -172,15 +175,14 @@ impl Raw {
     }
 }
 
-/// The hazards of a block or a launch, each pair of places once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
-    /// In which block each was first seen, by key.
+    /// With the block in which each was first seen.
     seen: BTreeMap<Key, ([u32; 3], Raw)>,
 }
 
 impl Found {
-    /// Whether it would be kept, and not only counted.
+    /// Whether `add` would keep it, and not only count.
     pub(crate) fn lacks(&self, raw: &Raw) -> bool {
         self.seen
             .get(&raw.key())
@@ -205,7 +207,7 @@ impl Found {
         self.seen.values().map(|(_, raw)| raw)
     }
 
-    /// Adds what a later block found.
+    /// Adds the hazards of a later block.
     pub(crate) fn merge(&mut self, later: Self) {
         later
             .seen
@@ -213,8 +215,8 @@ impl Found {
             .for_each(|(block, raw)| self.add(block, raw));
     }
 
-    /// A read of uninitialised bytes is not worth a line of its own where the missing order of a write is already
-    /// reported: had the emulator run the write first, the bytes would have been set.
+    /// Drops reads of uninitialised bytes where the missing order of a write is reported: had the write run first, the bytes
+    /// would have been set.
     pub(crate) fn drop_consequences(&mut self) {
         let read = |side: &Side| (!side.how.is_write()).then_some(side.site);
         let explained: Vec<u32> = self
@@ -229,8 +231,8 @@ impl Found {
         });
     }
 
-    /// In words, by place: the order does not depend on the numbers. One place of the source may be several places of
-    /// the program, where a loop was unrolled or a function inlined; they are reported as one.
+    /// By place: the order does not depend on the numbers. One place of the source may be several places of the program,
+    /// unrolled or inlined; they are reported as one.
     pub(crate) fn describe(&self, memory: &Memory, places: &mut Places) -> Vec<Hazard> {
         type Sides = (HazardKind, [Option<(Vec<Place>, String)>; 2]);
         let describe = |(block, raw): &([u32; 3], Raw)| {
@@ -262,7 +264,7 @@ impl Found {
         hazards.into_iter().map(|(_, _, hazard)| hazard).collect()
     }
 
-    /// Whether an access outside of what was declared is among them.
+    /// Whether an access was out of bounds.
     pub(crate) fn is_out_of_bounds(&self) -> bool {
         self.seen
             .values()
@@ -270,7 +272,6 @@ impl Found {
     }
 }
 
-/// What an access does, in words.
 pub(crate) fn does(how: How) -> &'static str {
     match how {
         How::Read => "reads",
@@ -331,7 +332,6 @@ fn describe(block: [u32; 3], raw: &Raw, memory: &Memory, places: &mut Places) ->
         .flatten()
         .any(|side| side.how == How::StoreAsync)
     {
-        // Of both the same is to be said.
         missing = missing
             .replace("tma_load", "store_async")
             .replace("mbarrier_wait_tx", "mbarrier_wait_cluster");
@@ -364,7 +364,7 @@ fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> Str
     }
 }
 
-/// An access of the log; none of the parameters.
+/// An access of the log; none for parameters.
 pub(crate) fn describe_access(
     block: [u32; 3],
     (side, space, offset, bytes): (Side, Space, u32, u32),

@@ -1,15 +1,15 @@
-//! Puts the lanes' accesses together to a warp's requests, and counts what those cost. Pure arithmetic on addresses.
+//! Combines the lanes' accesses to a warp's requests, and counts what those cost. Pure arithmetic on addresses.
 
 use super::counters::{Counters, GlobalTraffic, SharedTraffic};
 
-/// Where an access goes to, and which counter it belongs to.
+/// The memory and the counter of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Global,
     Shared,
 }
 
-/// Direction, and who makes it.
+/// Direction, and who makes the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -18,12 +18,11 @@ pub(crate) enum Direction {
     AsyncWrite,
 }
 
-/// One warp's access.
 #[derive(Clone, Debug)]
 struct Request {
     lanes: u32,
     bytes: u32,
-    /// Offset in its space, of each lane in `lanes`.
+    /// Offset per lane in `lanes`.
     address: [u32; 32],
 }
 
@@ -32,27 +31,25 @@ struct Request {
 struct Place {
     space: Space,
     direction: Direction,
-    /// How often each lane has come here.
+    /// Visits per lane.
     times: [u32; 32],
     used: usize,
     requests: Vec<Request>,
 }
 
-/// One warp's pending requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Index in `places`, plus one, by site and direction; 0: none.
+    /// By site and direction: index in `places` + 1; 0: none.
     index: Vec<u32>,
     places: Vec<Place>,
-    /// Places with pending requests, and their key in `index`.
     pending: Vec<usize>,
 }
 
 const KINDS: usize = 5;
 
 impl Requests {
-    /// One lane's access. Copies of more than 16 bytes count as several accesses of the largest power of two, up to 16,
-    /// that divides them.
+    /// One lane's access. Copies of more than 16 bytes count as several accesses of the largest power of two, up to 16, that
+    /// divides them.
     pub(crate) fn add(
         &mut self,
         lane: u32,
@@ -123,7 +120,7 @@ impl Requests {
         request.address[lane as usize] = address;
     }
 
-    /// The warp has met: what is pending is complete.
+    /// The warp has met: pending requests are complete.
     pub(crate) fn flush(&mut self, counters: &mut Counters) {
         for index in self.pending.drain(..) {
             let place = &mut self.places[index];
@@ -216,7 +213,7 @@ fn add_pass(traffic: &mut SharedTraffic, pieces: impl Iterator<Item = (u32, u32)
     }
 }
 
-/// How a warp's access to a matrix is counted: `EmulatorMatrixCount` of abi.h.
+/// `EmulatorMatrixCount` of abi.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatrixCount {
     Ldmatrix,
@@ -224,7 +221,7 @@ pub(crate) enum MatrixCount {
     Transposed,
 }
 
-/// The accesses of a warp to a matrix whose rows start at `rows` and have `row_bytes`, as lists of passes.
+/// A warp's accesses to a matrix whose rows start at `rows`, as lists of passes.
 pub(crate) fn matrix_shared(
     rows: &[u32],
     row_bytes: u32,
@@ -289,7 +286,7 @@ fn accumulator_request(rows: &[u32], bytes: u32, at: impl Fn(u32) -> (u32, u32))
     }
 }
 
-/// The same for a matrix in global memory: one request, each sector once.
+/// One request, each sector once.
 pub(crate) fn matrix_global(rows: &[u32], row_bytes: u32) -> GlobalTraffic {
     let mut sectors: Vec<u32> = rows
         .iter()

@@ -1,5 +1,5 @@
-//! The judge against brute force: random small programs, whose accesses are ordered if a path of an explicit graph
-//! leads from one to the other.
+//! The judge against brute force: random small programs, whose accesses are ordered if an explicit graph has a path from one
+//! to the other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ enum Op {
         mask: u32,
     },
     Barrier,
-    /// Both warps arrive; those that wait go on with what both did.
+    /// Both warps arrive; those that wait learn what both did.
     Named {
         waits: [bool; 2],
     },
@@ -51,7 +51,6 @@ enum Op {
         thread: u32,
         signal: usize,
     },
-    /// The thread's copies arrive by themselves.
     ArriveAfterCopies {
         thread: u32,
         signal: usize,
@@ -76,16 +75,14 @@ enum Op {
         thread: u32,
         at: usize,
     },
-    /// The thread is told that what TMA has been asked for so far is there.
+    /// The thread learns that all boxes requested so far are there.
     Told {
         thread: u32,
     },
-    /// A TMA store reads a byte.
     StoreRead {
         thread: u32,
         at: usize,
     },
-    /// The thread waits for its stores' reads.
     StoreWait {
         thread: u32,
     },
@@ -112,12 +109,12 @@ impl Op {
             | Op::StoreRead { thread, .. }
             | Op::StoreWait { thread }
             | Op::Fence { thread } => vec![thread],
-            // What is told is what has been asked for.
+            // What has been requested so far is what is told.
             Op::Fetch { thread, .. } | Op::Told { thread } => vec![thread, 2000],
             Op::Matrix { warp, .. } => lanes(warp, 7),
             Op::SyncWarp { warp, mask } => lanes(warp, mask),
             Op::Barrier | Op::Named { .. } => THREADS.to_vec(),
-            // What is observed is what has arrived: the signal keeps its order as if it were a thread.
+            // The signal keeps its order as if it were a thread.
             Op::Arrive { thread, signal }
             | Op::ArriveAfterCopies { thread, signal }
             | Op::Observe { thread, signal } => vec![thread, 1000 + signal as u32],
@@ -165,11 +162,11 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Copies and groups of each thread, as cp.async has them: what a wait covers.
+/// Copies and groups of each thread: what a wait covers.
 #[derive(Clone, Default)]
 struct Groups<T> {
     copies: Vec<T>,
-    /// For each group not waited for, how many copies there were when it was closed.
+    /// Per group not yet waited for: copies issued when it was closed.
     committed: Vec<usize>,
 }
 
@@ -186,7 +183,7 @@ impl<T: Copy> Groups<T> {
     }
 }
 
-/// What the judge says of `program`, in which op i is at site i + 1.
+/// The judge's outcome of `program`, in which op i is at site i + 1.
 fn judge(program: &[(usize, Op)]) -> Outcome {
     let mut judge = Judge::default();
     judge.start(Setup {
@@ -330,7 +327,6 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.finish(0)
 }
 
-/// An access in the graph: the nodes of all lanes that may make it.
 struct Made {
     op: usize,
     at: usize,
@@ -364,8 +360,7 @@ impl Graph {
         let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
         let (mut fetches, mut stores) = (Vec::new(), vec![Vec::new(); ALL]);
-        // What each thread was told to be done, and what it left of that at a signal that its copies arrive at: nothing of what
-        // came before.
+        // What each thread was told to be done, and what it left of that at a signal that its copies arrive at.
         let (mut told, mut told_of) = (vec![Vec::new(); ALL], [Vec::new(), Vec::new()]);
         for &(op_index, ref op) in program {
             let mut of_thread = |graph: &mut Self, thread: u32| {
@@ -550,7 +545,7 @@ impl Graph {
             .all(|&now| first.nodes.iter().all(|&then| is_before(then, now)))
     }
 
-    /// The same of what they do to one byte: who comes after TMA's write of it comes after what that came after.
+    /// Order as to one byte: who comes after TMA's write of it comes after what that came after.
     fn ordered_at(&self, byte: usize, first: &Made, second: &Made) -> bool {
         let between = |it: &&Made| it.by.is_none() && it.write && it.at == byte;
         self.ordered(first, second)
@@ -561,8 +556,7 @@ impl Graph {
                 .any(|write| self.ordered(first, write) && self.ordered_at(byte, write, second))
     }
 
-    /// Reads by TMA stores and writes by TMA loads of a byte that its last writer has not fenced since, as far as who issues
-    /// them knows.
+    /// Bytes read by TMA stores or written by TMA loads whose last writer has not fenced since, as far as the issuer knows.
     fn unfenced(&self) -> BTreeSet<usize> {
         let is_unfenced = |by_tma: &Made| {
             let before = |write: &&Made| {
@@ -592,7 +586,7 @@ impl Graph {
             .collect()
     }
 
-    /// Pairs of conflicting accesses that nothing orders, with the bytes that they share.
+    /// Unordered conflicting accesses, with the bytes that they share.
     fn conflicts(&self) -> Vec<((usize, usize), Vec<usize>)> {
         let mut conflicts = Vec::new();
         for (index, second) in self.accesses.iter().enumerate() {
@@ -611,7 +605,7 @@ impl Graph {
         conflicts
     }
 
-    /// Reads that some byte's writes do not all come before.
+    /// Reads that some byte's writes do not all precede.
     fn uninitialised_reads(&self) -> BTreeSet<usize> {
         let is_set = |read: &Made, byte: usize| {
             let writes = self

@@ -1,4 +1,4 @@
-//! The judge and TMA: what a box reads and writes, as operations of agents.
+//! What a box reads and writes, as operations of agents.
 
 use super::clocks::Agent;
 use super::counters::{GlobalTraffic, SharedTraffic};
@@ -7,7 +7,7 @@ use super::order::How;
 use super::{Judge, Stop};
 
 impl Judge {
-    /// A thread starts a load, which `fork` describes.
+    /// A thread starts a load, described by `fork`.
     pub(crate) fn tma_load<Rows>(&mut self, fork: &Fork, load: TmaBox<Rows>) -> Result<(), Stop>
     where
         Rows: Iterator<Item = (usize, usize)>,
@@ -30,7 +30,7 @@ impl Judge {
         Ok(())
     }
 
-    /// A thread stores to the shared memory of a block of the cluster, as `fork` describes.
+    /// A thread stores to another block of the cluster.
     pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
         self.fork_shared(fork, How::StoreAsync, range.clone());
         self.fetches.push(Fetch {
@@ -41,8 +41,8 @@ impl Judge {
         counters.cluster_store_bytes += bytes;
     }
 
-    /// A thread starts a store, its number `clock`. Its reads of shared memory and its writes of global memory are those of
-    /// two agents: the thread can only wait for the first.
+    /// Store number `clock` of a thread. Its reads of shared memory and its writes of global memory are of two agents: the
+    /// thread can only wait for the first.
     pub(crate) fn tma_store<Rows>(
         &mut self,
         thread: u32,
@@ -72,7 +72,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The global side of a box: one request, of which each sector counts once. And its first row: place and bytes.
+    /// The global side of a box: one request, each sector once. Returns place and bytes of its first row, too.
     fn rows(
         &mut self,
         fork: &Fork,

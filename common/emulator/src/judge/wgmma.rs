@@ -1,5 +1,5 @@
-//! The judge and wgmma: each warp reads both operands as a whole, by the async proxy, from when it issues the product until
-//! a wait covers that. One wait speaks for all four warps, since it returns only when all have issued the product.
+//! Each warp reads both operands as a whole, by the async proxy, from the issue of the product until a wait covers it. One
+//! wait speaks for all four warps, since it returns only when all have issued the product.
 
 use std::ops::Range;
 
@@ -26,8 +26,7 @@ impl Judge {
         agent
     }
 
-    /// A warp issues its part of a product, the `number`th of its warpgroup from 0: so many multiply-adds, of operands that
-    /// lie in these bytes.
+    /// A warp issues its part of product `number` of its warpgroup, from 0.
     pub(crate) fn issue_product(
         &mut self,
         warp: u32,
@@ -51,7 +50,7 @@ impl Judge {
         }
     }
 
-    /// The wait of a warp is over: its warpgroup's first `covered` products are complete.
+    /// A warp's wait is over: its warpgroup's first `covered` products are complete.
     pub(crate) fn products_complete(&mut self, warp: u32, covered: u64) {
         let agent = self.warpgroup(warp);
         (warp * 32..warp * 32 + 32).for_each(|thread| self.complete(thread, agent, covered as u32));

@@ -1,10 +1,9 @@
-//! wgmma: products of whole warpgroups that run by themselves until a wait covers them.
+//! wgmma: products of whole warpgroups that run asynchronously until a wait covers them.
 //!
-//! A product is one operation of four warps. Each of them issues it and goes on; none waits for another, but the product
-//! can't run before all four have issued it. Under some schedules it then runs at once, under others as late as the first
-//! wait of a warp that covers it, on what shared memory holds by then. In between a thread's accumulators are poison; it
-//! gets them back at its own wait that covers the product and names them, since the compiler may read what a wait does
-//! not name before it.
+//! A product is one operation of four warps. Each issues it and goes on, but it can't run before all four have issued it.
+//! Under some schedules it then runs at once, under others as late as the first wait that covers it, on what shared memory
+//! holds by then. In between a thread's accumulators are poison; it gets them back at its own wait that covers the product
+//! and names them, since the compiler may read what a wait does not name before it.
 
 mod multiply;
 mod operand;
@@ -22,16 +21,14 @@ use crate::warp::{Collective, Group, party};
 use multiply::{Fragment, Slabs};
 use operand::{CHUNK, Descriptor, Element, Form, ROWS};
 
-/// Warps of a warpgroup.
 const WARPS: u32 = 4;
 
-/// What accumulators hold in flight: a NaN that no operation leaves as it is, since it signals.
+/// Content of accumulators in flight: a signalling NaN, which no operation leaves as it is.
 const POISON: u32 = 0x7fa5_5a5a;
 
-/// Arrays that a wait may name.
 const NAMED: usize = 4;
 
-/// `EmulatorWgmma` of emulator/wgmma.h: what a lane brings to a product.
+/// `EmulatorWgmma` of emulator/wgmma.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
@@ -47,7 +44,7 @@ pub(crate) struct Operands {
     accumulate: u32,
 }
 
-/// `EmulatorRegisters` of emulator/wgmma.h: what a lane names at a wait.
+/// `EmulatorRegisters` of emulator/wgmma.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
@@ -64,7 +61,6 @@ impl Named {
     }
 }
 
-/// What all warps must agree in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     /// None: in registers.
@@ -119,7 +115,7 @@ impl Shape {
             .map_err(|reason| format!("B: {reason}"))
     }
 
-    /// Where the operands' 16 bytes lie in shared memory.
+    /// The 16-byte chunks of the operands in shared memory.
     fn chunks(&self) -> impl Iterator<Item = usize> {
         let a = self
             .a
@@ -128,28 +124,25 @@ impl Shape {
         a.chain(self.b.chunks(self.form_of_b()))
     }
 
-    /// Multiply-adds of one warp.
     fn warp_macs(&self) -> u64 {
         (ROWS / 4 * self.columns * self.element.depth()) as u64
     }
 }
 
-/// A product that has been issued by at least one warp, and is not complete for all.
+/// Issued by at least one warp, and not complete for all.
 #[derive(Debug)]
 struct Product {
     shape: Shape,
-    /// What its first warp called, and that warp.
     call: Collective,
     warp: u32,
-    /// Its accumulators, by number.
+    /// Number of its accumulators.
     chain: u64,
-    /// Warps that have issued it, and those that have waited for it, by bit.
+    /// Warps that have issued it, and that have waited for it, by bit.
     issued: u32,
     complete: u32,
     fragment: Option<Box<Fragment>>,
-    /// Where each thread's registers of A lie.
     sources: [*const [u32; 4]; 128],
-    /// It runs as soon as it can.
+    /// Runs as soon as possible.
     is_early: bool,
 }
 
@@ -158,23 +151,19 @@ struct Product {
 struct Chain {
     number: u64,
     columns: usize,
-    /// D as it will be, [64][N].
     values: Vec<f32>,
     warps: [Holding; WARPS as usize],
 }
 
-/// What a chain is to one warp.
 #[derive(Debug)]
 enum Holding {
-    /// It has issued nothing on it yet.
     NotYet,
-    /// Each lane's array, how many products it had issued with the last one, and where that is.
+    /// Each lane's array, the number of products up to the last one on it, and its site.
     Held {
         lanes: Box<[*mut f32; 32]>,
         last: u64,
         issued: Site,
     },
-    /// It has its results.
     Released,
 }
 
@@ -190,19 +179,16 @@ impl Chain {
     }
 }
 
-/// One warp's side.
 #[derive(Debug, Default)]
 struct WarpState {
     issued: u64,
-    /// Its groups that are not complete for it, oldest first: how many products were issued when each was closed.
+    /// Incomplete groups, oldest first: products issued when each was closed.
     groups: VecDeque<u64>,
     commits: u64,
-    /// How many products are complete for it.
     complete: u64,
-    /// Whether it has come by a fence since its last wait.
     is_fenced: bool,
     last_wait: Option<(Site, u32)>,
-    /// The wait at which it stands: how many products it covers, what its lanes name, and the call.
+    /// The present wait: products that it covers, what its lanes name, and the call.
     waits: Option<(u64, Box<[Named; 32]>, Collective)>,
 }
 
@@ -210,9 +196,7 @@ struct WarpState {
 struct Warpgroup {
     first: u64,
     products: VecDeque<Product>,
-    /// How many of all products have run.
     run: u64,
-    /// Where each group ends.
     commits: Vec<(u64, u32, Collective)>,
     chains: Vec<Chain>,
     next_chain: u64,
@@ -224,7 +208,6 @@ impl Warpgroup {
         &mut self.products[(number - self.first) as usize]
     }
 
-    /// How many products all four warps have issued.
     fn issued_by_all(&self) -> u64 {
         self.warps.iter().map(|warp| warp.issued).min().unwrap_or(0)
     }
@@ -233,7 +216,6 @@ impl Warpgroup {
 /// A fault's two sides, before it has a block.
 type Disagreement = (u32, Collective, String);
 
-/// Why a warp can't go on.
 enum Misuse {
     /// Of one lane, with what is wrong.
     Lane(u32, String),
@@ -241,22 +223,18 @@ enum Misuse {
     Other(Disagreement),
 }
 
-/// What a warp has issued.
 #[derive(Debug)]
 pub(crate) struct Issued {
-    /// Number of the product among those of its warpgroup.
+    /// Among those of the warpgroup.
     pub(crate) number: u64,
     shape: Shape,
-    /// Where the shared memory of its block begins.
     base: usize,
-    /// Multiply-adds of the warp.
     pub(crate) macs: u64,
-    /// Warps whose wait is over now, and how many products it covers.
+    /// Warps whose wait is over, and the number of products that it covers.
     pub(crate) woken: Vec<(u32, u64)>,
 }
 
 impl Issued {
-    /// The bytes of shared memory that the product reads, neighbours together.
     pub(crate) fn operands(&self) -> Vec<Range<usize>> {
         let mut chunks: Vec<usize> = self.shape.chunks().map(|chunk| self.base + chunk).collect();
         chunks.sort_unstable();
@@ -267,12 +245,11 @@ impl Issued {
     }
 }
 
-/// The products of a block.
 #[derive(Debug)]
 pub(crate) struct Products {
     block: [u32; 3],
     warps: u32,
-    /// Where shared memory is, and what the launch declared.
+    /// Shared memory, and what the launch declared of it.
     cluster: Cluster,
     schedule: Schedule,
     random: Random,
@@ -332,14 +309,12 @@ impl Products {
         }
     }
 
-    /// A warp orders its registers before the products that come next.
     pub(crate) fn fence(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
         self.start(warp, call)?;
         self.groups[(warp / WARPS) as usize].warps[(warp % WARPS) as usize].is_fenced = true;
         Ok(())
     }
 
-    /// A warp closes its group.
     pub(crate) fn commit(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
         self.start(warp, call)?;
         let group = &mut self.groups[(warp / WARPS) as usize];
@@ -361,11 +336,10 @@ impl Products {
         Ok(())
     }
 
-    /// A warp issues a product.
-    ///
     /// # Safety
-    /// The operands are those of the warp's lanes, which stand in the call that handed them over; their arrays live until
-    /// the wait that gives them back, or until the block ends.
+    ///
+    /// The operands are those of the warp's lanes, which stand in the call that passed them; their arrays live until the
+    /// wait that gives them back, or until the block ends.
     pub(crate) unsafe fn issue(
         &mut self,
         warp: u32,
@@ -570,10 +544,10 @@ impl Products {
         group.run += 1;
     }
 
-    /// A warp waits until at most `newest` of its groups are in flight. If it goes on at once: how many products are
-    /// complete.
+    /// Waits until at most `newest` groups of a warp are in flight. If it goes on at once: the number of complete products.
     ///
     /// # Safety
+    ///
     /// As [`Products::issue`].
     pub(crate) unsafe fn wait(
         &mut self,
@@ -605,7 +579,7 @@ impl Products {
         Ok(Some(covered))
     }
 
-    /// A warp's wait is over: runs what has not run yet, and gives the lanes back what is complete and named.
+    /// Ends a warp's wait: runs what has not run yet, and gives the lanes back what is complete and named.
     unsafe fn finish(
         &mut self,
         warp: u32,
@@ -680,7 +654,6 @@ impl Products {
         Ok(())
     }
 
-    /// From the first to the last byte of a thread's arrays that products hold.
     pub(crate) fn held(&self, thread: u32) -> Range<usize> {
         let arrays = self.arrays(thread).map(|(bytes, ..)| bytes);
         arrays
@@ -688,8 +661,8 @@ impl Products {
             .unwrap_or_default()
     }
 
-    /// A thread's arrays that products hold: whether one is of A, how many products there were with the last that holds it,
-    /// and where that was issued.
+    /// A thread's arrays that products hold: whether one is of A, the number of products up to the last that holds it, and
+    /// that one's site.
     fn arrays(&self, thread: u32) -> impl Iterator<Item = (Range<usize>, bool, u64, Site)> {
         let (index, member, lane) = (
             (thread / 128) as usize,
@@ -722,7 +695,7 @@ impl Products {
         chains.chain(products)
     }
 
-    /// What of these bytes of a thread's own a product holds; `write`: registers of A may be read.
+    /// Which product holds these bytes of a thread; `write`: registers of A may be read.
     pub(crate) fn touched(&self, thread: u32, bytes: Range<usize>, write: bool) -> Option<Held> {
         let overlaps = |held: &Range<usize>| held.start < bytes.end && bytes.start < held.end;
         let mut arrays = self.arrays(thread);
@@ -749,7 +722,6 @@ impl Products {
         })
     }
 
-    /// A thread returns from the kernel.
     pub(crate) fn exit(&self, thread: u32) -> Result<(), Fault> {
         let (index, member) = ((thread / 128) as usize, (thread / 32 % WARPS) as usize);
         let Some(group) = self.groups.get(index) else {
@@ -779,7 +751,6 @@ impl Products {
         })
     }
 
-    /// What a warp that waits for its warpgroup waits for.
     pub(crate) fn describe(&self, warp: u32) -> String {
         let group = &self.groups[(warp / WARPS) as usize];
         let Some((covered, ..)) = &group.warps[(warp % WARPS) as usize].waits else {
@@ -797,7 +768,7 @@ impl Products {
     }
 }
 
-/// The chain that these arrays of a warp belong to, if products hold them.
+/// The chain of these arrays of a warp, if products hold them.
 fn held_chain(
     chains: &mut [Chain],
     member: usize,
@@ -828,7 +799,7 @@ fn held_chain(
     Ok(None)
 }
 
-/// Where in D lie the accumulators of a lane, one after the other.
+/// Indices in D of a lane's accumulators, in order.
 fn elements_of(member: usize, lane: usize, columns: usize, mut take: impl FnMut(usize)) {
     let first = (16 * member + lane / 4) * columns + 2 * (lane % 4);
     for eighth in (0..columns).step_by(8) {

@@ -1,13 +1,11 @@
-//! The arithmetic of one product. Products of elements are exact in FP32. Of f16 and bf16 each element of D adds them in ascending k,
-//! every sum rounded to FP32: tensor cores add in another order and with another internal width, so D agrees with a GPU's
-//! only within that. Of e4m3 the sum is what Hopper's tensor cores make of it, bit by bit.
+//! Products of elements are exact in FP32. Of f16 and bf16 each element of D adds them in ascending k, every sum rounded to
+//! FP32: tensor cores add in another order and with another internal width, so D agrees with a GPU's only within that. Of
+//! e4m3 the sum is what Hopper's tensor cores make of it, bit by bit.
 
 use super::operand::{CHUNK, Descriptor, Element, Form, ROWS, bfloat, e4m3, elements, half};
 
-/// A warpgroup's fragment of A: of each thread four registers.
 pub(crate) type Fragment = [[u32; 4]; 128];
 
-/// Columns of D that are summed up together.
 const WIDTH: usize = 8;
 
 /// Both operands as numbers, kept for their memory.
@@ -20,7 +18,6 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    /// A along K in shared memory.
     pub(crate) fn take_a(&mut self, element: Element, shared: &[u8], a: Descriptor) {
         self.a.clear();
         for at in a.chunks(Form::AlongK { rows: ROWS }) {
@@ -30,7 +27,7 @@ impl Slabs {
         }
     }
 
-    /// A in registers: thread t of the warpgroup, in warp w with lane l, holds rows 16 w + l / 4 and the eighth after it.
+    /// Thread t of the warpgroup, in warp w with lane l, holds rows 16 w + l / 4 and the eighth after it.
     pub(crate) fn take_fragment(&mut self, element: Element, fragment: &Fragment) {
         let depth = element.depth();
         self.a.clear();
@@ -52,7 +49,6 @@ impl Slabs {
         }
     }
 
-    /// B in shared memory, of `columns` columns.
     pub(crate) fn take_b(
         &mut self,
         element: Element,
@@ -82,7 +78,6 @@ impl Slabs {
         }
     }
 
-    /// D = A * B, or D + A * B.
     pub(crate) fn multiply(
         &self,
         element: Element,
@@ -126,8 +121,8 @@ fn add_rounded<'b>(
     }
 }
 
-/// All at once and in fixed point: each addend is cut off [`FRACTION`] bits below the exponent of the largest, that of a product
-/// being the sum of its factors' exponents, and so is the sum below its own.
+/// In fixed point: each addend is cut off [`FRACTION`] bits below the exponent of the largest, that of a product being the
+/// sum of its factors' exponents, and so is the sum below its own.
 fn add_aligned<'b>(
     sums: &mut [f32; WIDTH],
     row: &[f32],

@@ -3,10 +3,8 @@
 //! A pattern is 8 rows of `span` bytes. Its bytes lie where the XOR of the swizzle puts their address, after all offsets
 //! have been added.
 
-/// Rows of A and D.
 pub(super) const ROWS: usize = 64;
 
-/// What the elements of both operands are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     F16,
@@ -15,7 +13,6 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// K of one instruction, which is 32 bytes.
     pub(super) fn depth(self) -> usize {
         match self {
             Self::F16 | Self::Bf16 => 16,
@@ -27,32 +24,31 @@ impl Element {
 /// Bytes that a swizzle moves as a whole.
 pub(crate) const CHUNK: usize = 16;
 
-/// Along K an instruction reads so many bytes of each row or, of a transposed B, so many rows.
+/// Along K an instruction reads this many bytes of each row, or rows of a transposed B.
 const K_BYTES: usize = 32;
 const TRANSPOSED_ROWS: usize = 16;
 
-/// What a descriptor says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
-    /// Offset in shared memory.
     start: usize,
     leading: usize,
     stride: usize,
-    /// Bytes of a row, and of the swizzle: 128 or 64.
+    /// Of a row, and of the swizzle: 128 or 64.
     span: usize,
 }
 
-/// Which way a matrix lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// So many rows along K.
-    AlongK { rows: usize },
-    /// 16 rows along N, of so many columns.
-    AlongN { columns: usize },
+    AlongK {
+        rows: usize,
+    },
+    /// 16 rows along N.
+    AlongN {
+        columns: usize,
+    },
 }
 
 impl Descriptor {
-    /// Reads the fields.
     pub(crate) fn decode(bits: u64) -> Result<Self, String> {
         let field = |low: u32| (bits >> low & 0x3fff) as usize * CHUNK;
         let span = match bits >> 62 {
@@ -77,7 +73,7 @@ impl Descriptor {
         })
     }
 
-    /// Whether the pattern is one that the hardware reads as it was written, and lies in `declared` bytes.
+    /// Whether the hardware reads the pattern as it was written, within `declared` bytes.
     pub(crate) fn check(self, form: Form, declared: usize) -> Result<(), String> {
         let Self {
             start,
@@ -127,7 +123,6 @@ impl Descriptor {
         at ^ (at >> 7 & (self.span / CHUNK - 1)) << 4
     }
 
-    /// Where each 16 bytes lie, row by row.
     pub(crate) fn chunks(self, form: Form) -> impl Iterator<Item = usize> {
         let Self {
             start,
@@ -148,7 +143,6 @@ impl Descriptor {
     }
 }
 
-/// The value of an f16, bf16 or e4m3 code.
 #[inline]
 pub(crate) fn half(code: u16) -> f32 {
     // A subnormal needs no case of its own: scaling by 2^112 normalises it.
@@ -176,7 +170,6 @@ pub(crate) fn e4m3(code: u8) -> f32 {
     half(u16::from(code & 0x80) << 8 | u16::from(code & 0x7f) << 7) * 256.0
 }
 
-/// The elements of 16 bytes, in order.
 #[inline]
 pub(crate) fn elements(element: Element, chunk: &[u8], mut take: impl FnMut(usize, f32)) {
     let codes = chunk

@@ -1,5 +1,5 @@
-// The emulated side of <attn/ptx/barrier.cuh>. A warp arrives as a whole: `.aligned`, and the hardware counts 32 threads
-// for it whatever its lanes do, so that a lane which goes elsewhere is a fault here.
+// The emulated side of <attn/ptx/barrier.cuh>. A warp arrives as a whole (`.aligned`), so a lane that goes elsewhere is a
+// fault.
 #pragma once
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-// The emulated side of <attn/ptx/cluster.cuh>: the blocks of a cluster run together. What is stored lands when a thread looks
-// whose phase nothing else keeps from its end; under one schedule at once.
+// The emulated side of <attn/ptx/cluster.cuh>. A store lands when a thread looks at a phase that waits for nothing else;
+// under one schedule at issue.
 #pragma once
 
 #include <attn/ptx/mbarrier_tx.cuh>

@@ -1,5 +1,5 @@
-// The emulated side of <attn/ptx/mbarrier.cuh>. The object's 8 bytes hold a mark, so that who overwrites them is found;
-// its phases are the scheduler's. Copies that arrive land when a thread first observes the end of their phase.
+// The emulated side of <attn/ptx/mbarrier.cuh>. The object's 8 bytes hold a mark, so that overwriting them is found; the
+// scheduler keeps its phases. Arriving copies land when a thread first observes the end of their phase.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -21,7 +21,7 @@ __device__ __forceinline__ void mbarrier_arrive_after_cp_async(Mbarrier *smem_ba
     emulator_mbarrier_arrive_after_cp_async(emulator_current, smem_barrier, EMULATOR_SITE);
 }
 
-// Before it says no, all threads run that can.
+// Before it fails, all other ready threads run.
 __device__ __forceinline__ bool mbarrier_test_wait(Mbarrier *smem_barrier, int parity, EMULATOR_HERE) {
     return emulator_mbarrier_test_wait(emulator_current, smem_barrier, parity, EMULATOR_SITE);
 }

@@ -1,5 +1,5 @@
-// The emulated side of <attn/ptx/mbarrier_tx.cuh>: a phase ends once all arrivals and bytes have come. Boxes land when a thread
-// looks whose phase nothing else keeps from its end; under one schedule when they are issued.
+// The emulated side of <attn/ptx/mbarrier_tx.cuh>. Boxes land when a thread looks at a phase that waits for nothing else;
+// under one schedule at issue.
 #pragma once
 
 #include <attn/ptx/mbarrier.cuh>
@@ -15,7 +15,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *smem_barrier
     emulator_mbarrier_arrive_expect_tx(emulator_current, smem_barrier, bytes, EMULATOR_SITE);
 }
 
-// Says no at times although the phase has ended, as it may.
+// May fail although the phase has ended, as PTX allows.
 __device__ __forceinline__ bool mbarrier_try_wait(Mbarrier *smem_barrier, int parity, EMULATOR_HERE) {
     return emulator_mbarrier_try_wait(emulator_current, smem_barrier, parity, EMULATOR_SITE);
 }

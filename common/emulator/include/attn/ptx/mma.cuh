@@ -1,6 +1,6 @@
-// The emulated side of <attn/ptx/mma.cuh>, with the fragment layout that the PTX ISA documents. Arithmetic: products are
-// exact in FP32; each element of D adds them in ascending k, every sum rounded to FP32. Tensor cores add in another
-// order and with another internal width, so D agrees with a GPU's only within that.
+// The emulated side of <attn/ptx/mma.cuh>, with the fragment layout of the PTX ISA. Products are exact in FP32; each element
+// of D adds them in ascending k, every sum rounded to FP32. Tensor cores add in another order and with another internal
+// width, so D agrees with a GPU's only within that.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -11,7 +11,7 @@ namespace attn {
 EMULATOR_BEGIN
 namespace emulated {
 
-// The operands' elements: how many lie in a register, and the value of the lowest.
+// Elements of a register, and the value of the lowest.
 struct MmaF16 {
     static constexpr int PER_REGISTER = 2;
     static float value(uint32_t bits) { return emulator::half_to_float(uint16_t(bits)); }
@@ -46,7 +46,7 @@ EMULATOR_UNTRACED const char *mma(void *const *operands, uint32_t, uint32_t *) {
         for (int i = 0; i < 4; ++i) d[row + i / 2 * 8][2 * (lane % 4) + i % 2] = operand->d[i];
     }
     for (int m = 0; m < 16; ++m) {
-        // Columns innermost: they are independent, so that the host may vectorise without changing any sum's order.
+        // Columns innermost: they are independent, so the host may vectorise without changing any sum's order.
         for (int k = 0; k < K; ++k)
             for (int n = 0; n < 8; ++n) d[m][n] += a[m][k] * b[k][n];
     }

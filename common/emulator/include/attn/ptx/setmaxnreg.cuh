@@ -1,5 +1,5 @@
-// The emulated side of <attn/ptx/setmaxnreg.cuh>: bookkeeping. A block's pool is what its threads start with, the most that
-// __launch_bounds__(THREADS, 1) allows; how many registers a thread really needs is ptxas's to say.
+// The emulated side of <attn/ptx/setmaxnreg.cuh>: bookkeeping. The pool is what the block's threads start with, the most
+// that __launch_bounds__(THREADS, 1) allows; ptxas knows how many a thread really needs.
 #pragma once
 
 #include <emulator/prelude.h>

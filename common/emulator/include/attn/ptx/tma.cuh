@@ -53,7 +53,7 @@ template <int PENDING> __device__ __forceinline__ void tma_store_wait_read(EMULA
 
 __device__ __forceinline__ void fence_proxy_async(EMULATOR_HERE) { emulator_fence_proxy_async(emulator_current, EMULATOR_SITE); }
 
-// Lane 0 or lane 31, as the schedule says.
+// Lane 0 or 31, as the schedule says.
 __device__ __forceinline__ bool elect_one(EMULATOR_HERE) {
     emulated::ElectOperand operand{false};
     emulator::collective("elect_one", emulated::elect, operand, 0xffffffff, 0, 0, 0, 0, EMULATOR_VOTE, EMULATOR_SITE);

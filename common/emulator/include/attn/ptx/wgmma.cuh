@@ -1,7 +1,6 @@
-// The emulated side of <attn/ptx/wgmma.cuh>. A product is an operation of four warps; it runs once all have issued it,
-// at once or as late as the first wait that covers it. From its issue on a thread's accumulators are a signalling NaN; it
-// gets them at its own wait that covers the product and names them. How D is summed up is said in
-// `emulator/src/wgmma/multiply.rs`.
+// The emulated side of <attn/ptx/wgmma.cuh>. A product of four warps runs once all have issued it, at once or as late as the
+// first wait that covers it. Until a thread's wait that covers it and names the accumulators, these are a signalling NaN.
+// How D is summed up: `emulator/src/wgmma/multiply.rs`.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -28,7 +27,7 @@ __forceinline__ void wgmma_wait(int pending, EmulatorSite site, Arrays &...array
 
 } // namespace emulated
 
-// The address is the offset in the block's shared memory, which starts on a boundary of 1,024 bytes.
+// The address is the offset in shared memory, which starts on a boundary of 1,024 bytes.
 template <int SWIZZLE_BYTES>
 __device__ __forceinline__ uint64_t matrix_descriptor(const void *smem, int leading, int stride, EMULATOR_HERE) {
     static_assert(SWIZZLE_BYTES == 128 || SWIZZLE_BYTES == 64, "the widths of our boxes");
@@ -49,7 +48,7 @@ __device__ __forceinline__ void wgmma_commit(EMULATOR_HERE) {
     emulator_collective(emulator_current, &call);
 }
 
-// What the compiler knows is nothing that an emulator could check.
+// A hint to the compiler alone.
 template <class Register, int COUNT> __device__ __forceinline__ void fence_operands(Register (&)[COUNT]) {}
 
 // One overload per number of arrays: the place of the call comes last.

@@ -29,8 +29,8 @@ fn syncthreads_orders_the_whole_block() {
 
 #[test]
 fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
-    // It shows because some order reads before the write. That no order happens to do so proves nothing: the verdict
-    // on a missing barrier belongs to the happens-before check, which does not depend on the order that was run.
+    // Some order reads before the write. That no order happens to do so would prove nothing: the verdict on a missing
+    // barrier is the happens-before check's.
     let input: Vec<i32> = (0..64).collect();
     let run = Run::new(entry::reverse_without_barrier, 64)
         .shared(256)

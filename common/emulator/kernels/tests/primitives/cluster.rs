@@ -1,5 +1,3 @@
-//! Clusters: the blocks of one store to each other and meet.
-
 use emulator::Fault;
 use emulator_kernels::entry;
 
@@ -10,12 +8,12 @@ use crate::support::{Run, SCHEDULES};
 const ROUNDS: usize = 3;
 const EXCHANGE: &str = "cluster_exchange<<<2, 128, 2056>>>(0, 3)";
 
-/// No value stands for another one.
+/// All values differ.
 fn input() -> Vec<f32> {
     (0..2 * ROUNDS * 128 * 4).map(|i| i as f32).collect()
 }
 
-/// What each thread stored, where the kernel says that it does: 37 has an inverse modulo 128.
+/// 37 has an inverse modulo 128.
 fn expected() -> Vec<f32> {
     let input = input();
     let mut output = vec![0.0; input.len()];
@@ -61,7 +59,7 @@ fn blocks_of_a_cluster_store_to_each_other_on_a_real_gpu() {
 
 #[test]
 fn faults_know_the_block_of_the_cluster() {
-    // Block 1 has not arrived; what comes to block 1 is not waited for.
+    // Block 1 has not arrived; block 1 does not wait for what comes there.
     for breaks in [32, 128] {
         let fault =
             plain(&format!("cluster_exchange<<<2, 128, 2056>>>({breaks}, 1)")).output::<f32>(1024);

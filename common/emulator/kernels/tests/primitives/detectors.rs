@@ -7,11 +7,10 @@ use emulator::Fault;
 
 use crate::launch::{assert_clean, faults, hazards, hazards_of, traced};
 
-/// A row of the table.
 struct Detector<'a> {
-    /// The kind of hazard that the traced build reports under some schedule at least.
+    /// What the traced build reports under some schedule.
     kind: &'a str,
-    /// What stops the plain build under some schedule, where that sees it, too.
+    /// What stops the plain build under some schedule, where it sees it, too.
     fault: Option<&'a str>,
     catches: &'a str,
     spares: &'a str,

@@ -3,7 +3,7 @@ use half::f16;
 
 use crate::support::Run;
 
-/// The value of an E4M3FN code, by its definition.
+/// By the definition of E4M3FN.
 fn value(code: u8) -> f64 {
     let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
     let magnitude = match (exponent, code & 7) {

@@ -12,14 +12,13 @@ use emulator_kernels::{FATBIN, KernelParams};
 
 use crate::support::{Buffer, Run};
 
-/// The first GPU, with the kernels loaded.
 pub struct Gpu {
     stream: Arc<CudaStream>,
     module: Arc<CudaModule>,
 }
 
 impl Gpu {
-    /// Opens it. Where there is none, says so past libtest, which shows no output of a test that passes.
+    /// Where there is none, says so past libtest, which hides the output of a test that passes.
     pub fn open() -> Option<Self> {
         // SAFETY: tries to load the driver's library and closes it again.
         let has_driver = unsafe { sys::is_culib_present() };
@@ -44,7 +43,7 @@ impl Gpu {
         })
     }
 
-    /// Whether the GPU has the instructions of kernel `name`; says so where it has not.
+    /// Whether the GPU has the instructions of kernel `name`; says so where not.
     pub fn has(&self, name: &str) -> bool {
         let has = self.module.load_function(name).is_ok();
         if !has {
@@ -58,7 +57,7 @@ impl Gpu {
         has
     }
 
-    /// Runs one block of kernel `name`; returns its first output, which starts as zeros.
+    /// One block of kernel `name`; returns its first output, initially zeros.
     pub fn run(
         &self,
         name: &str,
@@ -83,7 +82,7 @@ impl Gpu {
         )
     }
 
-    /// Runs `launch` of kernel `name`; returns its first output, which starts as zeros.
+    /// As [`Gpu::run`].
     pub fn launch(&self, name: &str, launch: &Run, output_bytes: usize) -> Vec<u8> {
         self.execute(name, launch.parts(), output_bytes)
     }

@@ -91,7 +91,7 @@ fn bfloats_are_the_upper_halves_of_floats() {
     for (&code, float) in codes.iter().zip(widened) {
         assert_eq!(float.to_bits(), u32::from(code) << 16);
     }
-    // Each with its neighbours and the middle to the next, where ties go to the even one; the last is infinity.
+    // Each with its neighbours and the middle to the next, a tie to even; the last is infinity.
     let mut floats = vec![f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)];
     for code in codes {
         let (low, middle) = (u32::from(code) << 16, u32::from(code) << 16 | 0x8000);
@@ -113,7 +113,7 @@ fn bfloats_are_the_upper_halves_of_floats() {
     }
 }
 
-/// A half as a whole number of 2^-48; exact, and wide enough for products. Infinity and NaN are not such numbers.
+/// A half as a whole number of 2^-48: exact, and wide enough for products. Not for infinity and NaN.
 fn fixed(bits: u16) -> i128 {
     if bits & 0x7c00 == 0x7c00 {
         return 0;
@@ -121,7 +121,7 @@ fn fixed(bits: u16) -> i128 {
     (f16::from_bits(bits).to_f64() * 2f64.powi(24)) as i128 * (1 << 24)
 }
 
-/// A whole number of 2^-48, rounded to half by its definition; `zero` is the result for 0.
+/// A whole number of 2^-48 rounded to half; `zero` is the result for 0.
 fn round_fixed(exact: i128, zero: u16) -> u16 {
     if exact == 0 {
         return zero;

@@ -31,8 +31,8 @@ const HALVES: TensorMap = TensorMap {
     ..TILES
 };
 
-/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)` of the plain build; numbers may be sums. `elements A..B`: only these bytes
-/// of `in[0]` are elements; `rows N`: those of the first tensor map.
+/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)` of the plain build; numbers may be sums. `elements A..B`: the bytes of
+/// `in[0]` that are elements; `rows N`: of the first tensor map.
 pub fn plain(launch: &str) -> Run {
     read(launch, 0)
 }
@@ -100,7 +100,7 @@ fn read(launch: &str, build: usize) -> Run {
     })
 }
 
-/// The tensor maps that a kernel finds in `in[1]`.
+/// The tensor maps in `in[1]`.
 fn maps(kernel: &str, first: TensorMap) -> Vec<(Buffer, TensorMap)> {
     let half = TensorMap {
         box_rows: 4,
@@ -120,7 +120,6 @@ fn maps(kernel: &str, first: TensorMap) -> Vec<(Buffer, TensorMap)> {
     }
 }
 
-/// The kind of a hazard and the innermost places of both sides.
 fn key(hazard: &Hazard) -> (HazardKind, Vec<String>) {
     let sides = [&hazard.first, &hazard.second].into_iter().flatten();
     let mut places: Vec<String> = sides.map(|side| side.places[0].to_string()).collect();

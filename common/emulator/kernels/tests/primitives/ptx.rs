@@ -1,5 +1,5 @@
-//! The wrappers of `attn/ptx/`, one instruction of one warp each: exact, on data in which no two elements may be
-//! exchanged. The same kernels must give the same bytes in the emulator and on a GPU.
+//! The wrappers of `attn/ptx/`, exact, on data in which no two elements may be exchanged. The same kernels must give the
+//! same bytes in the emulator and on a GPU.
 
 use std::array::from_fn;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::gpu::Gpu;
 use crate::launch;
 use crate::support::{Run, SCHEDULES};
 
-/// A kernel of `cu/ptx.cu`, what it is given, and what it must give.
+/// A kernel of `cu/ptx.cu`, its inputs and expected output.
 struct Case {
     name: &'static str,
     plain: Entry,
@@ -45,7 +45,7 @@ fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
     values.into_iter().flatten().collect()
 }
 
-/// Whole numbers from -8 to 8: as f16, bf16 and e4m3 they are exact, and so is every sum of their products.
+/// From -8 to 8: exact as f16, bf16 and e4m3, and so is every sum of their products.
 fn numbers(seed: u32) -> impl Iterator<Item = i32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
     std::iter::repeat_with(move || {
@@ -58,8 +58,8 @@ fn half_code(value: i32) -> u16 {
     f16::from_f32(value as f32).to_bits()
 }
 
-/// A multiply-accumulate of 16 x K by K x 8, its operands laid over the lanes as the PTX ISA says: `code` gives an element's
-/// bits, of which `per_register` make a register.
+/// A multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA: `code` gives an element's bits,
+/// `per_register` to a register.
 fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
     let k_size = 8 * per_register;
     let mut numbers = numbers(seed);
@@ -117,7 +117,7 @@ fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 
 
 /// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes must receive.
 fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 3], Vec<u8>) {
-    // Rows of 16 bytes at multiples of 16, in no order that a mistake could have; the last lanes' may be ignored.
+    // Multiples of 16, in no order that a mistake could have; the last lanes' may be ignored.
     let rows: [usize; 32] = from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
     let element =
         |matrix: usize, row: usize, col: usize| (1000 + rows[matrix * 8 + row] * 8 + col) as u16;

@@ -1,12 +1,12 @@
-//! The accesses that the traced build sees of a dozen ways to touch memory. They rest on what the host compiler's
-//! instrumentation does, so a new compiler shows here first.
+//! What the traced build sees of a dozen ways to access memory. This rests on the host compiler's instrumentation, so a new
+//! compiler shows here first.
 
 use emulator::Entry;
 use emulator_kernels::traced;
 
 use crate::support::{Run, at};
 
-/// Accesses of one thread as "reads 16-31 of in 0", in program order, but reads and writes of one copy in either order.
+/// As "reads 16-31 of in 0", sorted.
 fn accesses(entry: Entry, number: i32) -> Vec<String> {
     let input: Vec<f32> = (0..64).map(|i| i as f32).collect();
     let report = Run::new(entry, 1)

@@ -1,4 +1,5 @@
-//! Every synchronisation site of every correct kernel, left out: the judge finds a hazard, or it is said here why not.
+//! Every synchronisation site of every correct kernel is suppressed: the judge finds a hazard, or the reason why not stands
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use crate::launch::{plain, traced};
 use crate::support::{SCHEDULES, line};
 use emulator::Place;
 
-/// Sites that their kernels do without: the file, words of the line, and the reason.
+/// Sites that their kernels do without: file, words of the line, and reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
     (
         "cp_async.cu",
@@ -37,7 +38,7 @@ const REDUNDANT: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// Launches that are right, and together need each of their sites.
+/// Correct launches that together need each of their sites.
 const CORRECT: [&str; 52] = [
     "barrier_in_one_branch<<<1, 64, 256>>>(1)",
     "copied_one_ahead<<<1, 64, 2048>>>(4, 1)",

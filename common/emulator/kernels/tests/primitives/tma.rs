@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::launch::{self, TILES, plain};
 use crate::support::{Buffer, Run, SCHEDULES, at};
 
-/// A tensor of `bytes`-wide elements that hold their own index, not dense, and boxes of 16 rows.
+/// Not dense, elements of `element_bytes`, boxes of 16 rows.
 struct Tensor {
     map: TensorMap,
     input: Vec<u8>,
@@ -36,7 +36,7 @@ impl Tensor {
         Self { map, input }
     }
 
-    /// The byte of the tensor at a byte of a row, none outside.
+    /// The tensor's byte at a byte of a row; none outside.
     fn at(&self, [byte, row, head, batch]: [i64; 4]) -> Option<usize> {
         let TensorMap {
             extents,
@@ -62,8 +62,8 @@ impl Tensor {
         inside.then_some((64 + byte + row + head + batch) as usize)
     }
 
-    /// For each byte of the box as the kernel sees it, the byte of the tensor. The layout of 128 bytes is that of PTX ISA's
-    /// figure: 16-byte chunk c of row r lies at chunk c ^ (r % 8); of 64 bytes: two rows share 128 bytes, c ^ (r / 2 % 4).
+    /// For each byte of the box in shared memory, the byte of the tensor. By the figure of the PTX ISA, 16-byte chunk c of
+    /// row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes: two rows share 128 bytes, c ^ (r / 2 % 4).
     fn layout(&self, at: [i32; 4]) -> Vec<Option<usize>> {
         let span = self.map.swizzle as usize;
         let mut layout = vec![None; 16 * span];
@@ -81,7 +81,7 @@ impl Tensor {
     }
 }
 
-/// Whole boxes, and such that begin or end outside.
+/// Whole boxes, and boxes that begin or end outside.
 const PLACES: [[i32; 4]; 13] = [
     [0, 0, 0, 0],
     [0, 5, 2, 1],
@@ -105,7 +105,7 @@ fn tensors() -> Vec<Tensor> {
 }
 
 impl Tensor {
-    /// A launch that brings the box at `place`, and what it gives.
+    /// A launch that loads the box at `place`, and its output.
     fn load(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
         let bytes = self
             .layout(place)
@@ -123,7 +123,7 @@ impl Tensor {
         )
     }
 
-    /// One that stores a box there.
+    /// A launch that stores a box there, and its output.
     fn store(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
         let layout = self.layout(place);
         let box_bytes: Vec<u8> = (0..layout.len())
@@ -231,7 +231,7 @@ fn boxes_are_the_same_on_a_real_gpu() {
     }
 }
 
-/// Launches whose output is the same under every schedule, and the floats that it has.
+/// Launches with the same output under every schedule, and its length in floats.
 fn clean() -> Vec<(String, usize)> {
     let mut launches = Vec::new();
     for tiles in 1..8 {

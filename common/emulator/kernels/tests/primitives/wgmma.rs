@@ -1,5 +1,5 @@
-//! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels
-//! must give the same in the emulator and on a GPU of sm_90a.
+//! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels must
+//! give the same in the emulator and on a GPU of sm_90a.
 
 use common::gate::{Errors, Evidence, c2};
 use common::inputs::{Family, Inputs};
@@ -15,7 +15,6 @@ use crate::gpu::Gpu;
 use crate::launch::plain;
 use crate::support::{Run, SCHEDULES};
 
-/// What the elements of both operands are.
 #[derive(PartialEq)]
 enum Code {
     F16,
@@ -83,7 +82,7 @@ fn forms() -> [Form; 28] {
     }
 }
 
-/// Whole numbers from -4 to 4, in no order that a mistake in a layout would keep.
+/// From -4 to 4, in no order that a mistake in a layout would keep.
 fn numbers(seed: u32, count: usize) -> Vec<i32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
     let next = || {
@@ -113,7 +112,7 @@ impl Form {
         (64 + columns) * self.k * if self.code == Code::E4m3 { 1 } else { 2 }
     }
 
-    /// Both operands, and D to begin with 0 or with 3 row - 2 col.
+    /// Both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
     fn case(&self, seed: u32) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
         let Self { n, k, .. } = *self;
         let (a, b) = (numbers(seed, 64 * k), numbers(seed + 1, n * k));
@@ -268,7 +267,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
         .collect()
 }
 
-/// The operands of `wgmma_two_groups`, and what each thread has in the end.
+/// The operands of `wgmma_two_groups`, and each thread's registers in the end.
 fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
     let (a, b) = (numbers(5, 4096), numbers(6, 4096));
     let product = |row: usize, col: usize| {
@@ -329,7 +328,7 @@ fn groups_in_flight_are_waited_for_one_after_the_other() {
 
 /// Registers of each lane, the byte that each passes as its row, and shared memory in the end.
 fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
-    // Rows of 16 bytes at multiples of 16, in no order that a mistake could have.
+    // Multiples of 16, in no order that a mistake could have.
     let rows: [usize; 32] = std::array::from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
     let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
     let registers = std::array::from_fn(|i| code(i / 2 % 4, i / 8 / 4, i / 8 % 4 * 2 + i % 2));
