@@ -98,16 +98,12 @@ struct __half {
 using half = __half;
 
 __forceinline__ unsigned short __half_as_ushort(__half h) { return h.emulator_bits; }
-__forceinline__ short __half_as_short(__half h) { return short(h.emulator_bits); }
 __forceinline__ __half __ushort_as_half(unsigned short bits) { return __half(__half_raw{bits}); }
-__forceinline__ __half __short_as_half(short bits) { return __half(__half_raw{static_cast<unsigned short>(bits)}); }
 
 __forceinline__ __half __float2half(float x) { return __half(x); }
 __forceinline__ __half __float2half_rn(float x) { return __half(x); }
 __forceinline__ __half __double2half(double x) { return __half(x); }
-__forceinline__ __half __int2half_rn(int x) { return __half(x); }
 __forceinline__ float __half2float(__half h) { return float(h); }
-__forceinline__ int __half2int_rn(__half h) { return __float2int_rn(float(h)); }
 
 // Rounding to float and then to half is as rounding once: float has more than twice the bits of a half, and two to spare.
 __forceinline__ __half __hadd(__half a, __half b) { return __half(float(a) + float(b)); }
@@ -173,11 +169,7 @@ __forceinline__ __half __low2half(__half2 v) { return v.x; }
 __forceinline__ __half __high2half(__half2 v) { return v.y; }
 __forceinline__ float __low2float(__half2 v) { return float(v.x); }
 __forceinline__ float __high2float(__half2 v) { return float(v.y); }
-__forceinline__ __half2 __low2half2(__half2 v) { return {v.x, v.x}; }
-__forceinline__ __half2 __high2half2(__half2 v) { return {v.y, v.y}; }
 __forceinline__ __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }
-__forceinline__ __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
-__forceinline__ __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
 
 __forceinline__ __half2 __hadd2(__half2 a, __half2 b) { return {__hadd(a.x, b.x), __hadd(a.y, b.y)}; }
 __forceinline__ __half2 __hsub2(__half2 a, __half2 b) { return {__hsub(a.x, b.x), __hsub(a.y, b.y)}; }
