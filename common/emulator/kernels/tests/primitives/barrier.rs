@@ -1,16 +1,12 @@
 use emulator::Schedule;
-use emulator_kernels::entry;
 
-use crate::support::{Run, SCHEDULES};
+use crate::launch::plain;
+use crate::support::SCHEDULES;
 
 #[test]
 fn syncthreads_orders_the_whole_block() {
     let input: Vec<i32> = (0..3 * 200).collect();
-    let run = Run::new(entry::reverse, 200)
-        .blocks(3)
-        .shared(800)
-        .input(0, &input)
-        .number(0, 5);
+    let run = plain("reverse<<<3, 200, 800>>>(5)").input(0, &input);
     let expected: Vec<i32> = input
         .chunks(200)
         .flat_map(|block| block.iter().rev().copied())
@@ -32,9 +28,7 @@ fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
     // Some order reads before the write. That no order happens to do so would prove nothing: the verdict on a missing
     // barrier is the happens-before check's.
     let input: Vec<i32> = (0..64).collect();
-    let run = Run::new(entry::reverse_without_barrier, 64)
-        .shared(256)
-        .input(0, &input);
+    let run = plain("reverse_without_barrier<<<1, 64, 256>>>()").input(0, &input);
     let outputs =
         SCHEDULES.map(|schedule| run.clone().schedule(schedule).output::<i32>(64).unwrap());
     assert_ne!(outputs[0], outputs[1]);
@@ -47,11 +41,7 @@ fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
 #[test]
 fn a_run_repeats_itself() {
     let input: Vec<i32> = (0..4096).collect();
-    let run = Run::new(entry::reverse, 128)
-        .blocks(32)
-        .shared(512)
-        .input(0, &input)
-        .number(0, 3);
+    let run = plain("reverse<<<32, 128, 512>>>(3)").input(0, &input);
     let run = run.schedule(Schedule::Shuffled(11));
     let first = run.outputs::<i32>(4096, 0).unwrap();
     for _ in 0..5 {

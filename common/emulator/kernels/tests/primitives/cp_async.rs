@@ -1,20 +1,13 @@
-use emulator_kernels::entry;
-
-use crate::support::{Run, SCHEDULES};
+use crate::launch::plain;
+use crate::support::SCHEDULES;
 
 #[test]
 fn a_copy_is_poison_until_its_group_is_waited_for() {
     let input: Vec<u8> = (0..64 * 48).map(|i| (i % 251) as u8).collect();
     for waits in 0..=3 {
         for schedule in SCHEDULES {
-            let run = Run::new(entry::cp_async_groups, 64)
-                .shared(64 * 48)
-                .input(0, &input);
-            let (output, _, report) = run
-                .number(0, waits)
-                .schedule(schedule)
-                .outputs::<u8>(64 * 48, 0)
-                .unwrap();
+            let run = plain(&format!("cp_async_groups<<<1, 64, 3072>>>({waits})")).input(0, &input);
+            let (output, _, report) = run.schedule(schedule).outputs::<u8>(64 * 48, 0).unwrap();
             for (actual, source) in output.chunks(48).zip(input.chunks(48)) {
                 let landed = 16 * waits as usize;
                 assert_eq!(actual[..landed], source[..landed]);
@@ -28,8 +21,7 @@ fn a_copy_is_poison_until_its_group_is_waited_for() {
 #[test]
 fn sizes_and_zero_fill() {
     let input: Vec<u8> = (1..=80).collect();
-    let output: Vec<u8> = Run::new(entry::cp_async_sizes, 1)
-        .shared(80)
+    let output: Vec<u8> = plain("cp_async_sizes<<<1, 1, 80>>>()")
         .input(0, &input)
         .output(80)
         .unwrap();
@@ -46,20 +38,11 @@ fn sizes_and_zero_fill() {
 #[test]
 fn a_wait_covers_only_the_copies_of_its_own_thread() {
     for schedule in SCHEDULES {
-        let run = Run::new(entry::cp_async_waited_by, 64)
-            .shared(4)
-            .input(0, &[2.5f32])
-            .schedule(schedule);
-        assert_eq!(
-            run.clone().number(0, 0).output::<f32>(64).unwrap(),
-            [2.5; 64]
-        );
-        assert!(
-            run.number(0, 1)
-                .output::<f32>(64)
-                .unwrap()
-                .iter()
-                .all(|x| x.is_nan())
-        );
+        let run = |waiter| {
+            plain(&format!("cp_async_waited_by<<<1, 64, 4>>>({waiter})")).schedule(schedule)
+        };
+        let output = |waiter| run(waiter).input(0, &[2.5f32]).output::<f32>(64).unwrap();
+        assert_eq!(output(0), [2.5; 64]);
+        assert!(output(1).iter().all(|x| x.is_nan()));
     }
 }

@@ -1,8 +1,7 @@
 use emulator::{Fault, Place};
-use emulator_kernels::entry;
 
 use crate::launch::plain;
-use crate::support::{Run, SCHEDULES, line};
+use crate::support::{SCHEDULES, line};
 
 #[test]
 fn a_trap_names_its_thread_and_place() {
@@ -26,17 +25,14 @@ fn a_trap_names_its_thread_and_place() {
 #[test]
 fn launches_keep_working_after_many_faults() {
     for _ in 0..200 {
-        for entry in [entry::failing_assert as emulator::Entry, entry::divides] {
-            Run::new(entry, 1024)
-                .blocks(2)
-                .output::<i32>(0)
-                .unwrap_err();
+        for launch in [
+            "failing_assert<<<2, 1024, 0>>>()",
+            "divides<<<2, 1024, 0>>>()",
+        ] {
+            plain(launch).output::<i32>(0).unwrap_err();
         }
     }
     let input: Vec<i32> = (0..128).collect();
-    let run = Run::new(entry::reverse, 128)
-        .shared(512)
-        .input(0, &input)
-        .number(0, 2);
+    let run = plain("reverse<<<1, 128, 512>>>(2)").input(0, &input);
     assert_eq!(run.output::<i32>(128).unwrap(), input);
 }

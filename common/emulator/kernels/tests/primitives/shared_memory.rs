@@ -1,15 +1,12 @@
 use emulator::Fault;
-use emulator_kernels::{entry, traced};
 
+use crate::launch::{plain, traced};
 use crate::support::{Run, SCHEDULES};
 
 #[test]
 fn shared_memory_starts_as_nan_in_every_block() {
     for schedule in SCHEDULES {
-        let run = Run::new(entry::read_uninitialised, 64)
-            .blocks(40)
-            .shared(256)
-            .schedule(schedule);
+        let run = plain("read_uninitialised<<<40, 64, 256>>>()").schedule(schedule);
         let output: Vec<f32> = run.output(160).unwrap();
         for block in output.chunks(4) {
             assert!(block[0].is_nan() && block[1].is_nan());
@@ -21,16 +18,15 @@ fn shared_memory_starts_as_nan_in_every_block() {
 #[test]
 fn registers_start_as_nan_in_every_thread_of_every_block() {
     // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite values on them.
-    let run = |entry, initialised| {
-        Run::new(entry, 64)
-            .blocks(40)
-            .number(0, initialised)
-            .output::<f32>(40 * 64 * 64)
-            .unwrap()
+    let run = |build: fn(&str) -> Run, initialised| {
+        let run = build(&format!(
+            "accumulate_registers<<<40, 64, 0>>>({initialised})"
+        ));
+        run.output::<f32>(40 * 64 * 64).unwrap()
     };
-    for entry in [entry::accumulate_registers, traced::accumulate_registers] {
-        assert!(run(entry, 64).iter().all(|&sum| sum == 1.0));
-        for thread in run(entry, 63).chunks(64) {
+    for build in [plain, traced] {
+        assert!(run(build, 64).iter().all(|&sum| sum == 1.0));
+        for thread in run(build, 63).chunks(64) {
             assert!(thread[..63].iter().all(|&sum| sum == 1.0), "{thread:?}");
             assert!(thread[63].is_nan(), "{thread:?}");
         }
@@ -40,11 +36,7 @@ fn registers_start_as_nan_in_every_thread_of_every_block() {
 #[test]
 fn a_write_behind_the_declared_bytes_is_found() {
     let run = |declared: usize, byte: i32| {
-        Run::new(entry::write_shared_at, 32)
-            .blocks(3)
-            .shared(declared)
-            .number(0, byte)
-            .output::<i32>(0)
+        plain(&format!("write_shared_at<<<3, 32, {declared}>>>({byte})")).output::<i32>(0)
     };
     run(256, 252).unwrap();
     assert_eq!(

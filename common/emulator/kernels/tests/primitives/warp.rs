@@ -1,6 +1,5 @@
-use emulator_kernels::entry;
-
-use crate::support::{Run, SCHEDULES};
+use crate::launch::plain;
+use crate::support::SCHEDULES;
 
 /// The source lane by the words of the programming guide.
 fn source(kind: usize, lane: i32, argument: i32, width: i32) -> i32 {
@@ -21,9 +20,7 @@ fn shuffles_of_every_kind_width_and_type() {
     for width in [2, 4, 8, 16, 32] {
         for argument in [0, 1, 2, 3, 7, 16, 31] {
             for schedule in SCHEDULES {
-                let run = Run::new(entry::shuffles, 32)
-                    .number(0, width)
-                    .number(1, argument)
+                let run = plain(&format!("shuffles<<<1, 32, 0>>>({width}, {argument})"))
                     .schedule(schedule);
                 let output: Vec<i32> = run.output(256).unwrap();
                 for (lane, row) in (0..32).zip(output.chunks(8)) {
@@ -43,10 +40,7 @@ fn shuffles_of_every_kind_width_and_type() {
 fn a_butterfly_sums_the_warp() {
     let input: Vec<f32> = (0..160).map(|i| i as f32).collect();
     for schedule in SCHEDULES {
-        let run = Run::new(entry::warp_sum, 32)
-            .blocks(5)
-            .input(0, &input)
-            .schedule(schedule);
+        let run = plain("warp_sum<<<5, 32, 0>>>()").schedule(schedule);
         let (output, _, report) = run.outputs::<f32>(160, 0).unwrap();
         for (sums, values) in output.chunks(32).zip(input.chunks(32)) {
             assert_eq!(sums, [values.iter().sum::<f32>(); 32]);
@@ -61,7 +55,7 @@ fn votes() {
         .filter(|lane| lane % 3 == 0)
         .fold(0u32, |mask, lane| mask | 1 << lane);
     for schedule in SCHEDULES {
-        let output: Vec<u32> = Run::new(entry::votes, 64)
+        let output: Vec<u32> = plain("votes<<<1, 64, 0>>>()")
             .schedule(schedule)
             .output(64 * 6)
             .unwrap();
@@ -87,10 +81,8 @@ fn votes() {
 fn sync_warp_with_partial_masks() {
     for first in [0, 1, 9, 31] {
         for schedule in SCHEDULES {
-            let run = Run::new(entry::partial_sync_warp, 32)
-                .shared(128)
-                .number(0, first)
-                .schedule(schedule);
+            let run =
+                plain(&format!("partial_sync_warp<<<1, 32, 128>>>({first})")).schedule(schedule);
             let output: Vec<i32> = run.output(32).unwrap();
             for lane in 0..32 {
                 let expected = if lane < first { 0 } else { first + 31 - lane };
@@ -103,7 +95,7 @@ fn sync_warp_with_partial_masks() {
 #[test]
 fn exited_lanes_are_not_waited_for_by_sync_warp_and_votes() {
     for schedule in SCHEDULES {
-        let output: Vec<u32> = Run::new(entry::sync_warp_after_exit, 32)
+        let output: Vec<u32> = plain("sync_warp_after_exit<<<1, 32, 0>>>()")
             .schedule(schedule)
             .output(32)
             .unwrap();
@@ -112,8 +104,7 @@ fn exited_lanes_are_not_waited_for_by_sync_warp_and_votes() {
             .collect();
         assert_eq!(output, expected);
         for leaver in [0, 31] {
-            let run = Run::new(entry::exit_completes_sync_warp, 32)
-                .number(0, leaver)
+            let run = plain(&format!("exit_completes_sync_warp<<<1, 32, 0>>>({leaver})"))
                 .schedule(schedule);
             assert_eq!(run.output::<i32>(32).unwrap().iter().sum::<i32>(), 31);
         }
