@@ -57,50 +57,9 @@ impl Gpu {
         has
     }
 
-    /// One block of kernel `name`; returns its first output, initially zeros.
-    pub fn run(
-        &self,
-        name: &str,
-        threads: u32,
-        shared: usize,
-        inputs: [&[u8]; 3],
-        number: i32,
-        output_bytes: usize,
-    ) -> Vec<u8> {
-        let inputs = inputs.map(<[u8]>::to_vec);
-        self.execute(
-            name,
-            (
-                [1; 3],
-                [threads, 1, 1],
-                shared,
-                inputs,
-                &[],
-                [number, 0, 0, 0],
-            ),
-            output_bytes,
-        )
-    }
-
-    /// As [`Gpu::run`].
+    /// Returns the first output, initially zeros.
     pub fn launch(&self, name: &str, launch: &Run, output_bytes: usize) -> Vec<u8> {
-        self.execute(name, launch.parts(), output_bytes)
-    }
-
-    #[allow(clippy::type_complexity, reason = "those of Run::parts")]
-    fn execute(
-        &self,
-        name: &str,
-        (grid, block, shared, mut inputs, maps, numbers): (
-            [u32; 3],
-            [u32; 3],
-            usize,
-            [Vec<u8>; 3],
-            &[(Buffer, TensorMap)],
-            [i32; 4],
-        ),
-        output_bytes: usize,
-    ) -> Vec<u8> {
+        let (grid, block, shared, mut inputs, maps, numbers) = launch.parts();
         let stream = &self.stream;
         // The driver refuses empty allocations.
         let filled = |bytes: &[u8]| {

@@ -5,43 +5,47 @@ use std::array::from_fn;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use emulator::Entry;
-use emulator_kernels::{entry, traced};
 use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::launch;
+use crate::launch::{plain, traced};
 use crate::support::{Run, SCHEDULES};
+use crate::wgmma;
 
-/// A kernel of `cu/ptx.cu`, its inputs and expected output.
-struct Case {
-    name: &'static str,
-    plain: Entry,
-    traced: Entry,
-    threads: u32,
-    shared: usize,
-    number: i32,
-    inputs: [Vec<u8>; 3],
+/// A launch with its inputs and expected output.
+pub struct Case {
+    launch: String,
+    inputs: Vec<Vec<u8>>,
     expected: Vec<u8>,
 }
 
-macro_rules! case {
-    ($name:ident, $shared:expr, $inputs:expr, $expected:expr) => {
-        Case {
-            name: stringify!($name),
-            plain: entry::$name,
-            traced: traced::$name,
-            threads: 32,
-            shared: $shared,
-            number: 0,
-            inputs: $inputs,
-            expected: $expected,
+impl Case {
+    pub fn new<const N: usize>(
+        launch: impl Into<String>,
+        inputs: [Vec<u8>; N],
+        expected: Vec<u8>,
+    ) -> Self {
+        Self {
+            launch: launch.into(),
+            inputs: inputs.into(),
+            expected,
         }
-    };
+    }
+
+    fn name(&self) -> &str {
+        self.launch.split('<').next().unwrap()
+    }
+
+    fn run(&self, build: fn(&str) -> Run) -> Run {
+        let run = build(&self.launch);
+        (0..)
+            .zip(&self.inputs)
+            .fold(run, |run, (index, input)| run.input(index, input))
+    }
 }
 
-fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
+pub fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
     values.into_iter().flatten().collect()
 }
 
@@ -150,22 +154,50 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for seed in 0..3 {
         let (inputs, expected) = mma(seed, 2, |value| half_code(value).into());
-        cases.push(case!(mma_m16n8k16_f16_f32, 0, inputs, expected));
+        cases.push(Case::new(
+            "mma_m16n8k16_f16_f32<<<1, 32, 0>>>()",
+            inputs,
+            expected,
+        ));
         let (inputs, expected) = mma(seed, 2, |value| {
             bf16::from_f32(value as f32).to_bits().into()
         });
-        cases.push(case!(mma_m16n8k16_bf16_f32, 0, inputs, expected));
+        cases.push(Case::new(
+            "mma_m16n8k16_bf16_f32<<<1, 32, 0>>>()",
+            inputs,
+            expected,
+        ));
         let (inputs, expected) = mma(seed, 4, |value| nearest(value as f32).into());
-        cases.push(case!(mma_m16n8k32_e4m3_f32, 0, inputs, expected));
+        cases.push(Case::new(
+            "mma_m16n8k32_e4m3_f32<<<1, 32, 0>>>()",
+            inputs,
+            expected,
+        ));
     }
     let (inputs, expected) = ldmatrix(4, false);
-    cases.push(case!(ldmatrix_x4, 2048, inputs, expected));
+    cases.push(Case::new(
+        "ldmatrix_x4<<<1, 32, 2048>>>()",
+        inputs,
+        expected,
+    ));
     let (inputs, expected) = ldmatrix(4, true);
-    cases.push(case!(ldmatrix_x4_trans, 2048, inputs, expected));
+    cases.push(Case::new(
+        "ldmatrix_x4_trans<<<1, 32, 2048>>>()",
+        inputs,
+        expected,
+    ));
     let (inputs, expected) = ldmatrix(2, false);
-    cases.push(case!(ldmatrix_x2, 2048, inputs, expected));
+    cases.push(Case::new(
+        "ldmatrix_x2<<<1, 32, 2048>>>()",
+        inputs,
+        expected,
+    ));
     let (inputs, expected) = ldmatrix(2, true);
-    cases.push(case!(ldmatrix_x2_trans, 2048, inputs, expected));
+    cases.push(Case::new(
+        "ldmatrix_x2_trans<<<1, 32, 2048>>>()",
+        inputs,
+        expected,
+    ));
 
     let (a, b): (Vec<i32>, Vec<i32>) = (
         numbers(7).take(256).collect(),
@@ -178,11 +210,10 @@ fn cases() -> Vec<Case> {
     };
     let d = (0..128).map(|i| product(i / 8, i % 8).to_le_bytes());
     let halves = |values: &[i32]| bytes(values.iter().map(|&value| half_code(value).to_le_bytes()));
-    cases.push(case!(
-        ldmatrix_and_mma,
-        2048,
-        [halves(&a), halves(&b), vec![]],
-        bytes(d.clone().chain(d))
+    cases.push(Case::new(
+        "ldmatrix_and_mma<<<1, 32, 2048>>>()",
+        [halves(&a), halves(&b)],
+        bytes(d.clone().chain(d)),
     ));
 
     let source: Vec<u8> = (1..=64).collect();
@@ -190,11 +221,10 @@ fn cases() -> Vec<Case> {
     [0..29, 32..37]
         .into_iter()
         .for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
-    cases.push(case!(
-        cp_async_of_each_size,
-        64,
-        [source, vec![], vec![]],
-        copied
+    cases.push(Case::new(
+        "cp_async_of_each_size<<<1, 32, 64>>>()",
+        [source],
+        copied,
     ));
 
     let mut row: [i32; 32] = from_fn(|lane| 7 * lane as i32 - 50);
@@ -202,38 +232,26 @@ fn cases() -> Vec<Case> {
     for _ in 0..5 {
         row = from_fn(|lane| 3 * row[(32 - lane) % 32] + lane as i32);
     }
-    let case = case!(
-        named_barriers_hand_over,
-        128,
-        [input, vec![], vec![]],
-        bytes(row.map(i32::to_le_bytes))
-    );
-    cases.push(Case {
-        threads: 64,
-        number: 5,
-        ..case
-    });
+    cases.push(Case::new(
+        "named_barriers_hand_over<<<1, 64, 128>>>(5)",
+        [input],
+        bytes(row.map(i32::to_le_bytes)),
+    ));
 
     let mut values: [i32; 128] = from_fn(|thread| 3 * thread as i32 - 100);
     let input = bytes(values.map(i32::to_le_bytes));
     for _ in 0..3 {
         values = from_fn(|thread| values[thread / 64 * 64 + 63 - thread % 64] + thread as i32 / 64);
     }
-    let case = case!(
-        named_barrier_of_each_pair,
-        512,
-        [input, vec![], vec![]],
-        bytes(values.map(i32::to_le_bytes))
-    );
-    cases.push(Case {
-        threads: 128,
-        number: 3,
-        ..case
-    });
+    cases.push(Case::new(
+        "named_barrier_of_each_pair<<<1, 128, 512>>>(3)",
+        [input],
+        bytes(values.map(i32::to_le_bytes)),
+    ));
 
     let answers = [0, 1, 1, 0, 0, 1, 1, 0].map(i32::to_le_bytes);
     let answers = bytes(std::iter::repeat_n(answers, 32).flatten());
-    cases.push(case!(mbarrier_phases, 8, [vec![], vec![], vec![]], answers));
+    cases.push(Case::new("mbarrier_phases<<<1, 32, 8>>>()", [], answers));
 
     for tiles in [1, 2, 3, 9] {
         let words: Vec<u32> = (0..tiles * 128)
@@ -257,30 +275,22 @@ fn cases() -> Vec<Case> {
         };
         let sums = bytes((0..64).map(|thread| sum(thread % 32)));
         let input = bytes(words.iter().map(|word| word.to_le_bytes()));
-        let case = case!(mbarrier_ring, 32 + 1024, [input, vec![], vec![]], sums);
-        cases.push(Case {
-            threads: 96,
-            number: tiles as i32,
-            ..case
-        });
+        cases.push(Case::new(
+            format!("mbarrier_ring<<<1, 96, 1056>>>({tiles})"),
+            [input],
+            sums,
+        ));
     }
+    cases.extend(wgmma::cases());
     cases
-}
-
-fn run(case: &Case, entry: Entry) -> Run {
-    let run = Run::new(entry, case.threads)
-        .shared(case.shared)
-        .number(0, case.number);
-    (0..)
-        .zip(&case.inputs)
-        .fold(run, |run, (index, input)| run.input(index, input))
 }
 
 #[test]
 fn each_wrapper_gives_the_documented_registers() {
     for case in cases() {
         for schedule in SCHEDULES {
-            let output: Vec<u8> = run(&case, case.plain)
+            let output: Vec<u8> = case
+                .run(plain)
                 .schedule(schedule)
                 .output(case.expected.len())
                 .unwrap();
@@ -289,14 +299,16 @@ fn each_wrapper_gives_the_documented_registers() {
                 .zip(&case.expected)
                 .position(|(is, should)| is != should);
             assert_eq!(
-                difference, None,
+                difference,
+                None,
                 "{} differs at this byte under {schedule:?}",
-                case.name
+                case.name()
             );
-            let report = run(&case, case.traced)
+            let report = case
+                .run(traced)
                 .schedule(schedule)
                 .trace([case.expected.len(), 0]);
-            assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name);
+            assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name());
         }
     }
 }
@@ -363,32 +375,27 @@ fn every_wrapper_has_a_counterpart_and_a_case() {
 fn each_wrapper_gives_the_same_on_a_real_gpu() {
     let Some(gpu) = Gpu::open() else { return };
     for case in cases() {
-        let inputs = case.inputs.each_ref().map(Vec::as_slice);
-        let output = gpu.run(
-            case.name,
-            case.threads,
-            case.shared,
-            inputs,
-            case.number,
-            case.expected.len(),
-        );
+        if !gpu.has(case.name()) {
+            continue;
+        }
+        let output = gpu.launch(case.name(), &case.run(plain), case.expected.len());
         let difference = output
             .iter()
             .zip(&case.expected)
             .position(|(is, should)| is != should);
-        assert_eq!(difference, None, "{} differs at this byte", case.name);
-        println!("{}: {} bytes as expected", case.name, output.len());
+        assert_eq!(difference, None, "{} differs at this byte", case.name());
+        println!("{}: {} bytes as expected", case.name(), output.len());
     }
 }
 
 #[test]
 fn matrix_instructions_are_counted_as_what_they_are() {
     let counted = |name: &str| {
-        let case = cases().into_iter().find(|case| case.name == name).unwrap();
-        run(&case, case.traced)
-            .trace([case.expected.len(), 0])
-            .counted
-            .sum
+        let case = cases()
+            .into_iter()
+            .find(|case| case.name() == name)
+            .unwrap();
+        case.run(traced).trace([case.expected.len(), 0]).counted.sum
     };
     assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);
     let e4m3 = counted("mma_m16n8k32_e4m3_f32");
@@ -401,6 +408,12 @@ fn matrix_instructions_are_counted_as_what_they_are() {
             "{name}"
         );
     }
+    let write = counted("stmatrix_x4").shared_write;
+    assert_eq!(
+        (write.bytes, write.ideal_wavefronts),
+        (2048 + 512, 16 + 4),
+        "zeros, and four matrices"
+    );
     // Rows of 48 bytes: 8 of them lie in different banks.
     let together = counted("ldmatrix_and_mma");
     assert_eq!(
@@ -412,7 +425,7 @@ fn matrix_instructions_are_counted_as_what_they_are() {
         (2, 3, 0)
     );
     let conflicts = |pitch: i32| {
-        let run = launch::traced(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
+        let run = traced(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
         run.trace([128, 0]).counted.sum.shared_read.conflicts()
     };
     assert_eq!(

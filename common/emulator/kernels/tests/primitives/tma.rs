@@ -1,10 +1,10 @@
 //! TMA: where a box lies, what lies outside of the tensor, and every way to use it wrongly.
 
-use emulator::{Entry, Fault, Schedule, TensorMap};
-use emulator_kernels::{entry, traced};
+use emulator::{Fault, Schedule, TensorMap};
+use emulator_kernels::entry;
 
 use crate::gpu::Gpu;
-use crate::launch::{self, TILES, plain};
+use crate::launch::{TILES, hazards, plain, traced};
 use crate::support::{Buffer, Run, SCHEDULES, at};
 
 /// Not dense, elements of `element_bytes`, boxes of 16 rows.
@@ -106,25 +106,19 @@ fn tensors() -> Vec<Tensor> {
 
 impl Tensor {
     /// A launch that loads the box at `place`, and its output.
-    fn load(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+    fn load(&self, build: fn(&str) -> Run, place: [i32; 4]) -> (Run, Vec<u8>) {
         let bytes = self
             .layout(place)
             .into_iter()
             .map(|from| from.map_or(0, |from| self.input[from]));
         let expected: Vec<u8> = bytes.collect();
-        let run = Run::new(entry, 64)
-            .shared(1024 + 2048)
-            .input(0, &self.input)
-            .input(2, &place);
-        (
-            run.map(Buffer::Input, self.map)
-                .number(0, expected.len() as i32),
-            expected,
-        )
+        let run = build(&format!("tma_box<<<1, 64, 3072>>>({})", expected.len()));
+        let run = run.input(0, &self.input).input(2, &place);
+        (run.map(Buffer::Input, self.map), expected)
     }
 
     /// A launch that stores a box there, and its output.
-    fn store(&self, entry: Entry, place: [i32; 4]) -> (Run, Vec<u8>) {
+    fn store(&self, build: fn(&str) -> Run, place: [i32; 4]) -> (Run, Vec<u8>) {
         let layout = self.layout(place);
         let box_bytes: Vec<u8> = (0..layout.len())
             .map(|i| (i * 5 + i / 256 + 1) as u8)
@@ -134,15 +128,12 @@ impl Tensor {
             .iter()
             .zip(&box_bytes)
             .for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
-        let run = Run::new(entry, 64)
-            .shared(1024 + 2048)
-            .input(0, &box_bytes)
-            .input(2, &place);
-        (
-            run.map(Buffer::Output, self.map)
-                .number(0, box_bytes.len() as i32),
-            expected,
-        )
+        let run = build(&format!(
+            "tma_store_box<<<1, 64, 3072>>>({})",
+            box_bytes.len()
+        ));
+        let run = run.input(0, &box_bytes).input(2, &place);
+        (run.map(Buffer::Output, self.map), expected)
     }
 }
 
@@ -152,14 +143,14 @@ fn a_box_lies_in_shared_memory_as_documented() {
         for place in PLACES {
             let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let (run, expected) = tensor.load(entry::tma_box, place);
+                let (run, expected) = tensor.load(plain, place);
                 let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(
                     output == expected,
                     "{:?} at {place:?}, {schedule:?}",
                     tensor.map
                 );
-                let (run, _) = tensor.load(traced::tma_box, place);
+                let (run, _) = tensor.load(traced, place);
                 let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
                 assert_eq!(report.counted.sum.tma_read_bytes, inside);
@@ -181,14 +172,14 @@ fn a_store_writes_what_lies_in_the_tensor() {
         {
             let inside = tensor.layout(place).iter().flatten().count() as u64;
             for schedule in SCHEDULES {
-                let (run, expected) = tensor.store(entry::tma_store_box, place);
+                let (run, expected) = tensor.store(plain, place);
                 let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
                 assert!(
                     output == expected,
                     "{:?} at {place:?}, {schedule:?}",
                     tensor.map
                 );
-                let (run, _) = tensor.store(traced::tma_store_box, place);
+                let (run, _) = tensor.store(traced, place);
                 let report = run.schedule(schedule).trace([expected.len(), 0]);
                 assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
                 assert_eq!(report.counted.sum.tma_write_bytes, inside);
@@ -210,15 +201,11 @@ fn boxes_are_the_same_on_a_real_gpu() {
     };
     for tensor in tensors() {
         for place in PLACES {
-            same(
-                "tma_box",
-                tensor.load(entry::tma_box, place),
-                &(tensor.map, place),
-            );
+            same("tma_box", tensor.load(plain, place), &(tensor.map, place));
             if place.iter().all(|&at| at >= 0) {
                 same(
                     "tma_store_box",
-                    tensor.store(entry::tma_store_box, place),
+                    tensor.store(plain, place),
                     &(tensor.map, place),
                 );
             }
@@ -273,7 +260,7 @@ fn every_lane_sums_all_boxes() {
             assert_eq!(output.unwrap(), [sum; 64], "{launch}, {schedule:?}");
         }
     }
-    let counted = launch::traced("tma_ring<<<1, 96, 5120>>>(4, 0)")
+    let counted = traced("tma_ring<<<1, 96, 5120>>>(4, 0)")
         .trace([256, 0])
         .counted
         .sum;
@@ -346,9 +333,9 @@ fn missing_waits_show_in_the_plain_build() {
 fn what_a_load_overwrites_is_counted_word_by_word() {
     // Once for each word that another lane has cleared than the one before, by the first of the three loads alone.
     for (breaks, times) in [("64", 256), ("64+256", 248)] {
-        let hazards = launch::hazards(&format!("tma_refill<<<1, 32, 2048>>>(3, {breaks})"));
+        let found = hazards(&format!("tma_refill<<<1, 32, 2048>>>(3, {breaks})"));
         assert_eq!(
-            hazards
+            found
                 .iter()
                 .map(|(hazard, _)| hazard.times)
                 .collect::<Vec<_>>(),
@@ -412,9 +399,7 @@ fn maps_are_checked_where_they_are_used() {
 #[test]
 fn one_lane_is_elected_and_not_always_the_same_one() {
     let leaders = SCHEDULES.map(|schedule| {
-        let run = Run::new(entry::elect_one, 64)
-            .number(0, 32)
-            .schedule(schedule);
+        let run = plain("elect_one<<<1, 64, 0>>>(32)").schedule(schedule);
         let elected = run.output::<i32>(64).unwrap();
         assert_eq!(elected[..32], elected[32..]);
         assert_eq!(elected.iter().sum::<i32>(), 2);

@@ -6,13 +6,12 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::verdict::Verdict;
-use emulator::Entry;
-use emulator_kernels::{entry, traced};
 use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::launch::plain;
+use crate::launch::{plain, traced};
+use crate::ptx::{Case, bytes};
 use crate::support::{Run, SCHEDULES};
 
 #[derive(PartialEq)]
@@ -25,8 +24,6 @@ enum Code {
 /// A kernel of `cu/wgmma.cu` and the product that it computes.
 struct Form {
     name: &'static str,
-    plain: Entry,
-    traced: Entry,
     code: Code,
     n: usize,
     k: usize,
@@ -34,52 +31,45 @@ struct Form {
     is_transposed: bool,
 }
 
-macro_rules! forms {
-    ($($name:ident: $code:expr, $n:expr, $k:expr, $is_transposed:expr;)*) => {
-        [$(Form {
-            name: stringify!($name),
-            plain: entry::$name,
-            traced: traced::$name,
-            code: $code,
-            n: $n,
-            k: $k,
-            is_transposed: $is_transposed,
-        }),*]
-    };
-}
-
 fn forms() -> [Form; 28] {
     use Code::{Bf16, E4m3, F16};
-    forms! {
-        wgmma_f16_64: F16, 64, 64, false;
-        wgmma_f16_96: F16, 96, 64, false;
-        wgmma_f16_128: F16, 128, 64, false;
-        wgmma_f16_192: F16, 192, 64, false;
-        wgmma_f16_narrow: F16, 64, 32, false;
-        wgmma_f16_slabs: F16, 128, 128, false;
-        wgmma_f16_narrow_slabs: F16, 96, 64, false;
-        wgmma_f16_trans_64: F16, 64, 64, true;
-        wgmma_f16_trans_96: F16, 96, 64, true;
-        wgmma_f16_trans_128: F16, 128, 128, true;
-        wgmma_f16_trans_192: F16, 192, 64, true;
-        wgmma_f16_trans_narrow: F16, 64, 32, true;
-        wgmma_f16_registers: F16, 64, 64, false;
-        wgmma_f16_registers_trans: F16, 64, 128, true;
-        wgmma_f16_registers_trans_128: F16, 128, 128, true;
-        wgmma_bf16_64: Bf16, 64, 64, false;
-        wgmma_bf16_slabs: Bf16, 192, 128, false;
-        wgmma_bf16_narrow: Bf16, 96, 64, false;
-        wgmma_bf16_trans_96: Bf16, 96, 64, true;
-        wgmma_bf16_registers: Bf16, 64, 64, false;
-        wgmma_bf16_registers_trans: Bf16, 128, 128, true;
-        wgmma_e4m3_64: E4m3, 64, 128, false;
-        wgmma_e4m3_128: E4m3, 128, 128, false;
-        wgmma_e4m3_192: E4m3, 192, 128, false;
-        wgmma_e4m3_narrow: E4m3, 96, 64, false;
-        wgmma_e4m3_slabs: E4m3, 64, 256, false;
-        wgmma_e4m3_registers: E4m3, 64, 128, false;
-        wgmma_e4m3_registers_128: E4m3, 128, 256, false;
-    }
+    [
+        ("wgmma_f16_64", F16, 64, 64, false),
+        ("wgmma_f16_96", F16, 96, 64, false),
+        ("wgmma_f16_128", F16, 128, 64, false),
+        ("wgmma_f16_192", F16, 192, 64, false),
+        ("wgmma_f16_narrow", F16, 64, 32, false),
+        ("wgmma_f16_slabs", F16, 128, 128, false),
+        ("wgmma_f16_narrow_slabs", F16, 96, 64, false),
+        ("wgmma_f16_trans_64", F16, 64, 64, true),
+        ("wgmma_f16_trans_96", F16, 96, 64, true),
+        ("wgmma_f16_trans_128", F16, 128, 128, true),
+        ("wgmma_f16_trans_192", F16, 192, 64, true),
+        ("wgmma_f16_trans_narrow", F16, 64, 32, true),
+        ("wgmma_f16_registers", F16, 64, 64, false),
+        ("wgmma_f16_registers_trans", F16, 64, 128, true),
+        ("wgmma_f16_registers_trans_128", F16, 128, 128, true),
+        ("wgmma_bf16_64", Bf16, 64, 64, false),
+        ("wgmma_bf16_slabs", Bf16, 192, 128, false),
+        ("wgmma_bf16_narrow", Bf16, 96, 64, false),
+        ("wgmma_bf16_trans_96", Bf16, 96, 64, true),
+        ("wgmma_bf16_registers", Bf16, 64, 64, false),
+        ("wgmma_bf16_registers_trans", Bf16, 128, 128, true),
+        ("wgmma_e4m3_64", E4m3, 64, 128, false),
+        ("wgmma_e4m3_128", E4m3, 128, 128, false),
+        ("wgmma_e4m3_192", E4m3, 192, 128, false),
+        ("wgmma_e4m3_narrow", E4m3, 96, 64, false),
+        ("wgmma_e4m3_slabs", E4m3, 64, 256, false),
+        ("wgmma_e4m3_registers", E4m3, 64, 128, false),
+        ("wgmma_e4m3_registers_128", E4m3, 128, 256, false),
+    ]
+    .map(|(name, code, n, k, is_transposed)| Form {
+        name,
+        code,
+        n,
+        k,
+        is_transposed,
+    })
 }
 
 /// From -4 to 4, in no order that a mistake in a layout would keep.
@@ -136,12 +126,9 @@ impl Form {
         ([self.code(&a), self.code(&b)], d)
     }
 
-    fn run(&self, entry: Entry, [a, b]: &[Vec<u8>; 2], more: usize) -> Run {
-        Run::new(entry, 128)
-            .shared(self.shared())
-            .input(0, a)
-            .input(1, b)
-            .number(0, more as i32)
+    fn run(&self, build: fn(&str) -> Run, [a, b]: &[Vec<u8>; 2], more: usize) -> Run {
+        let launch = format!("{}<<<1, 128, {}>>>({more})", self.name, self.shared());
+        build(&launch).input(0, a).input(1, b)
     }
 }
 
@@ -151,7 +138,7 @@ fn every_form_multiplies_exactly() {
         let (inputs, expected) = form.case(seed);
         for (more, expected) in expected.iter().enumerate() {
             for schedule in SCHEDULES {
-                let run = form.run(form.plain, &inputs, more).schedule(schedule);
+                let run = form.run(plain, &inputs, more).schedule(schedule);
                 let d: Vec<f32> = run
                     .output(64 * form.n)
                     .unwrap_or_else(|fault| panic!("{}: {fault}", form.name));
@@ -170,16 +157,9 @@ fn every_form_gives_the_same_on_a_real_gpu() {
     };
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, expected) = form.case(seed);
-        for (more, expected) in (0..).zip(&expected) {
-            let [a, b] = inputs.each_ref().map(Vec::as_slice);
-            let output = gpu.run(
-                form.name,
-                128,
-                form.shared(),
-                [a, b, &[]],
-                more,
-                256 * form.n,
-            );
+        for (more, expected) in expected.iter().enumerate() {
+            let run = form.run(plain, &inputs, more);
+            let output = gpu.launch(form.name, &run, 256 * form.n);
             let d: Vec<f32> = output
                 .chunks(4)
                 .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
@@ -194,55 +174,13 @@ fn every_form_gives_the_same_on_a_real_gpu() {
         }
         println!("{}: {} elements as expected", form.name, expected[0].len());
     }
-    let (inputs, expected) = two_groups();
-    let [a, b] = inputs.each_ref().map(Vec::as_slice);
-    assert_eq!(
-        gpu.run(
-            "wgmma_two_groups",
-            128,
-            16384,
-            [a, b, &[]],
-            0,
-            4 * expected.len()
-        ),
-        bytes(&expected)
-    );
-    let (registers, starts, expected) = stored_matrices();
-    let (registers, starts) = (
-        registers.map(u16::to_le_bytes).concat(),
-        starts.map(i32::to_le_bytes).concat(),
-    );
-    assert_eq!(
-        gpu.run("stmatrix_x4", 32, 2048, [&registers, &starts, &[]], 0, 2048),
-        expected
-    );
-    let marks: Vec<i32> = gpu
-        .run(
-            "registers_change_hands",
-            384,
-            0,
-            [&[], &[], &[]],
-            0,
-            384 * 4,
-        )
-        .chunks(4)
-        .map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()))
-        .collect();
-    assert_eq!(
-        marks,
-        (0..384)
-            .map(|thread| if thread < 128 { 1 } else { 2 })
-            .collect::<Vec<_>>()
-    );
 }
 
 #[test]
 fn every_form_is_clean_and_counted() {
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, _) = form.case(seed);
-        let report = form
-            .run(form.traced, &inputs, 1)
-            .trace([64 * form.n * 4, 0]);
+        let report = form.run(traced, &inputs, 1).trace([64 * form.n * 4, 0]);
         assert_eq!(report.hazards, [], "{}", form.name);
         let counted = report.counted.sum;
         let depth = if form.code == Code::E4m3 { 32 } else { 16 };
@@ -260,11 +198,26 @@ fn every_form_is_clean_and_counted() {
     }
 }
 
-fn bytes(values: &[f32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+/// Those that are no form of a product.
+pub fn cases() -> [Case; 3] {
+    let (inputs, expected) = two_groups();
+    let groups = Case::new(
+        "wgmma_two_groups<<<1, 128, 16384>>>()",
+        inputs,
+        bytes(expected.into_iter().map(f32::to_le_bytes)),
+    );
+    let (registers, starts, expected) = stored_matrices();
+    let inputs = [
+        bytes(registers.map(u16::to_le_bytes)),
+        bytes(starts.map(i32::to_le_bytes)),
+    ];
+    let matrices = Case::new("stmatrix_x4<<<1, 32, 2048>>>()", inputs, expected);
+    let marks = (0..384).map(|thread| i32::to_le_bytes(if thread < 128 { 1 } else { 2 }));
+    [
+        groups,
+        matrices,
+        Case::new("registers_change_hands<<<1, 384, 0>>>()", [], bytes(marks)),
+    ]
 }
 
 /// The operands of `wgmma_two_groups`, and each thread's registers in the end.
@@ -299,33 +252,6 @@ fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
     )
 }
 
-#[test]
-fn groups_in_flight_are_waited_for_one_after_the_other() {
-    let ([a, b], expected) = two_groups();
-    for schedule in SCHEDULES {
-        let run = |entry| {
-            Run::new(entry, 128)
-                .shared(16384)
-                .input(0, &a)
-                .input(1, &b)
-                .schedule(schedule)
-        };
-        assert_eq!(
-            run(entry::wgmma_two_groups)
-                .output::<f32>(expected.len())
-                .unwrap(),
-            expected,
-            "{schedule:?}"
-        );
-        assert_eq!(
-            run(traced::wgmma_two_groups)
-                .trace([4 * expected.len(), 0])
-                .hazards,
-            []
-        );
-    }
-}
-
 /// Registers of each lane, the byte that each passes as its row, and shared memory in the end.
 fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
     // Multiples of 16, in no order that a mistake could have.
@@ -341,52 +267,6 @@ fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
         rows.map(|row| row as i32 * 16),
         stored.into_iter().flat_map(u16::to_le_bytes).collect(),
     )
-}
-
-#[test]
-fn stmatrix_is_the_way_back_of_ldmatrix() {
-    let (registers, starts, expected) = stored_matrices();
-    for schedule in SCHEDULES {
-        let run = |entry| {
-            Run::new(entry, 32)
-                .shared(2048)
-                .input(0, &registers)
-                .input(1, &starts)
-                .schedule(schedule)
-        };
-        assert_eq!(
-            run(entry::stmatrix_x4).output::<u8>(2048).unwrap(),
-            expected
-        );
-        let report = run(traced::stmatrix_x4).trace([2048, 0]);
-        assert_eq!(report.hazards, []);
-        let write = report.counted.sum.shared_write;
-        assert_eq!(
-            (write.bytes, write.ideal_wavefronts),
-            (2048 + 512, 16 + 4),
-            "zeros, and four matrices"
-        );
-    }
-}
-
-#[test]
-fn registers_that_are_given_back_can_be_taken() {
-    let expected: Vec<i32> = (0..384)
-        .map(|thread| if thread < 128 { 1 } else { 2 })
-        .collect();
-    for schedule in SCHEDULES {
-        let run = |entry| Run::new(entry, 384).schedule(schedule);
-        assert_eq!(
-            run(entry::registers_change_hands)
-                .output::<i32>(384)
-                .unwrap(),
-            expected
-        );
-        assert_eq!(
-            run(traced::registers_change_hands).trace([2048, 0]).hazards,
-            []
-        );
-    }
 }
 
 #[test]
@@ -423,20 +303,14 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
     for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.code == Code::E4m3)) {
         let inputs = [codes(seed, 64 * form.k), codes(seed + 100, form.n * form.k)];
         for more in [0, 1] {
-            let emulated: Vec<f32> = form
-                .run(form.plain, &inputs, more)
-                .output(64 * form.n)
-                .unwrap();
-            let [a, b] = inputs.each_ref().map(Vec::as_slice);
-            let gpu = gpu.run(
-                form.name,
-                128,
-                form.shared(),
-                [a, b, &[]],
-                more as i32,
-                256 * form.n,
+            let run = form.run(plain, &inputs, more);
+            let emulated: Vec<u8> = run.output(256 * form.n).unwrap();
+            assert_eq!(
+                gpu.launch(form.name, &run, 256 * form.n),
+                emulated,
+                "{}",
+                form.name
             );
-            assert_eq!(gpu, bytes(&emulated), "{}", form.name);
         }
         println!("{}: {} elements bit by bit", form.name, 64 * form.n);
     }
@@ -469,10 +343,12 @@ fn attention_of_codes(inputs: &Inputs) -> Vec<f32> {
     let of_rows = |q: &[u8]| {
         let mut logits = vec![Vec::new(); rows];
         for k in inputs.k.bytes.chunks(keys * dim) {
-            let run = Run::new(entry::wgmma_e4m3_128, 128)
-                .shared((rows + keys) * dim)
-                .input(0, q)
-                .input(1, k);
+            let run = plain(&format!(
+                "wgmma_e4m3_128<<<1, 128, {}>>>()",
+                (rows + keys) * dim
+            ))
+            .input(0, q)
+            .input(1, k);
             let scores: Vec<f32> = run.output(rows * keys).unwrap();
             for (logits, scores) in logits.iter_mut().zip(scores.chunks(keys)) {
                 logits.extend(scores.iter().map(|&score| f64::from(score) * scale));

@@ -1,20 +1,18 @@
-use emulator::Entry;
-use emulator_kernels::entry;
 use half::f16;
 
-use crate::launch;
-use crate::support::{Run, SCHEDULES};
+use crate::launch::{plain, traced};
+use crate::support::SCHEDULES;
 
 #[test]
 fn every_layout_multiplies_asymmetric_operands_exactly() {
-    let cases: [(Entry, [usize; 2]); 7] = [
-        (entry::wmma_row_row, [16, 16]),
-        (entry::wmma_row_col, [16, 16]),
-        (entry::wmma_col_row, [16, 16]),
-        (entry::wmma_col_col, [16, 16]),
-        (entry::wmma_half_accumulator, [16, 16]),
-        (entry::wmma_32x8_row_col, [32, 8]),
-        (entry::wmma_8x32_col_row, [8, 32]),
+    let cases = [
+        ("wmma_row_row", [16, 16]),
+        ("wmma_row_col", [16, 16]),
+        ("wmma_col_row", [16, 16]),
+        ("wmma_col_col", [16, 16]),
+        ("wmma_half_accumulator", [16, 16]),
+        ("wmma_32x8_row_col", [32, 8]),
+        ("wmma_8x32_col_row", [8, 32]),
     ];
     for (case, (kernel, [m, n])) in cases.into_iter().enumerate() {
         // Small integers: every product and sum is exact, in half too.
@@ -32,8 +30,7 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
                 .collect::<Vec<u16>>()
         };
         let floats: Vec<f32> = c.iter().map(|&x| x as f32).collect();
-        let run = Run::new(kernel, 32)
-            .shared(16 * 1024)
+        let run = plain(&format!("{kernel}<<<1, 32, 16384>>>()"))
             .input(0, &halves(&a))
             .input(1, &halves(&b))
             .input(2, &floats);
@@ -74,7 +71,7 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
         ("8x32 f32, rows in the same banks", 2, ROW, 64, 8, 4, 32),
     ];
     for (name, fragment, layout, stride, requests, lane_bytes, wavefronts) in table {
-        let run = launch::traced(&format!(
+        let run = traced(&format!(
             "wmma_stores<<<1, 32, 16384>>>({stride}, {fragment}, {layout})"
         ));
         let write = run.trace([0, 0]).counted.sum.shared_write;
@@ -91,9 +88,7 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
 #[test]
 fn the_layout_of_registers_is_nothing_to_rely_on() {
     let registers = SCHEDULES.map(|schedule| {
-        let run = Run::new(entry::wmma_registers, 32)
-            .shared(512)
-            .schedule(schedule);
+        let run = plain("wmma_registers<<<1, 32, 512>>>()").schedule(schedule);
         let mut output: Vec<f32> = run.output(256).unwrap();
         let as_they_lie = output.clone();
         output.sort_unstable_by(f32::total_cmp);
