@@ -1,3 +1,4 @@
+use emulator::Fault;
 use half::f16;
 
 use crate::launch::{plain, traced};
@@ -102,4 +103,10 @@ fn the_layout_of_registers_is_nothing_to_rely_on() {
         assert_ne!(&registers[0], other);
     }
     assert_ne!(registers[2], registers[3], "two seeds");
+}
+
+#[test]
+fn a_misaligned_pointer_is_reported_as_it_is() {
+    let fault = plain("wmma_misaligned<<<1, 32, 4096>>>(16, 16)").output::<i32>(0);
+    assert!(matches!(fault, Err(Fault::Misaligned { value, .. }) if value % 32 == 16));
 }
