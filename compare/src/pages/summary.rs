@@ -1,7 +1,10 @@
 //! What `run` prints to the terminal: failures, else a line per stage; then what is missing, what to do, and the verdict.
 
-use super::{figure, ladder, line, list, or_missing, report::verdict, some, state, text, us};
+use super::{
+    figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, variants,
+};
 use crate::judge::best::{self, Latency};
+use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::judge::{Known, Origin};
@@ -28,17 +31,33 @@ pub fn document(report: &Report<'_>) -> Document {
     let hidden = required.len().saturating_sub(MOST) + open.len().saturating_sub(MOST);
     let hidden =
         (hidden > 0).then(|| format!("{hidden} more: `compare show gates missing`").into());
-    let refused = report.known.stages.iter().flat_map(|stage| &stage.refused);
-    let refused = match refused.count() {
-        0 => None,
-        n => Some(format!("{} that the device cannot run", super::variants(n)).into()),
-    };
+    let refused = refused(report);
     let missing = list(missing.chain(hidden).chain(refused));
     let end = vec![
         Block::bullets(report.overall.actions.clone()),
         verdict_line(report),
     ];
     Document::of([failures(report), shown, stages(report), missing, end].concat())
+}
+
+/// How many variants the device cannot run: not at all, and not for every element type and head size.
+fn refused(report: &Report<'_>) -> Option<Text> {
+    let (mut whole, mut partial) = (0, 0);
+    for stage in report.known.stages {
+        for refusal in &stage.refused {
+            match stage.variant(&refusal.variant) {
+                None => whole += 1,
+                Some(_) => partial += 1,
+            }
+        }
+    }
+    let whole = (whole > 0).then(|| format!("{} that the device cannot run", variants(whole)));
+    let partial = (partial > 0).then(|| {
+        let of = variants(partial);
+        format!("{of} that it runs, but not for every element type and head size")
+    });
+    let lines = joined(whole.into_iter().chain(partial), "; ");
+    (!lines.is_empty()).then(|| lines.into())
 }
 
 /// With `--quiet`: why the exit code is not 0, if so.
@@ -106,6 +125,7 @@ mod tests {
     use crate::judge::verdict;
     use crate::page::terminal;
     use crate::pages::testing::{OTHER, record, row};
+    use crate::record::meta::Refusal;
     use crate::record::{On, Record, Source};
     use common::verdict::{GateId, GateResult};
 
@@ -156,5 +176,28 @@ PASS: 3 variants are green
             !page.contains("mma-64x64") && page.contains("1 of 1"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn what_the_device_refuses_is_told_apart_from_what_it_runs_in_part() {
+        let refuse = |record: &mut Record, variant: &str| {
+            record.meta.stages[1].refused.push(Refusal {
+                variant: variant.into(),
+                reason: "f16 d128 needs 164 KB; the device has 99 KB".into(),
+            });
+        };
+        let mut limited = record();
+        refuse(&mut limited, "mma-64x64");
+        let expected = "- 1 variant that it runs, but not for every element type and head size";
+        assert!(page(&limited).contains(expected), "{}", page(&limited));
+        refuse(&mut limited, "mma-128x64");
+        refuse(&mut limited, "mma-256x64");
+        let page = page(&limited)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let expected = "- 2 variants that the device cannot run; 1 variant that it runs, but not for every element type and head \
+                        size";
+        assert!(page.contains(expected), "{page}");
     }
 }
