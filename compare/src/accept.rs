@@ -1,185 +1,256 @@
-//! `compare accept`: checks a record and copies what is to be committed of it into `results/`.
+//! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::judge::list::{distinct, grouped};
+use crate::judge::best::{is_latency, p50};
+use crate::judge::claims::{self, Claimed};
+use crate::judge::diff::{self, Comparison, Tables};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
-use crate::judge::verdict::{self, Exit, Report};
-use crate::judge::{self, Known, best, claims, state};
-use crate::measure::machine;
-use crate::record::files::{PARTIAL, name_of};
-use crate::record::meta::{Git, Progress, Scope};
-use crate::record::store::read_all;
-use crate::record::{Negative, Record, Refuted, Row};
+use crate::judge::state::{self, unsanitized};
+use crate::judge::verdict::{count, counts, of_differences, report_of_run};
+use crate::judge::{Known, place};
+use crate::measure::{builds, machine};
+use crate::pages::files;
+use crate::record::meta::{Git, Negative, Progress};
+use crate::record::{Kernels, On, Record, Results, Row, Source, StageMeta, Table};
+use crate::{negatives, registry};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use common::device::BackendKind;
 use common::limits::Limited;
-use common::metric::Metric;
-use std::path::{Path, PathBuf};
+use common::metric::{LATENCY_CHANGE, Metric};
+use common::problem::Problem;
+use common::timing::{Rotation, SpeedOfLight};
+use std::path::PathBuf;
 
-/// The largest committed record, in bytes: people read its diff.
+/// The most bytes that one session adds to a table: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
 
-/// How many of the fastest variants of each problem keep all their latency figures in a committed record.
+/// How many of the fastest variants of each problem keep all their latency figures.
 const LEADING: usize = 3;
 
 /// What the others keep, by which `diff` judges them.
 const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
 pub const EXAMPLES: &str = "\
-Required of a record: the run is complete; no gate, self-test or claim fails (claims may with --negative); after a full run on a GPU
-every variant has gate C7 (`compare sanitize`). Passing cases, samples and details of slow variants stay with the run; the rest takes
-at most 1 MB.
+Merges runs into the table of their GPU model below results/: a row replaces the row of the same key, and what the sources no longer
+declare goes. Then COMPARE.md and the README's ladder are written. Refused, by name: a run whose cases are incomplete, of another
+GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or self-test that fails; a claim that
+fails without --negative; a variant without gate C7 after a full run on a GPU (`compare sanitize`); a time at or below its floor.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200
   compare accept target/compare/20261120T183000Z-nvidia-h200 --negative \"the copies hide nothing at this length\"
 
 Exit codes:
-  0  accepted; commit the folder together with what `compare render` writes
+  0  accepted; commit results/ together with COMPARE.md and README.md
   2  refused, with the reason, or wrong usage";
 
 /// The flags of `accept`.
 #[derive(Clone, Debug, Args)]
 pub struct AcceptArgs {
-    /// The record: a folder that `compare run` wrote, here or on another machine
-    #[arg(value_name = "DIR")]
-    pub record: PathBuf,
-    /// Copy the record below this folder [default: results/ of the workspace]
+    /// Folders that `compare run` wrote, here or on another machine
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Merge into the tables below this folder, and write no report [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Commit the record as a refutation of the claims that fail in it, for this reason. Wrong results, hazards and broken caps are
-    /// refused all the same
+    /// Record the claims that fail as refuted, for this reason, in the stages' negatives.json. Wrong results, hazards and broken caps
+    /// are refused all the same
     #[arg(long, value_name = "REASON")]
     pub negative: Option<String>,
 }
 
-/// Checks the record that `args` name and copies it to the committed records.
+/// Checks the runs that `args` name and merges them into the committed tables.
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
-    accept_within(args, MOST_BYTES).map(Answer::pass)
-}
-
-fn accept_within(args: &AcceptArgs, most_bytes: usize) -> anyhow::Result<String> {
-    let record = Record::read(&args.record);
-    let mut record =
-        record.context("the record cannot be accepted; give a folder that `compare run` wrote")?;
-    let name = name_of(&args.record);
-    ensure!(
-        !name.is_empty() && !name.starts_with('.'),
-        "{} has no name that a record can have; give the folder itself, such as target/compare/20261120T183000Z-nvidia-h200",
-        args.record.display()
-    );
-    ensure!(
-        !name.ends_with(PARTIAL),
-        "{name} comes from a run that was interrupted or still goes on; run again, and accept the record of that run"
-    );
-    let into = match &args.into {
-        Some(into) => into.clone(),
-        None => machine::root("--into DIR")?.join("results"),
-    };
-    let target = into.join(&name);
-    ensure!(
-        target.symlink_metadata().is_err(),
-        "{} exists already and committed records are not overwritten; remove it first, or choose another place with --into",
-        target.display()
-    );
-    let remarks = remarks(&record);
-    let committed = read_all(&into)?;
-    let verdict = judge(&name, &record, &committed, args.negative.is_some())?;
-    record.meta.negative = args
-        .negative
-        .as_deref()
-        .map(|reason| negative(&name, &record, reason))
-        .transpose()?;
-    // A reviewer needs no passing cases, raw samples or details of slow variants; those stay with the run.
-    (record.cases, record.samples) = Default::default();
-    keep_leading(&mut record.rows, LEADING);
-    let files = record.committed();
-    let bytes: usize = files.iter().map(|(_, bytes)| bytes.len()).sum();
-    ensure!(
-        bytes <= most_bytes,
-        "{name} takes {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare --help`)"
-    );
-    write_at_once(&record, &into, &name)?;
-    let refuted = (record.meta.negative.iter())
-        .flat_map(|negative| &negative.claims)
-        .map(|of| format!("refutes {}: {}: {}", of.stage, of.claim, of.evidence));
-    let lines = refuted.chain(remarks.iter().map(|remark| format!("note: {remark}")));
-    Ok(format!(
-        "accepted as {} ({} KB)\n{verdict}\n{}commit it, then `compare render`",
-        target.display(),
-        bytes.div_ceil(1000),
-        lines.map(|line| line + "\n").collect::<String>()
-    ))
-}
-
-/// Reduces the latencies that are not among the `leading` fastest of their problem to [`OF_OTHERS`].
-fn keep_leading(rows: &mut [Row], leading: usize) {
-    let latencies = rows.iter_mut().filter(|row| best::is_latency(row));
-    let by_problem = latencies.map(|row| (row.on.clone(), row));
-    for (_, mut rows) in grouped(by_problem) {
-        rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-        for row in rows.into_iter().skip(leading) {
-            row.figures.retain(|metric, _| OF_OTHERS.contains(metric));
+    let root = machine::root("--into DIR")?;
+    let into = args.into.clone().unwrap_or_else(|| root.join("results"));
+    let mut stages = registry::metas()?;
+    let built = builds::table(&registry::builds()?);
+    let mut results = Results::read(&into)?;
+    let mut lines = Vec::new();
+    for folder in &args.runs {
+        let record = Record::read(folder, &stages).context(
+            "the run cannot be accepted; give a folder that `compare run` of this version wrote",
+        )?;
+        let accepted = merge(&record, &results, &built, args.negative.as_deref())?;
+        lines.extend(accepted.lines);
+        results = accepted.results;
+        if args.into.is_none() {
+            negatives::write(&root, &accepted.negatives)?;
+            stages = registry::metas()?;
         }
     }
+    results
+        .write(&into)
+        .with_context(|| format!("cannot write {}; choose another place with --into", into.display()))?;
+    if args.into.is_none() {
+        files::write(&files::committed(&results, &stages, &root)?)?;
+        lines.push("commit results/, COMPARE.md and README.md".to_string());
+    }
+    Ok(Answer::pass(lines.join("\n")))
 }
 
-/// The gates that fail in a report, one line each.
-fn gates(report: &Report<'_>) -> impl Iterator<Item = String> {
-    report
-        .failures
-        .iter()
-        .map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason))
+struct Accepted {
+    results: Results,
+    negatives: Vec<(String, Vec<Negative>)>,
+    lines: Vec<String>,
 }
 
-/// The verdict on a record, or why it is refused. Failed claims are a reason unless they are `waived`.
-fn judge(
-    name: &str,
+/// The tables with one run merged into them, or why it is refused.
+fn merge(
     record: &Record,
-    committed: &[judge::Named],
-    waived: bool,
-) -> anyhow::Result<String> {
-    if let Progress::Partial { finished, planned } = record.meta.progress {
-        bail!(
-            "{name} comes from an interrupted run, with {finished} of {planned} cases; run again, and accept the record of that run"
+    results: &Results,
+    built: &Table,
+    reason: Option<&str>,
+) -> anyhow::Result<Accepted> {
+    let (meta, stages) = (&record.meta, &record.meta.stages);
+    let name = &meta.session;
+    let folder = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
+    let mut committed = results.of_gpu(folder.unwrap_or_default());
+    committed.restamp(&Kernels {
+        stages,
+        built,
+        arch: committed.compiled_arch(),
+    });
+    refuse(record, &committed)?;
+    let negatives = judge(record, &committed, reason)?;
+    let mut kept = record.clone();
+    // Cases stay with the run.
+    kept.table.retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
+    keep_leading(&mut kept.table);
+    let mut table = committed.clone();
+    table.merge(&kept);
+    table.prune(stages);
+    let claims = claims::claims(&Known::committed(stages, &table));
+    table.retain(|row| row.by != Source::Claim);
+    table.extend(claims.iter().map(Claimed::row));
+    let comparison = compare(&committed, &table, stages);
+    let newest = committed.sessions.keys().last();
+    if let (Some(newest), Some(session)) = (newest, table.sessions.get_mut(name)) {
+        session.changes = Some(comparison.changes(newest));
+    }
+    let bytes: usize = (table.part(|row| row.session == *name).files().iter())
+        .map(|(_, bytes)| bytes.len())
+        .sum();
+    ensure!(
+        bytes <= MOST_BYTES,
+        "{name} adds {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare run --help`)"
+    );
+    let mut results = results.clone();
+    results.put(folder, &table);
+    let mut lines = vec![
+        format!("accepted {name} ({} KB)", bytes.div_ceil(1000)),
+        format!(
+            "{}: {}",
+            of_differences(&comparison.differences).word,
+            counts(&comparison.differences)
+        ),
+    ];
+    for (stage, all) in &negatives {
+        lines.push(format!(
+            "{stage}/negatives.json: {}",
+            count(all.len(), "refuted claim", "refuted claims")
+        ));
+    }
+    Ok(Accepted {
+        results,
+        negatives,
+        lines,
+    })
+}
+
+fn compare(committed: &Table, table: &Table, stages: &[StageMeta]) -> Comparison {
+    let tables = Tables {
+        base: committed,
+        new: table,
+        cases: [&[], &[]],
+        covers: false,
+        threshold: LATENCY_CHANGE,
+    };
+    diff::compare(&tables, stages)
+}
+
+/// Refuses a run that is no evidence about these sources, whatever it measured.
+fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
+    let meta = &record.meta;
+    let name = &meta.session;
+    if let Progress::Partial { finished, planned } = meta.progress {
+        ensure!(
+            finished >= planned,
+            "{name} was interrupted after {finished} of {planned} cases; run the stages that are missing again (`--stages`)"
         );
     }
-    let sources = sources(record);
+    Limited::refuse(name, meta.device)?;
+    match &meta.git {
+        Git::Commit { dirty: false, .. } => {}
+        Git::Commit { sha, .. } => bail!(
+            "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
+        ),
+        Git::Unknown { reason } => bail!("the source of {name} is unknown ({reason}); run it in a git checkout"),
+    }
     ensure!(
-        record.meta.joined.is_empty() || sources.len() < 2,
-        "{name} was put together by runs of more than one source ({}); run all of it from one commit without uncommitted changes",
-        sources.join(", ")
-    );
-    Limited::refuse(name, record.meta.device)?;
-    ensure!(
-        record.meta.source_lines,
+        meta.source_lines,
         "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
     );
-    let known = Known {
-        stages: &record.meta.stages,
-        run: Some((name, record)),
-        committed,
-    };
-    let report = verdict::report(known);
+    let here = place(meta);
+    let mut others = committed.sessions.values();
+    let other = others.find(|other| other.backend == meta.backend && place(other) != here);
+    if let Some(other) = other {
+        bail!("{name} was measured on {here}, and the table is of {}", place(other));
+    }
+    let known = Known::alone(record);
+    let stale = record.table.rows().filter(|row| known.is_stale(row));
+    let stale = distinct(stale.map(|row| row.subject.stage()));
+    ensure!(
+        stale.is_empty(),
+        "{name} measured other kernels than the sources' of {}; run it again with this build",
+        joined(stale, ", ")
+    );
+    let impossible = record.table.rows().filter_map(|row| {
+        let us = row.value(Metric::P50)?;
+        let floor = floor(row, &here).max(row.value(Metric::FloorUs).unwrap_or(0.0));
+        (us <= floor).then(|| format!("{}: {us} µs, and nothing can take less than {floor:.3} µs", row.key()))
+    });
+    none(impossible, &format!("{name} has times that cannot be; find out what was timed"))
+}
+
+/// The time in microseconds that the arithmetic of a row's problem takes at the peak of the GPU.
+fn floor(row: &Row, gpu: &str) -> f64 {
+    let problem = row.on.problem().and_then(|place| {
+        Problem::new(place.extents()?, place.dtype, place.mask).ok()
+    });
+    let no_memory = Rotation::choose(0, 0, 1);
+    problem.map_or(0.0, |problem| {
+        SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
+    })
+}
+
+/// The refutations to record where claims fail, or why the run is refused.
+fn judge(
+    record: &Record,
+    committed: &Table,
+    reason: Option<&str>,
+) -> anyhow::Result<Vec<(String, Vec<Negative>)>> {
+    let name = &record.meta.session;
+    let report = report_of_run(record, committed);
+    let failures = report.failures.iter();
+    let failures = failures.map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason));
     none(
-        gates(&report),
+        failures,
         &format!("{name} has failed gates, which cannot be waived; fix the kernels and run again"),
     )?;
-    let unsanitized = state::unsanitized(record);
-    if let Some(first) = unsanitized.first() {
+    let lacking = unsanitized(&report.known);
+    if let Some(first) = lacking.first() {
         bail!(
-            "{name} has no gate C7 for {} variants, first {first}; complete it on its GPU with `compare sanitize`, then accept it",
-            unsanitized.len()
+            "{name} has no gate C7 for {}, first {first}; complete it on its GPU with `compare sanitize`, then accept it",
+            count(lacking.len(), "variant", "variants")
         );
     }
-    let wrong = state::self_test(record).map(|row| {
-        format!(
-            "{}{}: {}",
-            row.subject,
-            row.on,
-            row.failure().unwrap_or_default()
-        )
+    let wrong = state::self_test(&record.table).map(|row| {
+        let reason = row.failure().unwrap_or_default();
+        format!("{}: {reason}", row.key())
     });
     none(
         wrong,
@@ -189,119 +260,45 @@ fn judge(
         report.required().map(Missing::to_string),
         &format!("{name} lacks what it should have measured; run again what is missing"),
     )?;
-    // The only failures left are claims that no committed record refutes.
-    if report.overall.exit == Exit::Fail && !waived {
-        let claims = refuted(record)
-            .into_iter()
-            .map(|r| format!("\n  {}: {}: {}", r.stage, r.claim, r.evidence));
-        let why =
-            "improve the kernel, or take the record as their refutation with --negative REASON";
-        bail!(
-            "{name} has failed claims; {why}:{}",
-            claims.collect::<String>()
-        );
-    }
-    Ok(report.overall.to_string())
+    let reason = reason.map(str::trim);
+    ensure!(
+        reason != Some(""),
+        "--negative needs a reason in words: why are the claims not met?"
+    );
+    let broken: Vec<&Claimed> = report.claims.iter().filter(|of| of.is_broken()).collect();
+    ensure!(
+        reason.is_none() || !broken.is_empty(),
+        "no claim fails in {name}, so there is nothing to refute; leave --negative out"
+    );
+    let Some(reason) = reason else {
+        let lines = broken.iter().map(|of| format!("{}: {}", of.title(), of.finding.reason));
+        none(
+            lines,
+            &format!("{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"),
+        )?;
+        return Ok(negatives::without_kept(&report.claims, record));
+    };
+    Ok(negatives::with_broken(&report.claims, record, reason, report.known.gpu()))
 }
 
-/// Refuses a record if anything was found.
-fn none(found: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
-    let lines: String = found.map(|line| format!("\n  {line}")).collect();
+/// Refuses a run if anything is wrong.
+fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
+    let lines: String = wrong.map(|line| format!("\n  {line}")).collect();
     ensure!(lines.is_empty(), "{why}:{lines}");
     Ok(())
 }
 
-/// The source versions of the runs that made the record. Uncommitted changes without a hash are never the same version.
-fn sources(record: &Record) -> Vec<String> {
-    let meta = &record.meta;
-    let added = meta.joined.iter().map(|run| (&run.started, &run.git));
-    let source = |(started, git): (&String, &Git)| match git {
-        Git::Commit {
-            sha, dirty: false, ..
-        } => sha.clone(),
-        Git::Commit {
-            sha,
-            changes: Some(changes),
-            ..
-        } => format!("{sha} with changes {changes}"),
-        Git::Commit { sha, .. } => format!("{sha} with changes of {started}"),
-        Git::Unknown { .. } => format!("an unknown source of {started}"),
-    };
-    distinct(
-        [(&meta.started, &meta.git)]
-            .into_iter()
-            .chain(added)
-            .map(source),
-    )
-}
-
-/// The claims that fail in the record, with the measurements.
-fn refuted(record: &Record) -> Vec<Refuted> {
-    let refuted = claims::failed(record).map(|(stage, claim, finding)| Refuted {
-        stage: stage.id.clone(),
-        claim: claim.to_string(),
-        evidence: match &finding.pair {
-            Some(pair) => format!(
-                "{} against {}: {}",
-                pair.new.name(),
-                pair.base,
-                finding.reason
-            ),
-            None => finding.reason,
-        },
-    });
-    refuted.collect()
-}
-
-fn negative(name: &str, record: &Record, reason: &str) -> anyhow::Result<Negative> {
-    let (reason, claims) = (reason.trim().to_string(), refuted(record));
-    ensure!(
-        !reason.is_empty(),
-        "--negative needs a reason in words: why are the claims not met?"
-    );
-    ensure!(
-        !claims.is_empty(),
-        "no claim fails in {name}, so there is nothing to refute; leave --negative out"
-    );
-    Ok(Negative { reason, claims })
-}
-
-/// Writes all files beside the target and renames the folder, so that a partial record is never seen.
-fn write_at_once(record: &Record, into: &Path, name: &str) -> anyhow::Result<()> {
-    let temporary = into.join(format!(".{name}.{}.tmp", std::process::id()));
-    let renamed = || Ok(std::fs::rename(&temporary, into.join(name))?);
-    let written = record
-        .write(&temporary)
-        .map_err(anyhow::Error::from)
-        .and_then(|()| renamed());
-    if written.is_err() {
-        // It may not exist.
-        let _ = std::fs::remove_dir_all(&temporary);
-    }
-    written.with_context(|| {
-        format!(
-            "cannot write {}; choose another place with --into",
-            into.join(name).display()
-        )
-    })
-}
-
-fn remarks(record: &Record) -> Vec<String> {
-    let mut remarks = Vec::new();
-    if let Scope::Selected { flags } = &record.meta.scope {
-        remarks.push(format!(
-            "it covers only what was selected: {}",
-            flags.join(" ")
-        ));
-    }
-    match &record.meta.git {
-        Git::Commit { dirty: false, .. } => {}
-        Git::Commit { sha, .. } => {
-            remarks.push(format!("it was built from {sha} with uncommitted changes"))
+/// Reduces the latencies that are not among the fastest of their problem to [`OF_OTHERS`].
+fn keep_leading(table: &mut Table) {
+    let latencies = table.rows().filter(|row| is_latency(row)).cloned();
+    let by_problem: Vec<_> = latencies.map(|row| (row.on.clone(), row)).collect();
+    for (_, mut rows) in grouped(by_problem) {
+        rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
+        for mut row in rows.into_iter().skip(LEADING) {
+            row.figures.retain(|metric, _| OF_OTHERS.contains(metric));
+            table.append(row);
         }
-        Git::Unknown { reason } => remarks.push(format!("its source is unknown: {reason}")),
     }
-    remarks
 }
 
 #[cfg(test)]

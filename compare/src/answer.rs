@@ -68,7 +68,7 @@ pub struct NoData(pub String);
 
 impl From<NoData> for Answer {
     fn from(none: NoData) -> Self {
-        Self::new(Exit::Undecided, none.to_string())
+        Self::new(Exit::Inconclusive, none.to_string())
     }
 }
 

@@ -62,7 +62,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
     let needs = look(args)?;
     let exit = match needs.iter().all(|need| need.found.is_ok()) {
         true => Exit::Pass,
-        false => Exit::Undecided,
+        false => Exit::Inconclusive,
     };
     Ok(Answer::new(exit, terminal(&document(&needs), WIDTH)))
 }

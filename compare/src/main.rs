@@ -14,6 +14,7 @@ mod instrument;
 mod interrupt;
 mod judge;
 mod measure;
+mod negatives;
 mod new;
 mod output;
 mod page;

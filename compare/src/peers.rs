@@ -10,6 +10,7 @@ mod tests;
 use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::instrument::{Completing, Target};
+use crate::judge::Known;
 use crate::judge::claims::Claimed;
 use crate::judge::list::joined;
 use crate::judge::peers as question;
@@ -19,7 +20,6 @@ use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::meta::Came;
 use crate::record::{On, Record, Row, Source};
 use crate::registry::{self, Ladder};
 use anyhow::{Context, ensure};
@@ -92,9 +92,9 @@ FP64 reference and bounds as ours";
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = measure(args)?;
-    let record = &completing.record;
+    let known = Known::alone(&completing.record);
     let (text, (failed, is_ambiguous)) =
-        completing.conclude(&registry::metas()?, Section::Peers, |report| {
+        completing.conclude(Section::Peers, |report| {
             let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
             of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
             let failed = of_peers.iter().filter(|claimed| claimed.is_broken());
@@ -102,8 +102,8 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
             let is_ambiguous = of_peers.iter().any(|claimed| claimed.is_ambiguous());
             (failed.collect::<Vec<_>>(), is_ambiguous)
         })?;
-    let is_timed = |row: &Row| !question::is_ours(record, row) && row.has(Metric::P50);
-    let is_undecided = is_ambiguous || !question::arms(record).any(is_timed);
+    let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
+    let is_undecided = is_ambiguous || !question::arms(&known).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_undecided);
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
@@ -129,12 +129,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let builds = builds(stages);
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageBuild> = picked.map(|picked| picked.stage).collect();
-    let items = choose::items(&args.problems, &chosen, &completing.record);
+    let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.record));
     let planned = items.len();
     begin_session(&mut completing.record, hello.tools(), &items);
     let mut done = 0;
-    let came = |to| Some(Came { to, planned });
-    completing.record.meta.peers = came(done);
     completing.append(not_installed(&hello))?;
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
     // Only the rate of this session says which share of it was reached.
@@ -164,15 +162,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     for item in &items {
         bars.step("problem", &item.place.to_string(), done, planned);
         let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
-        completing
-            .record
-            .names(&item.place.shape, item.problem.shape);
         // An interrupt loses the problem that is being measured, no more.
         done += 1;
-        completing.record.meta.peers = came(done);
-        completing.append(rows)?;
+            completing.append(rows)?;
     }
-    completing.record.meta.peers = None;
     completing.append([])?;
     bars.finish();
     Ok(completing)
@@ -192,22 +185,18 @@ pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
     hello.absent.iter().map(absent)
 }
 
-/// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools and method the
-/// other problems stay. What is measured once a session is measured again, and what other tools or another method measured goes.
+/// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
+/// stay. What is measured once a session is measured again, and what other tools measured goes.
 fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item]) {
-    let meta = &mut record.meta;
-    let before = (
-        meta.tools.insert(Source::Peers, tools.clone()),
-        meta.methods.insert(Source::Peers, METHOD.to_string()),
-    );
-    let is_alike = before == (Some(tools), Some(METHOD.to_string()));
+    let before = record.meta.tools.insert(Source::Peers, tools.clone());
+    let is_alike = before == Some(tools);
     let is_again = |row: &Row| {
         let mut places = items.iter().map(|item| &item.place);
         places.any(|place| row.on.problem() == Some(place))
     };
     let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
     record
-        .rows
+        .table
         .retain(|row| row.by != Source::Peers || stays(row));
 }
 

@@ -113,14 +113,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let launched = whole(made, planned)?;
     let measured = figures(&ncu, &work, limit(planned))?;
     let profiled = profiled(&builds, problems, &launched, &measured).map_err(NoData)?;
-    for (place, problem) in problems {
-        record.record.names(&place.shape, problem.shape);
-    }
-    record.set_tool(
-        Source::Ncu,
-        format!("ncu {}", ncu.version),
-        METHOD.to_string(),
-    );
+    record.set_tool(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     record.append(profiled)?;
     let claims = selected.iter().flat_map(|picked| {
         picked
@@ -132,7 +125,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let refuted = claims
         .filter(|(_, claim)| claim.metric.is_judged_by_ncu())
         .filter_map(|(stage, claim)| {
-            let finding = claims::evidence(&record.record, stage, claim, Source::Ncu)?;
+            let known = Known::alone(&record.record);
+            let (finding, _) = claims::evidence(&known, stage, claim, Source::Ncu)?;
             let is_refuted = finding.verdict == Verdict::Fail;
             is_refuted.then(|| {
                 format!(
@@ -142,7 +136,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             })
         });
     let refuted: Vec<String> = refuted.collect();
-    let (text, ()) = record.conclude(&metas(&builds), Section::Profile, |_| ())?;
+    let (text, ()) = record.conclude(Section::Profile, |_| ())?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text)
@@ -159,11 +153,7 @@ fn places(
     record: &Completing,
 ) -> (Vec<Subject>, Vec<Subject>) {
     let stages = metas(ladder);
-    let known = Known {
-        stages: &stages,
-        run: Some((&record.name, &record.record)),
-        committed: &[],
-    };
+    let known = Known::alone(&record.record);
     let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
@@ -175,7 +165,7 @@ fn places(
     }
     let all = ladder.iter().flat_map(|stage| stage.subjects());
     all.filter(|place| wanted.contains(place))
-        .partition(|place| is_green(&record.record, place))
+        .partition(|place| is_green(&known, place, Source::Gpu))
 }
 
 /// The variants that ncu must look at to judge what `stage` predicts.

@@ -2,7 +2,9 @@
 
 use crate::answer::NoData;
 use crate::measure::builds::{self, StageBuild};
-use crate::record::StageMeta;
+use crate::measure::machine;
+use crate::negatives;
+use crate::record::{Negative, StageMeta};
 use anyhow::Context;
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
@@ -31,6 +33,8 @@ pub struct Ladder {
     pub stages: Vec<LoadedStage>,
     /// The GPU, or why there is none.
     pub gpu: Result<CudaDevice, String>,
+    /// The claims of each stage that are recorded as refuted.
+    negatives: Vec<Vec<Negative>>,
 }
 
 impl Ladder {
@@ -40,13 +44,19 @@ impl Ladder {
         let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
         let gpu =
             gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
-        Ok(Self { stages, gpu })
+        Ok(Self {
+            negatives: negatives(&stages)?,
+            stages,
+            gpu,
+        })
     }
 
     /// The same without a GPU, for this reason.
     pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
+        let stages = load()?;
         Ok(Self {
-            stages: load()?,
+            negatives: negatives(&stages)?,
+            stages,
             gpu: Err(reason.to_string()),
         })
     }
@@ -72,8 +82,22 @@ impl Ladder {
 
     /// The stages as built.
     pub fn builds(&self) -> Vec<StageBuild> {
-        builds::builds(&self.stages)
+        let mut builds = builds::builds(&self.stages);
+        for (build, negatives) in builds.iter_mut().zip(&self.negatives) {
+            build.meta.negatives.clone_from(negatives);
+        }
+        builds
     }
+}
+
+/// The refutations that stand beside each stage in the workspace; none outside of it.
+fn negatives(stages: &[LoadedStage]) -> anyhow::Result<Vec<Vec<Negative>>> {
+    let Some(root) = machine::workspace() else {
+        return Ok(vec![vec![]; stages.len()]);
+    };
+    let of_stage = |stage: &LoadedStage| negatives::of_stage(&root, stage.info().id);
+    let all: Result<Vec<_>, _> = stages.iter().map(of_stage).collect();
+    Ok(all?)
 }
 
 /// Why the stages cannot run on a GPU although it has their instructions.
@@ -106,10 +130,10 @@ pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
 
 /// The stages as built, without a device.
 pub fn builds() -> anyhow::Result<Vec<StageBuild>> {
-    Ok(builds::builds(&load()?))
+    Ok(Ladder::without_gpu("not asked for")?.builds())
 }
 
-/// The stages as a record keeps them.
+/// What is known of the stages.
 pub fn metas() -> anyhow::Result<Vec<StageMeta>> {
     Ok(builds::metas(&builds()?))
 }

@@ -120,7 +120,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         joined(blind_spots, "; ")
     );
     let version = format!("compute-sanitizer {}", tool.version);
-    record.set_tool(Source::ComputeSanitizer, version, method);
+    record.set_tool(Source::ComputeSanitizer, vec![version, method]);
     let is_undecided = |check: &Check| check.result.verdict == Verdict::NoData;
     let mut bars = Progress::new(args.target.quiet);
     let mut checks = Vec::new();
@@ -161,7 +161,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             Check::to_string
         )));
     }
-    let (text, ()) = record.conclude(&metas(&builds), Section::Sanitizer, |_| ())?;
+    let (text, ()) = record.conclude(Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), undecided > 0);
     Ok(Answer::new(exit, text)

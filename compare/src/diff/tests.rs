@@ -260,7 +260,7 @@ fn a_base_of_another_format_is_incomplete_and_any_other_reader_refuses_it() {
         let found = compare(&sides, &[], LATENCY_CHANGE, vec![]);
         assert_eq!(
             (found.overall.exit, found.overall.word),
-            (Exit::Undecided, "INCOMPLETE")
+            (Exit::Inconclusive, "INCOMPLETE")
         );
         let page = page::markdown::markdown(&layout::document(&found));
         assert!(

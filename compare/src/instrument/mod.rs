@@ -9,7 +9,8 @@ pub mod process;
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
-use crate::measure::builds::StageBuild;
+use crate::judge::list::{distinct, joined};
+use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::output;
@@ -17,8 +18,8 @@ use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;
-use crate::record::store::{names, read_all};
-use crate::record::{On, Record, Row, Source, StageMeta, StoreError};
+use crate::record::record::newest_run;
+use crate::record::{On, Record, Results, Row, Source, StoreError};
 use crate::registry::Ladder;
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -68,11 +69,11 @@ impl Completing {
             Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
         };
-        let record = Record::read(&folder).context(
-            "the record cannot be completed; name a folder that `compare run` wrote with --record DIR",
+        let record = Record::read(&folder, &metas(builds)).context(
+            "the run cannot be completed; name a folder that `compare run` wrote with --record DIR",
         )?;
         let name = name_of(&folder);
-        judge(&name, &record, builds)?;
+        judge(&name, &record)?;
         Ok(Self {
             folder,
             name,
@@ -96,33 +97,25 @@ impl Completing {
     /// `look` sees in it.
     pub fn conclude<T>(
         &self,
-        stages: &[StageMeta],
         section: Section,
         look: impl FnOnce(&Report<'_>) -> T,
     ) -> anyhow::Result<(String, T)> {
-        let committed = read_all(&machine::results())?;
-        let report = verdict::report(Known {
-            stages,
-            run: Some((&self.name, &self.record)),
-            committed: &committed,
-        });
+        let results = Results::read(&machine::results())?;
+        let table = results.of_gpu(&self.record.meta.machine.name);
+        let report = verdict::report_of_run(&self.record, &table);
         files::write(&files::report(&report, &self.folder, &self.report))?;
         let text = format!(
             "{}\nrecord: {}\nreport: {}",
-            self.section(stages, section),
+            self.section(section),
             self.folder.display(),
             self.report.display()
         );
         Ok((text, look(&report)))
     }
 
-    /// A section of what the record says by itself.
-    fn section(&self, stages: &[StageMeta], section: Section) -> String {
-        let known = Known {
-            stages,
-            run: Some((&self.name, &self.record)),
-            committed: &[],
-        };
+    /// A section of what the run says by itself.
+    fn section(&self, section: Section) -> String {
+        let known = Known::alone(&self.record);
         let document = show::document(&verdict::report(known), &[section], &[]);
         terminal(&document, WIDTH)
     }
@@ -136,19 +129,18 @@ impl Completing {
         Ok(work)
     }
 
-    /// Records the tool and method of `source`, and drops what another version of the tool found before.
-    pub fn set_tool(&mut self, source: Source, tool: String, method: String) {
-        let meta = &mut self.record.meta;
-        meta.methods.insert(source, method);
-        let before = meta.tools.insert(source, vec![tool]);
-        if before.is_some_and(|before| before != meta.tools[&source]) {
-            self.record.rows.retain(|row| row.by != source);
+    /// Records the version of the tool of `source`, and how it measured, and drops what another version of the tool found before.
+    pub fn set_tool(&mut self, source: Source, tool: Vec<String>) {
+        let tools = &mut self.record.meta.tools;
+        let before = tools.insert(source, tool);
+        if before.is_some_and(|before| before != tools[&source]) {
+            self.record.table.retain(|row| row.by != source);
         }
     }
 
     /// Adds or replaces rows, and writes the record.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
-        rows.into_iter().for_each(|row| self.record.append(row));
+        self.record.extend(rows);
         self.record.write(&self.folder)
     }
 }
@@ -158,28 +150,30 @@ fn below_target(folder: &str) -> PathBuf {
     workspace.join("target").join(folder)
 }
 
-/// The newest record of the ladder in `folder`: names begin with the time.
+/// The newest finished run in `folder`: names begin with the time.
 fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
-    let newest = names(folder)?.pop().with_context(|| {
+    let newest = newest_run(folder)?;
+    newest.with_context(|| {
         format!(
-            "there is no record in {}; run `compare` first, or name one with --record DIR",
+            "there is no run in {}; run `compare` first, or name one with --record DIR",
             folder.display()
         )
-    })?;
-    Ok(folder.join(newest))
+    })
 }
 
-fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<()> {
-    let others: Vec<&str> = (builds.iter().filter(|build| !record.is_of(build)))
-        .map(|build| build.id.as_str())
-        .collect();
+fn judge(name: &str, record: &Record) -> anyhow::Result<()> {
+    let known = Known::alone(record);
+    let stale = record.table.rows().filter(|row| known.is_stale(row));
+    let stale = distinct(stale.map(|row| row.subject.stage()));
     ensure!(
-        others.is_empty(),
-        "{name} is of other versions of {}; run `compare` again with this build, then complete that record",
-        others.join(", ")
+        stale.is_empty(),
+        "{name} is of other versions of {}; run `compare` again with this build, then complete that run",
+        joined(stale, ", ")
     );
+    let by = record.meta.backend.into();
+    let mut checked = record.table.by(by).filter(|row| row.on == On::All);
     ensure!(
-        (record.rows.iter()).any(|row| row.on == On::All && is_green(record, &row.subject)),
+        checked.any(|row| is_green(&known, &row.subject, by)),
         "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
     );
     Ok(())
@@ -189,7 +183,7 @@ fn judge(name: &str, record: &Record, builds: &[StageBuild]) -> anyhow::Result<(
 mod tests {
     use super::*;
     use crate::measure::builds::metas;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, candidate, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -210,6 +204,8 @@ mod tests {
         ];
         let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
+        let of_candidate = folder.path().join("29991122T000000Z-candidate");
+        candidate().write(&of_candidate).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
         let missing = newest(&folder.path().join("nowhere"))
             .unwrap_err()

@@ -1,9 +1,9 @@
-//! The best variant, its latency, and where that is from.
+//! The best variant, and its latency.
 
-use super::list::grouped;
-use super::state::is_green;
-use super::{Known, Origin};
-use crate::record::{On, Place, Record, Row, Source, StageMeta, Subject};
+use super::Known;
+use super::list::{distinct, grouped};
+use super::state::{is_green, summary};
+use crate::record::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
 
 /// Whether the row is the latency of a variant on a problem.
@@ -14,95 +14,88 @@ pub fn is_latency(row: &Row) -> bool {
         && row.has(Metric::P50)
 }
 
-/// All latencies of a record, shown or withheld.
-pub fn timed(record: &Record) -> impl Iterator<Item = &Row> {
-    record.rows.iter().filter(|row| is_latency(row))
+/// All latencies, shown or withheld.
+pub fn timed(table: &Table) -> impl Iterator<Item = &Row> {
+    table.rows().filter(|row| is_latency(row))
 }
 
 /// The latency of a variant on a problem, shown or withheld.
-pub fn time<'a>(record: &'a Record, subject: &Subject, place: &Place) -> Option<&'a Row> {
-    let row = record.row(subject, &On::Problem(place.clone()), Source::Gpu);
+pub fn time<'a>(table: &'a Table, subject: &Subject, place: &Place) -> Option<&'a Row> {
+    let row = table.row(subject, &On::Problem(place.clone()), Source::Gpu);
     row.filter(|row| is_latency(row))
 }
 
-/// Why a latency must not be shown, if so.
-pub fn withheld(record: &Record, row: &Row) -> Option<String> {
-    if super::state::summary(record, &row.subject).is_none() {
-        return Some(format!(
-            "{} was not checked in the run that timed it",
-            row.subject
-        ));
+/// Why a latency must not be shown, if so: its kernel is not green, or its outputs were wrong as timed.
+pub fn withheld(known: &Known<'_>, row: &Row) -> Option<String> {
+    let subject = &row.subject;
+    match summary(known, subject, Source::Gpu) {
+        Some(summary) if summary.identity == row.identity => {}
+        // What was green when it was accepted is shown as STALE.
+        Some(_) if known.is_stale(row) && !known.is_of_run(row) => return None,
+        _ => return Some(format!("{subject} was not checked on this kernel")),
     }
-    if !is_green(record, &row.subject) {
-        return Some(format!(
-            "{} is not green on C1-C6 and B1 in the run that timed it",
-            row.subject
-        ));
+    if !is_green(known, subject, Source::Gpu) {
+        return Some(format!("{subject} is not green on C1-C6 and B1"));
     }
     let (gate, judged) = row.failed().next()?;
     Some(format!(
-        "{}: {gate} failed on the timed buffers: {}",
-        row.subject, judged.reason
+        "{subject}: {gate} failed on the timed buffers: {}",
+        judged.reason
     ))
 }
 
-/// Latencies that may be shown: the variant is green in the same record, and its outputs were right after timing.
-pub fn shown(record: &Record) -> impl Iterator<Item = &Row> {
-    timed(record).filter(|row| withheld(record, row).is_none())
+/// Latencies that may be shown: the variant is green, and its outputs were right after timing.
+pub fn shown<'a>(known: &'a Known<'_>) -> impl Iterator<Item = &'a Row> {
+    timed(&known.table).filter(|row| withheld(known, row).is_none())
 }
 
 pub fn p50(row: &Row) -> f64 {
     row.value(Metric::P50).unwrap_or(f64::INFINITY)
 }
 
-/// The fastest shown variant of a stage on a problem, of those that `takes` accepts.
+/// The fastest shown variant of a stage on a problem, of those that `is_eligible`: of the kernels as they are now, if any is.
 pub fn best<'a>(
-    record: &'a Record,
-    stage: &str,
+    known: &'a Known<'_>,
+    stage: &StageMeta,
     place: &Place,
-    takes: impl Fn(&str) -> bool,
+    is_eligible: impl Fn(&str) -> bool,
 ) -> Option<&'a Row> {
-    // `withheld` looks through the whole record, so it comes last.
-    let of_stage =
-        timed(record).filter(|row| row.subject.stage() == stage && row.on.problem() == Some(place));
-    let taken = of_stage.filter(|row| takes(row.subject.name()));
-    fastest(taken.filter(|row| withheld(record, row).is_none()))
-}
-
-/// Ties go to the first by name.
-pub fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    let names = stage.variants.iter().map(|variant| &*variant.name);
+    let rows = names
+        .filter(|name| is_eligible(name))
+        .filter_map(|name| time(&known.table, &stage.subject(name), place))
+        .filter(|row| withheld(known, row).is_none());
     rows.min_by(|a, b| {
-        p50(a)
-            .total_cmp(&p50(b))
+        let key = |row: &Row| (known.is_stale(row), p50(row));
+        let (a_key, b_key) = (key(a), key(b));
+        (a_key.0.cmp(&b_key.0))
+            .then(a_key.1.total_cmp(&b_key.1))
             .then_with(|| a.subject.cmp(&b.subject))
     })
 }
 
 /// The fastest shown variant of a family.
 pub fn best_of<'a>(
-    record: &'a Record,
+    known: &'a Known<'_>,
     stage: &StageMeta,
     family: &str,
     place: &Place,
 ) -> Option<&'a Row> {
-    best(record, &stage.id, place, |name| {
-        stage.family(family).any(|variant| variant.name == name)
-    })
+    let is_of_family = |name: &str| stage.family(family).any(|variant| variant.name == name);
+    best(known, stage, place, is_of_family)
 }
 
-/// The best variant of a stage: the fastest that the device can run on mission, in the stage's first element type. It is taken from
-/// the first record that timed the kernel as it is now, else from an older one; without any it is the default.
-pub fn variant<'a>(known: &Known<'a>, stage: &'a StageMeta) -> &'a str {
+/// The best variant of a stage: the fastest that the device can run on mission, in the stage's first element type; without any
+/// latency the default.
+pub fn variant<'a>(known: &Known<'_>, stage: &'a StageMeta) -> &'a str {
     let dtype = stage.first_dtype();
-    let place = Place::claims(dtype);
     let runs = |name: &str| {
         let variant = stage.variant(name);
         variant.is_some_and(|variant| variant.takes_claims.contains(&dtype))
     };
-    let (of_now, older): (Vec<_>, Vec<_>) = known.records().partition(|record| record.is_of(stage));
-    let mut all = of_now.into_iter().chain(older);
-    let found = all.find_map(|record| best(record, &stage.id, &place, runs));
-    found.map_or(&stage.default_variant, |row| row.subject.name())
+    let row = best(known, stage, &Place::claims(dtype), runs);
+    let variant = row.and_then(|row| stage.variant(row.subject.name()));
+    variant.map_or(&stage.default_variant, |variant| &variant.name)
 }
 
 /// The same as a subject.
@@ -113,95 +106,69 @@ pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
 /// The latency of a variant on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency<'a> {
-    Measured {
-        row: &'a Row,
-        record: &'a Record,
-        origin: Origin,
-    },
+    Measured(&'a Row),
     /// Measured, and not shown.
     Withheld(String),
     NoData,
 }
 
-/// From the run, else from the newest committed record of the kernel as it is now, else from the newest.
-pub fn latency<'a>(known: &Known<'a>, subject: &Subject, place: &Place) -> Latency<'a> {
-    let mut stale = None;
-    for (name, record) in known.sources() {
-        let Some(row) = time(record, subject, place) else {
-            continue;
-        };
-        if let Some(reason) = withheld(record, row) {
-            if name.is_none() {
-                return Latency::Withheld(reason);
-            }
-            continue;
-        }
-        let origin = known.origin(name, record, subject.stage(), true);
-        let is_stale = origin.is_stale();
-        let latency = Latency::Measured {
-            row,
-            record,
-            origin,
-        };
-        match is_stale {
-            true => stale = stale.or(Some(latency)),
-            false => return latency,
-        }
+pub fn latency<'a>(known: &'a Known<'_>, subject: &Subject, place: &Place) -> Latency<'a> {
+    match time(&known.table, subject, place) {
+        None => Latency::NoData,
+        Some(row) => withheld(known, row).map_or(Latency::Measured(row), Latency::Withheld),
     }
-    stale.unwrap_or(Latency::NoData)
 }
 
-/// Every record that shows this latency of the kernel as it is now, on the same GPU as `like`; newest first.
-pub fn alike<'a>(
-    known: &Known<'a>,
-    like: &Record,
+/// The interleaved ratio of a variant to the fastest variant of its stage's predecessor that it was timed against on a problem.
+pub fn over_previous<'a>(
+    known: &'a Known<'_>,
     subject: &Subject,
     place: &Place,
-) -> impl Iterator<Item = (&'a Record, &'a Row)> {
-    let shows = move |(name, record): (Option<&str>, &'a Record)| {
-        let row = time(record, subject, place)?;
-        let is_shown = withheld(record, row).is_none()
-            && super::place(record) == super::place(like)
-            && !known.origin(name, record, subject.stage(), true).is_stale();
-        is_shown.then_some((record, row))
-    };
-    known.sources().into_iter().filter_map(shows)
-}
-
-/// The base and `base / new` of the medians in one record: over the best variant of the predecessor, and over that of the first
-/// stage's default family.
-pub fn speedups(record: &Record, row: &Row) -> [Option<(Subject, f64)>; 2] {
-    let previous = |place: &Place| {
-        let stage = record.stage(row.subject.stage())?;
-        best(record, stage.predecessor.as_deref()?, place, |_| true)
-    };
-    let first = |place: &Place| {
-        let first = record.meta.stages.first()?;
-        let default = first.variant(&first.default_variant)?;
-        best_of(record, first, &default.family, place)
-    };
-    let place = row.on.problem();
-    [place.and_then(previous), place.and_then(first)]
-        .map(|base| base.map(|base| (base.subject.clone(), p50(base) / p50(row))))
+) -> Option<&'a Row> {
+    let previous = known.stage(subject.stage())?.predecessor.as_deref()?;
+    let on = On::Problem(place.clone());
+    let pairs = known.table.of(subject, Source::Gpu);
+    let pairs = pairs.filter(|row| {
+        let base = row.against.as_ref();
+        row.on == on
+            && row.failure().is_none()
+            && base.is_some_and(|base| base.stage() == previous)
+    });
+    pairs.min_by(|a, b| {
+        let key = |row: &Row| {
+            let base = row.against.as_ref();
+            let base = base.and_then(|base| time(&known.table, base, place));
+            (known.is_stale(row), base.map_or(f64::INFINITY, p50))
+        };
+        let (a, b) = (key(a), key(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    })
 }
 
 /// A problem, and the best row of each stage on it.
 pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
 
-/// The best of each stage on every problem of the first record with latencies, in the order of its rows.
-pub fn by_problem<'a>(known: &Known<'a>) -> Vec<OnProblem<'a>> {
-    let record = known
-        .records()
-        .find(|record| shown(record).next().is_some());
-    let rows = record.into_iter().flat_map(shown);
-    let rows = rows.filter(|row| known.stage(row.subject.stage()).is_some());
-    let by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
-    let best_of_each = |(place, rows): (&Place, Vec<&'a Row>)| {
-        let of = |stage: &StageMeta| {
-            let of_stage = |row: &&Row| row.subject.stage() == stage.id;
-            fastest(rows.iter().copied().filter(of_stage))
-        };
-        (place.clone(), known.stages.iter().map(of).collect())
+/// The best of each stage on every problem with a latency.
+pub fn by_problem<'a>(known: &'a Known<'_>) -> Vec<OnProblem<'a>> {
+    let places = distinct(shown(known).filter_map(|row| row.on.problem()));
+    let best_of_each = |place: &Place| {
+        let best = |stage: &StageMeta| best(known, stage, place, |_| true);
+        (place.clone(), known.stages.iter().map(best).collect())
     };
-    by_place.into_iter().map(best_of_each).collect()
+    places.into_iter().map(best_of_each).collect()
+}
+
+/// The `most` fastest variants of a stage on each problem, fastest first.
+pub fn leading<'a>(
+    known: &'a Known<'_>,
+    stage: &StageMeta,
+    most: usize,
+) -> Vec<(&'a Place, Vec<&'a Row>)> {
+    let rows = shown(known).filter(|row| row.subject.stage() == stage.id);
+    let mut by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+    for (_, rows) in &mut by_place {
+        rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
+        rows.truncate(most);
+    }
+    by_place
 }

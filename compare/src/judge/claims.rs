@@ -1,22 +1,24 @@
-//! Claims of speed (L1) and of counters (E1): what the run or a committed record says of each, and whether a negative record
-//! covers it. One path from a stage's constant to its verdict.
+//! Claims of speed (L1) and of counters (E1): what the table says of each, and whether it is recorded as refuted. One path from a
+//! stage's constant to its verdict.
 
-use super::best::best_of;
-use super::{Known, Origin, peers};
+use super::best::{best_of, p50, time};
+use super::{Known, peers};
 use crate::record::meta;
-use crate::record::{Claim, On, Record, Relation, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{
+    Claim, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table, VariantMeta,
+};
 use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
 use common::timing::stats::{Interval, Ratio, Ratios};
-use common::verdict::Verdict;
+use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 
 /// How far ncu may be off where a claim states an exact ratio: hardware counters include retries, and ncu adds them up over passes.
 /// The emulator must be exact.
 pub const NCU_TOLERANCE: f64 = 0.1;
 
-/// What a record says of a claim.
+/// What the table says of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
@@ -55,62 +57,106 @@ pub fn is_of_gpu(claim: &Claim) -> bool {
     claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
 }
 
-/// What `record` says of a claim of `stage`; `None` if it has no rows for it.
-pub fn judge(record: &Record, stage: &StageMeta, claim: &Claim) -> Option<Finding> {
+/// What the table says of a claim of `stage`, and a row that the finding rests on; `None` if it has no rows for it.
+fn judge<'a>(known: &'a Known<'_>, stage: &StageMeta, claim: &Claim) -> Option<(Finding, &'a Row)> {
     match &claim.relation {
         Relation::Faster { at_least, .. } => {
-            let (new, old, same) = arms(record, stage, claim)?;
-            let on = On::Problem(claim.on.clone());
-            let pair = |base: &Subject| record.pair(&new, base, &on, Source::Gpu);
-            let same = same.as_ref().and_then(pair);
-            Some(of_speed(pair(&old)?, same, *at_least))
+            let (row, same_preset) = interleaved(known, stage, claim)?;
+            Some((of_speed(row, same_preset, *at_least), row))
         }
         Relation::FasterThanPeer {
             rival, at_least, ..
         } => {
-            let row = over_peer(record, stage, claim, *rival)?;
-            Some(of_speed(row, None, *at_least))
+            let row = over_peer(known, stage, claim, *rival)?;
+            Some((of_speed(row, None, *at_least), row))
         }
         _ => {
-            let counted = evidence(record, stage, claim, Source::Emulator);
+            let counted = evidence(known, stage, claim, Source::Emulator);
             let is_judged = claim.metric.is_judged_by_ncu();
-            let by_ncu = is_judged.then(|| evidence(record, stage, claim, Source::Ncu));
+            let by_ncu = is_judged.then(|| evidence(known, stage, claim, Source::Ncu));
             both(counted, by_ncu.flatten())
         }
     }
 }
 
-/// What a claim of speed over another family compares: the best variant of each family, and the same-preset baseline of ours.
+/// What a claim of speed over another family compares: the best variant of each family, and the same-preset baseline of ours. A run
+/// times these against each other.
 pub fn arms(
-    record: &Record,
+    known: &Known<'_>,
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(Subject, Subject, Option<Subject>)> {
     let base = claim.relation.base()?;
-    let base_stage = record.stage(&base.stage)?;
-    let new = &best_of(record, stage, &claim.family, &claim.on)?.subject;
-    let old = &best_of(record, base_stage, &base.family, &claim.on)?.subject;
-    let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
-    let same = base_stage.same_preset(&base.family, preset);
-    let same = same.map(|variant| base_stage.subject(&variant.name));
+    let base_stage = known.stage(&base.stage)?;
+    let new = &best_of(known, stage, &claim.family, &claim.on)?.subject;
+    let old = &best_of(known, base_stage, &base.family, &claim.on)?.subject;
+    let same = same_preset(known, stage, claim, new);
     Some((new.clone(), old.clone(), same))
+}
+
+/// The variant of the claim's base with the preset of ours.
+fn same_preset(
+    known: &Known<'_>,
+    stage: &StageMeta,
+    claim: &Claim,
+    new: &Subject,
+) -> Option<Subject> {
+    let base = claim.relation.base()?;
+    let base_stage = known.stage(&base.stage)?;
+    let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
+    let same = base_stage.same_preset(&base.family, preset)?;
+    Some(base_stage.subject(&same.name))
+}
+
+/// The interleaved pair that decides a claim of speed over another family, and the pair with the same preset: of the newest session
+/// with both families as they are now, the pair of the arms that were fastest.
+fn interleaved<'a>(
+    known: &'a Known<'_>,
+    stage: &StageMeta,
+    claim: &Claim,
+) -> Option<(&'a Row, Option<&'a Row>)> {
+    let base = claim.relation.base()?;
+    let base_stage = known.stage(&base.stage)?;
+    let on = On::Problem(claim.on.clone());
+    let is_of = |stage: &StageMeta, family: &str, subject: &Subject| {
+        subject.stage() == stage.id
+            && stage.family(family).any(|variant| variant.name == subject.name())
+    };
+    let subjects = stage.family(&claim.family).map(|variant| stage.subject(&variant.name));
+    let pairs = subjects.flat_map(|subject| known.table.of(&subject, Source::Gpu));
+    let pairs = pairs.filter(|row| {
+        let against = row.against.as_ref();
+        row.on == on && against.is_some_and(|against| is_of(base_stage, &base.family, against))
+    });
+    let time_of = |subject: &Subject| time(&known.table, subject, &claim.on).map_or(f64::INFINITY, p50);
+    let decides = |a: &&Row, b: &&Row| {
+        let key = |row: &Row| (known.is_of_run(row), !known.is_stale(row));
+        let fastest = |row: &Row| (time_of(&row.subject), row.against.as_ref().map(time_of));
+        let ((a_new, a_base), (b_new, b_base)) = (fastest(a), fastest(b));
+        (key(a).cmp(&key(b)))
+            .then_with(|| a.session.cmp(&b.session))
+            .then(b_new.total_cmp(&a_new))
+            .then(b_base.unwrap_or(0.0).total_cmp(&a_base.unwrap_or(0.0)))
+    };
+    let row = pairs.max_by(decides)?;
+    let same = same_preset(known, stage, claim, &row.subject);
+    let same = same.and_then(|same| known.table.pair(&row.subject, &same, &on, Source::Gpu));
+    Some((row, same))
 }
 
 /// The pair of ours and the fastest peer of the rival's whose output is right.
 fn over_peer<'a>(
-    record: &'a Record,
+    known: &'a Known<'_>,
     stage: &StageMeta,
     claim: &Claim,
     rival: Rival,
 ) -> Option<&'a Row> {
-    let is_ours = |row: &&Row| {
-        let mut family = stage.family(&claim.family);
-        row.on.problem() == Some(&claim.on)
-            && row.has(Metric::P50)
-            && family.any(|variant| stage.subject(&variant.name) == row.subject)
-    };
-    let ours = peers::arms(record).find(is_ours)?;
-    peers::fastest(record, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
+    let subjects = stage.family(&claim.family).map(|variant| stage.subject(&variant.name));
+    let on = On::Problem(claim.on.clone());
+    let ours = subjects.filter_map(|subject| known.table.row(&subject, &on, Source::Peers));
+    let ours = ours.filter(|row| row.has(Metric::P50));
+    let ours = ours.min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
+    peers::fastest(known, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 
 /// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A row that failed a gate fails the claim.
@@ -148,11 +194,14 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
 }
 
 /// The emulator's finding and ncu's as one: either of them refutes a claim.
-fn both(counted: Option<Finding>, by_ncu: Option<Finding>) -> Option<Finding> {
-    let (Some(counted), Some(by_ncu)) = (&counted, &by_ncu) else {
+fn both<'a>(
+    counted: Option<(Finding, &'a Row)>,
+    by_ncu: Option<(Finding, &'a Row)>,
+) -> Option<(Finding, &'a Row)> {
+    let (Some((counted, row)), Some((by_ncu, ncu_row))) = (&counted, &by_ncu) else {
         return counted.or(by_ncu);
     };
-    Some(match (counted.verdict, by_ncu.verdict) {
+    let finding = match (counted.verdict, by_ncu.verdict) {
         (Verdict::NoData, Verdict::NoData) => counted.clone(),
         (Verdict::NoData, _) => Finding {
             reason: format!("ncu: {}", by_ncu.reason),
@@ -162,7 +211,9 @@ fn both(counted: Option<Finding>, by_ncu: Option<Finding>) -> Option<Finding> {
             let reason = format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason);
             Finding::new(if there == Verdict::Fail { there } else { here }, reason)
         }
-    })
+    };
+    let is_by_ncu = counted.verdict == Verdict::NoData;
+    Some((finding, if is_by_ncu { *ncu_row } else { *row }))
 }
 
 /// A variant, and what it is compared with.
@@ -198,53 +249,59 @@ pub fn compared<'a>(
 }
 
 /// What one instrument says of a claim: FAIL if any variant is not as predicted, whatever else is missing; NO DATA if a figure is
-/// missing, with the first reason. `None` if the record has no variant of the family.
-pub fn evidence(record: &Record, stage: &StageMeta, claim: &Claim, by: Source) -> Option<Finding> {
+/// missing, with the first reason. `None` if the table has no variant of the family.
+pub fn evidence<'a>(
+    known: &'a Known<'_>,
+    stage: &StageMeta,
+    claim: &Claim,
+    by: Source,
+) -> Option<(Finding, &'a Row)> {
     let on = On::Problem(claim.on.clone());
-    let has = |variant: &VariantMeta| record.row(&stage.subject(&variant.name), &on, by).is_some();
-    if !stage.family(&claim.family).any(has) {
-        return None;
-    }
-    let mut pairs = match compared(&record.meta.stages, stage, claim) {
+    let row_of = |variant: &VariantMeta| known.table.row(&stage.subject(&variant.name), &on, by);
+    let rows = stage.family(&claim.family).filter_map(row_of);
+    // A stale row makes the finding stale.
+    let row = rows.min_by_key(|row| (!known.is_stale(row), !known.is_of_run(row)))?;
+    let finding = |verdict, reason: String| Some((Finding::new(verdict, reason), row));
+    let mut pairs = match compared(known.stages, stage, claim) {
         Ok(pairs) => pairs,
-        Err(reason) => return Some(Finding::new(Verdict::NoData, reason)),
+        Err(reason) => return finding(Verdict::NoData, reason),
     };
-    pairs.retain(|(variant, _)| has(variant));
+    pairs.retain(|(variant, _)| row_of(variant).is_some());
     let family = &claim.family;
     if pairs.is_empty() {
-        let reason = format!("the claim compares no variant of {family} that is in this run");
-        return Some(Finding::new(Verdict::NoData, reason));
+        let reason = format!("the claim compares no variant of {family} that was measured");
+        return finding(Verdict::NoData, reason);
     }
     let (mut kept, mut broken, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (variant, base) in pairs {
-        match compare(record, (stage, variant), base, claim, by) {
+        match compare(&known.table, (stage, variant), base, claim, by) {
             Err(reason) => missing.push(reason),
-            Ok(found) => {
-                for (is_kept, words) in found {
+            Ok(compared) => {
+                for (is_kept, words) in compared {
                     let side = if is_kept { &mut kept } else { &mut broken };
                     side.push(words);
                 }
             }
         }
     }
-    Some(match (&broken[..], &missing[..], &kept[..]) {
-        ([_, ..], ..) => Finding::new(Verdict::Fail, broken.join("; ")),
-        ([], [first, ..], _) => Finding::new(Verdict::NoData, first),
-        ([], [], [only]) => Finding::new(Verdict::Pass, only),
-        ([], [], [first, others @ ..]) => {
-            let reason = format!("{first}; {} more as predicted", others.len());
-            Finding::new(Verdict::Pass, reason)
-        }
-        ([], [], []) => {
-            let reason = format!("{family} was not compiled for the same architecture as its base");
-            Finding::new(Verdict::NoData, reason)
-        }
-    })
+    match (&broken[..], &missing[..], &kept[..]) {
+        ([_, ..], ..) => finding(Verdict::Fail, broken.join("; ")),
+        ([], [first, ..], _) => finding(Verdict::NoData, first.clone()),
+        ([], [], [only]) => finding(Verdict::Pass, only.clone()),
+        ([], [], [first, others @ ..]) => finding(
+            Verdict::Pass,
+            format!("{first}; {} more as predicted", others.len()),
+        ),
+        ([], [], []) => finding(
+            Verdict::NoData,
+            format!("{family} was not compiled for the same architecture as its base"),
+        ),
+    }
 }
 
 /// Whether a variant is as predicted, with the figures, for each architecture that both sides were compiled for.
 fn compare(
-    record: &Record,
+    table: &Table,
     (stage, variant): (&StageMeta, &VariantMeta),
     base: Option<(&StageMeta, &VariantMeta)>,
     claim: &Claim,
@@ -255,7 +312,7 @@ fn compare(
         format!("{name}{arch} {}", claim.metric.show(value))
     };
     let values_of = |stage: &StageMeta, variant: &VariantMeta| {
-        values(record, &stage.subject(&variant.name), claim, by)
+        values(table, &stage.subject(&variant.name), claim, by)
     };
     let values = values_of(stage, variant)?;
     let bases = match base {
@@ -302,7 +359,7 @@ fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool
 
 /// The values of a claim's metric, each with its architecture if it depends on one; else why there is none.
 fn values(
-    record: &Record,
+    table: &Table,
     subject: &Subject,
     claim: &Claim,
     by: Source,
@@ -310,11 +367,11 @@ fn values(
     let Claim { metric, on, .. } = claim;
     let lacks = |what: &str| format!("{subject}: {what}");
     let launched = |by: Source, otherwise: &str| {
-        let row = record.row(subject, &On::Problem(on.clone()), by);
+        let row = table.row(subject, &On::Problem(on.clone()), by);
         row.ok_or_else(|| lacks(otherwise))
     };
     let of_instances = |by: Source, otherwise: &str| {
-        let instances = record.instances(subject, by, on.dtype, 64);
+        let instances = table.instances(subject, by, on.dtype, 64);
         let found: Vec<_> = instances
             .filter_map(|(arch, row)| Some((arch.map(String::from), row.value(*metric)?)))
             .collect();
@@ -345,7 +402,7 @@ fn values(
             "no GPU code was built, or its machine code could not be read",
         ),
         metric::Source::Profile | metric::Source::Gpu => Err(lacks(
-            "only ncu measures it; `compare profile` on a GPU completes this record",
+            "only ncu measures it; `compare profile` on a GPU completes the run",
         )),
     }
 }
@@ -355,19 +412,16 @@ fn values(
 pub struct Claimed {
     pub stage: String,
     pub claim: Claim,
-    /// NO DATA if no record says anything.
+    /// NO DATA if the table says nothing.
     pub finding: Finding,
-    /// Where the finding is from.
-    pub origin: Origin,
-    /// The committed record that refutes the claim, if there is one. If the finding is PASS all the same, that record is out of date.
-    pub refuted: Option<Refutation>,
-}
-
-/// A committed record that refutes a claim, with evidence: the stage is not promoted, and that is not an error.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Refutation {
-    pub record: String,
-    pub reason: String,
+    /// The session of the finding.
+    pub session: Option<String>,
+    /// Whether the finding is of this invocation's run.
+    pub is_of_run: bool,
+    /// Whether a kernel has changed since.
+    pub is_stale: bool,
+    /// The refutation that stands beside the stage, if there is one. If the finding is PASS all the same, it is out of date.
+    pub negative: Option<Negative>,
 }
 
 impl Claimed {
@@ -376,115 +430,73 @@ impl Claimed {
         format!("{}: {}", self.stage, self.claim)
     }
 
-    /// The verdict, unless a committed record refutes the claim.
+    /// The verdict, unless the claim is refuted.
     pub fn verdict(&self) -> Option<Verdict> {
-        self.refuted.is_none().then_some(self.finding.verdict)
+        self.negative.is_none().then_some(self.finding.verdict)
     }
 
-    /// It fails, no committed record refutes it, and its kernels have not changed since.
+    /// It fails, nothing refutes it, and its kernels have not changed since.
     pub fn is_broken(&self) -> bool {
-        self.verdict() == Some(Verdict::Fail) && !self.origin.is_stale()
+        self.verdict() == Some(Verdict::Fail) && !self.is_stale
     }
 
     /// This run does not decide it.
     pub fn is_ambiguous(&self) -> bool {
-        self.verdict() == Some(Verdict::Ambiguous) && self.origin == Origin::Run
+        self.verdict() == Some(Verdict::Ambiguous) && self.is_of_run
     }
 
-    /// It passes although a committed record refutes it.
-    pub fn is_unexpected(&self) -> Option<&Refutation> {
-        let passes = self.finding.verdict == Verdict::Pass;
-        self.refuted.as_ref().filter(|_| passes)
+    /// It passes although it is recorded as refuted.
+    pub fn is_unexpected(&self) -> Option<&Negative> {
+        let passes = self.finding.verdict == Verdict::Pass && !self.is_stale;
+        self.negative.as_ref().filter(|_| passes)
     }
-}
 
-/// The claims that fail in `record`.
-pub fn failed(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
-    judged(record).filter(|(.., finding)| finding.verdict == Verdict::Fail)
-}
-
-/// Every claim that `record` has rows for.
-pub fn judged(record: &Record) -> impl Iterator<Item = (&StageMeta, &Claim, Finding)> {
-    meta::claims(&record.meta.stages)
-        .filter_map(|(stage, claim)| Some((stage, claim, judge(record, stage, claim)?)))
-}
-
-/// The stages whose kernels a claim is about: its own and its base's.
-fn stages_of<'a>(stage: &'a StageMeta, claim: &'a Claim) -> impl Iterator<Item = &'a str> {
-    let base = claim.relation.base().map(|base| base.stage.as_str());
-    std::iter::once(stage.id.as_str()).chain(base.filter(|base| *base != stage.id))
-}
-
-/// The newest negative record that covers a claim, and its evidence: it must have the same words, the same kernels on both sides, and
-/// the same GPU if the figures hold for one only.
-fn refuted_by(
-    known: &Known<'_>,
-    stage: &StageMeta,
-    claim: &Claim,
-    gpu: Option<&str>,
-) -> Option<(Refutation, String)> {
-    let words = claim.to_string();
-    known.committed.iter().rev().find_map(|(name, record)| {
-        let same_gpu = !is_of_gpu(claim) || record.meta.gpu() == gpu;
-        let has_kernel = |id: &str| known.stage(id).is_some_and(|stage| record.is_of(stage));
-        let covers = same_gpu && stages_of(stage, claim).all(has_kernel);
-        let evidence = record.meta.refuted(&stage.id, &words).filter(|_| covers)?;
-        let refutation = Refutation {
-            record: name.clone(),
-            reason: record.meta.negative.as_ref()?.reason.clone(),
+    /// As a row of the table, so that two tables are compared by it.
+    pub fn row(&self) -> Row {
+        let gate = match self.claim.is_of_speed() {
+            true => GateId::L1,
+            false => GateId::E1,
         };
-        Some((refutation, evidence.evidence.clone()))
-    })
+        let subject = Subject::variant(&self.stage, &self.claim.family);
+        let mut row = Row::new(subject, On::Named(self.claim.id()), Source::Claim);
+        row.session = self.session.clone().unwrap_or_default();
+        // A claim that fails with a note is refuted, and no failure.
+        row.note = self.negative.as_ref().map(|negative| negative.why.clone());
+        let judged = Judged {
+            verdict: self.finding.verdict,
+            passed: None,
+            of: None,
+            reason: self.finding.reason.clone(),
+        };
+        row.judge(gate, judged);
+        row
+    }
 }
 
-/// Every claim of the ladder as built now: what the run says, else the newest committed record of the same kernels, else the newest.
+/// Every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
-    let claimed = |(stage, claim)| claimed(known, stage, claim);
-    meta::claims(known.stages).map(claimed).collect()
+    let claims = meta::claims(known.stages);
+    claims.map(|(stage, claim)| claimed(known, stage, claim)).collect()
 }
 
 fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
-    let find = |record: &Record| judge(record, record.stage(&stage.id)?, claim);
-    let negative = |record: &Record| refuted_by(known, stage, claim, record.meta.gpu());
-    let claimed = |finding, origin, refuted: Option<Refutation>| Claimed {
+    let found = judge(known, stage, claim);
+    let row = found.as_ref().map(|(_, row)| *row);
+    let (id, gpu) = (claim.id(), known.gpu());
+    let negative = stage.negatives.iter().find(|negative| {
+        let is_here = negative.gpu.is_none() || negative.gpu.as_deref() == gpu;
+        negative.claim == id && is_here
+    });
+    let lacking = || Finding::new(Verdict::NoData, "not measured");
+    Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
-        finding,
-        origin,
-        refuted,
-    };
-    let lacking = "not measured in this run, and no committed record has it";
-    let mut lacking = Finding::new(Verdict::NoData, lacking);
-    if let Some((run, finding)) = known.run.and_then(|(_, run)| Some((run, find(run)?))) {
-        match finding.verdict {
-            Verdict::NoData => lacking = finding,
-            verdict => {
-                let refuted = negative(run).filter(|_| verdict != Verdict::Ambiguous);
-                let refuted = refuted.map(|(refutation, _)| refutation);
-                return claimed(finding, Origin::Run, refuted);
-            }
-        }
+        session: row.map(|row| row.session.clone()),
+        is_of_run: row.is_some_and(|row| known.is_of_run(row)),
+        is_stale: row.is_some_and(|row| known.is_stale(row)),
+        finding: found.map_or_else(lacking, |(finding, _)| finding),
+        negative: negative.cloned(),
     }
-    let mut stale = None;
-    for (name, record) in known.committed.iter().rev() {
-        let found = find(record).filter(|finding| finding.verdict != Verdict::NoData);
-        let Some(mut finding) = found else { continue };
-        let of_stage = |id: &str| known.origin(Some(name), record, id, is_of_gpu(claim));
-        let is_stale = |id: &&str| of_stage(id).is_stale();
-        let outdated = stages_of(stage, claim).find(is_stale);
-        let origin = of_stage(outdated.unwrap_or(&stage.id));
-        if origin.is_stale() {
-            stale = stale.or(Some(claimed(finding, origin, None)));
-            continue;
-        }
-        let negative = negative(record).filter(|_| finding.verdict != Verdict::Pass);
-        let refuted = negative.map(|(refutation, evidence)| {
-            finding.reason = evidence;
-            refutation
-        });
-        return claimed(finding, origin, refuted);
-    }
-    stale.unwrap_or_else(|| claimed(lacking, Origin::Run, None))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Missing data: what the record should have, and what its machine cannot measure.
+//! Missing data: what the report should have, and what its machine cannot measure.
 
 use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
-use super::state::{State, cases, is_sanitized, measurable};
-use crate::record::meta::{Came, DeviceCompiler, Measurable, Progress, Scope};
-use crate::record::{On, Place, Record, Row, Source, Subject};
+use super::state::{State, cases, measurable};
+use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
+use crate::record::{Meta, On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -18,7 +18,7 @@ pub struct Missing {
     pub what: String,
     /// The reason and, if there is one, the remedy.
     pub why: String,
-    /// Whether the record should have it. If so, the exit code is 3.
+    /// Whether the report should have it. If so, the exit code is 3.
     pub required: bool,
 }
 
@@ -45,11 +45,10 @@ fn optional(what: impl Into<String>, why: impl Into<String>) -> Missing {
 
 /// Everything that is missing.
 pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
-    let Some(record) = known.record() else {
-        let why = "there is no run and no committed record";
+    if known.session().is_none() {
+        let why = "there is no run and no committed table";
         return vec![required("every row", why)];
-    };
-    let meta = &record.meta;
+    }
     let mut missing = Vec::new();
     for (subject, state) in states {
         let State::NoData(gates) = state else {
@@ -60,30 +59,39 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             false => joined(gates, ", "),
         };
         let why = match &gates[..] {
-            _ if cases(record, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
-            [GateId::C7] => "`compare sanitize` on its GPU completes the record",
+            _ if cases(known, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
+            [GateId::C7] => "`compare sanitize` on its GPU completes the run",
             _ => "none of its cases had this evidence",
         };
         missing.push(required(format!("{subject}: {names}"), why));
     }
-    if let Progress::Partial { finished, planned } = meta.progress {
+    missing.extend(of_claims(known, claims));
+    let untested = known.table.by(Source::SelfTest).filter_map(|row| {
+        let judged = row.verdicts.get(&GateId::S1)?;
+        (judged.verdict == Verdict::NoData).then_some((row, judged))
+    });
+    missing.extend(untested.map(|(row, judged)| Missing {
+        what: format!("{} of the self-test", row.on),
+        why: judged.reason.clone(),
+        required: measurable(known, GateId::S1),
+    }));
+    if let Some(run) = known.run {
+        missing.extend(of_run(known, run));
+    }
+    missing
+}
+
+/// What the run of a report set out to have, and what its machine cannot measure.
+fn of_run(known: &Known<'_>, run: &Meta) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    if let Progress::Partial { finished, planned } = run.progress {
         missing.push(required(
             format!("{} of {planned} cases", planned - finished.min(planned)),
             "the run was interrupted",
         ));
     }
-    if let Some(Came { to, planned }) = meta.peers {
-        let left = planned - to.min(planned);
-        let what = format!("{left} of {planned} problems beside peers");
-        missing.push(optional(
-            what,
-            "timing was interrupted; `compare peers --shapes` times the rest",
-        ));
-    }
-    missing.extend(uncovered(record));
-    let summaries = record
-        .by(meta.backend.into())
-        .filter(|row| row.on == On::All);
+    let summaries = (known.table.by(run.backend.into()))
+        .filter(|row| row.on == On::All && known.is_of_run(row));
     let ran = |row: &Row| {
         let metrics = [Metric::Cases, Metric::CasesFailed];
         metrics
@@ -97,47 +105,35 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             "no variant of this run supports any of its problems",
         ));
     }
-    missing.extend(of_claims(record, claims));
-    let untested = record.by(Source::SelfTest).filter_map(|row| {
-        let judged = row.verdicts.get(&GateId::S1)?;
-        (judged.verdict == Verdict::NoData).then_some((row, judged))
-    });
-    missing.extend(untested.map(|(row, judged)| Missing {
-        what: format!("{} of the self-test", row.on),
-        why: judged.reason.clone(),
-        required: measurable(record, GateId::S1),
-    }));
     // `compare sanitize` may have added it.
-    let is_added = |gate: GateId| gate == GateId::C7 && is_sanitized(record);
-    for scope in meta.gates.iter().filter(|scope| !is_added(scope.gate)) {
+    let is_added = |gate: GateId| {
+        let mut findings = known.table.by(Source::ComputeSanitizer);
+        gate == GateId::C7 && findings.any(|row| known.is_of_run(row))
+    };
+    for scope in run.gates.iter().filter(|scope| !is_added(scope.gate)) {
         if let Measurable::No { reason } = &scope.measurable {
             missing.push(optional(format!("gate {}", scope.gate), reason));
         }
     }
-    if !meta.source_lines {
-        let why = "the program has no debug information, so that `compare accept` refuses the record: build it unstripped";
+    if !run.source_lines {
+        let why = "the program has no debug information, so that `compare accept` refuses the run: build it unstripped";
         missing.push(optional("source lines", why));
     }
-    let absent = meta
-        .stages
-        .iter()
-        .filter_map(|stage| match &stage.device_compiler {
-            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
-            DeviceCompiler::Built { .. } => None,
-        });
-    let absent: BTreeSet<&str> = absent.collect();
-    let absent = absent.into_iter();
-    missing.extend(absent.map(|why| optional("registers, spills, occupancy and GPU code", why)));
-    let untimed = match meta.backend {
-        BackendKind::Emulated => Some("the emulator is functional, not a timer; run on a GPU"),
-        BackendKind::Cuda => None,
-    };
-    missing.extend(untimed.map(|why| optional("latency", why)));
+    if let DeviceCompiler::Absent { reason } = &run.device_compiler {
+        missing.push(optional(
+            "registers, spills, occupancy and GPU code",
+            reason,
+        ));
+    }
+    if run.backend != BackendKind::Cuda {
+        let why = "the emulator is functional, not a timer; run on a GPU";
+        missing.push(optional("latency", why));
+    }
     missing
 }
 
-fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
-    let is_whole = record.meta.scope == Scope::Whole;
+fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
+    let is_whole = known.run.is_none_or(|run| run.scope == Scope::Whole);
     let mut missing = Vec::new();
     for claimed in claims {
         if claimed.verdict() != Some(Verdict::NoData) {
@@ -145,7 +141,7 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
         }
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
-            if measurable(record, GateId::L1) && is_whole && !is_peer {
+            if measurable(known, GateId::L1) && is_whole && !is_peer {
                 missing.push(required(claimed.title(), "it was not timed"));
             }
             continue;
@@ -153,11 +149,11 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
         // A gate that cannot be measured has a line of its own.
         let is_measured = match claimed.claim.metric.source() {
             metric::Source::Counters | metric::Source::Declared
-                if !measurable(record, GateId::E1) =>
+                if !measurable(known, GateId::E1) =>
             {
                 continue;
             }
-            metric::Source::Compiler if !measurable(record, GateId::R1) => continue,
+            metric::Source::Compiler if !measurable(known, GateId::R1) => continue,
             source => source != metric::Source::Profile,
         };
         missing.push(Missing {
@@ -169,28 +165,24 @@ fn of_claims(record: &Record, claims: &[Claimed]) -> Vec<Missing> {
     missing
 }
 
-/// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if passing cases were not
-/// recorded, or if flags selected variants.
-fn uncovered(record: &Record) -> Vec<Missing> {
-    let chose = |flags: &[String]| flags.iter().any(|flag| flag.starts_with("--variants"));
-    if record.cases.is_empty()
-        || matches!(&record.meta.scope, Scope::Selected { flags } if chose(flags))
-    {
+/// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
+pub fn uncovered(record: &Record) -> Vec<Missing> {
+    if record.cases.is_empty() || record.meta.scope.selects_variants() {
         return Vec::new();
     }
     let mut missing = Vec::new();
     for stage in &record.meta.stages {
-        let (mut refused, mut taken): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
-        for row in record.cases.iter().chain(&record.rows) {
+        let (mut refused, mut supported): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
+        for row in record.all_cases() {
             if let On::Case(place, _) = &row.on
                 && row.subject.stage() == stage.id
             {
                 let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
-                let side = if is_refused { &mut refused } else { &mut taken };
+                let side = if is_refused { &mut refused } else { &mut supported };
                 side.insert(place);
             }
         }
-        missing.extend(refused.difference(&taken).map(|place| {
+        missing.extend(refused.difference(&supported).map(|place| {
             let what = format!("{}: {place}", stage.id);
             required(what, "no variant supports it; every stage must")
         }));

@@ -1,14 +1,13 @@
-//! The questions asked of rows, each answered once: the best variant, STALE, claims, differences, missing data, and the overall
+//! The questions asked of a table, each answered once: the best variant, STALE, claims, differences, missing data, and the overall
 //! verdict. Pure functions: nothing here reads a clock, a file or a device.
 //!
-//! A *run* is the record of this invocation, a *committed* record one in `results/`. A figure is *STALE* if its kernel has changed
-//! since, or if it was measured on another GPU than this run's. It is shown with its origin, and never enters a ratio with a figure
-//! of another record.
+//! A figure is *STALE* if its kernel has changed since it was measured. It is shown as such, and decides nothing.
 
 pub mod best;
 pub mod candidate;
 pub mod claims;
 pub mod diff;
+pub mod drift;
 pub mod list;
 pub mod missing;
 pub mod peers;
@@ -16,140 +15,106 @@ pub mod state;
 pub mod verdict;
 
 use crate::record::meta::{Gpu, by_id};
-use crate::record::{Record, StageMeta};
+use crate::record::{Kernels, Meta, Record, Row, Source, StageMeta, Table};
 use common::device::BackendKind;
-use serde::Serialize;
-
-/// A record, and the name of its folder.
-pub type Named = (String, Record);
+use std::borrow::Cow;
 
 /// What is known: the questions are asked of this.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Known<'a> {
     /// The ladder as it is built now.
     pub stages: &'a [StageMeta],
-    /// The record of this invocation.
-    pub run: Option<(&'a str, &'a Record)>,
-    /// Committed records of the ladder, oldest first.
-    pub committed: &'a [Named],
+    /// One GPU model's table, with the rows of the run in place of committed ones.
+    pub table: Cow<'a, Table>,
+    /// The session of this invocation, if there is one.
+    pub run: Option<&'a Meta>,
 }
 
 impl<'a> Known<'a> {
-    /// One record and nothing else.
-    pub fn alone(name: &'a str, record: &'a Record) -> Self {
+    /// The committed table of one GPU model.
+    pub fn committed(stages: &'a [StageMeta], table: &'a Table) -> Self {
         Self {
-            stages: &record.meta.stages,
-            run: Some((name, record)),
-            committed: &[],
+            stages,
+            table: Cow::Borrowed(table),
+            run: None,
         }
     }
 
-    /// The record that a report is about: the run; else the newest committed one that timed something, else the newest.
-    pub fn subject(&self) -> Option<(&'a str, &'a Record)> {
-        let mut newest_first = self.committed.iter().rev();
-        let timed = newest_first.find(|(_, record)| is_timed(record));
-        let committed = timed.or(self.committed.last());
-        self.run
-            .or(committed.map(|(name, record)| (name.as_str(), record)))
+    /// One run and nothing else.
+    pub fn alone(record: &'a Record) -> Self {
+        Self {
+            stages: &record.meta.stages,
+            table: Cow::Borrowed(&record.table),
+            run: Some(&record.meta),
+        }
     }
 
-    pub fn record(&self) -> Option<&'a Record> {
-        self.subject().map(|(_, record)| record)
-    }
-
-    /// Where to look for a figure: first the run, then the committed records, newest first. A run limited to a smaller device is
-    /// not mixed with records of real ones.
-    pub fn sources(&self) -> Vec<(Option<&'a str>, &'a Record)> {
-        let is_limited = |record: &Record| record.meta.device.is_some();
-        let committed = match self.record().is_some_and(is_limited) {
-            true => &[],
-            false => self.committed,
-        };
-        let committed = committed.iter().rev();
-        let committed = committed.map(|(name, record)| (Some(name.as_str()), record));
-        let run = self.run.map(|(_, record)| (None, record));
-        run.into_iter().chain(committed).collect()
-    }
-
-    /// The same without their names.
-    pub fn records(&self) -> impl Iterator<Item = &'a Record> + use<'a> {
-        self.sources().into_iter().map(|(_, record)| record)
+    /// A run, and what `table` has of the same GPU model. A run limited to a smaller device is not mixed with figures of real ones.
+    pub fn of_run(record: &'a Record, table: &Table) -> Self {
+        if record.meta.device.is_some() {
+            return Self::alone(record);
+        }
+        let mut merged = table.clone();
+        merged.merge(record);
+        Self {
+            table: Cow::Owned(merged),
+            ..Self::alone(record)
+        }
     }
 
     pub fn stage(&self, id: &str) -> Option<&'a StageMeta> {
         by_id(self.stages, id)
     }
 
-    /// Where figures of `stage` are from, and whether they still hold. Those measured on a GPU hold for that GPU only.
-    pub fn origin(&self, name: Option<&str>, record: &Record, stage: &str, of_gpu: bool) -> Origin {
-        let Some(name) = name else { return Origin::Run };
-        let gpu = place(record);
-        let is_other = |here: &&str| of_gpu && **here != *gpu;
-        let here = self.run.and_then(|(_, run)| run.meta.gpu());
-        let now = self.stage(stage).map(|now| now.identity.as_str());
-        let stale = match here.filter(is_other) {
-            _ if record.identity(stage) != now => Some("the kernel has changed since".to_string()),
-            Some(here) => Some(format!("measured on another GPU than this run's {here}")),
-            None => None,
+    /// The session that the report is about: the run, else the newest one of the table.
+    pub fn session(&self) -> Option<&Meta> {
+        let newest = || {
+            let sessions = self.table.sessions.values();
+            sessions.max_by(|a, b| a.started.cmp(&b.started))
         };
-        Origin::Committed {
-            record: name.to_string(),
-            gpu,
-            stale,
-        }
+        self.run.or_else(newest)
+    }
+
+    /// Whether a kernel that the row is about has changed since.
+    pub fn is_stale(&self, row: &Row) -> bool {
+        let kernels = Kernels {
+            stages: self.stages,
+            built: &self.table,
+            arch: None,
+        };
+        row.identity.is_some() && row.identity != kernels.identity(row)
+    }
+
+    /// Whether this invocation measured the row.
+    pub fn is_of_run(&self, row: &Row) -> bool {
+        self.run.is_some_and(|run| run.session == row.session)
+    }
+
+    /// What judges the cases of the report: the run's backend; of a committed table the GPU.
+    pub fn backend(&self) -> Source {
+        self.run.map_or(Source::Gpu, |run| run.backend.into())
+    }
+
+    /// The architecture of the machine code that the GPU of the table runs: `sm_90a`.
+    pub fn compiled_arch(&self) -> Option<&str> {
+        self.table.compiled_arch()
+    }
+
+    /// The GPU whose figures the table has.
+    pub fn gpu(&self) -> Option<&str> {
+        let on_gpu = |session: &&Meta| session.backend == BackendKind::Cuda;
+        let sessions = self.table.sessions.values();
+        let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
+        run.or(sessions.filter(on_gpu).last()).and_then(Meta::gpu)
     }
 }
 
-/// The GPU of a record, or what it ran on instead.
-pub fn place(record: &Record) -> String {
-    match (record.meta.backend, &record.meta.machine.gpu) {
+/// The GPU of a session, or what it ran on instead.
+pub fn place(session: &Meta) -> String {
+    match (session.backend, &session.machine.gpu) {
         (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
         (BackendKind::Cuda, Gpu::Absent { .. }) => "an unknown GPU".into(),
         (BackendKind::Emulated, _) => "the emulator".into(),
-    }
-}
-
-/// Whether the record has any latency.
-pub fn is_timed(record: &Record) -> bool {
-    best::timed(record).next().is_some()
-}
-
-/// Where a figure is from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "of", rename_all = "snake_case")]
-pub enum Origin {
-    Run,
-    Committed {
-        record: String,
-        gpu: String,
-        /// Why it no longer holds, if so.
-        stale: Option<String>,
-    },
-}
-
-impl Origin {
-    pub fn is_stale(&self) -> bool {
-        matches!(self, Origin::Committed { stale: Some(_), .. })
-    }
-
-    /// The committed record.
-    pub fn record(&self) -> Option<&str> {
-        match self {
-            Origin::Run => None,
-            Origin::Committed { record, .. } => Some(record),
-        }
-    }
-
-    /// ``record `20261124T021435Z-nvidia-h200` (NVIDIA H200; STALE: the kernel has changed since)``, of a committed one.
-    pub fn cited(&self) -> Option<String> {
-        let Origin::Committed { record, gpu, stale } = self else {
-            return None;
-        };
-        let stale = stale.iter().map(|why| format!("; STALE: {why}"));
-        Some(format!(
-            "record `{record}` ({gpu}{})",
-            stale.collect::<String>()
-        ))
     }
 }
 

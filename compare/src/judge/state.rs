@@ -1,9 +1,9 @@
 //! The state of a variant, from its gates.
 
+use super::Known;
 use super::list::distinct;
-use super::{Known, place};
 use crate::record::meta::{GateScope, Measurable, Scope, Tier, first_place};
-use crate::record::{CORRECT_MODEL, Judged, On, Record, Row, Source, StageMeta, Subject};
+use crate::record::{CORRECT_MODEL, Judged, Meta, On, Row, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -19,9 +19,9 @@ pub enum State {
     Green,
     Failed(Vec<GateId>),
     Ambiguous(Vec<GateId>),
-    /// The record should have data for these gates and does not.
+    /// There should be data for these gates and is not.
     NoData(Vec<GateId>),
-    /// The record does not include it, because of its tier or flags.
+    /// The run does not include it, because of its tier or flags.
     NotRun(String),
     /// Measured on another version of the kernel.
     Stale,
@@ -45,14 +45,17 @@ pub fn rank(verdict: Verdict) -> usize {
     Verdict::WORST_FIRST.iter().position(of).unwrap_or_default()
 }
 
-/// What each gate says of a variant over all rows of a record: FAIL if any does, else AMBIGUOUS, else PASS, else NO DATA. The row over
-/// all cases covers single cases.
-pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
+/// What each gate says of a variant over all rows of one kernel: FAIL if any does, else AMBIGUOUS, else PASS, else NO DATA. The row
+/// over all cases covers single cases.
+pub fn gates(known: &Known<'_>, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
-    let rows = record.rows.iter();
-    let rows = rows.filter(|row| row.subject == *subject && row.against.is_none());
-    let counts = |by: Source| !matches!(by, Source::Peers | Source::SelfTest);
-    for row in rows.filter(|row| !matches!(row.on, On::Case(..)) && counts(row.by)) {
+    let counts = |row: &&Row| {
+        row.against.is_none()
+            && !matches!(row.on, On::Case(..))
+            && !matches!(row.by, Source::SelfTest | Source::Peers | Source::Claim)
+            && !known.is_stale(row)
+    };
+    for row in known.table.about(subject).filter(counts) {
         // Timed buffers count only if they are wrong: a PASS there says nothing about the other cases.
         let is_timed = row.by == Source::Gpu && row.on != On::All;
         let counts = |(gate, judged): &(&GateId, &Judged)| match is_timed {
@@ -64,12 +67,12 @@ pub fn gates(record: &Record, subject: &Subject) -> BTreeMap<GateId, Judged> {
             if is_timed {
                 judged.reason = format!("{} as timed: {}", row.on, judged.reason);
             }
-            let said = gates.entry(gate).or_insert_with(|| judged.clone());
-            let do_fail = [said.verdict, judged.verdict] == [Verdict::Fail; 2];
-            if rank(judged.verdict) < rank(said.verdict) {
-                *said = judged;
-            } else if do_fail && judged.reason != said.reason {
-                said.reason += &format!("; {}", judged.reason);
+            let before = gates.entry(gate).or_insert_with(|| judged.clone());
+            let do_fail = [before.verdict, judged.verdict] == [Verdict::Fail; 2];
+            if rank(judged.verdict) < rank(before.verdict) {
+                *before = judged;
+            } else if do_fail && judged.reason != before.reason {
+                before.reason += &format!("; {}", judged.reason);
             }
         }
     }
@@ -85,36 +88,36 @@ pub fn with(
     gates.filter(move |(_, judged)| judged.verdict == verdict)
 }
 
-/// The row of a variant over all its cases.
-pub fn summary<'a>(record: &'a Record, subject: &Subject) -> Option<&'a Row> {
-    record.row(subject, &On::All, record.meta.backend.into())
+/// The row of a variant over all its cases on one backend.
+pub fn summary<'a>(known: &'a Known<'_>, subject: &Subject, by: Source) -> Option<&'a Row> {
+    known.table.row(subject, &On::All, by)
 }
 
-/// A figure of the instance of the stage's first element type and head_dim 64 as compiled for the GPU of the record, else for the
-/// last architecture built.
-pub fn compiled(record: &Record, subject: &Subject, metric: Metric) -> Option<f64> {
-    let dtype = first_place(record.stage(subject.stage())).dtype;
-    let instances = record.instances(subject, Source::Ptxas, dtype, 64);
+/// A figure of the instance of the stage's first element type and head_dim 64 as compiled for the GPU of the table, else for the last
+/// architecture built.
+pub fn compiled(known: &Known<'_>, subject: &Subject, metric: Metric) -> Option<f64> {
+    let dtype = first_place(known.stage(subject.stage())).dtype;
+    let instances = known.table.instances(subject, Source::Ptxas, dtype, 64);
     let figures: Vec<(&str, f64)> = instances
         .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
         .collect();
-    let runs = |arch: &str| record.meta.machine.gpu.runs(arch);
+    let here = known.compiled_arch();
     figures
         .iter()
-        .find(|(arch, _)| runs(arch))
+        .find(|(arch, _)| Some(*arch) == here)
         .or(figures.last())
         .map(|(_, value)| *value)
 }
 
 /// The number of cases that were judged; `None` if the variant was not run.
-pub fn cases(record: &Record, subject: &Subject) -> Option<f64> {
-    summary(record, subject)?.value(Metric::Cases)
+pub fn cases(known: &Known<'_>, subject: &Subject) -> Option<f64> {
+    summary(known, subject, known.backend())?.value(Metric::Cases)
 }
 
 /// Whether a variant's latency may be shown: all correctness gates pass. C4, C8 and B1 may have no data: C4 does not apply to some
 /// problems, C8 only to kernels that write log-sum-exps, B1 only to problems of some tiers.
-pub fn is_green(record: &Record, subject: &Subject) -> bool {
-    let Some(row) = summary(record, subject) else {
+pub fn is_green(known: &Known<'_>, subject: &Subject, by: Source) -> bool {
+    let Some(row) = summary(known, subject, by) else {
         return false;
     };
     let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
@@ -126,73 +129,65 @@ pub fn is_green(record: &Record, subject: &Subject) -> bool {
             None | Some(Verdict::Pass | Verdict::NoData)
         )
     };
-    let hazards = gates(record, subject).remove(&GateId::H1);
+    let hazards = gates(known, subject).remove(&GateId::H1);
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
         && hazards.is_none_or(|judged| judged.verdict != Verdict::Fail)
         && needed.iter().all(passes)
         && optional.iter().all(may_pass)
 }
 
-/// Whether the machine, backend and tier of a record can measure `gate`.
-pub fn measurable(record: &Record, gate: GateId) -> bool {
-    let is_so = |scope: &GateScope| scope.gate == gate && scope.measurable == Measurable::Yes;
-    record.meta.gates.iter().any(is_so)
-}
-
-/// Whether the record needs gate C7: in the full tier on a GPU, also for a selection of stages. `compare sanitize` adds it.
-pub fn needs_sanitizer(record: &Record) -> bool {
-    (record.meta.tier, record.meta.backend) == (Tier::T2, BackendKind::Cuda)
-}
-
-/// Whether compute-sanitizer was run on anything.
-pub fn is_sanitized(record: &Record) -> bool {
-    record.by(Source::ComputeSanitizer).next().is_some()
-}
-
-/// The variants that ran and lack the C7 that the record needs.
-pub fn unsanitized(record: &Record) -> Vec<Subject> {
-    let by = Source::ComputeSanitizer;
-    let lacks = |subject: &Subject| record.row(subject, &On::All, by).is_none();
-    let ran = |subject: &Subject| cases(record, subject) > Some(0.0);
-    let mut variants: Vec<Subject> = record.variants().collect();
-    variants.retain(|subject| needs_sanitizer(record) && ran(subject) && lacks(subject));
-    variants
-}
-
-/// The record that decides a variant's state, and its row there: the run's, or that of the newest committed record of the same machine
-/// that includes it. So a new stage needs a record of itself only.
-fn judged<'a>(
-    known: &Known<'a>,
-    newest: &'a Record,
-    subject: &Subject,
-) -> Option<(&'a Record, &'a Row)> {
-    let is_alike = |record: &&Record| {
-        (place(record), record.meta.device) == (place(newest), newest.meta.device)
+/// Whether the report should have evidence for `gate`: what the run's machine, backend and tier can measure; of a committed table
+/// everything that a run on a GPU measures.
+pub fn measurable(known: &Known<'_>, gate: GateId) -> bool {
+    let Some(run) = known.run else {
+        return gate != GateId::H1;
     };
-    let older = known.committed.iter().rev().map(|(_, record)| record);
-    let older = older.filter(|_| known.run.is_none()).filter(is_alike);
-    let mut records = [newest].into_iter().chain(older);
-    records.find_map(|record| Some((record, summary(record, subject)?)))
+    let is_so = |scope: &GateScope| scope.gate == gate && scope.measurable == Measurable::Yes;
+    run.gates.iter().any(is_so)
+}
+
+/// Whether every variant needs gate C7: in a committed table, and in the full tier on a GPU, also for a selection of stages.
+/// `compare sanitize` adds it.
+pub fn needs_sanitizer(known: &Known<'_>) -> bool {
+    let is_full = |run: &Meta| (run.tier, run.backend) == (Tier::T2, BackendKind::Cuda);
+    known.run.is_none_or(is_full)
+}
+
+/// Whether compute-sanitizer has judged a variant's kernel as it is now.
+fn is_sanitized(known: &Known<'_>, subject: &Subject) -> bool {
+    let row = summary(known, subject, Source::ComputeSanitizer);
+    row.is_some_and(|row| !known.is_stale(row))
+}
+
+/// The variants that ran and lack the C7 that they need.
+pub fn unsanitized(known: &Known<'_>) -> Vec<Subject> {
+    let subjects = known.stages.iter().flat_map(StageMeta::subjects);
+    let lacks = |subject: &Subject| {
+        let row = summary(known, subject, known.backend());
+        let ran = row.is_some_and(|row| {
+            row.value(Metric::Cases) > Some(0.0) && (known.run.is_none() || known.is_of_run(row))
+        });
+        ran && !is_sanitized(known, subject)
+    };
+    match needs_sanitizer(known) {
+        true => subjects.filter(lacks).collect(),
+        false => vec![],
+    }
 }
 
 /// The state of a variant of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let Some(newest) = known.record() else {
-        return State::NotRun("nothing was run".into());
-    };
-    let Some((record, row)) = judged(known, newest, subject) else {
-        let tier = newest.meta.tier;
-        return match &newest.meta.scope {
-            Scope::Selected { .. } => State::NotRun("not selected".into()),
-            Scope::Whole if !newest.variants().any(|other| other == *subject) => {
-                State::NotRun("the record does not declare it".into())
-            }
+    let ran = |row: &&Row| known.run.is_none() || known.is_of_run(row);
+    let Some(row) = summary(known, subject, known.backend()).filter(ran) else {
+        return match known.run {
+            None => State::NoData(vec![]),
+            Some(run) if run.scope != Scope::Whole => State::NotRun("not selected".into()),
             // Every other tier has every variant.
-            Scope::Whole if tier == Tier::T0 => State::NotRun(format!("not in tier {tier}")),
-            Scope::Whole => State::NoData(vec![]),
+            Some(run) if run.tier == Tier::T0 => State::NotRun("not in tier T0".into()),
+            Some(_) => State::NoData(vec![]),
         };
     };
-    if !record.is_of(stage) {
+    if known.is_stale(row) {
         return State::Stale;
     }
     let [checked, failed, unsupported] =
@@ -201,32 +196,34 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     if checked == 0 && failed == 0 && unsupported > 0 {
         return State::NotRun("it supports none of these problems".into());
     }
-    let gates = gates(record, subject);
+    let gates = gates(known, subject);
     let that = |verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
     match (that(Verdict::Fail), that(Verdict::Ambiguous)) {
         (failed, _) if !failed.is_empty() => return State::Failed(failed),
         (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
         _ => {}
     }
-    // A selection may leave a gate without a case, except C7. In a whole tier, C8 may lack one because the kernel writes no
-    // log-sum-exps, and C4, which applies to few problems, because the device cannot run the variant on them, or because the quick tier
-    // has none of them for a stage of E4M3 alone.
-    let has_no_c4 =
-        unsupported > 0 || record.meta.tier == Tier::T0 && stage.first_dtype() == Dtype::E4m3;
+    // A selection may leave a gate without a case, except C7. C8 may lack one because the kernel writes no log-sum-exps, and C4, which
+    // applies to few problems, because the device cannot run the variant on them, or because the quick tier has none of them for a
+    // stage of E4M3 alone.
+    let is_quick = known.run.is_some_and(|run| run.tier == Tier::T0);
+    let has_no_c4 = unsupported > 0 || is_quick && stage.first_dtype() == Dtype::E4m3;
     let waived =
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
     let passed = that(Verdict::Pass);
+    let is_whole = known.run.is_none_or(|run| run.scope == Scope::Whole);
     let is_lacking = |gate: &GateId| {
-        record.meta.scope == Scope::Whole
+        is_whole
             && is_of_variants(*gate)
             && !waived(*gate)
-            && measurable(record, *gate)
+            && measurable(known, *gate)
             && !passed.contains(gate)
     };
     let mut lacking: Vec<GateId> = GateId::ALL.into_iter().filter(is_lacking).collect();
     // `compare sanitize` comes after the run.
-    let is_due = is_sanitized(record) || known.run.is_none();
-    if is_due && needs_sanitizer(record) && !passed.contains(&GateId::C7) {
+    let is_due = known.run.is_none()
+        || (known.table.by(Source::ComputeSanitizer)).any(|row| known.is_of_run(row));
+    if is_due && needs_sanitizer(known) && !is_sanitized(known, subject) {
         lacking.push(GateId::C7);
     }
     if checked == 0 || !lacking.is_empty() {
@@ -235,12 +232,14 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     State::Green
 }
 
-/// Every gate that fails in a record, once for each subject: a variant, a stage, or outputs for real tensors.
-pub fn failures(record: &Record) -> Vec<Failure> {
-    let is_failing = |row: &&Row| row.against.is_none() && row.failure().is_some();
-    let failing = record.rows.iter().filter(is_failing);
-    let of = |subject: &Subject| {
-        let gates = gates(record, subject);
+/// Every gate that fails, once for each subject: a variant, a stage, or outputs for real tensors.
+pub fn failures(known: &Known<'_>) -> Vec<Failure> {
+    let is_failing = |row: &&Row| {
+        row.against.is_none() && row.failure().is_some() && row.by != Source::Claim
+    };
+    let failing = known.table.rows().filter(is_failing);
+    let of_subject = |subject: &Subject| {
+        let gates = gates(known, subject);
         let failure = |(gate, judged): (_, &Judged)| Failure {
             subject: subject.clone(),
             gate,
@@ -250,13 +249,13 @@ pub fn failures(record: &Record) -> Vec<Failure> {
     };
     distinct(failing.map(|row| &row.subject))
         .into_iter()
-        .flat_map(of)
+        .flat_map(of_subject)
         .collect()
 }
 
 /// What the self-test found wrong (gate S1): surviving faults and mutants, and sites wrongly listed as redundant.
-pub fn self_test(record: &Record) -> impl Iterator<Item = &Row> {
-    let rows = record.by(Source::SelfTest);
+pub fn self_test(table: &Table) -> impl Iterator<Item = &Row> {
+    let rows = table.by(Source::SelfTest);
     rows.filter(|row| row.failure().is_some())
 }
 

@@ -52,7 +52,7 @@ fn a_green_run_passes_with_nothing_to_do() {
         assert_eq!(report.overall.actions, [sanitize]);
     });
     assert_eq!(
-        [Exit::Pass, Exit::Fail, Exit::Usage, Exit::Undecided].map(Exit::code),
+        [Exit::Pass, Exit::Fail, Exit::Usage, Exit::Inconclusive].map(Exit::code),
         [0, 1, 2, 3]
     );
 }
@@ -145,7 +145,7 @@ fn the_first_failure_is_named_and_each_kind_has_its_advice() {
             .figure(Metric::Noise, 0.5),
     );
     of(Some(&noisy), &[], |report| {
-        assert_eq!(exit(report), (Exit::Undecided, "AMBIGUOUS"))
+        assert_eq!(exit(report), (Exit::Inconclusive, "AMBIGUOUS"))
     });
 }
 
@@ -249,13 +249,13 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
     for (changes, exit, word, line) in [
         (
             &[][..],
-            Exit::Undecided,
+            Exit::Inconclusive,
             "NO DATA",
             "nothing can be compared",
         ),
         (
             &[(Missing, false)],
-            Exit::Undecided,
+            Exit::Inconclusive,
             "NO DATA",
             "nothing can be compared",
         ),
@@ -267,7 +267,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         ),
         (
             &[(Missing, true), (Better, false)],
-            Exit::Undecided,
+            Exit::Inconclusive,
             "INCOMPLETE",
             "1 not compared, 1 better",
         ),
@@ -279,7 +279,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         ),
         (
             &[(Ambiguous, false), (Better, false)],
-            Exit::Undecided,
+            Exit::Inconclusive,
             "AMBIGUOUS",
             "1 undecided, 1 better",
         ),
@@ -321,7 +321,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         of(Some(record), &[], |report| {
             let missing = report.missing.iter().find(|missing| missing.required);
             missing.map(|missing| {
-                assert_eq!(exit(report), (Exit::Undecided, "INCOMPLETE"));
+                assert_eq!(exit(report), (Exit::Inconclusive, "INCOMPLETE"));
                 format!("{}: {}", missing.what, missing.why)
             })
         })
@@ -440,7 +440,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
     }
     assert_eq!(
         of(None, &[], exit),
-        (Exit::Undecided, "INCOMPLETE"),
+        (Exit::Inconclusive, "INCOMPLETE"),
         "nothing at all"
     );
     // A committed record of the same kernel stands in; where nothing can be counted, one line says so for all claims.

@@ -1,36 +1,37 @@
-//! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of two sets of records.
+//! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of two tables.
 
 use super::claims::{self, Claimed};
-use super::diff::{Change, Difference, Group, SELF_TEST};
+use super::diff::{Change, Difference, Group};
 use super::list::{joined, tallied};
 use super::missing::{self, Missing};
-use super::state::{self, Failure, State, is_sanitized, needs_sanitizer};
+use super::state::{self, Failure, State};
 use super::{Known, diff};
-use crate::record::{On, Record, Row, Subject};
+use crate::record::meta::Changes;
+use crate::record::{On, Record, Row, Source, Subject, Table};
+use common::metric::LATENCY_CHANGE;
 use common::verdict::GateId;
-use std::borrow::Cow;
 use std::fmt;
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Every gate passes, and each refuted claim has a negative record.
+    /// Every gate passes, and each claim that fails is recorded as refuted.
     Pass,
-    /// A gate failed, or a claim without a negative record.
+    /// A gate failed, or a claim that is not recorded as refuted.
     Fail,
     /// Wrong usage, unreadable input, or a machine that cannot do what was asked.
     Usage,
     /// AMBIGUOUS, or required data is missing.
-    Undecided,
+    Inconclusive,
     /// Ctrl-C; what had finished is written.
     Interrupted,
 }
 
 impl Exit {
-    pub fn of(has_failed: bool, is_undecided: bool) -> Self {
-        match (has_failed, is_undecided) {
+    pub fn of(has_failed: bool, is_inconclusive: bool) -> Self {
+        match (has_failed, is_inconclusive) {
             (true, _) => Exit::Fail,
-            (false, true) => Exit::Undecided,
+            (false, true) => Exit::Inconclusive,
             (false, false) => Exit::Pass,
         }
     }
@@ -40,7 +41,7 @@ impl Exit {
             Exit::Pass => 0,
             Exit::Fail => 1,
             Exit::Usage => 2,
-            Exit::Undecided => 3,
+            Exit::Inconclusive => 3,
             Exit::Interrupted => 130,
         }
     }
@@ -82,7 +83,7 @@ pub fn count(n: usize, singular: &str, plural: &str) -> String {
     format!("{n} {}", if n == 1 { singular } else { plural })
 }
 
-/// Everything that is judged of a run or a committed record.
+/// Everything that is judged of a run or of a committed table.
 pub struct Report<'a> {
     pub known: Known<'a>,
     pub overall: Overall,
@@ -91,36 +92,51 @@ pub struct Report<'a> {
     pub claims: Vec<Claimed>,
     pub failures: Vec<Failure>,
     pub missing: Vec<Missing>,
-    /// What changed since the newest record that can be compared.
-    pub since: Option<Since<'a>>,
-}
-
-/// The comparison of a report's record with an earlier one.
-pub struct Since<'a> {
-    pub name: &'a str,
-    pub record: Cow<'a, Record>,
-    pub differences: Vec<Difference>,
-    /// As `compare diff` judges the two.
-    pub overall: Overall,
+    /// What the run changes in the committed table; of a committed table, what its newest session changed.
+    pub since: Option<Changes>,
 }
 
 impl Report<'_> {
-    /// Missing data that the record should have.
+    /// Missing data that there should be.
     pub fn required(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.required)
     }
-}
 
-impl Since<'_> {
-    pub fn worse(&self) -> impl Iterator<Item = &Difference> {
-        self.differences
-            .iter()
-            .filter(|difference| difference.change == Change::Worse)
+    /// How many rows are worse than before.
+    pub fn worse(&self) -> usize {
+        let worse = Change::Worse.word();
+        let counts = self.since.iter().map(|since| &since.counts);
+        counts.filter_map(|counts| counts.get(worse)).sum()
     }
 }
 
-/// Judges everything.
+/// Judges a committed table, or a run without anything to compare it with.
 pub fn report(known: Known<'_>) -> Report<'_> {
+    let since = known.session().and_then(|session| session.changes.clone());
+    report_since(known, since)
+}
+
+/// Judges a run on top of the committed table of its GPU model.
+pub fn report_of_run<'a>(record: &'a Record, committed: &Table) -> Report<'a> {
+    let known = Known::of_run(record, committed);
+    let newest = committed.sessions.keys().last();
+    let since = newest.filter(|_| record.meta.device.is_none()).map(|newest| {
+        let tables = diff::Tables {
+            base: committed,
+            new: &known.table,
+            cases: [&[], &[]],
+            covers: false,
+            threshold: LATENCY_CHANGE,
+        };
+        diff::compare(&tables, known.stages).changes(newest)
+    });
+    let mut report = report_since(known, since);
+    report.missing.extend(missing::uncovered(record));
+    report.overall = of_report(&report);
+    report
+}
+
+fn report_since(known: Known<'_>, since: Option<Changes>) -> Report<'_> {
     let stages = known.stages.iter();
     let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
     let judged = |(stage, subject)| {
@@ -129,17 +145,11 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     };
     let states: Vec<(Subject, State)> = variants.map(judged).collect();
     let claims = claims::claims(&known);
-    let failures = known.record().map(state::failures).unwrap_or_default();
+    let failures = state::failures(&known);
     let missing = missing::missing(&known, &states, &claims);
-    let since = diff::since(&known).map(|(name, record, differences)| Since {
-        name,
-        record,
-        overall: of_differences(&differences),
-        differences,
-    });
     let mut report = Report {
         known,
-        overall: Overall::new(Exit::Undecided, "NO DATA", String::new(), vec![]),
+        overall: Overall::new(Exit::Inconclusive, "NO DATA", String::new(), vec![]),
         states,
         claims,
         failures,
@@ -181,14 +191,14 @@ fn of_report(report: &Report<'_>) -> Overall {
             let alike = concerns.iter().filter(|concern| concern.word == *word);
             (*exit, *word, joined(alike.map(Concern::line), "; "))
         }
-        (None, 0) => (Exit::Undecided, "NO DATA", "no variant has evidence".into()),
+        (None, 0) => (Exit::Inconclusive, "NO DATA", "no variant has evidence".into()),
         (None, n) => (
             Exit::Pass,
             "PASS",
             count(n, "variant is green", "variants are green"),
         ),
     };
-    if let Some(device) = report.known.record().and_then(|record| record.meta.device) {
+    if let Some(device) = report.known.run.and_then(|run| run.device) {
         line += &format!(" (limited to what {device} offers)");
     }
     Overall::new(exit, word, line, actions)
@@ -210,8 +220,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         };
         format!("{} of {}{hazard}", failure.gate, failure.subject)
     });
-    let record = report.known.record().into_iter();
-    let wrong = record.flat_map(state::self_test).map(|row| {
+    let wrong = state::self_test(&report.known.table).map(|row| {
         let reason = row.failure().unwrap_or_default();
         format!("{}{}: {reason}", row.subject, row.on)
     });
@@ -222,7 +231,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
             .filter(move |of| is(of))
             .map(Claimed::title)
     };
-    let undecided = report
+    let inconclusive = report
         .states
         .iter()
         .flat_map(|(subject, state)| match state {
@@ -257,21 +266,21 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
             Exit::Fail,
             "FAIL",
             [
-                "claim fails without a negative record",
-                "claims fail without a negative record",
+                "claim fails and is not recorded as refuted",
+                "claims fail and are not recorded as refuted",
             ],
             titles(Claimed::is_broken).collect(),
             "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.",
         ),
         concern(
-            Exit::Undecided,
+            Exit::Inconclusive,
             "AMBIGUOUS",
-            ["is undecided", "are undecided"],
-            undecided.chain(titles(Claimed::is_ambiguous)).collect(),
+            ["is inconclusive", "are inconclusive"],
+            inconclusive.chain(titles(Claimed::is_ambiguous)).collect(),
             "Run again on a quiet machine, or with more samples (`--iters`).",
         ),
         concern(
-            Exit::Undecided,
+            Exit::Inconclusive,
             "INCOMPLETE",
             ["required row is missing", "required rows are missing"],
             report
@@ -288,7 +297,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
                 "variants were measured on other versions of their kernels",
             ],
             stale.map(|(subject, _)| subject.to_string()).collect(),
-            "Kernels have changed since the committed record: run `compare` again.",
+            "Kernels have changed since they were measured: run `compare` again.",
         ),
     ];
     all.into_iter()
@@ -298,41 +307,22 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
 
 /// What else to do.
 fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
-    let regressed = report
-        .since
-        .as_ref()
-        .filter(|since| since.overall.exit == Exit::Fail);
-    let regressed = regressed.map(|since| {
-        let (all, base) = (since.worse().count(), &since.record);
-        let is_unchanged = |worse: &&Difference| {
-            let record = report.known.record();
-            record.is_some_and(|record| worse.is_of_one_kernel(base, record))
-        };
-        let changed = all - since.worse().filter(is_unchanged).count();
-        match changed {
-            0 => format!(
-                "Look at the machine and the harness: what is worse since {} is of kernels that have not changed.",
-                since.name
-            ),
-            _ => {
-                let worse = count(changed, "regression", "regressions");
-                format!("Look at the {worse} since {}.", since.name)
-            }
-        }
+    let regressed = report.since.as_ref().filter(|_| report.worse() > 0).map(|since| {
+        let worse = count(report.worse(), "regression", "regressions");
+        format!("Look at the {worse} since {}.", since.since)
     });
     let unexpected = report.claims.iter().filter_map(|claimed| {
-        let (title, record) = (claimed.title(), &claimed.is_unexpected()?.record);
+        claimed.is_unexpected()?;
+        let title = claimed.title();
         Some(format!(
-            "{title} passes now although {record} refutes it: accept this run and promote the stage."
+            "{title} passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage."
         ))
     });
-    let run = report
-        .known
-        .run
-        .map(|(_, run)| run)
-        .filter(|run| !has_failed && needs_sanitizer(run) && !is_sanitized(run));
-    let sanitize = run.map(|_| {
-        "Complete this record with gate C7 before it is accepted: `compare sanitize`.".to_string()
+    let lacks_sanitizer = report.known.run.is_some()
+        && !has_failed
+        && !state::unsanitized(&report.known).is_empty();
+    let sanitize = lacks_sanitizer.then(|| {
+        "Complete this run with gate C7 before it is accepted: `compare sanitize`.".to_string()
     });
     regressed
         .into_iter()
@@ -344,14 +334,11 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
 /// The command that explains the first failure, if its case is a row: numerics and hazards can be reproduced in the emulator.
 fn explanation(report: &Report<'_>) -> Option<String> {
     let failure = report.failures.first()?;
-    let record = report.known.record()?;
     let is_failing = |row: &&Row| {
         let mut failed = row.failed();
-        row.subject == failure.subject && failed.any(|(gate, _)| gate == failure.gate)
+        failed.any(|(gate, _)| gate == failure.gate)
     };
-    let mut cases = record
-        .rows
-        .iter()
+    let mut cases = (report.known.table.about(&failure.subject))
         .filter(is_failing)
         .filter_map(|row| match &row.on {
             On::Case(place, input) if input.contains(':') => {
@@ -367,7 +354,7 @@ fn explanation(report: &Report<'_>) -> Option<String> {
     ))
 }
 
-/// `6 worse, 84 better`, in the order of [`Change`].
+/// `6 worse, 84 improved`, in the order of [`Change`].
 pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let found = differences.into_iter();
     tallied(
@@ -384,14 +371,14 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     // The self-test says nothing about the kernels.
     let compared = differences
         .iter()
-        .filter(|d| d.change != Change::Missing && d.what != SELF_TEST)
+        .filter(|d| d.change != Change::Missing && d.by != Source::SelfTest)
         .count();
     let (exit, word) = match (worse, better) {
         (1.., 0) => (Exit::Fail, "REGRESSION"),
         (1.., _) => (Exit::Fail, "MIXED"),
-        _ if required > 0 => (Exit::Undecided, "INCOMPLETE"),
-        _ if compared == 0 => (Exit::Undecided, "NO DATA"),
-        _ if count(Change::Ambiguous) > 0 => (Exit::Undecided, "AMBIGUOUS"),
+        _ if required > 0 => (Exit::Inconclusive, "INCOMPLETE"),
+        _ if compared == 0 => (Exit::Inconclusive, "NO DATA"),
+        _ if count(Change::Inconclusive) > 0 => (Exit::Inconclusive, "AMBIGUOUS"),
         (0, 1..) => (Exit::Pass, "IMPROVED"),
         (0, 0) => (Exit::Pass, "SAME"),
     };
@@ -415,12 +402,12 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
             "Look at the regressions: undo them, or state in the change what they buy.",
         ),
         (
-            count(Change::Ambiguous) > 0,
-            "Time the undecided latencies again on a quiet GPU, both sides interleaved in one session (A B B A).",
+            count(Change::Inconclusive) > 0,
+            "Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one session (A B B A).",
         ),
         (
             compared == 0,
-            "Run both sides on one machine with the same flags, or name records of the same GPU, driver and backend.",
+            "Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.",
         ),
     ];
     let advice = advice.into_iter().filter(|(is_due, _)| *is_due);

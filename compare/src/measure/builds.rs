@@ -2,7 +2,8 @@
 
 use crate::judge::list::joined;
 use crate::record::meta::{DeviceCompiler, Refusal, by_id};
-use crate::record::{Claim, Place, StageMeta, Subject, VariantMeta};
+use super::rows;
+use crate::record::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
 use common::claim;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -98,6 +99,23 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
         .expect("it is a stage of the ladder")
 }
 
+/// The rows of the build as it is now, stamped with the identity of the sources.
+pub fn table(builds: &[StageBuild]) -> Table {
+    let stages = metas(builds);
+    let none = Table::default();
+    let kernels = Kernels {
+        stages: &stages,
+        built: &none,
+        arch: None,
+    };
+    let mut table = Table::default();
+    table.extend(builds.iter().flat_map(rows::built).map(|row| Row {
+        identity: kernels.identity(&row),
+        ..row
+    }));
+    table
+}
+
 /// The ladder as built, without the variants that the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
     stages.iter().map(build).collect()
@@ -146,7 +164,7 @@ fn build(stage: &LoadedStage) -> StageBuild {
         host_compiler: stage.report.emulated.compiler.description.clone(),
         device_compiler: device_compiler(&stage.report.gpu),
         claims: info.claims.iter().flat_map(claims).collect(),
-        retired: vec![],
+        negatives: vec![],
         variants: variants.iter().map(variant).collect(),
         refused,
     };

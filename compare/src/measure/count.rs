@@ -3,7 +3,8 @@
 use super::execute::Executor;
 use super::rows;
 use super::sink::{ExecuteError, Sink};
-use crate::record::{On, Record, Source, StageMeta, Subject};
+use crate::record::meta::by_id;
+use crate::record::{Record, StageMeta, Subject};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
@@ -27,20 +28,17 @@ impl Executor<'_> {
                 Layout::Packed,
             )
         });
-        record.names("mission", problems[0].shape);
         for (done, subject) in plan.counted.iter().enumerate() {
             sink.starts("counting", subject.as_str(), done, plan.counted.len());
             let stage = self.stage(subject.stage());
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
-                let is_due = record
-                    .stage(subject.stage())
+                let is_due = by_id(&record.meta.stages, subject.stage())
                     .is_some_and(|stage| match dtype {
                         Dtype::E4m3 => plan.counts_e4m3() && is_counted_with_e4m3(stage, subject),
                         _ => stage.first_dtype() == dtype,
                     });
-                let on = On::claims(dtype);
-                if !is_due || record.row(subject, &on, Source::Emulator).is_some() {
-                    continue; // not due, or an earlier run has it
+                if !is_due {
+                    continue;
                 }
                 let counted = match stage.prepare(subject.name(), &staged.problem) {
                     Ok(prepared) => count(&prepared, staged),

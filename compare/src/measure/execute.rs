@@ -7,6 +7,7 @@ use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
+use crate::judge::Known;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
@@ -14,8 +15,7 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::record::meta::claims;
-use crate::record::store::Samples;
-use crate::record::{Claim, On, Record, Relation, Source as By, StageMeta, Subject};
+use crate::record::{Claim, Record, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -39,11 +39,6 @@ const IN_FLIGHT_BYTES: usize = 1 << 30;
 /// The emulator runs several problems of at most this many scores at once; larger ones have enough blocks for all
 /// processors.
 const SMALL_SCORES: u64 = 50_000;
-
-/// How latencies are measured, for the record.
-pub const METHOD: &str = "device time: a CUDA graph of N launches that rotate over the input sets, between two events, \
-divided by N; single launch: one launch between two events; claims: both arms interleaved (A B B A) on graphs built \
-beforehand, ratio from pairs, bootstrap 95 % interval; outputs gated again on the buffers that were timed";
 
 /// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
@@ -219,7 +214,6 @@ impl<'a> Executor<'a> {
         let plan = self.plan;
         let zero_us = device.zero_line(&self.timing)?.device.p50;
         let meta = &mut record.meta;
-        meta.methods.insert(By::Gpu, METHOD.to_string());
         meta.left_out = plan.timing_scopes.clone();
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
@@ -240,7 +234,7 @@ impl<'a> Executor<'a> {
                 continue;
             };
             // No number without a green gate.
-            if !is_green(record, subject) {
+            if !is_green(&Known::alone(record), subject, By::Gpu) {
                 continue;
             }
             let bench = TimedProblem::renewed(&mut bench, device, problem)?;
@@ -257,14 +251,6 @@ impl<'a> Executor<'a> {
                 .gates;
             let speed_of_light = bench.speed_of_light(device, zero_us);
             after.extend(speed_of_light.impossible(measurement.device.min));
-            let device_us = measurement.device_us.iter();
-            record.names(&place.shape, problem.shape);
-            record.keep(Samples {
-                subject: subject.clone(),
-                on: On::Problem(place.clone()),
-                by: By::Gpu,
-                device_ns: device_us.map(|us| (us * 1e3).round()).collect(),
-            });
             let row = rows::timing(subject.clone(), place.clone(), measurement, &after);
             record.append(row);
             sink.grown(record)?;
@@ -288,13 +274,9 @@ impl<'a> Executor<'a> {
         claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
         let mut bench: Option<TimedProblem> = None;
         for (done, (stage, claim)) in claims.iter().enumerate() {
-            let Some((new, base, same_preset)) = arms(record, stage, claim) else {
+            let Some((new, base, same_preset)) = arms(&Known::alone(record), stage, claim) else {
                 continue;
             };
-            let on = On::Problem(claim.on.clone());
-            if record.pair(&new, &base, &on, By::Gpu).is_some() {
-                continue; // another claim is about the same arms
-            }
             let label = format!("{new} against {base} {}", claim.on);
             sink.starts("claim", &label, done, claims.len());
             let Some(problem) = claim.on.problem() else {

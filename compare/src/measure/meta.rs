@@ -5,7 +5,6 @@ use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
 use super::rows;
 use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
-use crate::record::store::SCHEMA;
 use crate::record::{Meta, Record};
 use common::device::BackendKind;
 use common::verdict::GateId;
@@ -18,34 +17,33 @@ pub fn begin(
     machine: Machine,
     gates: Vec<GateScope>,
     source_lines: bool,
+    name: &str,
 ) -> Record {
+    let first = &builds.first().expect("the ladder has a stage").meta;
     let mut record = Record::new(Meta {
-        schema: SCHEMA,
+        session: name.to_string(),
         started: started.iso(),
         progress: Progress::Partial {
             finished: 0,
             planned: plan.cases.len(),
         },
-        tool_version: env!("CARGO_PKG_VERSION").to_string(),
         command: machine::command_line(),
         git: machine::git(),
         machine,
         tier: plan.tier,
         backend: plan.backend,
         scope: plan.scope.clone(),
+        host_compiler: first.host_compiler.clone(),
+        device_compiler: first.device_compiler.clone(),
         device: None,
         toggles: machine::toggles(),
         source_lines,
         gates,
         tools: Default::default(),
-        methods: Default::default(),
         left_out: vec![],
-        peers: None,
         rows: 0,
-        shapes: Default::default(),
         stages: metas(builds),
-        joined: vec![],
-        negative: None,
+        changes: None,
     });
     record.extend(builds.iter().flat_map(rows::built));
     record

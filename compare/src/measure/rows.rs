@@ -55,7 +55,7 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                     .figure(Metric::StaticSharedBytes, found.static_shared_bytes)
                     .with_figures(code.iter().copied())
                     .verdict(&resources::judge(facts, ptxas));
-                row.sass = Some(ptxas.sass_sha256.chars().take(16).collect());
+                row.code = Some(ptxas.sass_sha256.chars().take(16).collect());
                 if let Some(occupancy) = resources::occupancy_of(facts, ptxas) {
                     row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
                 }
@@ -74,8 +74,8 @@ pub const SAME_CODE: &str = "the same machine code as";
 fn share_code(rows: &mut [Row]) {
     let alike = |row: &Row| {
         let is_alike = |other: &&Row| {
-            other.sass.is_some()
-                && (&other.sass, &other.on) == (&row.sass, &row.on)
+            other.code.is_some()
+                && (&other.code, &other.on) == (&row.code, &row.on)
                 && other.subject != row.subject
         };
         let others = rows.iter().filter(is_alike);

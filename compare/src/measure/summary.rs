@@ -16,7 +16,7 @@ pub fn summarise(record: &mut Record, planned: &[PlannedCase]) {
         *awaited.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in record.all_cases().chain(record.by(Source::SelfTest)) {
+    for row in record.all_cases().chain(record.table.by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
     let by = record.meta.backend.into();

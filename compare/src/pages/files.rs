@@ -1,11 +1,14 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{report, summary};
-use crate::judge::verdict::Report;
+use super::{ladder, report, summary};
+use crate::judge::Known;
+use crate::judge::verdict::{self, Report};
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{self, Document};
-use crate::record::StoreError;
+use crate::record::{Results, StageMeta, StoreError};
 use crate::record::files::{is_stream, write_atomically};
+use anyhow::Context;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A file of a report.
@@ -35,6 +38,65 @@ pub fn report(about: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
     } else {
         vec![beside, page, asked]
     }
+}
+
+/// Markers around the ladder in the README.
+const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
+
+/// COMPARE.md and the README of the workspace at `root`, from the table of the GPU model that most is known of.
+pub fn committed(
+    results: &Results,
+    stages: &[StageMeta],
+    root: &Path,
+) -> anyhow::Result<Vec<Rendered>> {
+    let table = results.of_gpu(results.main().unwrap_or_default());
+    let about = verdict::report(Known::committed(stages, &table));
+    let path = root.join("README.md");
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let readme = Rendered {
+        text: readme(&text, &about)?,
+        path,
+    };
+    let compare = Rendered {
+        text: page::markdown::markdown(&report::document(&about)),
+        path: root.join("COMPARE.md"),
+    };
+    Ok(vec![compare, readme])
+}
+
+/// Why the README has no place for the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "README.md must have one line '{}' and below it one '{}'; it has {begins} and {ends}{}",
+    LADDER[0], LADDER[1], if *.begins == 1 && *.ends == 1 { ", in the wrong order" } else { "" }
+)]
+pub struct NoLadder {
+    begins: usize,
+    ends: usize,
+}
+
+/// Where in `readme` the ladder stands.
+fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
+    let [begins, ends] = LADDER.map(|marker| readme.matches(marker).count());
+    let wrong = NoLadder { begins, ends };
+    let place = LADDER.map(|marker| readme.find(marker));
+    match (begins, ends, place) {
+        (1, 1, [Some(begin), Some(end)]) if begin < end => Ok(begin + LADDER[0].len()..end),
+        _ => Err(wrong),
+    }
+}
+
+/// `readme` with the ladder between its markers.
+fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
+    let place = place_of_ladder(readme)?;
+    let ladder = page::markdown::blocks(&ladder::readme(report));
+    Ok(format!(
+        "{}\n{}\n{}",
+        &readme[..place.start],
+        ladder.trim_end(),
+        &readme[place.end..]
+    ))
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.

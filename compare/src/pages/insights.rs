@@ -1,7 +1,8 @@
 //! What the figures of the emulator, ncu and ptxas suggest. Each sentence states its rule.
 
+use crate::judge::Known;
 use crate::record::meta::{Gpu, first_place};
-use crate::record::{On, Place, Record, Row, Source, Subject};
+use crate::record::{On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::resources;
 
@@ -34,27 +35,27 @@ const STALLS: [(Metric, &str); 3] = [
 ];
 
 /// A sentence for each rule that applies on mission, full mask, in the stage's first element type; one that says so if none does.
-pub fn insights(record: &Record, subject: &Subject) -> Vec<String> {
-    let place = first_place(record.stage(subject.stage()));
+pub fn insights(known: &Known<'_>, subject: &Subject) -> Vec<String> {
+    let place = first_place(known.stage(subject.stage()));
     let on = On::Problem(place.clone());
-    let counted = record.row(subject, &on, Source::Emulator);
-    let counters = counted.map(|row| of_counters(record, &place, row));
-    let grid = counted.and_then(|row| of_grid(record, row));
-    let stalls = record.row(subject, &on, Source::Ncu).map(of_stalls);
+    let counted = known.table.row(subject, &on, Source::Emulator);
+    let counters = counted.map(|row| of_counters(known, &place, row));
+    let grid = counted.and_then(|row| of_grid(known, row));
+    let stalls = known.table.row(subject, &on, Source::Ncu).map(of_stalls);
     let mut found = counters.unwrap_or_default();
     found.extend(grid.into_iter().chain(stalls.unwrap_or_default()));
-    found.extend(of_compiler(record, subject));
+    found.extend(of_compiler(known, subject));
     if found.is_empty() {
-        found.push("No rule applies to the figures of this record.".to_string());
+        found.push("No rule applies to the figures.".to_string());
     }
     found
 }
 
-fn of_grid(record: &Record, counted: &Row) -> Option<String> {
+fn of_grid(known: &Known<'_>, counted: &Row) -> Option<String> {
     let Gpu::Present {
         multiprocessors: sms,
         ..
-    } = &record.meta.machine.gpu
+    } = &known.session()?.machine.gpu
     else {
         return None;
     };
@@ -77,7 +78,7 @@ fn of_stalls(row: &Row) -> Vec<String> {
     STALLS.into_iter().filter_map(sentence).collect()
 }
 
-fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
+fn of_counters(known: &Known<'_>, place: &Place, row: &Row) -> Vec<String> {
     let value = |metric: Metric| row.value(metric).unwrap_or(0.0);
     let mut found = Vec::new();
     for (what, conflicts, wavefronts) in [
@@ -130,7 +131,7 @@ fn of_counters(record: &Record, place: &Place, row: &Row) -> Vec<String> {
         ));
     }
     // Of Q·Kᵀ and of P·V.
-    let shape = record.meta.shapes.get(&place.shape);
+    let shape = place.extents();
     let needed =
         shape.map(|s| 2.0 * (s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim) as f64);
     if let (Some(macs), Some(needed)) = (row.value(Metric::TensorMacs), needed)
@@ -150,10 +151,10 @@ pub fn register_limit(declared: &Row) -> Option<f64> {
     Some(resources::register_limit(threads? as u32, blocks? as u32).into())
 }
 
-fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
+fn of_compiler(known: &Known<'_>, subject: &Subject) -> Vec<String> {
     let [mut spilled, mut full] = [vec![], vec![]];
-    for row in record.of(subject, Source::Ptxas) {
-        let limit = record.declared(row).and_then(register_limit);
+    for row in known.table.of(subject, Source::Ptxas) {
+        let limit = known.table.declared(row).and_then(register_limit);
         if let (Some(used), Some(limit)) = (row.value(Metric::Registers), limit)
             && used + REGISTERS_LEFT > limit
         {
@@ -174,68 +175,3 @@ fn of_compiler(record: &Record, subject: &Subject) -> Vec<String> {
         .collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pages::testing::{BEST, instance, mission, record, row};
-    use common::problem::Dtype;
-
-    #[test]
-    fn bytes_copied_by_tma_do_not_go_through_registers() {
-        let mut record = record();
-        let counted = row(&mut record, BEST, &mission(), Source::Emulator);
-        for (metric, value) in [
-            (Metric::AsyncCopyBytes, 0.0),
-            (Metric::AsyncCopyShare, 0.0),
-            (Metric::TmaReadShare, 1.0),
-        ] {
-            counted.figures.insert(metric, value.into());
-        }
-        let found = insights(&record, &BEST.into()).join("\n");
-        assert!(!found.contains("through registers"), "{found}");
-    }
-
-    #[test]
-    fn each_rule_speaks_where_it_holds() {
-        let mut record = record();
-        row(&mut record, BEST, &instance(), Source::Ptxas)
-            .figures
-            .insert(Metric::SpillBytes, 64.0.into());
-        let counted = row(&mut record, BEST, &mission(), Source::Emulator);
-        for (metric, value) in [
-            (Metric::GlobalReadBytes, 1_048_576.0),
-            (Metric::GlobalReadSectors, 65_536.0),
-            (Metric::AsyncCopyBytes, 262_144.0),
-            (Metric::TensorMacs, 134_217_728.0),
-        ] {
-            counted.figures.insert(metric, value.into());
-        }
-        record
-            .append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
-        let declared = On::Instance {
-            dtype: Dtype::F16,
-            head_dim: 64,
-            arch: None,
-        };
-        let declared = Row::new(BEST, declared, Source::Kernel);
-        record.append(
-            declared
-                .figure(Metric::Threads, 128_u32)
-                .figure(Metric::MinBlocks, 4_u32),
-        );
-        insta::assert_snapshot!(insights(&record, &BEST.into()).join("\n"), @r##"
-Bank conflicts are 25 % of the wavefronts of shared-memory reads (rule: above 5 %): pad or swizzle the tile.
-Global memory is read in 2.00 times the sectors that the bytes need (rule: above 1.1): neighbouring lanes should access neighbouring 16 bytes.
-25 % of the global bytes are copied by cp.async or TMA (rule: below half): the rest goes through registers.
-50 % of the multiply-adds run on tensor cores (rule: all of Q·Kᵀ and P·V).
-128 blocks for 132 SMs (rule: fewer than one each): the others idle; use smaller tiles or split-KV.
-barrier stalls' share 30 % (rule: from 20 %): fewer block barriers, or more work between them.
-Spills (rule: none): fewer live values, or fewer blocks per SM: f16 d64 sm_90a.
-Registers at the limit of the launch bounds (rule: fewer than 8 left): another live value may spill: f16 d64 sm_90a (128 of 128).
-"##);
-        assert_eq!(
-            insights(&record, &"stage1-mma/none".into()),
-            ["No rule applies to the figures of this record."]
-        );
-    }
-}

@@ -43,12 +43,17 @@ fn fields() -> Table {
             "a variant (stage/variant), a stage, a family, a peer, or self-test",
         ),
         (
-            "on",
-            "all cases, a problem (shape dtype mask), a case (problem and inputs), or an instance (dtype, head_dim, architecture)",
+            "shape, dtype, mask, input",
+            "the problem, and of a case its inputs; a row without them is of all cases",
         ),
         (
+            "dtype, head_dim, arch",
+            "a compiled instance; without arch what kernel.cu declares of it",
+        ),
+        ("item", "anything else: a planted fault, a claim"),
+        (
             "by",
-            "the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input",
+            "the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, claim, input",
         ),
         (
             "against",
@@ -58,22 +63,23 @@ fn fields() -> Table {
             "under",
             "what must be the same for two rows to be compared: warm L2",
         ),
-        ("sass", "hash of the machine code"),
+        ("session", "what measured it: a line of sessions.jsonl"),
         (
-            "figures",
-            "by metric: a value, or [value, low, high] with its 95 % interval",
+            "identity",
+            "hash of the kernel's sources; a row of another is STALE",
+        ),
+        ("code", "hash of the machine code"),
+        (
+            "METRIC, METRIC_low, METRIC_high",
+            "a figure, and its 95 % interval where it is an estimate",
         ),
         (
-            "retired",
-            "figures of metrics that the registry no longer has, kept when an old record is rewritten",
-        ),
-        (
-            "verdicts",
-            "by gate: pass, fail, ambiguous or no_data, with the number of cases and, unless it is pass, the reason",
+            "GATE, GATE_passed, GATE_cases, GATE_reason",
+            "pass, fail, ambiguous or no_data, the number of cases and, unless it is pass, the reason",
         ),
         ("note", "where the worst figure is, or why there is none"),
     ];
-    Table::of(fields.map(|(field, is)| row! { "field" => format!("`{field}`"), "is" => is }))
+    Table::of(fields.map(|(field, is)| row! { "column" => format!("`{field}`"), "is" => is }))
 }
 
 fn example() -> String {

@@ -22,10 +22,10 @@ use crate::judge::diff::{Difference, Group};
 use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::{Exit, count, counts};
-use crate::judge::{Known, Origin, best};
+use crate::judge::{Known, best};
 use crate::page::{Block, Cell, Table, TableRow, Text, Tone, row};
 use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Record, Row, StageMeta, Subject};
+use crate::record::{Figure, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub fn tone(exit: Exit) -> Tone {
     match exit {
         Exit::Pass => Tone::Good,
         Exit::Fail => Tone::Bad,
-        Exit::Usage | Exit::Undecided | Exit::Interrupted => Tone::Open,
+        Exit::Usage | Exit::Inconclusive | Exit::Interrupted => Tone::Open,
     }
 }
 
@@ -60,8 +60,8 @@ fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
 }
 
 /// A figure, marked if it is STALE.
-fn stale(figure: Cell, origin: &Origin) -> Cell {
-    noted(figure, origin.is_stale().then_some("STALE"))
+fn stale(figure: Cell, is_stale: bool) -> Cell {
+    noted(figure, is_stale.then_some("STALE"))
 }
 
 /// A figure with the digits and unit of its metric.
@@ -162,12 +162,12 @@ fn standing(of: &Claimed) -> (Cell, &'static str) {
             let cell = Cell::Verdict(Tone::Neutral, "NEGATIVE".into());
             (cell, "refuted and recorded")
         }
-        Some(found) if of.origin.is_stale() => (open(format!("STALE {found}")), "stale"),
+        Some(found) if of.is_stale => (open(format!("STALE {found}")), "stale"),
         Some(found) => {
             let word = match found {
                 Verdict::Fail => "failing",
                 Verdict::Pass => "kept",
-                Verdict::Ambiguous => "undecided",
+                Verdict::Ambiguous => "inconclusive",
                 Verdict::NoData => "not measured",
             };
             (verdict(found), word)
@@ -175,13 +175,13 @@ fn standing(of: &Claimed) -> (Cell, &'static str) {
     }
 }
 
-/// `12 kept, 8 refuted and recorded, 2 undecided`
+/// `12 kept, 8 refuted and recorded, 2 inconclusive`
 fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
     let words = [
         "failing",
         "kept",
         "refuted and recorded",
-        "undecided",
+        "inconclusive",
         "stale",
         "not measured",
     ];
@@ -189,15 +189,16 @@ fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
 }
 
 /// Whether a difference concerns the best or default variant of a stage, or all of it: these are what people use.
-fn is_used<'a>(known: &Known<'a>) -> impl Fn(&Difference) -> bool + use<'a> {
-    let used = |stage: &'a StageMeta| {
+fn is_used(known: &Known<'_>) -> impl Fn(&Difference) -> bool + use<> {
+    let used = |stage: &StageMeta| {
         let used = [stage.default_variant.as_str(), best::variant(known, stage)];
-        (stage.id.as_str(), used)
+        (stage.id.clone(), used.map(String::from))
     };
-    let used: HashMap<&str, [&str; 2]> = known.stages.iter().map(used).collect();
+    let used: HashMap<String, [String; 2]> = known.stages.iter().map(used).collect();
     move |difference| {
         let (stage, name) = (difference.subject.stage(), difference.subject.name());
-        name.is_empty() || used.get(stage).is_none_or(|used| used.contains(&name))
+        let is_used = |used: &[String; 2]| used.iter().any(|used| used == name);
+        name.is_empty() || used.get(stage).is_none_or(is_used)
     }
 }
 
@@ -208,40 +209,6 @@ fn by_weight(differences: &mut [&Difference], is_used: impl Fn(&Difference) -> b
         let key = |d: &Difference| (d.group != Group::Gates, !is_used(d), d.group);
         key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
     });
-}
-
-/// 1 in 100 latencies of unchanged kernels moves further than this between two sessions. Measured on 1,668 latencies in pairs of
-/// committed records of H200s: 3.7 % moved by more than 2 %, and 0.5 % by more than 4 %.
-const BETWEEN_SESSIONS: f64 = 0.03;
-
-/// Reasons to doubt latencies that are worse: the kernel has not changed, so that the machine or the harness has; or the change is as
-/// small as that of unchanged kernels.
-fn caveats(worse: &[&Difference], base: &Record, new: &Record) -> Option<String> {
-    let latencies = worse.iter().filter_map(|difference| {
-        let ratio = difference.ratio?;
-        Some((difference.is_of_one_kernel(base, new), ratio.value))
-    });
-    let (same, changed): (Vec<_>, Vec<_>) = latencies.partition(|(is_same, _)| *is_same);
-    let is_near = |(_, ratio): &&(bool, f64)| (ratio - 1.0).abs() < BETWEEN_SESSIONS;
-    let near = changed.iter().filter(is_near).count();
-    let unchanged = (!same.is_empty()).then(|| {
-        let of = count(
-            same.len(),
-            "latency is of a kernel that has",
-            "latencies are of kernels that have",
-        );
-        format!("{of} not changed: look at the machine and the harness.")
-    });
-    let little = (near > 0).then(|| {
-        let moved = count(near, "latency is", "latencies are");
-        format!(
-            "{moved} worse by less than {:.0} %, which may be noise: between sessions 1 in 27 unchanged kernels moves by more than 2 %, \
-             1 in 100 by more than 3 %. `scripts/review BASE --latency` times both kernels interleaved.",
-            100.0 * BETWEEN_SESSIONS
-        )
-    });
-    let caveats = unchanged.into_iter().chain(little);
-    Some(joined(caveats, " ")).filter(|caveats| !caveats.is_empty())
 }
 
 /// Differences as a table. Those of a variant's resources or counters that say the same share a row.
@@ -267,11 +234,7 @@ fn change(alike: &[&Difference]) -> TableRow {
         ratio,
         ..
     } = alike[0];
-    let what = alike.iter().map(|of| match &of.on {
-        Some(on) if *group == Group::Latency => format!("{} on {on}", of.what),
-        Some(on) => format!("{} ({on})", of.what),
-        None => of.what.clone(),
-    });
+    let what = alike.iter().map(|of| of.title());
     let side = |of: fn(&Difference) -> &Option<String>| {
         let values = alike.iter().map(|one| of(one).as_deref().unwrap_or("–"));
         joined(values, "; ")

@@ -1,22 +1,21 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    by_weight, changes, each, figure, is_used, ladder, limit, list, missing, of, or_line,
-    or_missing, report, sections, share, short, some, stage, standing, state, text, times, us,
-    verdict, whole,
+    each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share, short,
+    some, stage, standing, state, text, times, us, verdict, whole,
 };
 use crate::judge::best::{self, OnProblem};
-use crate::judge::claims::{Claimed, Refutation};
-use crate::judge::diff::{Change, Difference};
+use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::state::{self as judged, State};
+use crate::judge::place;
 use crate::judge::verdict::Report;
 use crate::page::{Block, Document, Table, TableRow, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
-use crate::record::{On, Record, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{self, Meta, On, Row, Source, StageMeta, Subject, VariantMeta};
 use clap::ValueEnum;
 use common::metric::Metric;
 use common::verdict::Verdict;
@@ -30,9 +29,9 @@ pub enum Section {
     Latencies,
     /// Registers, spills, shared memory and occupancy of every instance; for its layout: `compare smem`
     Resources,
-    /// Counters of the emulator, beside the same-preset baseline
+    /// Counters of the emulator, against the same-preset baseline
     Counters,
-    /// Metrics of ncu, beside the counters of the emulator
+    /// Metrics of ncu, against the counters of the emulator
     Profile,
     /// Findings of compute-sanitizer
     Sanitizer,
@@ -40,7 +39,7 @@ pub enum Section {
     Peers,
     /// Every claim, with its figures
     Claims,
-    /// What changed since the newest record that can be compared
+    /// What is worse than in the session before
     Changes,
     /// Fault injection and mutation testing
     SelfTest,
@@ -71,7 +70,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         return Document::of(pages.collect());
     }
     let verdict = Some(report::verdict(report));
-    let Some((name, record)) = report.known.subject() else {
+    let Some(session) = report.known.session() else {
         return Document {
             title: "Nothing to show".into(),
             verdict,
@@ -80,18 +79,18 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     };
     let show = Show {
         report,
-        record,
+        table: &report.known.table,
         stages,
     };
     let all = Section::value_variants().iter().copied();
     let asked = all.filter(|section| what.contains(section));
     let section = |section: Section| {
         let found = show.section(section);
-        (section.title(), or_line(found, "NO DATA in this record."))
+        (section.title(), or_line(found, "NO DATA."))
     };
     let summary = vec![Block::Bullets(report::summary(report))];
     Document {
-        title: name.to_string(),
+        title: session.session.clone(),
         verdict,
         blocks: [summary, sections(asked.map(section))].concat(),
         ..Document::default()
@@ -100,7 +99,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
 
 struct Show<'a> {
     report: &'a Report<'a>,
-    record: &'a Record,
+    table: &'a record::Table,
     stages: &'a [String],
 }
 
@@ -123,14 +122,14 @@ impl<'a> Show<'a> {
         }
     }
 
-    fn takes(&self, stage: &str) -> bool {
+    fn covers(&self, stage: &str) -> bool {
         self.stages.is_empty() || self.stages.iter().any(|asked| asked == stage)
     }
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
-        let record: &'a Record = self.record;
-        let rows = record.by(by).filter(|row| row.against.is_none());
-        rows.filter(|row| self.takes(row.subject.stage()))
+        let table: &'a record::Table = self.table;
+        let rows = table.by(by).filter(|row| row.against.is_none());
+        rows.filter(|row| self.covers(row.subject.stage()))
     }
 
     /// Variants of the stages named; if none is named, the best of each.
@@ -150,8 +149,9 @@ impl<'a> Show<'a> {
     }
 
     fn gates(&self) -> Vec<Block> {
+        let known = &self.report.known;
         let states = self.report.states.iter();
-        let states = states.filter(|(subject, _)| self.takes(subject.stage()));
+        let states = states.filter(|(subject, _)| self.covers(subject.stage()));
         let rank = |of: &State| match of {
             State::Failed(_) => 0,
             State::Green => 2,
@@ -161,8 +161,8 @@ impl<'a> Show<'a> {
         let mut shown: Vec<&(Subject, State)> = states.collect();
         shown.sort_by_key(|(_, of)| rank(of));
         let row = |(subject, of_variant): &&(Subject, State)| {
-            let row = judged::summary(self.record, subject);
-            let gates = judged::gates(self.record, subject);
+            let row = judged::summary(known, subject, known.backend());
+            let gates = judged::gates(known, subject);
             let with = |verdict: Verdict| judged::with(&gates, verdict);
             let kinds = [
                 Verdict::Fail,
@@ -219,7 +219,7 @@ impl<'a> Show<'a> {
             };
         }
         let row = |row: &Row| {
-            let withheld = best::withheld(self.record, row);
+            let withheld = best::withheld(known, row);
             let time = withheld.map_or_else(|| us(best::p50(row)), missing);
             let variant = row! {
                 "problem" => text(&row.on),
@@ -234,31 +234,28 @@ impl<'a> Show<'a> {
             ];
             [variant, each(Some(row), metrics)].concat()
         };
-        let timed = best::timed(self.record).filter(|row| self.takes(row.subject.stage()));
-        let left_out = self.record.meta.left_out.iter();
-        let left_out = left_out.filter(|scope| self.takes(&scope.stage) && scope.left_out > 0);
+        let timed = best::timed(self.table).filter(|row| self.covers(row.subject.stage()));
+        let left_out = known.run.iter().flat_map(|run| &run.left_out);
+        let left_out = left_out.filter(|scope| self.covers(&scope.stage) && scope.left_out > 0);
         let left_out = left_out.map(|scope| {
             let (stage, n, all, why) = (&scope.stage, scope.left_out, scope.of, &scope.why);
             format!("{stage}: {n} of {all} not timed: {why}")
         });
         let table = some(Table::of(by_problem(timed).into_iter().map(row)));
-        [table, self.method(Source::Gpu), list(left_out)].concat()
+        [table, list(left_out)].concat()
     }
 
-    /// The tools that measured, and how.
-    fn method(&self, of: Source) -> Vec<Block> {
-        let meta = &self.record.meta;
-        let tools = meta.tools.get(&of).map(|tools| tools.join(", "));
-        let said = joined(tools.iter().chain(meta.methods.get(&of)), ": ");
-        match said.is_empty() {
-            true => vec![],
-            false => vec![Block::paragraph(said)],
-        }
+    /// The tools that measured.
+    fn tools(&self, by: Source) -> Vec<Block> {
+        let sessions = self.table.sessions.values().chain(self.report.known.run);
+        let tools = sessions.filter_map(|session| session.tools.get(&by));
+        let tools = distinct(tools.map(|tools| tools.join(", ")));
+        list(tools)
     }
 
     fn resources(&self) -> Vec<Block> {
         let row = |row: &Row| {
-            let declared = self.record.declared(row);
+            let declared = self.table.declared(row);
             let dynamic = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
             let fixed = row.value(Metric::StaticSharedBytes).unwrap_or(0.0);
             let shared = dynamic.map(|dynamic| whole(dynamic + fixed));
@@ -287,9 +284,10 @@ impl<'a> Show<'a> {
 
     /// The same-preset variant of the predecessor, in the family of its default if that has one.
     fn base(&self, subject: &Subject) -> Option<Subject> {
-        let stage = self.record.stage(subject.stage())?;
+        let known = &self.report.known;
+        let stage = known.stage(subject.stage())?;
         let preset = stage.variant(subject.name())?.preset();
-        let before: &StageMeta = self.record.stage(stage.predecessor.as_deref()?)?;
+        let before: &StageMeta = known.stage(stage.predecessor.as_deref()?)?;
         let default = before.variant(&before.default_variant);
         let family = default.map_or("", |variant| &variant.family);
         let same = |variant: &&VariantMeta| variant.preset() == preset;
@@ -300,20 +298,20 @@ impl<'a> Show<'a> {
 
     fn counters(&self) -> Vec<Block> {
         let by = Source::Emulator;
-        let base = |row: &Row| self.record.row(&self.base(&row.subject)?, &row.on, by);
+        let base = |row: &Row| self.table.row(&self.base(&row.subject)?, &row.on, by);
         let titles = ["value", "same-preset baseline", "value / baseline"];
         [self.beside(by, titles, base), self.only_best()].concat()
     }
 
     fn profile(&self) -> Vec<Block> {
-        let counted = |row: &Row| self.record.row(&row.subject, &row.on, Source::Emulator);
+        let counted = |row: &Row| self.table.row(&row.subject, &row.on, Source::Emulator);
         let titles = ["ncu", "emulator", "ncu / emulator"];
         let blocks = self.beside(Source::Ncu, titles, counted);
-        let method = match blocks.is_empty() {
+        let tools = match blocks.is_empty() {
             true => vec![],
-            false => self.method(Source::Ncu),
+            false => self.tools(Source::Ncu),
         };
-        [blocks, method, self.only_best()].concat()
+        [blocks, tools, self.only_best()].concat()
     }
 
     /// The figures of one source on problems beside those of another row, without those that are 0 in both.
@@ -364,22 +362,18 @@ impl<'a> Show<'a> {
                 }
             })
         });
-        [some(Table::of(rows)), self.method(by)].concat()
+        [some(Table::of(rows)), self.tools(by)].concat()
     }
 
     fn peers(&self) -> Vec<Block> {
-        let Some(found) = peers::beside(&self.report.known) else {
-            return Vec::new();
-        };
+        let known = &self.report.known;
+        let problems = peers::problems(known);
         let time =
             |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
-        let place = |arm: &Row| {
-            let mut problems = found.problems.iter();
-            problems.position(|problem| problem.ours.on == arm.on)
-        };
+        let place = |arm: &Row| problems.iter().position(|problem| problem.ours.on == arm.on);
         let row = |arm: &Row| {
-            let problem = place(arm).map(|at| &found.problems[at]);
-            let over = problem.and_then(|of| peers::over(found.record, of.ours, &arm.subject));
+            let problem = place(arm).map(|at| &problems[at]);
+            let over = problem.and_then(|of| peers::over(known, of.ours, &arm.subject));
             let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
             row! {
                 "problem" => text(&arm.on),
@@ -391,7 +385,7 @@ impl<'a> Show<'a> {
                 "peer / ours" => or_missing(over.map(|over| times(*over)), "no pair"),
             }
         };
-        let mut arms: Vec<&Row> = peers::arms(found.record).collect();
+        let mut arms: Vec<&Row> = peers::arms(known).collect();
         // Those without a peer come last.
         arms.sort_by_key(|arm| place(arm).unwrap_or(usize::MAX));
         let note = |arm: &&Row| {
@@ -400,71 +394,55 @@ impl<'a> Show<'a> {
         };
         let notes = list(arms.iter().filter_map(note));
         let table = some(Table::of(by_problem(arms).into_iter().map(row)));
-        let ceiling = found.record.row(&"ceiling".into(), &On::All, Source::Peers);
+        let ceiling = self.table.row(&"ceiling".into(), &On::All, Source::Peers);
         let ceiling = ceiling.map(|row| {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
             let [flops, copy] =
                 figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
-            Block::paragraph(format!(
-                "Reached in the same session: {flops} (FLOP/s), {copy} (B/s)."
-            ))
+            Block::paragraph(format!("Reached by that GPU: {flops} (FLOP/s), {copy} (B/s)."))
         });
         let ceiling = ceiling.into_iter().collect();
         let mut about = report::beside(self.report);
         about.truncate(1);
-        [about, table, notes, ceiling, self.method(Source::Peers)].concat()
+        [about, table, notes, ceiling, self.tools(Source::Peers)].concat()
     }
 
     fn claims(&self) -> Vec<Block> {
         let row = |of: &Claimed| {
-            let pair = of.finding.pair.as_ref().filter(|_| of.refuted.is_none());
+            let pair = of.finding.pair.as_ref();
             let same = pair.and_then(|pair| pair.same_preset);
-            let refuted = of.refuted.as_ref().map(|by| by.record.as_str());
             row! {
                 "claim" => of.claim.to_string(),
                 "verdict" => standing(of).0,
                 "measured" => &of.finding.reason,
                 "same preset" => or_missing(same.map(share), "no such pair"),
-                "record" => refuted.or(of.origin.record()).unwrap_or("this run"),
+                "session" => of.session.as_deref().unwrap_or("–"),
                 "because" => &of.claim.why,
             }
         };
-        let claims = self.report.claims.iter().filter(|of| self.takes(&of.stage));
-        let by_stage = grouped(claims.map(|of| (&of.stage, row(of))));
+        let claims = || self.report.claims.iter().filter(|of| self.covers(&of.stage));
+        let by_stage = grouped(claims().map(|of| (&of.stage, row(of))));
         let table = |(stage, rows)| [Block::subsection(stage), Block::Table(Table::of(rows))];
         let tables = by_stage.into_iter().flat_map(table);
-        let refuted = self.report.claims.iter().filter(|of| self.takes(&of.stage));
-        let negatives = distinct(refuted.filter_map(|of| of.refuted.as_ref()));
-        let reason = |by: &Refutation| format!("NEGATIVE in record `{}`: {}", by.record, by.reason);
-        tables
-            .chain(list(negatives.into_iter().map(reason)))
-            .collect()
+        let negatives = grouped(claims().filter_map(|of| {
+            let negative = of.negative.as_ref()?;
+            Some((&negative.why, format!("{}: {}", of.title(), negative.measured)))
+        }));
+        let negatives = negatives.into_iter().flat_map(|(why, lines)| {
+            let head = Block::paragraph(format!("NEGATIVE: {why}"));
+            [vec![head], list(lines)].concat()
+        });
+        tables.chain(negatives).collect()
     }
 
     fn changes(&self) -> Vec<Block> {
-        let Some(since) = &self.report.since else {
-            return Vec::new();
-        };
-        let mut blocks = vec![Block::paragraph(format!(
-            "Since {}: {}",
-            since.name, since.overall
-        ))];
-        for change in Change::ALL.into_iter().filter(|of| *of != Change::Same) {
-            let is_of = |d: &&Difference| d.change == change && self.takes(d.subject.stage());
-            let mut of_kind: Vec<&Difference> = since.differences.iter().filter(is_of).collect();
-            by_weight(&mut of_kind, is_used(&self.report.known));
-            if !of_kind.is_empty() {
-                blocks.push(Block::subsection(capital(change.word())));
-                blocks.push(Block::Table(changes(&of_kind)));
-            }
-        }
-        blocks
+        self.report.since.as_ref().map_or(vec![], report::changes_of)
     }
 
     fn self_test(&self) -> Vec<Block> {
         let is_site = |row: &Row| !row.subject.name().is_empty();
-        let rows = self.record.by(Source::SelfTest);
-        let rows = rows.filter(|row| !is_site(row) || self.takes(row.subject.stage()));
+        let rows = self.table.by(Source::SelfTest);
+        let rows = rows.filter(|row| !is_site(row) || self.covers(row.subject.stage()));
         super::self_test::blocks(rows.collect::<Vec<_>>())
     }
 
@@ -481,7 +459,7 @@ impl<'a> Show<'a> {
     }
 
     fn built(&self) -> Vec<Block> {
-        let meta = &self.record.meta;
+        let known = &self.report.known;
         let row = |stage: &StageMeta| {
             let compiler = match &stage.device_compiler {
                 DeviceCompiler::Built { nvcc, archs, .. } => {
@@ -497,27 +475,22 @@ impl<'a> Show<'a> {
                 "host compiler" => &stage.host_compiler,
             }
         };
-        let stages = meta.stages.iter().filter(|stage| self.takes(&stage.id));
+        let stages = known.stages.iter().filter(|stage| self.covers(&stage.id));
         let table = some(Table::of(stages.map(row)));
-        let toggles = meta
-            .toggles
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        let toggles = Some(joined(toggles, ", ")).filter(|toggles| !toggles.is_empty());
-        let lines = [
-            format!("command: `{}`", meta.command.join(" ")),
-            format!(
-                "started {}, compare {}, {}",
-                meta.started,
-                meta.tool_version,
-                super::commit(&meta.git)
-            ),
-        ];
-        let set = toggles.map(|toggles| format!("set: {toggles}"));
-        let tools = meta.tools.iter();
-        let tools = tools.map(|(source, tools)| format!("{source}: {}", tools.join(", ")));
-        let lines = lines.into_iter().chain(set).chain(tools);
-        [table, list(lines)].concat()
+        let session = |session: &Meta| {
+            row! {
+                "session" => &session.session,
+                "command" => session.command.join(" "),
+                "source" => super::commit(&session.git),
+                "on" => place(session),
+                "compilers" => match &session.device_compiler {
+                    DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}, {}", session.host_compiler),
+                    DeviceCompiler::Absent { .. } => session.host_compiler.clone(),
+                },
+            }
+        };
+        let sessions = some(Table::of(self.table.sessions.values().map(session)));
+        [table, sessions].concat()
     }
 }
 
@@ -531,110 +504,3 @@ fn by_problem<'a>(timed: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     sorted.collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::judge::{Known, verdict};
-    use crate::page::terminal::{WIDTH, terminal};
-    use crate::pages::testing::{OTHER, record, row};
-    use crate::testing::committed;
-    use common::verdict::{GateId, GateResult};
-
-    #[test]
-    fn what_is_asked_for_is_shown_and_failures_first() {
-        let mut record = record();
-        let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
-        row(&mut record, OTHER, &On::All, Source::Gpu).judge(GateId::C2, (&fails).into());
-        let records = [("1".to_string(), record)];
-        let report = verdict::report(Known {
-            stages: &records[0].1.meta.stages,
-            run: None,
-            committed: &records,
-        });
-        let page =
-            |what: &[Section], stages: &[String]| terminal(&document(&report, what, stages), 140);
-        let gates = page(&[Section::Gates], &[]);
-        let place = |name: &str| {
-            gates
-                .find(name)
-                .unwrap_or_else(|| panic!("{name}: {gates}"))
-        };
-        assert!(
-            place("stage1/mma-64x64") < place("stage0/scalar-32x64"),
-            "{gates}"
-        );
-        insta::assert_snapshot!(page(&[Section::Gates, Section::Peers, Section::Counters], &["stage1-mma".into()]), @r##"
-1
-
-FAIL: 1 gate fails, first C2 of stage1-mma/mma-64x64
-
-- gates: 2 of 3 variants green, 1 fail
-- claims: 1 kept
-
-== Gates ==
-
-In all rows: cases: 40; max error: 1.0e-3; error / bound: 40.0 %; row error / bound: –
-
-| variant          | verdict | gates                           | where                     |
-|------------------|---------|---------------------------------|---------------------------|
-| stage1/mma-64x64 | FAIL C2 | FAIL C2; PASS C1 C3 C5 C6 H1 R1 | C2: max error 3e-1 > 4e-4 |
-| stage1/mma-32x64 | GREEN   | PASS C1 C2 C3 C5 C6 H1 R1       | mission f16 full normal:0 |
-
-== Counters ==
-
-| variant   | problem          | figure                     |  value | same-preset baseline | value / baseline |
-|-----------|------------------|----------------------------|--------|----------------------|------------------|
-| mma-32x64 | mission f16 full | shared-load wavefronts     | 49,152 |               49,152 |           1.000x |
-| mma-32x64 | mission f16 full | shared-load bank conflicts | 12,288 |               12,288 |           1.000x |
-| mma-32x64 | mission f16 full | blocks of the launch       |    128 |                  128 |           1.000x |
-| mma-64x64 | mission f16 full | shared-load wavefronts     | 49,152 |                    – |                – |
-| mma-64x64 | mission f16 full | shared-load bank conflicts | 12,288 |                    – |                – |
-| mma-64x64 | mission f16 full | blocks of the launch       |    128 |                    – |                – |
-
-== Peers ==
-
-Our fastest stage is faster than the fastest peer on 1 of 2 problems and slower on 1: from 0.80x (long f16 full) to 1.50x (mission f16
-full). Interleaved (A B B A) in record 1 (NVIDIA H200). Of the 2 f16 problems of that session, ours is right and, against PyTorch's default,
-faster on 1, more than 1.5 times as fast on 0, more than 2 times as fast on 0 (fast_p of KernelBench). Max errors against FP64 (ours /
-theirs) are shown if theirs is at least 10 times ours.
-
-| problem          | arm              | p50 µs | single µs | host µs | max error |        peer / ours |
-|------------------|------------------|--------|-----------|---------|-----------|--------------------|
-| mission f16 full | stage1/mma-32x64 |  5.000 | –         | –       |    1.0e-4 |                  – |
-| mission f16 full | torch-default    |  7.500 | –         | –       |    2.0e-2 | 1.50x [1.49, 1.51] |
-| long f16 full    | torch-default    |  24.00 | –         | –       |    2.0e-4 | 0.80x [0.79, 0.81] |
-| long f16 full    | stage1/mma-32x64 |  30.00 | –         | –       |    1.0e-4 |                  – |
-"##);
-    }
-
-    #[test]
-    fn every_section_of_a_committed_record_has_something() {
-        let records = committed();
-        let newest = &records.last().unwrap().1;
-        let report = verdict::report(Known {
-            stages: &newest.meta.stages,
-            run: None,
-            committed: &records,
-        });
-        // A record may be of some stages alone.
-        let stage = newest
-            .rows
-            .iter()
-            .find(|row| row.on == On::All && row.by == Source::Gpu)
-            .unwrap()
-            .subject
-            .stage();
-        for &section in Section::value_variants() {
-            let page = terminal(&document(&report, &[section], &[stage.into()]), WIDTH);
-            assert!(
-                !page.contains("NO DATA in this record"),
-                "{section:?}: {page}"
-            );
-            assert!(
-                page.lines()
-                    .all(|line| line.chars().count() <= WIDTH.into()),
-                "{page}"
-            );
-        }
-    }
-}

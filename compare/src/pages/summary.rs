@@ -7,7 +7,7 @@ use crate::judge::best::{self, Latency};
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
-use crate::judge::{Known, Origin};
+use crate::judge::Known;
 use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{StageMeta, Subject};
@@ -81,15 +81,12 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
         let (green, ran) = ladder::green(report, &stage.id);
         let best = shown(&report.known, report, stage);
         let subject = stage.subject(best);
-        let time = match best::latency(&report.known, &subject, &first_place(Some(stage))) {
-            Latency::Measured {
-                row,
-                origin: Origin::Run,
-                ..
-            } => Some(us(best::p50(row))),
+        let known = &report.known;
+        let time = match best::latency(known, &subject, &first_place(Some(stage))) {
+            Latency::Measured(row) if known.is_of_run(row) => Some(us(best::p50(row))),
             _ => None,
         };
-        let row = report.known.run.and_then(|(_, run)| summary(run, &subject));
+        let row = summary(known, &subject, known.backend());
         let error = row.and_then(|row| row.value(Metric::ErrorOfBound));
         let error = error.map(|error| figure(Metric::ErrorOfBound, error));
         (ran > 0).then(|| {
@@ -106,7 +103,7 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// The best variant; if the run left it out, the first that it included.
-fn shown<'a>(known: &Known<'a>, report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
+fn shown<'a>(known: &Known<'_>, report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
     let best = best::variant(known, stage);
     let ran = |(subject, state): &&(Subject, State)| {
         subject.stage() == stage.id && !matches!(state, State::NotRun(_))

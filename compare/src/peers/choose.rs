@@ -4,8 +4,9 @@ use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::select::Problems;
+use crate::judge::Known;
 use crate::record::meta::{Claim, Relation};
-use crate::record::{Place, Record, Row, Subject};
+use crate::record::{Place, Row, Source, Subject};
 use common::problem::{Dtype, LENGTHS, Mask, Problem};
 
 /// The shapes that are measured under both masks unless `--shapes` says otherwise.
@@ -31,9 +32,9 @@ pub struct Item {
 }
 
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
-/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in `record` or, where it timed
+/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in the record or, where it timed
 /// none, those that claim to be faster than a peer anywhere, and the last. By default, those of [`LENGTHS`] under the full mask.
-pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Vec<Item> {
+pub fn items(problems: &Problems, stages: &[&StageBuild], known: &Known<'_>) -> Vec<Item> {
     let mut all = problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL);
     if problems.shapes.is_empty() {
         let lengths = LENGTHS.as_flattened();
@@ -49,8 +50,8 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Ve
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
             continue;
         }
-        let best = |stage: &&StageBuild| best_of_default_family(record, stage, &place);
-        let fastest = best::fastest(stages.iter().filter_map(best));
+        let best = |stage: &&StageBuild| best_of_default_family(known, stage, &place);
+        let fastest = (stages.iter().filter_map(best)).min_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
         let fastest = fastest.map(|row| row.subject.stage());
         let may_be_fastest = |stage: &StageBuild| match fastest {
             Some(fastest) => fastest == stage.id,
@@ -69,11 +70,11 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], record: &Record) -> Ve
 }
 
 fn best_of_default_family<'a>(
-    record: &'a Record,
+    known: &'a Known<'_>,
     stage: &StageBuild,
     place: &Place,
 ) -> Option<&'a Row> {
-    best::best(record, &stage.id, place, |name| {
+    best::best(known, &stage.meta, place, |name| {
         of_default_family(stage, name)
     })
 }
@@ -130,14 +131,14 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
 
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
-pub fn candidates(record: &Record, stage: &StageBuild, place: &Place) -> Vec<String> {
-    if let Some(fastest) = best_of_default_family(record, stage, place) {
+pub fn candidates(known: &Known<'_>, stage: &StageBuild, place: &Place) -> Vec<String> {
+    if let Some(fastest) = best_of_default_family(known, stage, place) {
         return vec![fastest.subject.name().to_string()];
     }
     let is_one = |variant: &&VariantBuild| {
         variant.takes(place.dtype)
             && of_default_family(stage, &variant.name)
-            && is_green(record, &stage.subject(&variant.name))
+            && is_green(known, &stage.subject(&variant.name), Source::Gpu)
     };
     let variants = stage.variants.iter().filter(is_one);
     variants.map(|variant| variant.name.clone()).collect()

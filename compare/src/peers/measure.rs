@@ -7,6 +7,7 @@ use crate::instrument::process::Scratch;
 use crate::measure::builds::StageBuild;
 use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
+use crate::judge::Known;
 use crate::record::meta::by_id;
 use crate::record::{On, Place, Record, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
@@ -295,7 +296,7 @@ impl<'a> Bench<'a> {
             return Ok(None);
         };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(record, build, &item.place) {
+        for variant in candidates(&Known::alone(record), build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
                 continue;
             };

@@ -25,6 +25,13 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
+    #[error("{}: line {line} is not a row", path.display())]
+    Row {
+        path: PathBuf,
+        line: usize,
+        #[source]
+        source: super::row::RowError,
+    },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
     #[error("{} has {found} of the {written} rows that were written; copy the record again", path.display())]
@@ -33,13 +40,7 @@ pub enum StoreError {
         found: usize,
         written: usize,
     },
-    #[error("{} has {}, and this program reads {reads}: use the version of compare that wrote it", path.display(), schema(*found))]
-    Schema {
-        path: PathBuf,
-        found: Option<u64>,
-        reads: u32,
-    },
-    #[error("{} is not a record: it has no meta.json", path.display())]
+    #[error("{} is not a record: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
     NoRecord { path: PathBuf },
 }
 
@@ -66,8 +67,4 @@ impl StoreError {
             source,
         }
     }
-}
-
-fn schema(found: Option<u64>) -> String {
-    found.map_or("no schema".to_string(), |found| format!("schema {found}"))
 }

@@ -5,22 +5,20 @@ use common::claim;
 use common::device::BackendKind;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
-use common::problem::{Dtype, Shape, parse_shape};
+use common::problem::Dtype;
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was built, where, and what the run set out to do.
+/// A session: what was built, where, and what it set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Meta {
-    pub schema: u32,
+    /// Its name, which its rows carry: `20261125T070721Z-nvidia-h200`.
+    pub session: String,
     /// UTC: `2026-11-20T18:30:00Z`.
     pub started: String,
-    pub progress: Progress,
-    pub tool_version: String,
     /// The command line; a path is reduced to its last part.
     pub command: Vec<String>,
     pub git: Git,
@@ -29,67 +27,64 @@ pub struct Meta {
     pub backend: BackendKind,
     /// Whether flags narrowed the tier.
     pub scope: Scope,
+    pub host_compiler: String,
+    pub device_compiler: DeviceCompiler,
     /// The smaller device that the run was limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceLimits>,
     /// Environment variables that change the build, where set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub toggles: BTreeMap<String, String>,
-    /// Whether the program had debug information to name source lines.
-    pub source_lines: bool,
-    /// For each gate, whether this machine, backend and tier can measure it.
-    pub gates: Vec<GateScope>,
     /// Versions of what measured: `ncu 2025.3.1.0`, `torch 2.11.0+cu130`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<Source, Vec<String>>,
-    /// How it measured.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub methods: BTreeMap<Source, String>,
-    /// What was not timed of a stage, and why.
+    /// Whether the program had debug information to name source lines.
+    pub source_lines: bool,
+    pub progress: Progress,
+    /// For each gate, whether this machine, backend and tier can measure it; of a run only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateScope>,
+    /// What was not timed of a stage, and why; of a run only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<TimingScope>,
-    /// Present if timing beside peers was interrupted: what was timed is valid, the rest is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peers: Option<Came>,
-    /// How many rows were written, in meta.json only: fewer are refused on reading. 0 in older records and in memory.
-    #[serde(default)]
+    /// How many rows were written; of a run only.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub rows: usize,
-    /// The extents behind the shape names in the rows.
-    pub shapes: BTreeMap<String, Shape>,
-    /// Every stage, whether or not the run selected it.
-    pub stages: Vec<StageMeta>,
-    /// Later runs that added to it, in older records.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub joined: Vec<Joined>,
-    /// The claims that the record was committed to refute, if any.
+    /// What it changed in the table that it was accepted into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub negative: Option<Negative>,
+    pub changes: Option<Changes>,
+    /// Every stage, whether or not the run selected it; of the program, not of the file.
+    #[serde(skip)]
+    pub stages: Vec<StageMeta>,
 }
 
-/// How far an interrupted session with peers got.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Came {
-    /// How many problems were finished.
-    pub to: usize,
-    /// How many problems it set out to time.
-    pub planned: usize,
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
-/// A run that added to a record.
+/// What a session changed in the table: how many rows by kind of change, and those that are worse.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The newest session before it.
+    pub since: String,
+    /// By [`crate::judge::diff::Change`].
+    pub counts: BTreeMap<String, usize>,
+    /// Most important first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worse: Vec<Worse>,
+}
+
+/// A figure or verdict that is worse, as people read it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Joined {
-    /// UTC.
-    pub started: String,
-    pub command: Vec<String>,
-    pub git: Git,
-    pub tier: Tier,
-    /// What it set out to add.
-    pub scope: Scope,
+pub struct Worse {
+    pub subject: Subject,
+    pub metric: String,
+    pub base: String,
+    pub new: String,
+    pub why: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StageMeta {
     /// `stage0-scalar`.
     pub id: String,
@@ -103,17 +98,14 @@ pub struct StageMeta {
     pub host_compiler: String,
     pub device_compiler: DeviceCompiler,
     pub claims: Vec<Claim>,
-    /// Claims whose metric the registry no longer has, as they were written.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub retired: Vec<serde_json::Value>,
+    /// Claims that are refuted, with what was measured.
+    pub negatives: Vec<Negative>,
     /// In the order of kernel.cu, without those that the device refuses.
     pub variants: Vec<VariantMeta>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Refusal>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VariantMeta {
     /// `wmma-qk-32x64`.
     pub name: String,
@@ -203,15 +195,14 @@ pub fn claims<S: Borrow<StageMeta>>(stages: &[S]) -> impl Iterator<Item = (&Stag
 }
 
 /// A prediction for one metric of one family on one problem, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     pub family: String,
     /// The metric; p50 stands for p50, p90 and mean, each of which must reach the target.
     pub metric: Metric,
     pub relation: Relation,
     pub on: Place,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
@@ -219,6 +210,21 @@ pub struct Claim {
 pub type Relation = claim::Relation<String>;
 
 impl Claim {
+    /// Identifies it among the claims of its stage, whatever it promises: `swizzle p50 over stage0-scalar wmma-qk on mission f16 full`.
+    pub fn id(&self) -> String {
+        let Self {
+            family, metric, on, ..
+        } = self;
+        let relation = match &self.relation {
+            Relation::Faster { base, .. } => format!("over {base}"),
+            Relation::FasterThanPeer { rival, .. } => format!("over {rival}"),
+            Relation::Ratio { base, .. } => format!("against {base}"),
+            Relation::AtLeast { .. } => "at least".to_string(),
+            Relation::AtMost { .. } => "at most".to_string(),
+        };
+        format!("{family} {metric} {relation} on {on}")
+    }
+
     /// Whether it is about time, and so about a particular GPU.
     pub fn is_of_speed(&self) -> bool {
         matches!(
@@ -250,7 +256,7 @@ impl Claim {
 }
 
 impl fmt::Display for Claim {
-    /// A record refutes a claim by these words. A claim that names no problem is about mission with f16.
+    /// A claim that names no problem is about mission with f16.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.is_of_speed() {
             String::new()
@@ -267,42 +273,44 @@ impl fmt::Display for Claim {
     }
 }
 
-/// Why a committed record refutes claims.
+/// A claim that is refuted: it stands in `negatives.json` beside the stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Negative {
-    pub reason: String,
-    pub claims: Vec<Refuted>,
-}
-
-/// A refuted claim: its stage, by the identity in the record, and its words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Refuted {
-    pub stage: String,
+    /// [`Claim::id`].
     pub claim: String,
-    /// What was measured.
-    pub evidence: String,
+    /// The GPU that it is refuted on; absent if the figures do not depend on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// What was measured, with the session.
+    pub measured: String,
+    /// Why the claim is not met.
+    pub why: String,
 }
 
 impl Meta {
-    /// The shape with this name in the record, or with these extents.
-    pub fn shape(&self, name: &str) -> Option<Shape> {
-        self.shapes
-            .get(name)
-            .copied()
-            .or_else(|| Some(parse_shape(name).ok()?.1))
-    }
-
     /// The name of its GPU, if it had one.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()
     }
 
-    /// How this record refutes a claim of `stage`, given in words.
-    pub fn refuted(&self, stage: &str, claim: &str) -> Option<&Refuted> {
-        let mut refuted = self.negative.iter().flat_map(|negative| &negative.claims);
-        refuted.find(|refuted| refuted.stage == stage && refuted.claim == claim)
+    /// What a table keeps of it.
+    pub fn committed(&self) -> Self {
+        Self {
+            gates: vec![],
+            left_out: vec![],
+            rows: 0,
+            ..self.clone()
+        }
+    }
+
+    /// The architecture of the machine code that its GPU runs: `sm_90a`.
+    pub fn compiled_arch(&self) -> Option<&str> {
+        let DeviceCompiler::Built { archs, .. } = &self.device_compiler else {
+            return None;
+        };
+        let gpu = &self.machine.gpu;
+        archs.iter().find(|arch| gpu.runs(arch)).map(String::as_str)
     }
 }
 
@@ -370,6 +378,9 @@ pub enum Gpu {
     Present {
         /// `NVIDIA H200`.
         name: String,
+        /// Of this card; empty in older sessions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        uuid: String,
         /// The architecture: `sm_90`.
         arch: String,
         driver: String,
@@ -409,11 +420,6 @@ pub enum Scope {
     },
 }
 
-impl Scope {
-    /// Separates the flags of runs that were joined.
-    pub const AND: &str = "and";
-}
-
 /// Whether a gate can be measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateScope {
@@ -449,7 +455,7 @@ pub enum Measurable {
 }
 
 /// A variant with instances that the device cannot run, which is not a failure.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub variant: String,
     /// Which instances, and what they need.

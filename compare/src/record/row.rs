@@ -1,56 +1,71 @@
 //! A row: everything that one source knows about one subject at one place.
 
+use super::columns;
 use common::device::BackendKind;
 use common::metric::{Metric, Unit};
-use common::problem::{Dtype, Mask, Problem, named_shapes};
+use common::problem::{Dtype, Mask, Problem, Shape, named_shapes, parse_shape};
 use common::timing::stats::{Ratio, Summary};
 use common::verdict::{GateId, GateResult, Verdict};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Everything that one source knows about one subject at one place. A figure that was not measured is absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`, …, so that DuckDB, pandas and
+/// jq read the file as it is.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub subject: Subject,
     pub on: On,
     pub by: Source,
     /// The other arm of an interleaved pair (A B B A).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Subject>,
     /// The conditions, which must be equal before two rows are compared: `warm L2`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
-    /// Hash of a compiled instance's machine code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sass: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The session that measured it; empty until the row is stored.
+    pub session: String,
+    /// Beginning of the hash of the kernel's sources; of a pair of kernels both, as `a+b`. A row of another identity is STALE.
+    pub identity: Option<String>,
+    /// Beginning of the hash of the machine code that ran, or of a pair both.
+    pub code: Option<String>,
     pub figures: BTreeMap<Metric, Figure>,
-    /// Figures whose metric the registry no longer has, under their old names.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub retired: BTreeMap<String, Figure>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub verdicts: BTreeMap<GateId, Judged>,
     /// Where the worst figure occurred, or why there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// Identifies a row within a table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub subject: Subject,
+    pub on: On,
+    pub by: Source,
+    pub against: Option<Subject>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} by {}", self.subject, self.on, self.by)?;
+        let mut against = self.against.iter();
+        against.try_for_each(|base| write!(f, " against {base}"))
+    }
 }
 
 impl Row {
     pub fn new(subject: impl Into<Subject>, on: On, by: Source) -> Self {
-        let (against, under, sass, figures, retired, verdicts, note) = Default::default();
         Self {
             subject: subject.into(),
             on,
             by,
-            against,
-            under,
-            sass,
-            figures,
-            retired,
-            verdicts,
-            note,
+            against: None,
+            under: None,
+            session: String::new(),
+            identity: None,
+            code: None,
+            figures: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            note: None,
         }
     }
 
@@ -93,9 +108,9 @@ impl Row {
     }
 
     pub fn judge(&mut self, gate: GateId, judged: Judged) {
-        let said = self.verdicts.entry(gate).or_insert_with(|| judged.clone());
-        if said.verdict != Verdict::Fail {
-            *said = judged;
+        let before = self.verdicts.entry(gate).or_insert_with(|| judged.clone());
+        if before.verdict != Verdict::Fail {
+            *before = judged;
         }
     }
 
@@ -106,23 +121,27 @@ impl Row {
 
     /// The value of a metric; a share is computed from its parts if the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
-        let found = |metric| self.figures.get(&metric).map(|figure| figure.value);
+        let measured = |metric| self.figures.get(&metric).map(|figure| figure.value);
         let share = |(part, whole)| {
-            let (part, whole) = (found(part)?, found(whole)?);
+            let (part, whole) = (measured(part)?, measured(whole)?);
             Some(if whole == 0.0 { 0.0 } else { part / whole })
         };
-        found(metric).or_else(|| metric.parts().and_then(share))
+        measured(metric).or_else(|| metric.parts().and_then(share))
     }
 
     /// The figure with its interval; NaN if there is none.
     pub fn estimate(&self, metric: Metric) -> Figure {
-        let found = self.figures.get(&metric).copied();
-        found.unwrap_or(f64::NAN.into())
+        let figure = self.figures.get(&metric).copied();
+        figure.unwrap_or(f64::NAN.into())
     }
 
-    /// Identifies the row within a record.
-    pub fn key(&self) -> (&Subject, &On, Source, Option<&Subject>) {
-        (&self.subject, &self.on, self.by, self.against.as_ref())
+    pub fn key(&self) -> Key {
+        Key {
+            subject: self.subject.clone(),
+            on: self.on.clone(),
+            by: self.by,
+            against: self.against.clone(),
+        }
     }
 
     /// The reason of the first gate that fails.
@@ -147,6 +166,65 @@ impl Row {
 
     pub fn says(&self, gate: GateId) -> Option<Verdict> {
         self.verdicts.get(&gate).map(|judged| judged.verdict)
+    }
+
+    /// With the digits that a table keeps.
+    pub fn rounded(mut self) -> Self {
+        for (metric, figure) in &mut self.figures {
+            *figure = figure.rounded(*metric);
+        }
+        self
+    }
+
+    /// The first figure that cannot be: a time or ratio that is not a positive number, or outside of its interval.
+    pub fn impossible(&self) -> Option<RowError> {
+        self.figures.iter().find_map(|(metric, figure)| {
+            let is_measure = matches!(metric.spec().unit, Unit::Us | Unit::Ns | Unit::Ratio);
+            let (low, high) = figure.ends();
+            let is_positive = |value: f64| value.is_finite() && value > 0.0;
+            let may_be_zero = *metric == Metric::Std && figure.value == 0.0;
+            let is_possible = [figure.value, low, high].into_iter().all(is_positive)
+                && low <= figure.value
+                && figure.value <= high;
+            (is_measure && !is_possible && !may_be_zero).then(|| RowError::Impossible {
+                key: Box::new(self.key()),
+                metric: *metric,
+                figure: *figure,
+            })
+        })
+    }
+
+    /// Reads a line of `rows.jsonl`, and returns the names of columns that this version does not know.
+    pub fn parse(line: &[u8]) -> Result<(Self, Vec<String>), RowError> {
+        columns::parse(line)
+    }
+}
+
+/// Why a line is not a row.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    #[error("not a JSON object")]
+    Json(#[from] serde_json::Error),
+    #[error("column `{column}`: expected {expected}")]
+    Column {
+        column: String,
+        expected: &'static str,
+    },
+    #[error(
+        "{key}: {} is {}, which cannot be measured: it must be a positive number inside its interval; measure it again",
+        metric.label(), show(*figure)
+    )]
+    Impossible {
+        key: Box<Key>,
+        metric: Metric,
+        figure: Figure,
+    },
+}
+
+fn show(figure: Figure) -> String {
+    match figure.interval {
+        Some((low, high)) => format!("{} [{low}, {high}]", figure.value),
+        None => figure.value.to_string(),
     }
 }
 
@@ -209,6 +287,8 @@ pub enum Source {
     ComputeSanitizer,
     /// Planted faults, and kernels without one of their synchronisation sites.
     SelfTest,
+    /// The verdict on a claim, from the other rows.
+    Claim,
     /// The `out` of `--input`.
     Input,
 }
@@ -219,6 +299,16 @@ impl From<BackendKind> for Source {
             BackendKind::Emulated => Source::Emulator,
             BackendKind::Cuda => Source::Gpu,
         }
+    }
+}
+
+impl Source {
+    /// Whether its figures depend on sources and compilers alone, and on no GPU.
+    pub fn is_of_build(self) -> bool {
+        matches!(
+            self,
+            Source::Kernel | Source::Ptxas | Source::Emulator | Source::SelfTest
+        )
     }
 }
 
@@ -233,6 +323,7 @@ impl fmt::Display for Source {
             Source::Ncu => "ncu",
             Source::ComputeSanitizer => "compute-sanitizer",
             Source::SelfTest => "self-test",
+            Source::Claim => "claim",
             Source::Input => "input",
         })
     }
@@ -281,6 +372,11 @@ impl Place {
         Self::new(shape_name, problem.dtype, problem.mask)
     }
 
+    /// The extents behind the name of its shape.
+    pub fn extents(&self) -> Option<Shape> {
+        Some(parse_shape(&self.shape).ok()?.1)
+    }
+
     /// The problem, if its shape is one of the named ones.
     pub fn problem(&self) -> Option<Problem> {
         let named = named_shapes().find(|named| named.name == self.shape)?;
@@ -305,14 +401,9 @@ impl Serialize for Place {
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match On::deserialize(deserializer)? {
-            On::Problem(place) => Ok(place),
-            other => Err(serde::de::Error::custom(format!(
-                "'{other}' is not a problem"
-            ))),
-        }
+impl Serialize for On {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -346,52 +437,6 @@ impl fmt::Display for On {
             }
             On::Named(words) => write!(f, ": {words}"),
         }
-    }
-}
-
-impl std::str::FromStr for On {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let head_dim = |word: &str| word.strip_prefix('d')?.parse().ok();
-        let instance = |dtype: &str, dim, arch: Option<&str>| {
-            Some(On::Instance {
-                dtype: dtype.parse().ok()?,
-                head_dim: head_dim(dim)?,
-                arch: arch.map(String::from),
-            })
-        };
-        let place = |shape, dtype: &str, mask: &str| {
-            Some(Place::new(shape, dtype.parse().ok()?, mask.parse().ok()?))
-        };
-        let on = match text.splitn(4, ' ').collect::<Vec<_>>()[..] {
-            [":", ..] => text
-                .strip_prefix(": ")
-                .map(|words| On::Named(words.to_string())),
-            ["all"] => Some(On::All),
-            [dtype, dim] => instance(dtype, dim, None),
-            [dtype, dim, arch] if head_dim(dim).is_some() => instance(dtype, dim, Some(arch)),
-            [shape, dtype, mask] => place(shape, dtype, mask).map(On::Problem),
-            [shape, dtype, mask, input] => {
-                place(shape, dtype, mask).map(|place| On::Case(place, input.to_string()))
-            }
-            _ => None,
-        };
-        on.ok_or_else(|| format!("'{text}' is not a problem, case, instance or `: words`"))
-    }
-}
-
-impl Serialize for On {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for On {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -485,48 +530,14 @@ fn above(value: f64) -> f64 {
     four_digits(near + step)
 }
 
-impl Serialize for Figure {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A whole number is written as one: 216, not 216.0.
-        let number = |value: f64| match value {
-            whole if whole.fract() == 0.0 && whole.abs() < 9e15 => serde_json::json!(whole as i64),
-            other => serde_json::json!(other),
-        };
-        match self.interval {
-            None => number(self.value).serialize(serializer),
-            Some((low, high)) => [self.value, low, high].map(number).serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Figure {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Value(f64),
-            Interval([Option<f64>; 3]),
-        }
-        let nan = |value: Option<f64>| value.unwrap_or(f64::NAN);
-        Ok(match Option::<Written>::deserialize(deserializer)? {
-            None => f64::NAN.into(),
-            Some(Written::Value(value)) => value.into(),
-            Some(Written::Interval([value, low, high])) => (nan(value), nan(low), nan(high)).into(),
-        })
-    }
-}
-
 /// The verdict of a gate, with its reason unless it is PASS, and with counts if it judged several cases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    #[serde(rename = "is")]
     pub verdict: Verdict,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How many cases passed.
     pub passed: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How many cases the gate judged.
     pub of: Option<usize>,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
@@ -551,26 +562,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_one_line_that_reads_back() {
-        let mut row = Row::new(
-            "stage5-swizzle/swizzle-32x256-k4",
-            On::Problem(Place::claims(Dtype::F16)),
-            Source::Gpu,
-        )
-        .under("warm L2")
-        .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
-        .figure(Metric::Samples, 500_usize)
-        .verdict(&GateResult::judge(GateId::C1, false, "NaN left"));
-        for (metric, figure) in &mut row.figures {
-            *figure = figure.rounded(*metric);
-        }
-        let line = serde_json::to_string(&row).unwrap();
-        insta::assert_snapshot!(line, @r#"{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C1":{"is":"fail","reason":"NaN left"}}}"#);
-        assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
-        assert!(serde_json::from_str::<Row>(&line.replace("\"by\"", "\"bye\"")).is_err());
-    }
-
-    #[test]
     fn an_interval_is_rounded_outwards() {
         let rounded = |value| Figure::from(value).rounded(Metric::SpeedupP50);
         assert_eq!(
@@ -593,46 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_reads_back() {
-        let instance = |arch: Option<&str>| On::Instance {
-            dtype: Dtype::E4m3,
-            head_dim: 128,
-            arch: arch.map(String::from),
-        };
-        let place = || Place::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
-        let words = "kernel.cu:166 __syncthreads: \"tile read\"".to_string();
-        let places = [
-            (On::All, "all"),
-            (On::Problem(place()), "1x2:1x113:203x64 f16 causal"),
-            (
-                On::Case(place(), "normal:3".into()),
-                "1x2:1x113:203x64 f16 causal normal:3",
-            ),
-            (
-                On::Case(place(), "a b.safetensors".into()),
-                "1x2:1x113:203x64 f16 causal a b.safetensors",
-            ),
-            (instance(None), "e4m3 d128"),
-            (instance(Some("sm_90a")), "e4m3 d128 sm_90a"),
-            (On::Named(words.clone()), &format!(": {words}")),
-        ];
-        for (on, text) in places {
-            assert_eq!(on.to_string(), text);
-            assert_eq!(text.parse::<On>().as_ref(), Ok(&on));
-        }
-        for wrong in [
-            "",
-            "mission",
-            "mission f16",
-            "mission f32 full",
-            "f16 d64 sm_89 sm_90a",
-        ] {
-            assert!(wrong.parse::<On>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_failure_stays_and_no_number_is_no_number() {
+    fn a_failure_stays() {
         let pass = GateResult::judge(GateId::H1, true, "clean");
         let fail = GateResult::judge(GateId::H1, false, "race");
         let row = Row::new("s/v", On::All, Source::Emulator)
@@ -644,8 +596,5 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(GateId::H1, "race")]
         );
-        let nan = Row::new("s/v", On::All, Source::Emulator).figure(Metric::MaxError, f64::NAN);
-        let read: Row = serde_json::from_str(&serde_json::to_string(&nan).unwrap()).unwrap();
-        assert!(read.value(Metric::MaxError).unwrap().is_nan());
     }
 }

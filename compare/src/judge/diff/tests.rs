@@ -154,7 +154,7 @@ fn injected_changes_of_speed_are_classified() {
     );
     assert_eq!(
         verdict(&literal, &slowed(&literal, 1.02)),
-        (Exit::Undecided, "AMBIGUOUS")
+        (Exit::Inconclusive, "AMBIGUOUS")
     );
     assert_eq!(
         verdict(&literal, &timed([30.0, 21.0, 15.0])),
@@ -281,7 +281,7 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     }
     // Gates and counters still are the same thing; that no latency of the base could be compared is not passed over.
     for new in [&other_gpu, &other_driver] {
-        assert_eq!(verdict(&base, new), (Exit::Undecided, "INCOMPLETE"));
+        assert_eq!(verdict(&base, new), (Exit::Inconclusive, "INCOMPLETE"));
     }
     // A run narrowed by flags, on another GPU, without what could be compared.
     let nothing = other_gpu
@@ -291,13 +291,13 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
                 flags: vec!["--iters 0".into()],
             }
         });
-    assert_eq!(verdict(&base, &nothing).0, Exit::Undecided);
+    assert_eq!(verdict(&base, &nothing).0, Exit::Inconclusive);
     let only_the_self_test = emulated()
         .without(|row| row.by != Source::SelfTest)
         .changed(|meta| meta.stages.clear());
     assert_eq!(
         verdict(&only_the_self_test, &only_the_self_test),
-        (Exit::Undecided, "NO DATA")
+        (Exit::Inconclusive, "NO DATA")
     );
 }
 
@@ -314,7 +314,7 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     };
     for (base, new) in [(emulated(), interrupted()), (interrupted(), emulated())] {
         assert_eq!(moved(&base, &new), std::slice::from_ref(&whole));
-        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+        assert_eq!(verdict(&base, &new), (Exit::Inconclusive, "INCOMPLETE"));
     }
     let why = differences(&emulated(), &interrupted(), LATENCY_CHANGE)
         .remove(0)
@@ -325,7 +325,7 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     );
     for (base, new) in [(timed(US), emulated()), (emulated(), timed(US))] {
         assert!(moved(&base, &new).contains(&whole));
-        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+        assert_eq!(verdict(&base, &new), (Exit::Inconclusive, "INCOMPLETE"));
     }
     let mut now = ladder();
     assert_eq!(outdated(&emulated(), &now), []);
@@ -338,7 +338,7 @@ fn an_interrupted_run_another_backend_and_other_kernels_are_incomplete() {
     let all = [differences(&emulated(), &emulated(), LATENCY_CHANGE), found].concat();
     assert_eq!(
         (of_differences(&all).exit, of_differences(&all).word),
-        (Exit::Undecided, "INCOMPLETE")
+        (Exit::Inconclusive, "INCOMPLETE")
     );
 }
 
@@ -388,7 +388,7 @@ fn a_new_finding_of_the_sanitizer_is_worse_and_a_lost_one_missing() {
     );
     assert_eq!(
         verdict(&clean(), &timed(US)),
-        (Exit::Undecided, "INCOMPLETE")
+        (Exit::Inconclusive, "INCOMPLETE")
     );
 }
 
@@ -477,7 +477,7 @@ fn what_the_new_record_lacks_is_missing_and_what_it_does_not_declare_was_removed
     });
     let quick = unchecked().changed(|meta| meta.tier = Tier::T0);
     for new in [selected, quick] {
-        assert_eq!(verdict(&base, &new), (Exit::Undecided, "INCOMPLETE"));
+        assert_eq!(verdict(&base, &new), (Exit::Inconclusive, "INCOMPLETE"));
     }
     let mut ungated = emulated();
     ungated.summary_mut(SCALAR).verdicts.remove(&GateId::C5);
@@ -485,7 +485,7 @@ fn what_the_new_record_lacks_is_missing_and_what_it_does_not_declare_was_removed
         moved(&base, &ungated),
         [format!("MISSING {SCALAR} gate C5")]
     );
-    assert_eq!(verdict(&base, &ungated), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(verdict(&base, &ungated), (Exit::Inconclusive, "INCOMPLETE"));
     let uncounted =
         emulated().without(|row| row.subject.as_str() == CPASYNC && row.on == mission());
     assert_eq!(
@@ -807,7 +807,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     );
     assert_eq!(
         verdict(&beside(16.0), &lost),
-        (Exit::Undecided, "INCOMPLETE")
+        (Exit::Inconclusive, "INCOMPLETE")
     );
     let elsewhere = moved(&beside(16.0), &beside(14.0).on_gpu("NVIDIA L4"));
     assert!(

@@ -160,7 +160,7 @@ fn each_state_has_its_cause_and_its_end() {
             })
     };
     let pass = (Exit::Pass, "PASS");
-    let incomplete = (Exit::Undecided, "INCOMPLETE");
+    let incomplete = (Exit::Inconclusive, "INCOMPLETE");
     for (record, expected, whole, selected) in [
         (emulated(), State::Green, pass, pass),
         (built(0), State::Green, pass, pass),
@@ -192,8 +192,8 @@ fn each_state_has_its_cause_and_its_end() {
         (
             emulated().says(WMMA, GateId::C5, Verdict::Ambiguous),
             State::Ambiguous(vec![GateId::C5]),
-            (Exit::Undecided, "AMBIGUOUS"),
-            (Exit::Undecided, "AMBIGUOUS"),
+            (Exit::Inconclusive, "AMBIGUOUS"),
+            (Exit::Inconclusive, "AMBIGUOUS"),
         ),
         (
             no_case(2),
@@ -250,7 +250,7 @@ fn each_state_has_its_cause_and_its_end() {
         State::NotRun("the record does not declare it".into())
     );
     let empty = quick.without(|row| row.on == On::All);
-    assert_eq!(exit(&empty), (Exit::Undecided, "NO DATA"));
+    assert_eq!(exit(&empty), (Exit::Inconclusive, "NO DATA"));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn what_the_sanitizer_finds_fails_the_variant() {
         states(&ladder(), &with([Pass, NoData]))[2],
         State::NoData(vec![GateId::C7])
     );
-    assert_eq!(exit(&with([Pass, NoData])), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(exit(&with([Pass, NoData])), (Exit::Inconclusive, "INCOMPLETE"));
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn needs_the_sanitizer(record: Record) {
     .overall;
     assert_eq!(
         (overall.exit, overall.word),
-        (Exit::Undecided, "INCOMPLETE")
+        (Exit::Inconclusive, "INCOMPLETE")
     );
 
     assert_eq!(exit(&record.clone().clean()), (Exit::Pass, "PASS"));
@@ -322,7 +322,7 @@ fn needs_the_sanitizer(record: Record) {
         states(&ladder(), &some),
         [State::Green, State::Green, State::NoData(vec![GateId::C7])]
     );
-    assert_eq!(exit(&some), (Exit::Undecided, "INCOMPLETE"));
+    assert_eq!(exit(&some), (Exit::Inconclusive, "INCOMPLETE"));
     assert_eq!(unsanitized(&some), [CPASYNC.into()]);
     // What a device refuses has no case, and nothing to be sanitized.
     some.summary_mut(CPASYNC)

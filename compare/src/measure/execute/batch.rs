@@ -84,7 +84,6 @@ pub fn keep(
         if let Ok(checked) = &outcome {
             sink.output(case, &checked.output)?;
         }
-        record.names(&case.place.shape, case.problem.shape);
         let row = Row::new(&case.subject, case.on(), record.meta.backend.into());
         let row = rows::of_outcome(row, &outcome);
         match row.failure() {

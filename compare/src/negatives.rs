@@ -1,0 +1,76 @@
+//! Refuted claims: `negatives.json` beside each stage. A claim that is recorded there and fails is NEGATIVE, which is no error.
+
+use crate::judge::claims::Claimed;
+use crate::record::files::{read, write_atomically};
+use crate::record::{Negative, Record, StoreError};
+use std::path::Path;
+
+const FILE: &str = "negatives.json";
+
+/// What is recorded beside a stage; nothing if there is no file.
+pub fn of_stage(root: &Path, stage: &str) -> Result<Vec<Negative>, StoreError> {
+    let path = root.join(stage).join(FILE);
+    match read(&path)? {
+        Some(text) => serde_json::from_slice(&text).map_err(StoreError::malformed(&path)),
+        None => Ok(vec![]),
+    }
+}
+
+/// The refutations of each stage that loses some: claims that a run shows to hold are promoted.
+pub fn without_kept(claims: &[Claimed], record: &Record) -> Vec<(String, Vec<Negative>)> {
+    changed(record, claims, |_| None)
+}
+
+/// The same, with those claims added that fail, for a reason.
+pub fn with_broken(
+    claims: &[Claimed],
+    record: &Record,
+    reason: &str,
+    gpu: Option<&str>,
+) -> Vec<(String, Vec<Negative>)> {
+    changed(record, claims, |claimed| {
+        let measured = match &claimed.finding.pair {
+            Some(pair) => {
+                let (new, base) = (pair.new.name(), &pair.base);
+                format!("{new} against {base}: {}", claimed.finding.reason)
+            }
+            None => claimed.finding.reason.clone(),
+        };
+        let session = claimed.session.as_deref().unwrap_or(&record.meta.session);
+        let is_of_gpu = crate::judge::claims::is_of_gpu(&claimed.claim);
+        claimed.is_broken().then(|| Negative {
+            claim: claimed.claim.id(),
+            gpu: gpu.filter(|_| is_of_gpu).map(String::from),
+            measured: format!("{measured} ({session})"),
+            why: reason.to_string(),
+        })
+    })
+}
+
+fn changed(
+    record: &Record,
+    claims: &[Claimed],
+    refutation: impl Fn(&Claimed) -> Option<Negative>,
+) -> Vec<(String, Vec<Negative>)> {
+    let of_stage = |stage: &crate::record::StageMeta| {
+        let claims = || claims.iter().filter(|claimed| claimed.stage == stage.id);
+        let kept = |negative: &&Negative| {
+            let mut kept = claims().filter_map(Claimed::is_unexpected);
+            !kept.any(|other| other == *negative)
+        };
+        let mut all: Vec<Negative> = stage.negatives.iter().filter(kept).cloned().collect();
+        all.extend(claims().filter_map(&refutation));
+        all.sort_by(|a, b| (&a.claim, &a.gpu).cmp(&(&b.claim, &b.gpu)));
+        (all != stage.negatives).then(|| (stage.id.clone(), all))
+    };
+    record.meta.stages.iter().filter_map(of_stage).collect()
+}
+
+/// Writes the refutations of these stages below `root`.
+pub fn write(root: &Path, negatives: &[(String, Vec<Negative>)]) -> Result<(), StoreError> {
+    negatives.iter().try_for_each(|(stage, all)| {
+        let mut text = serde_json::to_string_pretty(all).expect("plain data");
+        text.push('\n');
+        write_atomically(&root.join(stage).join(FILE), text.as_bytes())
+    })
+}

@@ -1,0 +1,147 @@
+//! The folder of a run: `session.json`, `rows.jsonl`, and `cases.jsonl` with the passing cases, which are never committed.
+
+use super::error::StoreError;
+use super::files::{is_listed, name_of, read, write_atomically};
+use super::kernels::Kernels;
+use super::meta::{Meta, Progress, StageMeta};
+use super::row::{On, Row, Subject};
+use super::table::{ROWS, Table, to_lines};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub const SESSION: &str = "session.json";
+pub const CASES: &str = "cases.jsonl";
+
+/// Everything that one run measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    pub meta: Meta,
+    pub table: Table,
+    /// Passing cases.
+    pub cases: Vec<Row>,
+}
+
+impl Record {
+    pub fn new(meta: Meta) -> Self {
+        Self {
+            meta,
+            table: Table::default(),
+            cases: vec![],
+        }
+    }
+
+    /// Adds a row, in place of one with the same key.
+    pub fn append(&mut self, mut row: Row) {
+        row.session = self.meta.session.clone();
+        let kernels = self.kernels();
+        (row.identity, row.code) = match row.code {
+            // What the compiler made has its own.
+            Some(code) => (kernels.identity(&row), Some(code)),
+            None => (kernels.identity(&row), kernels.code(&row)),
+        };
+        self.table.append(row);
+    }
+
+    pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        rows.into_iter().for_each(|row| self.append(row));
+    }
+
+    /// The kernels that this run is of.
+    fn kernels(&self) -> Kernels<'_> {
+        Kernels {
+            stages: &self.meta.stages,
+            built: &self.table,
+            arch: self.meta.compiled_arch(),
+        }
+    }
+
+    /// The rows of all cases, failing ones first.
+    pub fn all_cases(&self) -> impl Iterator<Item = &Row> {
+        let is_case = |row: &&Row| matches!(row.on, On::Case(..));
+        self.table.rows().filter(is_case).chain(&self.cases)
+    }
+
+    /// Notes that the run goes on or was interrupted, and how far it got.
+    pub fn goes_on(&mut self, planned: usize) {
+        let finished = self.all_cases().count();
+        self.meta.progress = Progress::Partial { finished, planned };
+    }
+
+    /// Notes that the run is complete.
+    pub fn has_ended(&mut self, seconds: u64) {
+        let cases = self.all_cases().count();
+        self.meta.progress = Progress::Complete { cases, seconds };
+    }
+
+    /// Its variants, in the order of the ladder.
+    pub fn variants(&self) -> impl Iterator<Item = Subject> {
+        self.meta.stages.iter().flat_map(StageMeta::subjects)
+    }
+
+    /// Reads the folder of a run; `stages` are those that it is of.
+    pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
+        let path = folder.join(SESSION);
+        let text = read(&path)?.ok_or_else(|| StoreError::NoRecord {
+            path: folder.to_path_buf(),
+        })?;
+        let mut meta: Meta = serde_json::from_slice(&text).map_err(StoreError::malformed(&path))?;
+        let mut table = Table::default();
+        table.read_rows(&folder.join(ROWS))?;
+        let found = table.rows().count();
+        if found < meta.rows {
+            return Err(StoreError::Lost {
+                path: folder.join(ROWS),
+                found,
+                written: meta.rows,
+            });
+        }
+        let mut cases = Table::default();
+        cases.read_rows(&folder.join(CASES))?;
+        meta.stages = stages.to_vec();
+        Ok(Self {
+            meta,
+            table,
+            cases: cases.rows().cloned().collect(),
+        })
+    }
+
+    /// Writes all files. The session comes last: if the run is killed between two files, it must not count more rows than there are.
+    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+        let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
+        let meta = Meta {
+            rows: self.table.rows().count(),
+            ..self.meta.clone()
+        };
+        write(ROWS, &to_lines(self.table.rows()))?;
+        if !self.cases.is_empty() {
+            write(CASES, &to_lines(&self.cases))?;
+        }
+        let mut session =
+            serde_json::to_string_pretty(&meta).expect("a session has no map keys but strings");
+        session.push('\n');
+        write(SESSION, session.as_bytes())
+    }
+}
+
+/// Whether `folder` is that of a run.
+pub fn is_record(folder: &Path) -> bool {
+    folder.join(SESSION).is_file()
+}
+
+/// The newest finished run in a folder of runs: names begin with the time.
+pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let fail = StoreError::read(folder);
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.map_err(&fail)?,
+    };
+    let mut newest: Option<PathBuf> = None;
+    for entry in entries {
+        let path = entry.map_err(&fail)?.path();
+        if is_listed(&name_of(&path)) && is_record(&path) {
+            newest = newest.max(Some(path));
+        }
+    }
+    Ok(newest)
+}

@@ -1,0 +1,417 @@
+//! What is known of the kernels: rows by key, with the sessions that measured them. `results/<gpu>/` has one table per GPU model,
+//! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
+
+use super::error::StoreError;
+use super::files::{read, write_atomically};
+use super::kernels::Kernels;
+use super::meta::{Meta, StageMeta, by_id};
+use super::record::Record;
+use super::row::{Key, On, Row, Source, Subject};
+use common::metric::Metric;
+use common::problem::Dtype;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+pub const ROWS: &str = "rows.jsonl";
+pub const SESSIONS: &str = "sessions.jsonl";
+
+/// The table of what depends on sources and compilers alone.
+pub const BUILD: &str = "build";
+
+/// Rows by key, and the sessions that they name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    rows: BTreeMap<Key, Row>,
+    pub sessions: BTreeMap<String, Meta>,
+    /// Columns that this version does not know, which were left out.
+    pub ignored: BTreeSet<String>,
+}
+
+impl Table {
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Row> {
+        self.rows.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
+        self.rows.get_mut(key)
+    }
+
+    /// Adds a row, rounded as tables are, in place of one with the same key.
+    pub fn append(&mut self, row: Row) {
+        self.rows.insert(row.key(), row.rounded());
+    }
+
+    pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        rows.into_iter().for_each(|row| self.append(row));
+    }
+
+    pub fn retain(&mut self, stays: impl Fn(&Row) -> bool) {
+        self.rows.retain(|_, row| stays(row));
+    }
+
+    /// The row of a subject at a place, from one source.
+    pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
+        self.arms(subject, on, by, None)
+    }
+
+    /// The row of two interleaved arms.
+    pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
+        self.arms(new, on, by, Some(base))
+    }
+
+    fn arms(
+        &self,
+        subject: &Subject,
+        on: &On,
+        by: Source,
+        against: Option<&Subject>,
+    ) -> Option<&Row> {
+        self.get(&Key {
+            subject: subject.clone(),
+            on: on.clone(),
+            by,
+            against: against.cloned(),
+        })
+    }
+
+    pub fn by(&self, source: Source) -> impl Iterator<Item = &Row> {
+        self.rows().filter(move |row| row.by == source)
+    }
+
+    /// The rows of a subject, from all sources.
+    pub fn about<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Row> + use<'a> {
+        let subject = subject.clone();
+        let first = Key {
+            subject: subject.clone(),
+            on: On::All,
+            by: Source::Kernel,
+            against: None,
+        };
+        let rows = self.rows.range(first..).map(|(_, row)| row);
+        rows.take_while(move |row| row.subject == subject)
+    }
+
+    /// The rows of a subject from one source.
+    pub fn of<'a>(
+        &'a self,
+        subject: &Subject,
+        by: Source,
+    ) -> impl Iterator<Item = &'a Row> + use<'a> {
+        self.about(subject).filter(move |row| row.by == by)
+    }
+
+    /// The rows of a subject's instances for this dtype and head size, with their architectures.
+    pub fn instances<'a>(
+        &'a self,
+        subject: &Subject,
+        by: Source,
+        dtype: Dtype,
+        head_dim: usize,
+    ) -> impl Iterator<Item = (Option<&'a str>, &'a Row)> + use<'a> {
+        let rows = self.of(subject, by);
+        rows.filter_map(move |row| match &row.on {
+            On::Instance {
+                dtype: other,
+                head_dim: dim,
+                arch,
+            } if (*other, *dim) == (dtype, head_dim) => Some((arch.as_deref(), row)),
+            _ => None,
+        })
+    }
+
+    /// The row of what `kernel.cu` declares for a compiled instance.
+    pub fn declared(&self, compiled: &Row) -> Option<&Row> {
+        let mut on = compiled.on.clone();
+        if let On::Instance { arch, .. } = &mut on {
+            *arch = None;
+        }
+        self.row(&compiled.subject, &on, Source::Kernel)
+    }
+
+    /// The session that measured a row.
+    pub fn session(&self, row: &Row) -> Option<&Meta> {
+        self.sessions.get(&row.session)
+    }
+
+    /// The architecture of the machine code that its newest session on a GPU ran: `sm_90a`.
+    pub fn compiled_arch(&self) -> Option<&str> {
+        let mut sessions = self.sessions.values().rev();
+        sessions.find_map(Meta::compiled_arch)
+    }
+
+    /// Adds what a session measured. The rows of peers on one problem are of one session, and so is a self-test of one stage.
+    pub fn merge(&mut self, run: &Record) {
+        let peers: BTreeSet<&On> = run.table.by(Source::Peers).map(|row| &row.on).collect();
+        let tested: BTreeSet<&str> = (run.table.by(Source::SelfTest))
+            .map(|row| row.subject.stage())
+            .collect();
+        self.rows.retain(|key, _| match key.by {
+            Source::Peers => !peers.contains(&key.on),
+            Source::SelfTest => !tested.contains(key.subject.stage()),
+            _ => true,
+        });
+        for row in run.table.rows() {
+            self.rows.insert(row.key(), row.clone());
+        }
+        let session = run.meta.clone();
+        self.sessions.insert(session.session.clone(), session);
+    }
+
+    /// Whether it has verdicts on the same kernel over more cases than the row, which passed.
+    pub fn covers(&self, row: &Row) -> bool {
+        let cases = |row: &Row| row.value(Metric::Cases);
+        let has_more = |before: &Row| {
+            before.identity == row.identity && cases(before) > cases(row)
+        };
+        row.on == On::All && row.failure().is_none() && self.get(&row.key()).is_some_and(has_more)
+    }
+
+    /// Drops what `stages` no longer declare, and sessions that no row names.
+    pub fn prune(&mut self, stages: &[StageMeta]) {
+        self.rows.retain(|key, row| {
+            let is_declared = |subject: &Subject| match by_id(stages, subject.stage()) {
+                Some(stage) => {
+                    let name = subject.name();
+                    let is_family = matches!(key.by, Source::SelfTest | Source::Claim);
+                    name.is_empty()
+                        || stage.variant(name).is_some()
+                        || is_family && stage.family(name).next().is_some()
+                }
+                // Peers and the harness are no stages.
+                None => row.identity.is_none(),
+            };
+            let mut subjects = std::iter::once(&key.subject).chain(&key.against);
+            subjects.all(is_declared)
+        });
+        self.drop_sessions();
+    }
+
+    fn drop_sessions(&mut self) {
+        let named: BTreeSet<&str> = self.rows().map(|row| row.session.as_str()).collect();
+        let unnamed: Vec<String> = (self.sessions.keys())
+            .filter(|name| !named.contains(name.as_str()))
+            .cloned()
+            .collect();
+        for name in unnamed {
+            self.sessions.remove(&name);
+        }
+    }
+
+    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
+    pub fn restamp(&mut self, now: &Kernels<'_>) -> usize {
+        let mut stamped = 0;
+        for row in self.rows.values_mut() {
+            let identity = now.identity(row);
+            if row.identity != identity && row.code.is_some() && row.code == now.code(row) {
+                row.identity = identity;
+                stamped += 1;
+            }
+        }
+        stamped
+    }
+
+    /// Reads the table in `folder`; empty if there is none.
+    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+        let mut table = Self::default();
+        table.read_rows(&folder.join(ROWS))?;
+        let path = folder.join(SESSIONS);
+        table.parse_sessions(&read(&path)?.unwrap_or_default(), &path)?;
+        Ok(table)
+    }
+
+    /// Reads sessions from the text of a file; `path` is for messages.
+    pub fn parse_sessions(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            let session: Meta =
+                serde_json::from_slice(line).map_err(|source| StoreError::Malformed {
+                    path: path.to_path_buf(),
+                    line: index + 1,
+                    source,
+                })?;
+            self.sessions.insert(session.session.clone(), session);
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_rows(&mut self, path: &Path) -> Result<(), StoreError> {
+        let bytes = read(path)?.unwrap_or_default();
+        self.parse(&bytes, path)
+    }
+
+    /// Reads rows from the text of a file; `path` is for messages.
+    pub fn parse(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            let (row, ignored) = Row::parse(line).map_err(|source| StoreError::Row {
+                path: path.to_path_buf(),
+                line: index + 1,
+                source,
+            })?;
+            self.ignored.extend(ignored);
+            let key = row.key();
+            if self.rows.insert(key.clone(), row).is_some() {
+                return Err(StoreError::Twice {
+                    path: path.to_path_buf(),
+                    row: key.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Its files: names and bytes. The same rows give the same bytes.
+    pub fn files(&self) -> [(&'static str, Vec<u8>); 2] {
+        let sessions = self.sessions.values().map(Meta::committed);
+        [
+            (ROWS, to_lines(self.rows())),
+            (SESSIONS, to_lines(sessions)),
+        ]
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+        let files = self.files();
+        files
+            .iter()
+            .try_for_each(|(name, bytes)| write_atomically(&folder.join(name), bytes))
+    }
+
+    /// The rows that `is_kept`, with their sessions.
+    pub fn part(&self, is_kept: impl Fn(&Row) -> bool) -> Self {
+        let mut part = self.clone();
+        part.retain(is_kept);
+        part.drop_sessions();
+        part
+    }
+
+    /// Adds the rows of another table, which has none of the same key.
+    pub fn join(&mut self, other: Table) {
+        self.rows.extend(other.rows);
+        self.sessions.extend(other.sessions);
+        self.ignored.extend(other.ignored);
+    }
+}
+
+/// The tables of `results/`: what was built, and what each GPU model measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Results {
+    pub build: Table,
+    /// By the name of their folder: `nvidia-h200`.
+    pub gpus: BTreeMap<String, Table>,
+}
+
+impl Results {
+    /// The tables below `folder`; none if there is no such folder.
+    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+        let mut results = Self::default();
+        let fail = StoreError::read(folder);
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(results),
+            entries => entries.map_err(&fail)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(&fail)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') || !entry.path().join(ROWS).is_file() {
+                continue;
+            }
+            results.insert(name, Table::read(&entry.path())?);
+        }
+        Ok(results)
+    }
+
+    pub fn insert(&mut self, name: String, table: Table) {
+        if name == BUILD {
+            self.build = table;
+        } else {
+            self.gpus.insert(name, table);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.build.is_empty() && self.gpus.is_empty()
+    }
+
+    /// Everything that is known of one GPU model's figures, and of the build.
+    pub fn of_gpu(&self, name: &str) -> Table {
+        let mut table = self.build.clone();
+        if let Some(gpu) = self.gpus.get(name) {
+            table.join(gpu.clone());
+        }
+        table
+    }
+
+    /// The GPU model that most is known of: the one that COMPARE.md is about.
+    pub fn main(&self) -> Option<&str> {
+        let gpus = self.gpus.iter();
+        let largest = gpus.max_by_key(|(_, table)| table.rows.len());
+        largest.map(|(name, _)| name.as_str())
+    }
+
+    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
+    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) -> usize {
+        let tables = self.gpus.values_mut().chain([&mut self.build]);
+        let stamped = tables.map(|table| {
+            let arch = table.compiled_arch().map(String::from);
+            table.restamp(&Kernels {
+                stages,
+                built,
+                arch: arch.as_deref(),
+            })
+        });
+        stamped.sum()
+    }
+
+    /// Splits a table of one GPU model into the part of the build and that of the GPU, and keeps both.
+    pub fn put(&mut self, gpu: Option<&str>, table: &Table) {
+        self.build = table.part(|row| row.by.is_of_build());
+        if let Some(gpu) = gpu {
+            let measured = table.part(|row| !row.by.is_of_build());
+            self.gpus.insert(gpu.to_string(), measured);
+        }
+    }
+
+    /// The files of all tables: paths below `results/`, and bytes.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let build = std::iter::once((BUILD, &self.build));
+        let gpus = self.gpus.iter().map(|(name, table)| (name.as_str(), table));
+        let tables = build.chain(gpus).filter(|(_, table)| !table.is_empty());
+        tables
+            .flat_map(|(folder, table)| {
+                let files = table.files();
+                files.map(|(name, bytes)| (format!("{folder}/{name}"), bytes))
+            })
+            .collect()
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
+        let files = self.files();
+        files
+            .iter()
+            .try_for_each(|(path, bytes)| write_atomically(&folder.join(path), bytes))
+    }
+}
+
+pub(super) fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for item in items {
+        serde_json::to_writer(&mut bytes, &item).expect("rows have no map keys but strings");
+        bytes.push(b'\n');
+    }
+    bytes
+}
