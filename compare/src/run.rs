@@ -5,8 +5,8 @@ use crate::estimate;
 use crate::interrupt::interrupted;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
-use crate::judge::{Known, Named, best};
-use crate::measure::builds::StageBuild;
+use crate::judge::{Known, best};
+use crate::measure::builds::{StageBuild, metas};
 use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
 use crate::measure::machine::{self, Timestamp};
@@ -18,10 +18,9 @@ use crate::measure::summary::summarise;
 use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
-use crate::record::files::{Unfinished, name_of, write_atomically};
-use crate::record::meta::{Tier, by_id};
-use crate::record::store::read_all;
-use crate::record::{On, Record, Row, Source, Subject};
+use crate::record::files::{Unfinished, write_atomically};
+use crate::record::meta::Tier;
+use crate::record::{On, Record, Results, Row, Source, Subject};
 use crate::registry::Ladder;
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
@@ -131,16 +130,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         &[("--report", Some(&report_path)), ("--json", json_file)],
         &[("--input", args.input.as_deref())],
     )?;
-    let committed = read_all(&machine::results())?;
+    let committed = Results::read(&machine::results())?;
     let (folder, record) = measure(args, &committed)?;
-    let name = name_of(&folder);
-    // The stages of this run, without what its device refuses.
-    let known = Known {
-        stages: &record.meta.stages,
-        run: Some((&name, &record)),
-        committed: &committed,
-    };
-    let report = verdict::report(known);
+    let table = committed.of_gpu(&record.meta.machine.name);
+    let report = verdict::report_of_run(&record, &table);
     files::write(&files::report(&report, &folder, &report_path))?;
     let (text, mut notes) = files::summary(&report, args.quiet);
     let text = format!(
@@ -163,7 +156,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 }
 
 /// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
-fn measure(args: &RunArgs, committed: &[Named]) -> anyhow::Result<(PathBuf, Record)> {
+fn measure(args: &RunArgs, committed: &Results) -> anyhow::Result<(PathBuf, Record)> {
     let start = Instant::now();
     let started = Timestamp::now();
     let mut ladder = open(args.backend)?;
@@ -197,9 +190,9 @@ fn measure(args: &RunArgs, committed: &[Named]) -> anyhow::Result<(PathBuf, Reco
         machine.name += &format!("-as-{device}");
     }
     if !plan.timings.is_empty() {
-        plan.leave_out_slow(&request, |timing| {
-            known_us(timing, &builds, machine.gpu.name(), committed)
-        });
+        let (stages, table) = (metas(&builds), committed.of_gpu(&machine.name));
+        let known = Known::committed(&stages, &table);
+        plan.leave_out_slow(&request, |timing| known_us(&known, timing));
         let left_out = Vec::from_iter(plan.bases_left_out(&builds));
         if !left_out.is_empty() {
             bars.say(&format!(
@@ -223,18 +216,17 @@ fn measure(args: &RunArgs, committed: &[Named]) -> anyhow::Result<(PathBuf, Reco
     // Only for stages that run, and not in a quick run: reading a stage's code takes seconds.
     let is_run = |build: &&mut StageBuild| plan.tier > Tier::T0 && plan.has_stage(&build.id);
     let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
-    let mut record = begin(&started, &plan, &builds, machine, gates, source_lines);
-    record.meta.device = limited;
-    let (tools, methods) = (&mut record.meta.tools, &mut record.meta.methods);
-    match code {
-        Ok(tool) => tools
-            .extend(tool.map(|tool| (Source::Ptxas, vec![format!("cuobjdump {}", tool.version)]))),
-        Err(why) => {
-            methods.insert(Source::Ptxas, format!("machine code not read: {why}"));
-        }
-    }
     let unfinished = Unfinished::create(&out, &base_name)?;
     let folder = unfinished.folder().to_path_buf();
+    let name = unfinished.name();
+    let mut record = begin(&name, &started, &plan, &builds, machine, gates, source_lines);
+    record.meta.device = limited;
+    let read_by = match code {
+        Ok(tool) => tool.map(|tool| format!("cuobjdump {}", tool.version)),
+        Err(why) => Some(format!("machine code not read: {why}")),
+    };
+    let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));
+    record.meta.tools.extend(read_by);
     let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
     let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
     let planned_cases = plan.cases.len();
@@ -286,18 +278,10 @@ fn measure(args: &RunArgs, committed: &[Named]) -> anyhow::Result<(PathBuf, Reco
     Ok((unfinished.finish()?, record))
 }
 
-/// What the newest committed record of this GPU and of the kernel as it is now says that a timing takes, in microseconds.
-fn known_us(
-    timing: &PlannedTiming,
-    builds: &[StageBuild],
-    gpu: Option<&str>,
-    committed: &[Named],
-) -> Option<f64> {
-    let stage = by_id(builds, timing.subject.stage())?;
-    let records = committed.iter().rev().map(|(_, record)| record);
-    let mut of_kernel = records.filter(|record| record.meta.gpu() == gpu && record.is_of(stage));
-    let row = of_kernel.find_map(|record| best::time(record, &timing.subject, &timing.place))?;
-    Some(best::p50(row))
+/// What the committed table of this GPU says that a timing takes on the kernel as it is now, in microseconds.
+fn known_us(known: &Known<'_>, timing: &PlannedTiming) -> Option<f64> {
+    let row = best::time(&known.table, &timing.subject, &timing.place)?;
+    (!known.is_stale(row)).then(|| best::p50(row))
 }
 
 /// Refuses to write a record among the committed ones.

@@ -1,6 +1,6 @@
 //! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
 
-use crate::judge::claims;
+use crate::judge::{Known, claims};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
@@ -8,10 +8,9 @@ use crate::peers::pair::{Sampled, pair};
 use crate::record::meta::{
     DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };
-use crate::record::store::{SCHEMA, Samples};
 use crate::record::{
-    Claim, Judged, Meta, Negative, On, Place, Record, Refuted, Relation, Row, Source, StageMeta,
-    Subject, VariantMeta,
+    Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta, Subject,
+    Table, VariantMeta,
 };
 use common::claim::{Base, Rival};
 use common::device::BackendKind;
@@ -19,7 +18,7 @@ use common::faults::{Caught, Fault};
 use common::format::Format;
 use common::gate::Errors;
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, Shape};
+use common::problem::{Dtype, Mask};
 use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
 use common::suppression::{Finding, SiteResult, Suppressed};
@@ -108,7 +107,7 @@ pub fn ladder() -> Vec<StageMeta> {
                     claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
                 ],
                 variants: families.iter().map(variant).collect(),
-                retired: vec![],
+                negatives: vec![],
                 refused: vec![],
             }
         };
@@ -280,13 +279,12 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         reason: "no NVIDIA driver".into(),
     };
     Meta {
-        schema: SCHEMA,
+        session: "20261120T183000Z-linux".into(),
         started: "2026-11-20T18:30:00Z".into(),
         progress: Progress::Complete {
             cases: 3,
             seconds: 4,
         },
-        tool_version: "0.1.0".into(),
         command: vec!["compare".into()],
         git: Git::Commit {
             sha: "0123456789abcdef".into(),
@@ -302,19 +300,19 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         tier: Tier::T1,
         backend: BackendKind::Emulated,
         scope: Scope::Whole,
+        host_compiler: "g++ (GCC) 12.2.0".into(),
+        device_compiler: DeviceCompiler::Absent {
+            reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
+        },
         device: None,
         toggles: Default::default(),
         source_lines: true,
         gates: vec![],
         tools: Default::default(),
-        methods: Default::default(),
         left_out: vec![],
-        peers: None,
         rows: 0,
-        shapes: [("mission".to_string(), Shape::bhsd(1, 8, 512, 64))].into(),
         stages,
-        joined: vec![],
-        negative: None,
+        changes: None,
     }
 }
 
@@ -393,7 +391,7 @@ pub fn timed(us: [f64; 3]) -> Record {
     (record.meta.backend, record.meta.tier) = (BackendKind::Cuda, Tier::T2);
     record.meta.machine.name = "nvidia-h200".into();
     record.scope(GateId::L1, Measurable::Yes);
-    record.rows.retain(|row| row.on != On::All);
+    record.table.retain(|row| row.on != On::All);
     for (subject, us) in VARIANTS.into_iter().zip(us) {
         record =
             record
@@ -417,18 +415,17 @@ pub fn timed(us: [f64; 3]) -> Record {
         .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
-/// The committed records, oldest first.
-pub fn committed() -> Vec<crate::judge::Named> {
+/// The committed tables.
+pub fn results() -> Results {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-    crate::record::store::read_all(&results).unwrap()
+    Results::read(&results).unwrap()
 }
 
-/// The newest committed record of all stages.
-pub fn newest_whole() -> crate::judge::Named {
-    let mut records = committed().into_iter();
-    records
-        .rfind(|(_, record)| record.meta.scope == Scope::Whole)
-        .expect("the ladder has been measured as a whole")
+/// The sessions merged into one table, oldest first.
+pub fn table(records: &[Record]) -> Table {
+    let mut table = Table::default();
+    records.iter().for_each(|record| table.merge(record));
+    table
 }
 
 /// What tests change in a record.
@@ -439,21 +436,29 @@ impl Record {
     }
 
     pub fn without(mut self, is_gone: impl Fn(&Row) -> bool) -> Self {
-        self.rows.retain(|row| !is_gone(row));
+        self.table.retain(|row| !is_gone(row));
         self
     }
 
+    /// As if it had been measured so from the start.
     pub fn changed(mut self, change: impl FnOnce(&mut Meta)) -> Self {
         change(&mut self.meta);
+        let rows: Vec<Row> = self.table.rows().cloned().collect();
+        self.extend(rows);
         self
+    }
+
+    /// As another session.
+    pub fn named(self, session: &str) -> Self {
+        self.changed(|meta| {
+            meta.session = session.into();
+            meta.started = session.into();
+        })
     }
 
     pub fn row_mut(&mut self, subject: &str, on: &On, by: Source) -> &mut Row {
-        let found = self
-            .rows
-            .iter_mut()
-            .find(|row| row.key() == (&subject.into(), on, by, None));
-        found.expect("the record has this row")
+        let key = Row::new(subject, on.clone(), by).key();
+        self.table.get_mut(&key).expect("the record has this row")
     }
 
     /// The row over all cases of a variant.
@@ -490,6 +495,7 @@ impl Record {
     pub fn on_gpu(mut self, name: &str) -> Self {
         self.meta.machine.gpu = Gpu::Present {
             name: name.into(),
+            uuid: String::new(),
             arch: "sm_90".into(),
             driver: "580.159.04".into(),
             multiprocessors: 132,
@@ -498,25 +504,15 @@ impl Record {
         self
     }
 
-    /// A latency and the samples that it is of.
-    pub fn sampled(mut self, subject: &str, on: On, us: &[f64]) -> Self {
+    /// A latency of these samples.
+    pub fn sampled(self, subject: &str, on: On, us: &[f64]) -> Self {
         let of = Summary::of(us).unwrap();
-        let row = Row::new(subject, on.clone(), Source::Gpu)
+        let row = Row::new(subject, on, Source::Gpu)
             .under("warm L2")
             .figure(Metric::P50, &of)
             .figure(Metric::P90, of.p90)
             .figure(Metric::Samples, of.samples)
             .figure(Metric::SmMhz, 1980_u32);
-        let subject = Subject::from(subject);
-        self.samples
-            .retain(|old| (&old.subject, &old.on) != (&subject, &on));
-        let device_ns = us.iter().map(|us| 1e3 * us).collect();
-        self.samples.push(Samples {
-            subject,
-            on,
-            by: Source::Gpu,
-            device_ns,
-        });
         self.with(row)
     }
 
@@ -533,13 +529,15 @@ impl Record {
 
     /// As nvcc would have built it for sm_90a: the f16 instance of each variant with these registers and spilled bytes.
     pub fn built(mut self, registers: u32, spills: u32) -> Self {
+        let compiler = DeviceCompiler::Built {
+            nvcc: "13.0.88".into(),
+            flags: vec![],
+            archs: vec!["sm_90a".into()],
+        };
         for stage in &mut self.meta.stages {
-            stage.device_compiler = DeviceCompiler::Built {
-                nvcc: "13.0.88".into(),
-                flags: vec![],
-                archs: vec!["sm_90a".into()],
-            };
+            stage.device_compiler = compiler.clone();
         }
+        self.meta.device_compiler = compiler;
         let row = |subject: &str| {
             let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
             // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
@@ -549,7 +547,7 @@ impl Record {
                 .figure(Metric::SpillBytes, spills)
                 .figure(Metric::Occupancy, blocks / 16.0)
                 .verdict(&result);
-            row.sass = Some(format!("sass of {subject}"));
+            row.code = Some(format!("code of {subject}"));
             row
         };
         VARIANTS
@@ -603,18 +601,22 @@ impl Record {
         self
     }
 
-    /// Committed to refute the claims that fail in it.
-    pub fn refuting(mut self, reason: &str) -> Self {
-        let refuted = claims::failed(&self).map(|(stage, claim, finding)| Refuted {
-            stage: stage.id.clone(),
-            claim: claim.to_string(),
-            evidence: finding.reason,
-        });
-        self.meta.negative = Some(Negative {
-            reason: reason.into(),
-            claims: refuted.collect(),
-        });
-        self
+    /// With the claims that fail in it recorded as refuted.
+    pub fn refuting(self, reason: &str) -> Self {
+        let broken = claims::claims(&Known::alone(&self));
+        let broken: Vec<_> = broken.into_iter().filter(|of| of.is_broken()).collect();
+        self.changed(|meta| {
+            for claimed in broken {
+                let mut stages = meta.stages.iter_mut();
+                let stage = stages.find(|stage| stage.id == claimed.stage).unwrap();
+                stage.negatives.push(Negative {
+                    claim: claimed.claim.id(),
+                    gpu: None,
+                    measured: claimed.finding.reason,
+                    why: reason.into(),
+                });
+            }
+        })
     }
 }
 

@@ -80,6 +80,7 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
     let gpu = match gpu {
         Ok(info) => Gpu::Present {
             name: info.name.clone(),
+            uuid: info.uuid.clone(),
             arch: format!(
                 "sm_{}{}",
                 info.compute_capability.0, info.compute_capability.1

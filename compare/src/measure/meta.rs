@@ -11,13 +11,13 @@ use common::verdict::GateId;
 
 /// A new record for `plan`, with what was built and nothing measured yet.
 pub fn begin(
+    name: &str,
     started: &Timestamp,
     plan: &Plan,
     builds: &[StageBuild],
     machine: Machine,
     gates: Vec<GateScope>,
     source_lines: bool,
-    name: &str,
 ) -> Record {
     let first = &builds.first().expect("the ladder has a stage").meta;
     let mut record = Record::new(Meta {

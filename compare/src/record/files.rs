@@ -127,6 +127,12 @@ impl Unfinished {
     }
 
     /// Where the record is until then.
+    /// The name of the folder once it is finished.
+    pub fn name(&self) -> String {
+        let name = self.target.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

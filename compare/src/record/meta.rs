@@ -420,6 +420,23 @@ pub enum Scope {
     },
 }
 
+impl Scope {
+    /// Whether flags selected variants.
+    pub fn selects_variants(&self) -> bool {
+        matches!(self, Scope::Selected { flags } if flags.iter().any(|flag| flag.starts_with("--variants")))
+    }
+}
+
+/// The flags; nothing of a whole tier.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::Whole => Ok(()),
+            Scope::Selected { flags } => f.write_str(&flags.join(" ")),
+        }
+    }
+}
+
 /// Whether a gate can be measured here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateScope {

@@ -352,7 +352,7 @@ pub enum On {
 }
 
 /// A problem, with the name of its shape, or its extents if it has none. The extents behind names are in the record's metadata.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub shape: String,
     pub dtype: Dtype,
@@ -392,12 +392,6 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.shape, self.dtype, self.mask)
-    }
-}
-
-impl Serialize for Place {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

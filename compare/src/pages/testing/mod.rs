@@ -8,7 +8,7 @@ pub use crate::testing::{instance, mission};
 use common::claim::Base;
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, Shape};
+use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, GateResult};
 
 pub const BASE: &str = "stage0-scalar/scalar-32x64";
@@ -143,7 +143,7 @@ fn stage(
         },
         claims,
         variants: names.iter().map(variant).collect(),
-        retired: vec![],
+        negatives: vec![],
         refused: vec![],
     }
 }
@@ -161,6 +161,7 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
     ];
     let gpu = Gpu::Present {
         name: "NVIDIA H200".into(),
+        uuid: String::new(),
         arch: "sm_90".into(),
         driver: "580".into(),
         multiprocessors: 132,
@@ -188,9 +189,6 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
                 gate,
                 measurable: Measurable::Yes,
             })
-            .into(),
-        shapes: [("mission", 512), ("long", 2048)]
-            .map(|(name, seq)| (name.to_string(), Shape::bhsd(1, 8, seq, 64)))
             .into(),
         ..crate::testing::meta(stages)
     }
