@@ -108,10 +108,11 @@ fn merge(
     let name = &meta.session;
     let folder = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
+    let arch = committed.compiled_arch().map(String::from);
     committed.restamp(&Kernels {
         stages,
         built,
-        arch: committed.compiled_arch(),
+        arch: arch.as_deref(),
     });
     refuse(record, &committed)?;
     let negatives = judge(record, &committed, reason)?;

@@ -6,10 +6,10 @@ use crate::answer::{self, Answer};
 use crate::estimate;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
-use crate::judge::best;
+use crate::judge::{Known, best};
 use crate::judge::candidate::checked;
 use crate::judge::peers::DEFAULT;
-use crate::measure::builds::StageBuild;
+use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
 use crate::measure::rows;
@@ -24,9 +24,8 @@ use crate::peers::pair::absent;
 use crate::peers::session::{Calls, Python, SessionError};
 use crate::progress::Progress;
 use crate::record::files::write_atomically;
-use crate::record::store::read_all;
-use crate::record::{On, Place, Record, Row, Source, Subject};
-use crate::registry::Ladder;
+use crate::record::{On, Place, Record, Results, Row, Source, StageMeta, Subject, Table};
+use crate::registry::{self, Ladder};
 use anyhow::{Context, bail, ensure};
 use call::Caller;
 use clap::Args;
@@ -156,7 +155,9 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let (name, calls) = named(args)?;
     let subject = Subject::variant(CANDIDATE, &name);
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
-    let record = args.record.as_deref().map(Record::read).transpose();
+    let stages = registry::metas()?;
+    let read = |folder: &Path| Record::read(folder, &stages);
+    let record = args.record.as_deref().map(read).transpose();
     let record = record.context("--record")?;
     let program = peers::program(args.python.as_deref());
     let mut python = Python::new(program.clone(), calls);
@@ -334,17 +335,19 @@ impl Timing<'_> {
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
         let builds = self.ladder.builds();
-        let base = self.base(&builds);
+        let stages = metas(&builds);
+        let base = self.base(&stages);
         if let Err(reason) = &base {
             rows.push(absent("our stages", On::All, reason));
         }
         let base = base.ok();
+        let base = base.as_ref().map(|table| Known::committed(&stages, table));
         let plan = peers::plan(self.args.iters);
         let bench = Bench {
             device: self.device,
             stages: &self.ladder.stages,
             builds: &builds,
-            record: base.as_ref(),
+            known: base.clone(),
             // An empty kernel is compiled with ours.
             zero_us: self
                 .device
@@ -380,41 +383,39 @@ impl Timing<'_> {
         Ok(rows)
     }
 
-    /// The record that says which of ours are right and fast here.
-    fn base(&self, builds: &[StageBuild]) -> Result<Record, String> {
-        self.ladder.gpu.as_ref().map_err(String::clone)?;
-        let name = &self.device.info().name;
-        let records: Vec<Record> = match self.named {
-            Some(named) => vec![named.clone()],
+    /// What says which of ours are right and fast here.
+    fn base(&self, stages: &[StageMeta]) -> Result<Table, String> {
+        let device = self.ladder.gpu.as_ref().map_err(String::clone)?;
+        let (name, folder) = (&self.device.info().name, machine::machine(Ok(device.info())).name);
+        let table = match self.named {
+            Some(run) if run.meta.gpu() == Some(name) => run.table.clone(),
+            Some(_) => Table::default(),
             None => {
-                let committed = read_all(&machine::results());
-                let committed = committed.map_err(|error| error.to_string())?;
-                committed.into_iter().map(|(_, record)| record).collect()
+                let results = Results::read(&machine::results());
+                results.map_err(|error| error.to_string())?.of_gpu(&folder)
             }
         };
-        let is_of_this = |record: &Record| {
-            record.meta.gpu() == Some(name) && builds.iter().any(|build| record.is_of(build))
-        };
-        let newest = records.into_iter().rev().find(is_of_this);
-        newest.ok_or_else(|| {
-            format!("no record says which of our variants are green on {name}; run `compare`, and name its record by --record")
+        let known = Known::committed(stages, &table);
+        let is_timed = best::shown(&known).any(|row| !known.is_stale(row));
+        is_timed.then(|| table.clone()).ok_or_else(|| {
+            format!("nothing says which of our variants are green on {name}; run `compare`, and name its folder by --record")
         })
     }
 
     /// Stages to time it against on a problem: those that were asked for, else the fastest there.
-    fn against(&self, base: &Record, builds: &[StageBuild], place: &Place) -> Vec<String> {
-        let mut known = Vec::new();
+    fn against(&self, known: &Known<'_>, builds: &[StageBuild], place: &Place) -> Vec<String> {
+        let mut fastest = Vec::new();
         for build in select::stages(&self.args.stages, builds).unwrap_or_default() {
-            let row = best::best(base, &build.id, place, |_| true);
-            if let Some(row) = row.filter(|_| base.is_of(build)) {
-                known.push((best::p50(row), build.id.clone()));
+            let row = best::best(known, &build.meta, place, |_| true);
+            if let Some(row) = row.filter(|row| !known.is_stale(row)) {
+                fastest.push((best::p50(row), build.id.clone()));
             }
         }
-        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        fastest.sort_by(|a, b| a.0.total_cmp(&b.0));
         if self.args.stages.is_empty() {
-            known.truncate(FASTEST);
+            fastest.truncate(FASTEST);
         }
-        known.into_iter().map(|(_, id)| id).collect()
+        fastest.into_iter().map(|(_, id)| id).collect()
     }
 }
 

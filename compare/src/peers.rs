@@ -21,7 +21,7 @@ use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::{On, Record, Row, Source};
-use crate::registry::{self, Ladder};
+use crate::registry::Ladder;
 use anyhow::{Context, ensure};
 use choose::Item;
 use clap::Args;
@@ -153,7 +153,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         device,
         stages,
         builds: &builds,
-        record: Some(&timed),
+        known: Some(Known::alone(&timed)),
         zero_us: zero_line.device.p50,
         plan,
         matrix_flops,

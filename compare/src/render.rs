@@ -31,15 +31,13 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     }
     let stages = registry::metas()?;
     let built = builds::table(&registry::builds()?);
-    let stamped = results.restamp(&stages, &built);
+    results.restamp(&stages, &built);
     let mut files = files::committed(&results, &stages, &root)?;
-    if stamped > 0 {
-        let tables = results.files().into_iter();
-        files.extend(tables.map(|(path, bytes)| Rendered {
-            path: folder.join(path),
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-        }));
-    }
+    let tables = results.files().into_iter();
+    files.extend(tables.map(|(path, bytes)| Rendered {
+        path: folder.join(path),
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    }));
     let is_stale =
         |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
     let stale: Vec<String> = files

@@ -162,7 +162,7 @@ fn measure(args: &RunArgs, committed: &Results) -> anyhow::Result<(PathBuf, Reco
     let mut ladder = open(args.backend)?;
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
-    let Ladder { stages, gpu } = &ladder;
+    let Ladder { stages, gpu, .. } = &ladder;
     let device = gpu.as_ref().ok();
     let backend = if device.is_some() {
         BackendKind::Cuda

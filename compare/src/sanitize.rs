@@ -9,7 +9,7 @@ use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::instrument::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
-use crate::measure::builds::{StageBuild, VariantBuild, metas};
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;

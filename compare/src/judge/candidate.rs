@@ -83,7 +83,7 @@ impl Candidate {
             _ if self.is_interrupted => Exit::Interrupted,
             Verdict::Fail => Exit::Fail,
             Verdict::Pass => Exit::Pass,
-            Verdict::Ambiguous | Verdict::NoData => Exit::Undecided,
+            Verdict::Ambiguous | Verdict::NoData => Exit::Inconclusive,
         }
     }
 
@@ -234,8 +234,8 @@ mod tests {
     fn every_needed_gate_must_pass_and_none_may_fail() {
         let all = NEEDED.map(|gate| (gate, true));
         assert_eq!(of(&all).exit(), Exit::Pass);
-        assert_eq!(of(&all[1..]).exit(), Exit::Undecided, "C1 was not judged");
-        assert_eq!(of(&[]).exit(), Exit::Undecided);
+        assert_eq!(of(&all[1..]).exit(), Exit::Inconclusive, "C1 was not judged");
+        assert_eq!(of(&[]).exit(), Exit::Inconclusive);
         let failed = of(&[&all[..], &[(GateId::C4, false)]].concat());
         assert_eq!(failed.exit(), Exit::Fail);
         let failures: Vec<String> = failed.failures().collect();
@@ -283,7 +283,7 @@ mod tests {
         let over = |is_ours: bool| timing.fastest(|rival| rival.is_ours() == is_ours).unwrap();
         assert_eq!(over(true).subject.as_str(), ours);
         assert_eq!(over(false).subject.as_str(), flash);
-        assert_eq!(timing.outcome(), Some(Outcome::Undecided));
+        assert_eq!(timing.outcome(), Some(Outcome::Inconclusive));
         assert_eq!(judged.not_timed, ["torch-math: not installed"]);
     }
 }

@@ -80,11 +80,16 @@ pub fn fastest<'a>(
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }
 
-/// Every problem that was timed against peers: by element type, size and mask. A row of ours that failed is none, so that an older
-/// figure never hides it.
+/// Every problem that was timed against peers, in the newest session that did so: by element type, size and mask. A row of ours that
+/// failed is none, and no older figure hides that.
 pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
+    let newest = |on: &On| {
+        let arms = arms(known).filter(|row| row.on == *on);
+        arms.map(|row| row.session.as_str()).max()
+    };
     let mut problems: Vec<Problem<'a>> = Vec::new();
     let ours = arms(known).filter(|row| is_ours(known, row) && row.failure().is_none());
+    let ours = ours.filter(|row| newest(&row.on) == Some(&row.session));
     for ours in ours.filter(|row| row.has(Metric::P50)) {
         let Some(place) = ours.on.problem() else {
             continue;

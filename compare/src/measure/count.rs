@@ -3,7 +3,8 @@
 use super::execute::Executor;
 use super::rows;
 use super::sink::{ExecuteError, Sink};
-use crate::record::meta::by_id;
+use crate::judge::claims::compared;
+use crate::record::meta::{by_id, claims};
 use crate::record::{Record, StageMeta, Subject};
 use common::device::Staged;
 use common::evidence::count;
@@ -34,7 +35,10 @@ impl Executor<'_> {
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
                 let is_due = by_id(&record.meta.stages, subject.stage())
                     .is_some_and(|stage| match dtype {
-                        Dtype::E4m3 => plan.counts_e4m3() && is_counted_with_e4m3(stage, subject),
+                        Dtype::E4m3 => {
+                            plan.counts_e4m3()
+                                && is_counted_with_e4m3(&record.meta.stages, stage, subject)
+                        }
                         _ => stage.first_dtype() == dtype,
                     });
                 if !is_due {
@@ -52,10 +56,20 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, since presets
-/// share the code that the element type changes, and counting all would take as long again.
-fn is_counted_with_e4m3(stage: &StageMeta, subject: &Subject) -> bool {
-    if stage.first_dtype() == Dtype::E4m3 {
+/// Whether a stage of E4M3 alone states a claim that compares its own variants with this one.
+fn is_compared(stages: &[StageMeta], subject: &Subject) -> bool {
+    let claims = claims(stages).filter(|(stage, _)| stage.first_dtype() == Dtype::E4m3);
+    let mut compared = claims.flat_map(|(stage, claim)| compared(stages, stage, claim).unwrap_or_default());
+    compared.any(|(_, base)| {
+        base.is_some_and(|(stage, base)| stage.subject(&base.name) == *subject)
+    })
+}
+
+/// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, and what a
+/// stage of E4M3 alone compares itself with: presets share the code that the element type changes, and counting all would take as long
+/// again.
+fn is_counted_with_e4m3(stages: &[StageMeta], stage: &StageMeta, subject: &Subject) -> bool {
+    if stage.first_dtype() == Dtype::E4m3 || is_compared(stages, subject) {
         return true;
     }
     let variant = stage.variant(subject.name());

@@ -8,14 +8,15 @@ use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
 use crate::judge::Known;
+use crate::judge::best::best;
 use crate::judge::claims::arms;
 use crate::judge::list::grouped;
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
-use crate::record::meta::claims;
-use crate::record::{Claim, Record, Relation, Source as By, StageMeta, Subject};
+use crate::record::meta::{claims, first_place};
+use crate::record::{Place, Record, Relation, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -82,7 +83,7 @@ impl<'a> Executor<'a> {
         self.evidence(record, sink)?;
         if let (Some(device), false) = (self.device, self.plan.timings.is_empty()) {
             let zero_us = self.time(device, record, sink)?;
-            self.claims(device, zero_us, record, sink)?;
+            self.pairs(device, zero_us, record, sink)?;
         }
         Ok(())
     }
@@ -258,41 +259,30 @@ impl<'a> Executor<'a> {
         Ok(zero_us)
     }
 
-    /// Times the two sides of every speed claim against each other, if both were timed in this run.
-    fn claims(
+    /// Times every two variants of [`interleaved`] against each other.
+    fn pairs(
         &self,
         device: &CudaDevice,
         zero_us: f64,
         record: &mut Record,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let stages = record.meta.stages.clone();
-        let of_speed =
-            |(_, claim): &(&StageMeta, &Claim)| matches!(claim.relation, Relation::Faster { .. });
-        let mut claims: Vec<(&StageMeta, &Claim)> = claims(&stages).filter(of_speed).collect();
-        // Problem by problem, so that one upload serves all claims about it.
-        claims.sort_by(|(_, a), (_, b)| a.on.cmp(&b.on));
+        let pairs = interleaved(&Known::alone(record));
         let mut bench: Option<TimedProblem> = None;
-        for (done, (stage, claim)) in claims.iter().enumerate() {
-            let Some((new, base, same_preset)) = arms(&Known::alone(record), stage, claim) else {
-                continue;
-            };
-            let label = format!("{new} against {base} {}", claim.on);
-            sink.starts("claim", &label, done, claims.len());
-            let Some(problem) = claim.on.problem() else {
+        for (done, (place, new, base)) in pairs.iter().enumerate() {
+            let label = format!("{new} against {base} {place}");
+            sink.starts("pair", &label, done, pairs.len());
+            let Some(problem) = place.problem() else {
                 continue;
             };
             let bench = TimedProblem::renewed(&mut bench, device, &problem)?;
             let speed_of_light = bench.speed_of_light(device, zero_us);
-            let same_preset = same_preset.filter(|same| *same != base);
-            for base in [Some(base), same_preset].into_iter().flatten() {
-                let Some((pair, wrong)) = self.pair(device, bench, &base, &new)? else {
-                    continue;
-                };
-                let (new, place) = (new.clone(), claim.on.clone());
-                let row = rows::pair(new, base, place, By::Gpu, &pair, &speed_of_light);
-                record.append(row.with_verdicts(&wrong));
-            }
+            let Some((pair, wrong)) = self.pair(device, bench, base, new)? else {
+                continue;
+            };
+            let (new, base) = (new.clone(), base.clone());
+            let row = rows::pair(new, base, place.clone(), By::Gpu, &pair, &speed_of_light);
+            record.append(row.with_verdicts(&wrong));
             sink.grown(record)?;
         }
         Ok(())
@@ -332,6 +322,31 @@ impl<'a> Executor<'a> {
         }
         Ok(Some((timed.comparison, wrong)))
     }
+}
+
+/// What is timed against each other, if both were timed alone: the two sides of every speed claim, with the same preset too, and the
+/// best variant of each stage with that of its predecessor. Problem by problem, so that one upload serves all pairs on it.
+fn interleaved(known: &Known<'_>) -> Vec<(Place, Subject, Subject)> {
+    let mut pairs = Vec::new();
+    for (stage, claim) in claims(known.stages) {
+        if let Relation::Faster { .. } = claim.relation
+            && let Some((new, base, same_preset)) = arms(known, stage, claim)
+        {
+            pairs.push((claim.on.clone(), new.clone(), base));
+            pairs.extend(same_preset.map(|same| (claim.on.clone(), new, same)));
+        }
+    }
+    for stage in known.stages {
+        let place = first_place(Some(stage));
+        let best = |stage: &StageMeta| Some(best(known, stage, &place, |_| true)?.subject.clone());
+        let previous = stage.predecessor.as_deref().and_then(|id| known.stage(id));
+        if let (Some(new), Some(base)) = (best(stage), previous.and_then(best)) {
+            pairs.push((place, new, base));
+        }
+    }
+    pairs.sort();
+    pairs.dedup();
+    pairs
 }
 
 fn emulated(mode: Mode) -> Target<'static> {

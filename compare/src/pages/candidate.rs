@@ -106,7 +106,7 @@ fn conclusion(candidate: &Candidate) -> String {
             on(Outcome::Won),
             outcomes.len(),
             on(Outcome::Lost),
-            on(Outcome::Undecided),
+            on(Outcome::Inconclusive),
         );
     }
     if candidate.is_interrupted {

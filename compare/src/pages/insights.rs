@@ -39,7 +39,7 @@ pub fn insights(known: &Known<'_>, subject: &Subject) -> Vec<String> {
     let place = first_place(known.stage(subject.stage()));
     let on = On::Problem(place.clone());
     let counted = known.table.row(subject, &on, Source::Emulator);
-    let counters = counted.map(|row| of_counters(known, &place, row));
+    let counters = counted.map(|row| of_counters(&place, row));
     let grid = counted.and_then(|row| of_grid(known, row));
     let stalls = known.table.row(subject, &on, Source::Ncu).map(of_stalls);
     let mut found = counters.unwrap_or_default();
@@ -78,7 +78,7 @@ fn of_stalls(row: &Row) -> Vec<String> {
     STALLS.into_iter().filter_map(sentence).collect()
 }
 
-fn of_counters(known: &Known<'_>, place: &Place, row: &Row) -> Vec<String> {
+fn of_counters(place: &Place, row: &Row) -> Vec<String> {
     let value = |metric: Metric| row.value(metric).unwrap_or(0.0);
     let mut found = Vec::new();
     for (what, conflicts, wavefronts) in [

@@ -9,7 +9,7 @@ use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::judge::Known;
 use crate::record::meta::by_id;
-use crate::record::{On, Place, Record, Row, Subject};
+use crate::record::{On, Place, Row, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;
@@ -45,8 +45,8 @@ pub struct Bench<'a> {
     pub stages: &'a [LoadedStage],
     /// What the record says of them.
     pub builds: &'a [StageBuild],
-    /// The record that says which of our variants are green and fastest; without one, none of ours is timed.
-    pub record: Option<&'a Record>,
+    /// What says which of our variants are green and fastest; without it, none of ours is timed.
+    pub known: Option<Known<'a>>,
     /// How graphs are made.
     pub plan: Plan,
     /// What an empty kernel takes.
@@ -291,12 +291,12 @@ impl<'a> Bench<'a> {
         bench: &TimedProblem,
     ) -> Result<Option<Ours<'a>>, CudaError> {
         let stage = self.stages.iter().find(|stage| stage.info().id == id);
-        let (Some(build), Some(stage), Some(record)) = (by_id(self.builds, id), stage, self.record)
+        let (Some(build), Some(stage), Some(known)) = (by_id(self.builds, id), stage, &self.known)
         else {
             return Ok(None);
         };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(&Known::alone(record), build, &item.place) {
+        for variant in candidates(known, build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
                 continue;
             };

@@ -4,7 +4,7 @@ use super::error::StoreError;
 use super::files::{is_listed, name_of, read, write_atomically};
 use super::kernels::Kernels;
 use super::meta::{Meta, Progress, StageMeta};
-use super::row::{On, Row, Subject};
+use super::row::{On, Row, Source, Subject};
 use super::table::{ROWS, Table, to_lines};
 use std::fs;
 use std::io;
@@ -35,11 +35,11 @@ impl Record {
     pub fn append(&mut self, mut row: Row) {
         row.session = self.meta.session.clone();
         let kernels = self.kernels();
-        (row.identity, row.code) = match row.code {
-            // What the compiler made has its own.
-            Some(code) => (kernels.identity(&row), Some(code)),
-            None => (kernels.identity(&row), kernels.code(&row)),
-        };
+        row.identity = kernels.identity(&row);
+        // What the compiler made has its own code.
+        if row.by != Source::Ptxas {
+            row.code = kernels.code(&row);
+        }
         self.table.append(row);
     }
 

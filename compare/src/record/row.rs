@@ -436,7 +436,7 @@ impl fmt::Display for On {
 
 /// A value, with its 95 % interval if it is an estimate: `5.274`, or `[5.274, 5.272, 5.276]`. JSON has no NaN, so null stands
 /// for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub value: f64,
     pub interval: Option<(f64, f64)>,
@@ -525,7 +525,7 @@ fn above(value: f64) -> f64 {
 }
 
 /// The verdict of a gate, with its reason unless it is PASS, and with counts if it judged several cases.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     pub verdict: Verdict,
     /// How many cases passed.

@@ -43,6 +43,7 @@ impl Table {
         self.rows.get(key)
     }
 
+    #[cfg(test)]
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
         self.rows.get_mut(key)
     }
@@ -150,19 +151,33 @@ impl Table {
         sessions.find_map(Meta::compiled_arch)
     }
 
-    /// Adds what a session measured. The rows of peers on one problem are of one session, and so is a self-test of one stage.
+    /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
+    /// is a self-test of one stage. What was read of the same machine code stays where the session did not read it.
     pub fn merge(&mut self, run: &Record) {
-        let peers: BTreeSet<&On> = run.table.by(Source::Peers).map(|row| &row.on).collect();
+        let against_peers = |stage: &str, on: &On| {
+            let mut rows = run.table.by(Source::Peers).filter(|row| row.on == *on);
+            let is_kernel = by_id(&run.meta.stages, stage).is_some();
+            rows.any(|row| !is_kernel || row.subject.stage() == stage)
+        };
         let tested: BTreeSet<&str> = (run.table.by(Source::SelfTest))
             .map(|row| row.subject.stage())
             .collect();
         self.rows.retain(|key, _| match key.by {
-            Source::Peers => !peers.contains(&key.on),
+            Source::Peers => !against_peers(key.subject.stage(), &key.on),
             Source::SelfTest => !tested.contains(key.subject.stage()),
             _ => true,
         });
         for row in run.table.rows() {
-            self.rows.insert(row.key(), row.clone());
+            let mut row = row.clone();
+            let before = self.get(&row.key());
+            if let Some(before) = before.filter(|_| row.by == Source::Ptxas)
+                && before.code == row.code
+            {
+                for (metric, figure) in &before.figures {
+                    row.figures.entry(*metric).or_insert(*figure);
+                }
+            }
+            self.rows.insert(row.key(), row);
         }
         let session = run.meta.clone();
         self.sessions.insert(session.session.clone(), session);
@@ -282,13 +297,6 @@ impl Table {
             (ROWS, to_lines(self.rows())),
             (SESSIONS, to_lines(sessions)),
         ]
-    }
-
-    pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
-        let files = self.files();
-        files
-            .iter()
-            .try_for_each(|(name, bytes)| write_atomically(&folder.join(name), bytes))
     }
 
     /// The rows that `is_kept`, with their sessions.
