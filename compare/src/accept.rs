@@ -301,6 +301,3 @@ fn keep_leading(table: &mut Table) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

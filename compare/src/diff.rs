@@ -153,6 +153,3 @@ fn outdated(known: &Known<'_>) -> Vec<Difference> {
     let stages: Vec<&str> = distinct(stale.map(|row: &Row| row.subject.stage()));
     stages.into_iter().map(Difference::outdated).collect()
 }
-
-#[cfg(test)]
-mod tests;

@@ -498,6 +498,3 @@ fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
         negative: negative.cloned(),
     }
 }
-
-#[cfg(test)]
-mod tests;

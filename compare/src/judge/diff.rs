@@ -720,6 +720,3 @@ impl Comparison {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

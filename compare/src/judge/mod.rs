@@ -117,6 +117,3 @@ pub fn place(session: &Meta) -> String {
         (BackendKind::Emulated, _) => "the emulator".into(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -291,6 +291,3 @@ pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     }
     tally
 }
-
-#[cfg(test)]
-mod tests;
