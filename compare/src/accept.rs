@@ -81,9 +81,12 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
             stages = registry::metas()?;
         }
     }
-    results
-        .write(&into)
-        .with_context(|| format!("cannot write {}; choose another place with --into", into.display()))?;
+    results.write(&into).with_context(|| {
+        format!(
+            "cannot write {}; choose another place with --into",
+            into.display()
+        )
+    })?;
     if args.into.is_none() {
         files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/, COMPARE.md and README.md".to_string());
@@ -118,7 +121,8 @@ fn merge(
     let negatives = judge(record, &committed, reason)?;
     let mut kept = record.clone();
     // Cases stay with the run.
-    kept.table.retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
+    kept.table
+        .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
     keep_leading(&mut kept.table);
     let mut table = committed.clone();
     table.merge(&kept);
@@ -188,7 +192,9 @@ fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
         Git::Commit { sha, .. } => bail!(
             "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
         ),
-        Git::Unknown { reason } => bail!("the source of {name} is unknown ({reason}); run it in a git checkout"),
+        Git::Unknown { reason } => {
+            bail!("the source of {name} is unknown ({reason}); run it in a git checkout")
+        }
     }
     ensure!(
         meta.source_lines,
@@ -199,7 +205,10 @@ fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
     let mut others = committed.sessions.values();
     let other = others.find(|other| other.backend == meta.backend && place(other) != here);
     if let Some(other) = other {
-        bail!("{name} was measured on {here}, and the table is of {}", place(other));
+        bail!(
+            "{name} was measured on {here}, and the table is of {}",
+            place(other)
+        );
     }
     let known = Known::alone(record);
     let stale = record.table.rows().filter(|row| known.is_stale(row));
@@ -212,16 +221,25 @@ fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
     let impossible = record.table.rows().filter_map(|row| {
         let us = row.value(Metric::P50)?;
         let floor = floor(row, &here).max(row.value(Metric::FloorUs).unwrap_or(0.0));
-        (us <= floor).then(|| format!("{}: {us} µs, and nothing can take less than {floor:.3} µs", row.key()))
+        (us <= floor).then(|| {
+            format!(
+                "{}: {us} µs, and nothing can take less than {floor:.3} µs",
+                row.key()
+            )
+        })
     });
-    none(impossible, &format!("{name} has times that cannot be; find out what was timed"))
+    none(
+        impossible,
+        &format!("{name} has times that cannot be; find out what was timed"),
+    )
 }
 
 /// The time in microseconds that the arithmetic of a row's problem takes at the peak of the GPU.
 fn floor(row: &Row, gpu: &str) -> f64 {
-    let problem = row.on.problem().and_then(|place| {
-        Problem::new(place.extents()?, place.dtype, place.mask).ok()
-    });
+    let problem = row
+        .on
+        .problem()
+        .and_then(|place| Problem::new(place.extents()?, place.dtype, place.mask).ok());
     let no_memory = Rotation::choose(0, 0, 1);
     problem.map_or(0.0, |problem| {
         SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
@@ -272,14 +290,23 @@ fn judge(
         "no claim fails in {name}, so there is nothing to refute; leave --negative out"
     );
     let Some(reason) = reason else {
-        let lines = broken.iter().map(|of| format!("{}: {}", of.title(), of.finding.reason));
+        let lines = broken
+            .iter()
+            .map(|of| format!("{}: {}", of.title(), of.finding.reason));
         none(
             lines,
-            &format!("{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"),
+            &format!(
+                "{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"
+            ),
         )?;
         return Ok(negatives::without_kept(&report.claims, record));
     };
-    Ok(negatives::with_broken(&report.claims, record, reason, report.known.gpu()))
+    Ok(negatives::with_broken(
+        &report.claims,
+        record,
+        reason,
+        report.known.gpu(),
+    ))
 }
 
 /// Refuses a run if anything is wrong.

@@ -6,9 +6,9 @@ use crate::answer::{self, Answer};
 use crate::estimate;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
-use crate::judge::{Known, best};
 use crate::judge::candidate::checked;
 use crate::judge::peers::DEFAULT;
+use crate::judge::{Known, best};
 use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
@@ -386,7 +386,10 @@ impl Timing<'_> {
     /// What says which of ours are right and fast here.
     fn base(&self, stages: &[StageMeta]) -> Result<Table, String> {
         let device = self.ladder.gpu.as_ref().map_err(String::clone)?;
-        let (name, folder) = (&self.device.info().name, machine::machine(Ok(device.info())).name);
+        let (name, folder) = (
+            &self.device.info().name,
+            machine::machine(Ok(device.info())).name,
+        );
         let table = match self.named {
             Some(run) if run.meta.gpu() == Some(name) => run.table.clone(),
             Some(_) => Table::default(),

@@ -3,10 +3,10 @@
 mod source;
 
 use crate::answer::{Answer, Format};
+use crate::judge::Known;
 use crate::judge::diff::{self, Difference, Tables};
 use crate::judge::list::distinct;
 use crate::judge::verdict::of_differences;
-use crate::judge::Known;
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
@@ -91,7 +91,13 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
     };
     let cases = |side: &Side| side.run.as_ref().map_or(vec![], |(_, cases)| cases.clone());
     let cases = [cases(base), cases(new)];
-    let gpus = |side: &Side| side.results.gpus.keys().cloned().collect::<BTreeSet<String>>();
+    let gpus = |side: &Side| {
+        side.results
+            .gpus
+            .keys()
+            .cloned()
+            .collect::<BTreeSet<String>>()
+    };
     let (of_base, of_new) = (gpus(base), gpus(new));
     let shared: Vec<&String> = of_base.intersection(&of_new).collect();
     let names = match shared.is_empty() {

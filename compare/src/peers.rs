@@ -77,31 +77,19 @@ pub struct PeersArgs {
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 pub const SAMPLES: usize = 20;
 
-/// How the figures are taken, in words, for the record.
-pub const METHOD: &str = "two processes on one GPU, ours and a Python that calls PyTorch, of which only one launches at a \
-time. Device time: a CUDA graph of N launches that rotate over the input sets, replayed for at least 20 ms and 50 launches after a \
-lead-in of a quarter of that, divided by the launches; N, sets and values are the same for all. A round takes one such chunk of every \
-arm, there and back (A B C C B A), so that any two arms have two chunks mirrored around its middle; up to 4 times as many rounds \
-while it is undecided who is faster; peer/ours over rounds, bootstrap \
-95 % interval. Single: one eager call between two events on an idle stream. Host: wall time until a call returns; of a peer or \
-candidate over 20 calls from Python back to back, whose queue starts empty and does not fill, of ours for a launch on an idle stream. \
-The outputs of the timed graph, filled with NaN and computed once more from other values at the same addresses, are judged by the same \
-FP64 reference and bounds as ours";
-
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = measure(args)?;
     let known = Known::alone(&completing.record);
-    let (text, (failed, is_ambiguous)) =
-        completing.conclude(Section::Peers, |report| {
-            let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
-            of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
-            let failed = of_peers.iter().filter(|claimed| claimed.is_broken());
-            let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
-            let is_ambiguous = of_peers.iter().any(|claimed| claimed.is_ambiguous());
-            (failed.collect::<Vec<_>>(), is_ambiguous)
-        })?;
+    let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
+        let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
+        of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
+        let failed = of_peers.iter().filter(|claimed| claimed.is_broken());
+        let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
+        let is_ambiguous = of_peers.iter().any(|claimed| claimed.is_ambiguous());
+        (failed.collect::<Vec<_>>(), is_ambiguous)
+    })?;
     let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
     let is_undecided = is_ambiguous || !question::arms(&known).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_undecided);
@@ -164,7 +152,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
         // An interrupt loses the problem that is being measured, no more.
         done += 1;
-            completing.append(rows)?;
+        completing.append(rows)?;
     }
     completing.append([])?;
     bars.finish();

@@ -53,7 +53,10 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         }
         (false, true) => Answer::new(
             Exit::Fail,
-            format!("out of date with results/: {}; run `compare render`", stale.join(", ")),
+            format!(
+                "out of date with results/: {}; run `compare render`",
+                stale.join(", ")
+            ),
         ),
     })
 }

@@ -219,7 +219,15 @@ fn measure(args: &RunArgs, committed: &Results) -> anyhow::Result<(PathBuf, Reco
     let unfinished = Unfinished::create(&out, &base_name)?;
     let folder = unfinished.folder().to_path_buf();
     let name = unfinished.name();
-    let mut record = begin(&name, &started, &plan, &builds, machine, gates, source_lines);
+    let mut record = begin(
+        &name,
+        &started,
+        &plan,
+        &builds,
+        machine,
+        gates,
+        source_lines,
+    );
     record.meta.device = limited;
     let read_by = match code {
         Ok(tool) => tool.map(|tool| format!("cuobjdump {}", tool.version)),

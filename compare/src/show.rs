@@ -76,7 +76,10 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         (Some(gpu), _) if results.gpus.contains_key(gpu) => gpu,
         (Some(gpu), _) => {
             let names: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
-            bail!("there is no table of {gpu} in results/; it has {}", names.join(", "))
+            bail!(
+                "there is no table of {gpu} in results/; it has {}",
+                names.join(", ")
+            )
         }
         (None, Some(main)) => main,
         (None, None) => bail!(NoData(

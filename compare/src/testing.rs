@@ -9,7 +9,7 @@ use crate::record::meta::{
     DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };
 use crate::record::{
-    Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta, Subject,
+    Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta,
     Table, VariantMeta,
 };
 use common::claim::{Base, Rival};

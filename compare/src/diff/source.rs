@@ -25,7 +25,10 @@ impl Side {
     fn of_run(folder: &Path, stages: &[StageMeta]) -> anyhow::Result<Self> {
         let mut record = Record::read(folder, stages)?;
         let meta = record.meta.clone();
-        record.table.sessions.insert(meta.session.clone(), meta.clone());
+        record
+            .table
+            .sessions
+            .insert(meta.session.clone(), meta.clone());
         let gpu = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
         let mut results = Results::default();
         results.put(gpu, &record.table);
@@ -81,7 +84,13 @@ fn of_tables(name: &str, results: Results) -> Side {
 fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
     let root = root.context("the current folder is not inside the workspace")?;
     let commit = format!("{name}^{{commit}}");
-    let parse = ["rev-parse", "--verify", "--quiet", "--end-of-options", &commit];
+    let parse = [
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        &commit,
+    ];
     let sha = git(root, &parse).map_err(|_| {
         anyhow!("{name} is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision")
     })?;

@@ -6,10 +6,10 @@ pub mod cuobjdump;
 pub mod find;
 pub mod process;
 
+use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
-use crate::judge::list::{distinct, joined};
 use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
@@ -182,8 +182,7 @@ fn judge(name: &str, record: &Record) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::builds::metas;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, candidate, timed};
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -204,8 +203,6 @@ mod tests {
         ];
         let folder = written(&timed(US), &names);
         std::fs::create_dir(folder.path().join("29991121T000000Z-not-a-record")).unwrap();
-        let of_candidate = folder.path().join("29991122T000000Z-candidate");
-        candidate().write(&of_candidate).unwrap();
         assert_eq!(newest(folder.path()).unwrap(), folder.path().join(names[1]));
         let missing = newest(&folder.path().join("nowhere"))
             .unwrap_err()
@@ -230,11 +227,11 @@ mod tests {
             "{other}"
         );
         let (text, rows) = opened
-            .conclude(&metas(&builds()), Section::Sanitizer, |report| {
-                report.known.record().map(|record| record.rows.len())
+            .conclude(Section::Sanitizer, |report| {
+                report.known.table.rows().count()
             })
             .unwrap();
-        assert_eq!(rows, Some(opened.record.rows.len()));
+        assert_eq!(rows, opened.record.table.rows().count());
         assert!(text.contains("record: "), "{text}");
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(written("r.md"), written("a/COMPARE.md"));
@@ -242,10 +239,10 @@ mod tests {
 
     #[test]
     fn other_kernels_and_red_records_are_refused() {
-        let mut changed = builds();
-        changed[1].meta.identity = "another".into();
         let record = timed(US);
-        let error = judge("a", &record, &changed).unwrap_err().to_string();
+        let mut stale = record.clone();
+        stale.meta.stages[1].identity = "another".into();
+        let error = judge("a", &stale).unwrap_err().to_string();
         assert!(
             error.contains("other versions of stage1-cpasync; run `compare` again"),
             "{error}"
@@ -253,9 +250,9 @@ mod tests {
         let two = VARIANTS[..2].iter().fold(record, |record, subject| {
             record.failing(subject, GateId::C2)
         });
-        assert!(judge("a", &two, &builds()).is_ok(), "one is green");
+        assert!(judge("a", &two).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
-        let error = judge("a", &red, &builds()).unwrap_err().to_string();
+        let error = judge("a", &red).unwrap_err().to_string();
         assert!(error.contains("no variant that is green"), "{error}");
         let nowhere = Target {
             record: Some("no/such".into()),

@@ -130,9 +130,7 @@ pub fn over_previous<'a>(
     let pairs = known.table.of(subject, Source::Gpu);
     let pairs = pairs.filter(|row| {
         let base = row.against.as_ref();
-        row.on == on
-            && row.failure().is_none()
-            && base.is_some_and(|base| base.stage() == previous)
+        row.on == on && row.failure().is_none() && base.is_some_and(|base| base.stage() == previous)
     });
     pairs.min_by(|a, b| {
         let key = |row: &Row| {

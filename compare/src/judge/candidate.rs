@@ -234,7 +234,11 @@ mod tests {
     fn every_needed_gate_must_pass_and_none_may_fail() {
         let all = NEEDED.map(|gate| (gate, true));
         assert_eq!(of(&all).exit(), Exit::Pass);
-        assert_eq!(of(&all[1..]).exit(), Exit::Inconclusive, "C1 was not judged");
+        assert_eq!(
+            of(&all[1..]).exit(),
+            Exit::Inconclusive,
+            "C1 was not judged"
+        );
         assert_eq!(of(&[]).exit(), Exit::Inconclusive);
         let failed = of(&[&all[..], &[(GateId::C4, false)]].concat());
         assert_eq!(failed.exit(), Exit::Fail);

@@ -120,15 +120,20 @@ fn interleaved<'a>(
     let on = On::Problem(claim.on.clone());
     let is_of = |stage: &StageMeta, family: &str, subject: &Subject| {
         subject.stage() == stage.id
-            && stage.family(family).any(|variant| variant.name == subject.name())
+            && stage
+                .family(family)
+                .any(|variant| variant.name == subject.name())
     };
-    let subjects = stage.family(&claim.family).map(|variant| stage.subject(&variant.name));
+    let subjects = stage
+        .family(&claim.family)
+        .map(|variant| stage.subject(&variant.name));
     let pairs = subjects.flat_map(|subject| known.table.of(&subject, Source::Gpu));
     let pairs = pairs.filter(|row| {
         let against = row.against.as_ref();
         row.on == on && against.is_some_and(|against| is_of(base_stage, &base.family, against))
     });
-    let time_of = |subject: &Subject| time(&known.table, subject, &claim.on).map_or(f64::INFINITY, p50);
+    let time_of =
+        |subject: &Subject| time(&known.table, subject, &claim.on).map_or(f64::INFINITY, p50);
     let decides = |a: &&Row, b: &&Row| {
         let key = |row: &Row| (known.is_of_run(row), !known.is_stale(row));
         let fastest = |row: &Row| (time_of(&row.subject), row.against.as_ref().map(time_of));
@@ -151,7 +156,9 @@ fn over_peer<'a>(
     claim: &Claim,
     rival: Rival,
 ) -> Option<&'a Row> {
-    let subjects = stage.family(&claim.family).map(|variant| stage.subject(&variant.name));
+    let subjects = stage
+        .family(&claim.family)
+        .map(|variant| stage.subject(&variant.name));
     let on = On::Problem(claim.on.clone());
     let ours = subjects.filter_map(|subject| known.table.row(&subject, &on, Source::Peers));
     let ours = ours.filter(|row| row.has(Metric::P50));
@@ -476,7 +483,9 @@ impl Claimed {
 /// Every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
     let claims = meta::claims(known.stages);
-    claims.map(|(stage, claim)| claimed(known, stage, claim)).collect()
+    claims
+        .map(|(stage, claim)| claimed(known, stage, claim))
+        .collect()
 }
 
 fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {

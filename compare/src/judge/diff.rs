@@ -87,9 +87,7 @@ impl Group {
             (Source::Ptxas | Source::Kernel, _) => Some(Group::Resources),
             (Source::Emulator, On::Problem(_)) => Some(Group::Counters),
             (Source::Gpu, On::Problem(_)) => Some(Group::Latency),
-            (Source::Gpu | Source::Emulator, On::All | On::Case(..)) => {
-                Some(Group::Errors)
-            }
+            (Source::Gpu | Source::Emulator, On::All | On::Case(..)) => Some(Group::Errors),
             _ => None,
         }
     }
@@ -332,9 +330,10 @@ impl<'a> Join<'a> {
                 (Some(Verdict::NoData), None) => return None,
                 (Some(_), None) if old.by == Source::Gpu && old.on != On::All => return None,
                 (Some(_), None) => (Change::Missing, "judged in the base only".to_string()),
-                (_, Some(Verdict::Fail)) if is_refuted(new) && was != is => {
-                    (Change::Informational, format!("recorded as refuted: {reason}"))
-                }
+                (_, Some(Verdict::Fail)) if is_refuted(new) && was != is => (
+                    Change::Informational,
+                    format!("recorded as refuted: {reason}"),
+                ),
                 (was, Some(is)) => (turned(was, is)?, reason.to_string()),
                 (None, None) => return None,
             };
@@ -348,7 +347,10 @@ impl<'a> Join<'a> {
     fn added(&self, new: &Row) -> Vec<Difference> {
         let failed = new.failed().map(|(gate, judged)| {
             let (change, why) = match is_refuted(new) {
-                true => (Change::Informational, format!("recorded as refuted: {}", judged.reason)),
+                true => (
+                    Change::Informational,
+                    format!("recorded as refuted: {}", judged.reason),
+                ),
                 false => (Change::Worse, judged.reason.clone()),
             };
             Difference::new(new, What::Gate(gate), Group::Gates, change, why)
@@ -359,7 +361,13 @@ impl<'a> Join<'a> {
         if is_variant && differences.is_empty() {
             let why = "the base does not have it";
             let change = Change::Informational;
-            differences.push(Difference::new(new, What::Variant, Group::Gates, change, why));
+            differences.push(Difference::new(
+                new,
+                What::Variant,
+                Group::Gates,
+                change,
+                why,
+            ));
         }
         differences
     }
@@ -368,12 +376,12 @@ impl<'a> Join<'a> {
     fn lost(&self, old: &Row) -> Vec<Difference> {
         let is_known = self.tables.new.about(&old.subject).next().is_some();
         let is_variant = old.on == On::All && Group::of(old) == Some(Group::Errors);
-        let row = |what, group, change, why: &str| {
-            vec![Difference::new(old, what, group, change, why)]
-        };
+        let row =
+            |what, group, change, why: &str| vec![Difference::new(old, what, group, change, why)];
         let missing = |what, group, why: &str, is_required: bool| {
             let rows = row(what, group, Change::Missing, why).into_iter();
-            rows.map(|row| row.required(is_required && self.tables.covers)).collect()
+            rows.map(|row| row.required(is_required && self.tables.covers))
+                .collect()
         };
         match (old.by, &old.on) {
             (Source::Claim, _) => {
@@ -482,7 +490,10 @@ impl<'a> Join<'a> {
 
     /// Why figures of these two rows must not be compared, if so.
     fn incomparable(&self, old: &Row, new: &Row) -> Option<String> {
-        let (base, now) = (self.tables.base.session(old)?, self.tables.new.session(new)?);
+        let (base, now) = (
+            self.tables.base.session(old)?,
+            self.tables.new.session(new)?,
+        );
         let nvcc = |session: &Meta| match &session.device_compiler {
             DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}"),
             DeviceCompiler::Absent { .. } => "no GPU compiler".to_string(),
@@ -540,8 +551,14 @@ impl<'a> Join<'a> {
         let limit = self.tables.threshold.max(spread);
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
-            0 => format!("{:.1} %, as far as kernels move between sessions", 100.0 * limit),
-            n => format!("{:.1} %, as far as 95 of 100 of {n} unchanged kernels moved", 100.0 * limit),
+            0 => format!(
+                "{:.1} %, as far as kernels move between sessions",
+                100.0 * limit
+            ),
+            n => format!(
+                "{:.1} %, as far as 95 of 100 of {n} unchanged kernels moved",
+                100.0 * limit
+            ),
         };
         let scaled = |scale: f64| Ratio {
             value: ratio.value * scale,
@@ -564,7 +581,10 @@ impl<'a> Join<'a> {
         let beyond = |change| (change, format!("beyond {margin}"));
         match decided {
             Decided::Same => (Change::Unchanged, format!("within {margin}")),
-            Decided::Ambiguous => (Change::Inconclusive, format!("the interval crosses {margin}")),
+            Decided::Ambiguous => (
+                Change::Inconclusive,
+                format!("the interval crosses {margin}"),
+            ),
             _ if Decided::of(&relative, limit.max(noise)) != decided => {
                 let noise = 100.0 * noise;
                 let why =
@@ -703,7 +723,9 @@ impl Comparison {
     pub fn changes(&self, since: &str) -> Changes {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for difference in &self.differences {
-            *counts.entry(difference.change.word().to_string()).or_default() += 1;
+            *counts
+                .entry(difference.change.word().to_string())
+                .or_default() += 1;
         }
         let worse = (self.differences.iter()).filter(|d| d.change == Change::Worse);
         let worse = worse.take(KEPT).map(|difference| Worse {

@@ -178,7 +178,11 @@ pub fn uncovered(record: &Record) -> Vec<Missing> {
                 && row.subject.stage() == stage.id
             {
                 let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
-                let side = if is_refused { &mut refused } else { &mut supported };
+                let side = if is_refused {
+                    &mut refused
+                } else {
+                    &mut supported
+                };
                 side.insert(place);
             }
         }

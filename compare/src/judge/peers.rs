@@ -124,7 +124,8 @@ pub fn fast(known: &Known<'_>, problems: &[Problem<'_>]) -> Option<FastP> {
     };
     let speedup = |Problem { ours, .. }: &Problem<'_>| {
         let subject = &ours.subject;
-        let is_right = is_green(known, subject, Source::Gpu) && cases(known, subject) >= Some(INPUTS);
+        let is_right =
+            is_green(known, subject, Source::Gpu) && cases(known, subject) >= Some(INPUTS);
         // If the timed output was wrong there is no ratio.
         let over = over(known, ours, &default).filter(|_| is_right);
         over.and_then(|row| row.value(Metric::SpeedupP50))

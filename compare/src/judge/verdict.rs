@@ -120,16 +120,18 @@ pub fn report(known: Known<'_>) -> Report<'_> {
 pub fn report_of_run<'a>(record: &'a Record, committed: &Table) -> Report<'a> {
     let known = Known::of_run(record, committed);
     let newest = committed.sessions.keys().last();
-    let since = newest.filter(|_| record.meta.device.is_none()).map(|newest| {
-        let tables = diff::Tables {
-            base: committed,
-            new: &known.table,
-            cases: [&[], &[]],
-            covers: false,
-            threshold: LATENCY_CHANGE,
-        };
-        diff::compare(&tables, known.stages).changes(newest)
-    });
+    let since = newest
+        .filter(|_| record.meta.device.is_none())
+        .map(|newest| {
+            let tables = diff::Tables {
+                base: committed,
+                new: &known.table,
+                cases: [&[], &[]],
+                covers: false,
+                threshold: LATENCY_CHANGE,
+            };
+            diff::compare(&tables, known.stages).changes(newest)
+        });
     let mut report = report_since(known, since);
     report.missing.extend(missing::uncovered(record));
     report.overall = of_report(&report);
@@ -191,7 +193,11 @@ fn of_report(report: &Report<'_>) -> Overall {
             let alike = concerns.iter().filter(|concern| concern.word == *word);
             (*exit, *word, joined(alike.map(Concern::line), "; "))
         }
-        (None, 0) => (Exit::Inconclusive, "NO DATA", "no variant has evidence".into()),
+        (None, 0) => (
+            Exit::Inconclusive,
+            "NO DATA",
+            "no variant has evidence".into(),
+        ),
         (None, n) => (
             Exit::Pass,
             "PASS",
@@ -307,10 +313,14 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
 
 /// What else to do.
 fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
-    let regressed = report.since.as_ref().filter(|_| report.worse() > 0).map(|since| {
-        let worse = count(report.worse(), "regression", "regressions");
-        format!("Look at the {worse} since {}.", since.since)
-    });
+    let regressed = report
+        .since
+        .as_ref()
+        .filter(|_| report.worse() > 0)
+        .map(|since| {
+            let worse = count(report.worse(), "regression", "regressions");
+            format!("Look at the {worse} since {}.", since.since)
+        });
     let unexpected = report.claims.iter().filter_map(|claimed| {
         claimed.is_unexpected()?;
         let title = claimed.title();
@@ -318,9 +328,8 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
             "{title} passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage."
         ))
     });
-    let lacks_sanitizer = report.known.run.is_some()
-        && !has_failed
-        && !state::unsanitized(&report.known).is_empty();
+    let lacks_sanitizer =
+        report.known.run.is_some() && !has_failed && !state::unsanitized(&report.known).is_empty();
     let sanitize = lacks_sanitizer.then(|| {
         "Complete this run with gate C7 before it is accepted: `compare sanitize`.".to_string()
     });

@@ -1,8 +1,8 @@
 //! The ladder as built: what a record keeps of it, and the resources of its instances.
 
+use super::rows;
 use crate::judge::list::joined;
 use crate::record::meta::{DeviceCompiler, Refusal, by_id};
-use super::rows;
 use crate::record::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
 use common::claim;
 use common::metric::Metric;

@@ -33,8 +33,8 @@ impl Executor<'_> {
             sink.starts("counting", subject.as_str(), done, plan.counted.len());
             let stage = self.stage(subject.stage());
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
-                let is_due = by_id(&record.meta.stages, subject.stage())
-                    .is_some_and(|stage| match dtype {
+                let is_due =
+                    by_id(&record.meta.stages, subject.stage()).is_some_and(|stage| match dtype {
                         Dtype::E4m3 => {
                             plan.counts_e4m3()
                                 && is_counted_with_e4m3(&record.meta.stages, stage, subject)
@@ -59,10 +59,10 @@ impl Executor<'_> {
 /// Whether a stage of E4M3 alone states a claim that compares its own variants with this one.
 fn is_compared(stages: &[StageMeta], subject: &Subject) -> bool {
     let claims = claims(stages).filter(|(stage, _)| stage.first_dtype() == Dtype::E4m3);
-    let mut compared = claims.flat_map(|(stage, claim)| compared(stages, stage, claim).unwrap_or_default());
-    compared.any(|(_, base)| {
-        base.is_some_and(|(stage, base)| stage.subject(&base.name) == *subject)
-    })
+    let mut compared =
+        claims.flat_map(|(stage, claim)| compared(stages, stage, claim).unwrap_or_default());
+    compared
+        .any(|(_, base)| base.is_some_and(|(stage, base)| stage.subject(&base.name) == *subject))
 }
 
 /// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, and what a
@@ -81,9 +81,11 @@ fn is_counted_with_e4m3(stages: &[StageMeta], stage: &StageMeta, subject: &Subje
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Known;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
     use crate::record::{Claim, Relation};
+    use crate::record::{On, Source};
     use crate::{registry, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -115,6 +117,7 @@ mod tests {
         }
         let on = On::claims(Dtype::F16);
         let row = record
+            .table
             .row(
                 &Subject::variant(&stage.id, "wmma-qk-32x64"),
                 &on,
@@ -129,7 +132,8 @@ mod tests {
             .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
         let judged = |stage: &StageMeta, claim: &Claim| {
-            evidence(&record, stage, claim, Source::Emulator).unwrap()
+            let known = Known::alone(&record);
+            evidence(&known, stage, claim, Source::Emulator).unwrap().0
         };
         let counted: Vec<&Claim> = stage
             .claims
@@ -179,7 +183,7 @@ mod tests {
             let metas = registry::metas().unwrap();
             let stage = metas.iter().find(|stage| stage.id == id).unwrap();
             let all = stage.subjects();
-            all.map(|subject| is_counted_with_e4m3(stage, &subject))
+            all.map(|subject| is_counted_with_e4m3(&metas, stage, &subject))
                 .collect::<Vec<_>>()
         };
         assert_eq!(counted("stage10-fp8"), [true; 3]);

@@ -557,7 +557,7 @@ mod tests {
             );
             assert!(row.note.as_deref().unwrap().starts_with(note), "{row:?}");
         }
-        assert_eq!(site(needed).key().0.as_str(), "stage0-scalar/wmma-qk");
+        assert_eq!(site(needed).subject.as_str(), "stage0-scalar/wmma-qk");
     }
 
     #[test]

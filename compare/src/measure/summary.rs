@@ -143,8 +143,8 @@ mod tests {
         record.meta.backend = backend;
         record.extend(rows.iter().cloned());
         summarise(&mut record, &[]);
-        record.rows.retain(|row| row.on == On::All);
-        record.rows
+        let rows = record.table.rows().filter(|row| row.on == On::All);
+        rows.cloned().collect()
     }
 
     /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
@@ -260,7 +260,7 @@ mod tests {
             let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
             record.extend(cases);
             summarise(&mut record, planned);
-            let rows = record.rows.iter().filter(|row| row.on == On::All);
+            let rows = record.table.rows().filter(|row| row.on == On::All);
             rows.map(|row| row.subject.to_string()).collect()
         };
         let red = || case(WMMA, By::Emulator, Some(GateId::C2));

@@ -1,8 +1,8 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{
-    by_weight, changes, clip, counts, first_lines, first_of, is_used, ladder, line, list, or_missing,
-    sections, short, state, tone,
+    by_weight, changes, clip, counts, first_lines, first_of, is_used, ladder, line, list,
+    or_missing, sections, short, state, tone,
 };
 use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, Group, What};
@@ -65,7 +65,10 @@ impl Comparison {
 
 pub fn document(comparison: &Comparison) -> Document {
     let overall = &comparison.overall;
-    let all = comparison.pairs.iter().flat_map(|pair| &pair.comparison.differences);
+    let all = comparison
+        .pairs
+        .iter()
+        .flat_map(|pair| &pair.comparison.differences);
     let verdict = Verdict {
         tone: tone(overall.exit),
         word: overall.word.into(),

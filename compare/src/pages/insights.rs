@@ -174,4 +174,3 @@ fn of_compiler(known: &Known<'_>, subject: &Subject) -> Vec<String> {
         .map(|(places, what)| format!("{what}: {}.", places.join(", ")))
         .collect()
 }
-

@@ -91,14 +91,20 @@ fn at_large(known: &Known<'_>, stage: &StageMeta) -> [Cell; 2] {
         (row.has(Metric::P50) && row.failure().is_none()).then_some(row)
     });
     let alone = best::best(known, stage, &place, |_| true);
-    let fastest = (against_peers.chain(alone))
-        .min_by(|a, b| (known.is_stale(a), p50(a)).partial_cmp(&(known.is_stale(b), p50(b))).expect("times are numbers"));
+    let fastest = (against_peers.chain(alone)).min_by(|a, b| {
+        (known.is_stale(a), p50(a))
+            .partial_cmp(&(known.is_stale(b), p50(b)))
+            .expect("times are numbers")
+    });
     let Some(row) = fastest else {
         return [(); 2].map(|()| missing("not timed"));
     };
     let rate = rate(known, row).map(|(rate, share)| {
         let share = share.map(|share| format!("{:.0} %", 100.0 * share));
-        noted(Cell::figure(rate, format!("{:.0}", rate / 1e12)), share.as_deref())
+        noted(
+            Cell::figure(rate, format!("{:.0}", rate / 1e12)),
+            share.as_deref(),
+        )
     });
     [
         stale(us(p50(row)), known.is_stale(row)),
@@ -112,7 +118,9 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
     let problem = Problem::new(place.extents()?, place.dtype, place.mask).ok()?;
     let rate = problem.flops() as f64 / (p50(row) * 1e-6);
     let ceilings = known.table.by(Source::Peers);
-    let product = ceilings.filter_map(|row| row.value(Metric::MatrixFlops)).next();
+    let product = ceilings
+        .filter_map(|row| row.value(Metric::MatrixFlops))
+        .next();
     let product = product.filter(|_| place.dtype != Dtype::E4m3);
     Some((rate, product.map(|product| rate / product)))
 }
@@ -134,7 +142,9 @@ pub fn over_fastest(
         return Err("its output was wrong when timed against peers");
     }
     let (_, over) = peers::fastest(known, ours, |_| true).ok_or("no peer was right")?;
-    let ratio = over.value(Metric::SpeedupP50).ok_or("no ratio was formed")?;
+    let ratio = over
+        .value(Metric::SpeedupP50)
+        .ok_or("no ratio was formed")?;
     Ok((ratio, known.is_stale(ours)))
 }
 
@@ -154,7 +164,9 @@ pub fn about(report: &Report<'_>) -> String {
     let known = &report.known;
     let extents = |name: &str| {
         let place = Place::new(name, Dtype::F16, Mask::Full);
-        place.extents().map_or(String::new(), |shape| shape.to_string())
+        place
+            .extents()
+            .map_or(String::new(), |shape| shape.to_string())
     };
     let about = format!(
         "Device time of one launch in a CUDA graph, full mask, warm L2, in f16 or the type named: on mission ({}), where claims are \
@@ -175,9 +187,9 @@ pub fn about(report: &Report<'_>) -> String {
         }
     }
     let gpu = known.gpu().unwrap_or("no GPU");
-    let cited = grouped(cited).into_iter().map(|(session, stages)| {
-        format!("{} of session `{session}`", joined(stages, ", "))
-    });
+    let cited = grouped(cited)
+        .into_iter()
+        .map(|(session, stages)| format!("{} of session `{session}`", joined(stages, ", ")));
     let cited = Some(joined(cited, "; ")).filter(|cited| !cited.is_empty());
     let cited = cited.map(|cited| format!("On an {gpu}: {cited}."));
     joined([about].into_iter().chain(cited).chain(withheld), " ")
@@ -209,8 +221,9 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         0 => String::new(),
         stale => format!(" {stale} of them are STALE: their kernels have changed since."),
     };
-    let sentence =
-        format!("Our fastest stage is faster than the fastest peer on {won} of {all} problems{rest}");
+    let sentence = format!(
+        "Our fastest stage is faster than the fastest peer on {won} of {all} problems{rest}"
+    );
     Some(Text::default().strong(sentence).plain(format!(
         ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest}).{stale}"
     )))

@@ -1,8 +1,8 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    clip, commit, first_lines, first_of, gpu, ladder, line, of, per_stage, sections, self_test, stale,
-    standing, tally, text, times, tone, us,
+    clip, commit, first_lines, first_of, gpu, ladder, line, of, per_stage, sections, self_test,
+    stale, standing, tally, text, times, tone, us,
 };
 use crate::judge::best;
 use crate::judge::claims::Claimed;
@@ -30,7 +30,9 @@ const LEAST_LENGTHS: usize = 3;
 /// A report.
 pub fn document(report: &Report<'_>) -> Document {
     let known = &report.known;
-    let origin = known.session().map(|session| Block::paragraph(origin(report, session)));
+    let origin = known
+        .session()
+        .map(|session| Block::paragraph(origin(report, session)));
     let first = [Block::bullets(report.overall.actions.clone())];
     let ladder = vec![
         Block::Table(ladder::ladder(report)),
@@ -94,13 +96,7 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     };
     let words: Vec<&str> = report.states.iter().map(word).collect();
     let green = words.iter().filter(|word| **word == "green").count();
-    let kinds = [
-        "fail",
-        "inconclusive",
-        "without data",
-        "stale",
-        "not run",
-    ];
+    let kinds = ["fail", "inconclusive", "without data", "stale", "not run"];
     let green = format!("{green} of {} green", super::variants(words.len()));
     let others = Some(tallied(words, &kinds)).filter(|others| !others.is_empty());
     let gates = joined([green].into_iter().chain(others), ", ");
@@ -118,11 +114,17 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
 fn stale_figures(report: &Report<'_>) -> Option<String> {
     let known = &report.known;
     let problems = peers::problems(known);
-    let against_peers = problems.iter().filter(|problem| known.is_stale(problem.ours));
+    let against_peers = problems
+        .iter()
+        .filter(|problem| known.is_stale(problem.ours));
     let latencies = best::timed(&known.table).filter(|row| known.is_stale(row));
     let parts = [
         (latencies.count(), "latency", "latencies"),
-        (against_peers.count(), "problem against peers", "problems against peers"),
+        (
+            against_peers.count(),
+            "problem against peers",
+            "problems against peers",
+        ),
     ];
     let parts = parts.into_iter().filter(|(n, ..)| *n > 0);
     let parts = joined(parts.map(|(n, one, many)| count(n, one, many)), ", ");
@@ -319,7 +321,10 @@ pub fn changes_of(since: &Changes) -> Vec<Block> {
     let table = |worse: &[Worse]| Block::Table(Table::of(worse.iter().map(row)));
     let how = "compare diff BASE NEW";
     let blocks = first_of(&since.worse, MOST_CHANGES, table, how);
-    super::or_line(blocks, "Nothing is worse. `compare diff BASE NEW` compares any two revisions.")
+    super::or_line(
+        blocks,
+        "Nothing is worse. `compare diff BASE NEW` compares any two revisions.",
+    )
 }
 
 /// Claims that are not simply kept; those that are as counts.
@@ -344,7 +349,10 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     let negative = open.iter().filter(|of| of.is_unexpected().is_none());
     let negative = grouped(negative.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
     let negative = negative.into_iter().map(|(why, claims)| {
-        Text::from(format!("NEGATIVE, {}: {why}", count(claims.len(), "claim", "claims")))
+        Text::from(format!(
+            "NEGATIVE, {}: {why}",
+            count(claims.len(), "claim", "claims")
+        ))
     });
     let by_reason = grouped(unmeasured.into_iter().map(|of| (&of.finding.reason, of)));
     let unmeasured = by_reason.into_iter().map(|(why, claims)| {
@@ -353,7 +361,10 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     });
     let (stale, kept): (Vec<&Claimed>, Vec<&Claimed>) =
         kept.into_iter().partition(|of| of.is_stale);
-    let kept = [("Claims that hold", kept), ("STALE: held on another version", stale)];
+    let kept = [
+        ("Claims that hold", kept),
+        ("STALE: held on another version", stale),
+    ];
     let kept = kept.into_iter().filter_map(|(title, claims)| {
         let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
         Some(format!("{title}: {stages} (`compare show claims`).").into())
@@ -399,4 +410,3 @@ fn more(report: &Report<'_>) -> Vec<Block> {
         .plain(".");
     vec![Block::bullets(commands.map(line)), Block::Paragraph(text)]
 }
-

@@ -1,16 +1,16 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share, short,
-    some, stage, standing, state, text, times, us, verdict, whole,
+    each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share,
+    short, some, stage, standing, state, text, times, us, verdict, whole,
 };
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers;
-use crate::judge::state::{self as judged, State};
 use crate::judge::place;
+use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
 use crate::page::{Block, Document, Table, TableRow, row};
 use crate::record::meta::DeviceCompiler;
@@ -370,7 +370,11 @@ impl<'a> Show<'a> {
         let problems = peers::problems(known);
         let time =
             |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
-        let place = |arm: &Row| problems.iter().position(|problem| problem.ours.on == arm.on);
+        let place = |arm: &Row| {
+            problems
+                .iter()
+                .position(|problem| problem.ours.on == arm.on)
+        };
         let row = |arm: &Row| {
             let problem = place(arm).map(|at| &problems[at]);
             let over = problem.and_then(|of| peers::over(known, of.ours, &arm.subject));
@@ -399,7 +403,9 @@ impl<'a> Show<'a> {
             let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
             let [flops, copy] =
                 figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
-            Block::paragraph(format!("Reached by that GPU: {flops} (FLOP/s), {copy} (B/s)."))
+            Block::paragraph(format!(
+                "Reached by that GPU: {flops} (FLOP/s), {copy} (B/s)."
+            ))
         });
         let ceiling = ceiling.into_iter().collect();
         let mut about = report::beside(self.report);
@@ -420,13 +426,21 @@ impl<'a> Show<'a> {
                 "because" => &of.claim.why,
             }
         };
-        let claims = || self.report.claims.iter().filter(|of| self.covers(&of.stage));
+        let claims = || {
+            self.report
+                .claims
+                .iter()
+                .filter(|of| self.covers(&of.stage))
+        };
         let by_stage = grouped(claims().map(|of| (&of.stage, row(of))));
         let table = |(stage, rows)| [Block::subsection(stage), Block::Table(Table::of(rows))];
         let tables = by_stage.into_iter().flat_map(table);
         let negatives = grouped(claims().filter_map(|of| {
             let negative = of.negative.as_ref()?;
-            Some((&negative.why, format!("{}: {}", of.title(), negative.measured)))
+            Some((
+                &negative.why,
+                format!("{}: {}", of.title(), negative.measured),
+            ))
         }));
         let negatives = negatives.into_iter().flat_map(|(why, lines)| {
             let head = Block::paragraph(format!("NEGATIVE: {why}"));
@@ -436,7 +450,10 @@ impl<'a> Show<'a> {
     }
 
     fn changes(&self) -> Vec<Block> {
-        self.report.since.as_ref().map_or(vec![], report::changes_of)
+        self.report
+            .since
+            .as_ref()
+            .map_or(vec![], report::changes_of)
     }
 
     fn self_test(&self) -> Vec<Block> {
@@ -503,4 +520,3 @@ fn by_problem<'a>(timed: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     });
     sorted.collect()
 }
-

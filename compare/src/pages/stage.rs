@@ -4,10 +4,10 @@ use super::insights::insights;
 use super::{
     first_lines, gpu, ladder, list, missing, or_missing, some, standing, state, tally, us,
 };
+use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
-use crate::judge::Known;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::page::{Block, Cell, Table, TableRow, Text, row};
@@ -189,10 +189,13 @@ fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
         let negative = of.negative.as_ref()?;
         Some(Text::from(format!("{}: {}", of.claim, negative.measured)))
     };
-    first_lines(claims_of(report, id).filter_map(line), MOST_CLAIMS, &in_full(id))
+    first_lines(
+        claims_of(report, id).filter_map(line),
+        MOST_CLAIMS,
+        &in_full(id),
+    )
 }
 
 fn in_full(id: &str) -> String {
     format!("compare show --stage {id} claims")
 }
-

@@ -3,11 +3,11 @@
 use super::{
     figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, variants,
 };
+use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
-use crate::judge::Known;
 use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{StageMeta, Subject};
@@ -127,12 +127,10 @@ mod tests {
     use common::verdict::{GateId, GateResult};
 
     fn page(run: &Record) -> String {
-        let known = Known {
-            stages: &run.meta.stages,
-            run: Some(("run", run)),
-            committed: &[],
-        };
-        terminal::terminal(&document(&verdict::report(known)), terminal::WIDTH)
+        terminal::terminal(
+            &document(&verdict::report(Known::alone(run))),
+            terminal::WIDTH,
+        )
     }
 
     #[test]
@@ -167,7 +165,7 @@ PASS: 3 variants are green
     fn what_a_quick_run_leaves_out_takes_no_line() {
         let mut quick = record();
         quick.meta.tier = crate::record::meta::Tier::T0;
-        quick.rows.retain(|row| row.subject.as_str() != OTHER);
+        quick.table.retain(|row| row.subject.as_str() != OTHER);
         let page = page(&quick);
         assert!(
             !page.contains("mma-64x64") && page.contains("1 of 1"),

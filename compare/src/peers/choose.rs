@@ -1,10 +1,10 @@
 //! What is measured: problems, and which of our variants stand for their stages. Pure.
 
+use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::select::Problems;
-use crate::judge::Known;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Row, Source, Subject};
 use common::problem::{Dtype, LENGTHS, Mask, Problem};
@@ -51,7 +51,8 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], known: &Known<'_>) -> 
             continue;
         }
         let best = |stage: &&StageBuild| best_of_default_family(known, stage, &place);
-        let fastest = (stages.iter().filter_map(best)).min_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+        let fastest =
+            (stages.iter().filter_map(best)).min_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
         let fastest = fastest.map(|row| row.subject.stage());
         let may_be_fastest = |stage: &StageBuild| match fastest {
             Some(fastest) => fastest == stage.id,

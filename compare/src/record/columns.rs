@@ -271,7 +271,10 @@ mod tests {
             (r#"{"by":"gpu"}"#, "subject"),
             (r#"{"subject":"s/v"}"#, "by"),
             (r#"{"subject":"s/v","by":"nobody"}"#, "by"),
-            (r#"{"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}"#, "mask"),
+            (
+                r#"{"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}"#,
+                "mask",
+            ),
             (r#"{"subject":"s/v","by":"gpu","dtype":"f16"}"#, "head_dim"),
             (r#"{"subject":"s/v","by":"gpu","p50":"fast"}"#, "p50"),
             (r#"{"subject":"s/v","by":"gpu","C1":"perhaps"}"#, "C1"),
@@ -296,7 +299,10 @@ mod tests {
         ] {
             let line = format!(r#"{{"subject":"s/v","by":"gpu",{figure}}}"#);
             let error = read(&line).unwrap_err();
-            assert!(matches!(error, RowError::Impossible { .. }), "{line}: {error}");
+            assert!(
+                matches!(error, RowError::Impossible { .. }),
+                "{line}: {error}"
+            );
             assert!(error.to_string().contains("s/v on all by GPU"), "{error}");
         }
         // An error that is no number is a finding.

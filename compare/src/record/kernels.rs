@@ -46,7 +46,9 @@ impl Kernels<'_> {
     }
 
     fn instance(&self, subject: &Subject, dtype: Dtype, head_dim: usize) -> Option<String> {
-        let mut instances = self.built.instances(subject, Source::Ptxas, dtype, head_dim);
+        let mut instances = self
+            .built
+            .instances(subject, Source::Ptxas, dtype, head_dim);
         let (_, row) = instances.find(|(arch, _)| arch.is_some() && *arch == self.arch)?;
         row.code.clone()
     }
@@ -61,7 +63,12 @@ impl Kernels<'_> {
         let codes: Vec<&str> = codes.collect();
         (!codes.is_empty()).then(|| {
             let hash = Sha256::digest(codes.join(" "));
-            digits(&hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+            digits(
+                &hash
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect::<String>(),
+            )
         })
     }
 }

@@ -7,7 +7,10 @@ pub mod files;
 pub mod kernels;
 pub mod meta;
 pub mod ncu;
-#[allow(clippy::module_inception, reason = "the record of one run, beside what all of them know")]
+#[allow(
+    clippy::module_inception,
+    reason = "the record of one run, beside what all of them know"
+)]
 pub mod record;
 pub mod row;
 pub mod table;

@@ -186,9 +186,7 @@ impl Table {
     /// Whether it has verdicts on the same kernel over more cases than the row, which passed.
     pub fn covers(&self, row: &Row) -> bool {
         let cases = |row: &Row| row.value(Metric::Cases);
-        let has_more = |before: &Row| {
-            before.identity == row.identity && cases(before) > cases(row)
-        };
+        let has_more = |before: &Row| before.identity == row.identity && cases(before) > cases(row);
         row.on == On::All && row.failure().is_none() && self.get(&row.key()).is_some_and(has_more)
     }
 

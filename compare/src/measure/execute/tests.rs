@@ -1,6 +1,7 @@
 use super::*;
 use crate::measure::builds::{builds, metas};
 use crate::measure::plan::plan;
+use crate::record::On;
 use crate::record::Record;
 use crate::{registry, testing};
 use clap::Parser;
@@ -81,14 +82,14 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
         );
     }
     assert!(
-        record.rows.iter().all(|row| row.on == On::All),
+        record.table.rows().all(|row| row.on == On::All),
         "{:?}",
-        record.rows
+        record.table
     );
     assert_eq!(
         record
-            .rows
-            .iter()
+            .table
+            .rows()
             .map(|row| row.value(Metric::Cases).unwrap())
             .sum::<f64>(),
         plan.cases.len() as f64
