@@ -7,6 +7,7 @@ use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
 use crate::quantise;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 mod families;
 
@@ -14,7 +15,8 @@ pub use families::Stream;
 
 named! {
     /// Each shows faults that others hide.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
     pub enum Family {
         /// N(0, 1).
         Normal = "normal",

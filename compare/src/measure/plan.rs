@@ -4,7 +4,7 @@ use crate::judge::claims::compared;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{Relation, Scope, Tier, TimingScope, by_id, claims};
+use crate::record::meta::{Relation, Scope, Selection, Tier, TimingScope, by_id, claims};
 use crate::record::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
@@ -72,42 +72,25 @@ impl Request {
         !(self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty())
     }
 
-    /// The flags that narrow a run, as given.
-    fn flags(&self) -> Vec<String> {
-        fn words<T: ToString>(values: &[T]) -> Vec<String> {
-            values.iter().map(T::to_string).collect()
+    /// What the flags select of a tier.
+    fn selection(&self) -> Selection {
+        let shapes = self.problems.shapes.iter();
+        Selection {
+            stages: self.chosen.stages.clone(),
+            variants: self.chosen.variants.clone(),
+            shapes: shapes.map(|(name, _)| name.clone()).collect(),
+            dtypes: self.problems.dtypes.clone(),
+            masks: self.problems.masks.clone(),
+            seeds: self.seeds.clone(),
+            families: self.families.clone(),
+            input: self.file.as_ref().map(|file| file.name.clone()),
         }
-        let Problems {
-            shapes,
-            dtypes,
-            masks,
-        } = &self.problems;
-        let lists = [
-            ("--stages", self.chosen.stages.clone()),
-            ("--variants", self.chosen.variants.clone()),
-            (
-                "--shapes",
-                shapes.iter().map(|(name, _)| name.clone()).collect(),
-            ),
-            ("--dtypes", words(dtypes)),
-            ("--masks", words(masks)),
-            ("--seeds", words(&self.seeds)),
-            ("--families", words(&self.families)),
-            (
-                "--input",
-                self.file.iter().map(|file| file.name.clone()).collect(),
-            ),
-        ];
-        let given = lists.into_iter().filter(|(_, words)| !words.is_empty());
-        given
-            .map(|(name, words)| format!("{name} {}", words.join(",")))
-            .collect()
     }
 
     fn scope(&self) -> Scope {
-        match self.flags() {
-            flags if flags.is_empty() => Scope::Whole,
-            flags => Scope::Selected { flags },
+        match self.selection() {
+            selection if selection == Selection::default() => Scope::Whole,
+            selection => Scope::Selected(selection),
         }
     }
 
@@ -637,13 +620,13 @@ pub fn plan(
     }
     if cases.is_empty() {
         let has_dtype = |of: &Picked<'_>| dtypes.iter().any(|&dtype| of.stage.takes(dtype));
-        let reason = match request.flags() {
+        let reason = match request.scope() {
             _ if !picked.iter().any(has_dtype) => {
                 let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
                 format!("no chosen stage has {names}")
             }
-            flags if flags.is_empty() => "no stage has a variant".to_string(),
-            flags => format!("{} exclude each other", flags.join(" ")),
+            Scope::Whole => "no stage has a variant".to_string(),
+            Scope::Selected(selection) => format!("{selection} exclude each other"),
         };
         return Err(SelectError(format!("no case is left to run: {reason}")));
     }
@@ -686,9 +669,9 @@ pub fn candidate(
     cases.fill(request, masks);
     let cases = cases.planned;
     if cases.is_empty() {
-        let flags = joined(request.flags(), " ");
         return Err(SelectError(format!(
-            "no case is left to run: {flags} exclude each other"
+            "no case is left to run: {} exclude each other",
+            request.selection()
         )));
     }
     let timings = match (backend, request.iters) {

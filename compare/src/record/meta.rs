@@ -3,9 +3,10 @@
 use super::row::{Place, Source, Subject};
 use common::claim;
 use common::device::BackendKind;
+use common::inputs::Family;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
-use common::problem::Dtype;
+use common::problem::{Dtype, Mask};
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
@@ -414,16 +415,13 @@ pub enum Scope {
     /// The whole tier.
     Whole,
     /// Only what the flags selected.
-    Selected {
-        /// The flags: `--stages stage0-scalar`.
-        flags: Vec<String>,
-    },
+    Selected(Selection),
 }
 
 impl Scope {
     /// Whether flags selected variants.
     pub fn selects_variants(&self) -> bool {
-        matches!(self, Scope::Selected { flags } if flags.iter().any(|flag| flag.starts_with("--variants")))
+        matches!(self, Scope::Selected(selection) if !selection.variants.is_empty())
     }
 }
 
@@ -432,8 +430,57 @@ impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scope::Whole => Ok(()),
-            Scope::Selected { flags } => f.write_str(&flags.join(" ")),
+            Scope::Selected(selection) => selection.fmt(f),
         }
+    }
+}
+
+/// What flags select; everything where nothing is given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Selection {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<String>,
+    /// By name or extents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dtypes: Vec<Dtype>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub masks: Vec<Mask>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<Family>,
+    /// The file of a user's tensors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+}
+
+/// As the flags of a command: `--stages 5,6 --shapes mission`.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn words(values: &[impl ToString]) -> String {
+            let words: Vec<String> = values.iter().map(ToString::to_string).collect();
+            words.join(",")
+        }
+        let flags = [
+            ("--stages", words(&self.stages)),
+            ("--variants", words(&self.variants)),
+            ("--shapes", words(&self.shapes)),
+            ("--dtypes", words(&self.dtypes)),
+            ("--masks", words(&self.masks)),
+            ("--seeds", words(&self.seeds)),
+            ("--families", words(&self.families)),
+            ("--input", self.input.clone().unwrap_or_default()),
+        ];
+        let given = flags.iter().filter(|(_, words)| !words.is_empty());
+        let given: Vec<String> = given
+            .map(|(flag, words)| format!("{flag} {words}"))
+            .collect();
+        f.write_str(&given.join(" "))
     }
 }
 

@@ -231,11 +231,16 @@ fn shapes_seeds_and_families_replace_the_tier() {
             "scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced",
         ]
     );
-    let Scope::Selected { flags } = plan.scope else {
+    let Scope::Selected(selection) = plan.scope else {
         panic!("selected")
     };
+    let written = serde_json::to_value(&selection).unwrap();
     assert_eq!(
-        flags,
+        serde_json::from_value::<Selection>(written).unwrap(),
+        selection
+    );
+    assert_eq!(
+        selection.to_string(),
         [
             "--variants scalar-32x64",
             "--shapes 1x8:2x65x64",
@@ -243,6 +248,7 @@ fn shapes_seeds_and_families_replace_the_tier() {
             "--seeds 7",
             "--families large,zero-head"
         ]
+        .join(" ")
     );
     let large = planned(
         &["--shapes", "mission", "--dtypes", "f16"],
@@ -320,10 +326,10 @@ fn an_input_file_is_the_only_problem() {
         lines(&plan),
         ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]
     );
-    let Scope::Selected { flags } = plan.scope else {
+    let Scope::Selected(selection) = plan.scope else {
         panic!("selected")
     };
-    assert_eq!(flags.last().unwrap(), "--input a.safetensors");
+    assert!(selection.to_string().ends_with(" --input a.safetensors"));
 }
 
 #[test]
