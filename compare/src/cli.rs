@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-/// Checks every stage of the attention ladder with the same gates, times it on a GPU, and writes COMPARE.md.
+/// Checks every stage of the attention ladder with the same gates, times it on a GPU, and reports on it.
 #[derive(Debug, Parser)]
 #[command(name = "compare", version, about, after_help = crate::run::EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
 pub struct Cli {
@@ -18,7 +18,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
-    /// Check the stages, time them if there is a GPU, and write a record and COMPARE.md (the default)
+    /// Check the stages, time them if there is a GPU, and write a record and its report (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, what installs the rest, and which stages the GPU runs

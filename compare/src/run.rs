@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare                                       check everything that this machine can, write COMPARE.md
+  compare                                       check everything that this machine can; on a GPU, write COMPARE.md
   compare --quick                               each stage's default variant on a few small problems
   compare --stages stage0-scalar --shapes mission --dtypes f16
                                                 one stage on one shape, both masks
@@ -98,7 +98,7 @@ pub struct RunArgs {
     /// Write the run's record below this folder [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the report to this file [default: COMPARE.md of the workspace]
+    /// Write the report to this file, too [default: on a GPU, COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Write every row as JSON to a file, or to standard output with `-`
@@ -123,24 +123,32 @@ const WRITE_SHARE: u32 = 20;
 
 /// Runs what `args` ask for, and writes the record and its report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
-    let report_path = output::report_path(args.report.as_deref())?;
+    let ladder = open(args.backend)?;
+    // Without a GPU, the committed COMPARE.md knows more than this run does.
+    let report_path = match (&args.report, &ladder.gpu) {
+        (None, Err(_)) => None,
+        (asked, _) => Some(output::report_path(asked.as_deref())?),
+    };
     let json = args.json.as_deref();
     let json_file = json.filter(|path| path.as_os_str() != "-");
     output::check(
-        &[("--report", Some(&report_path)), ("--json", json_file)],
+        &[("--report", report_path.as_deref()), ("--json", json_file)],
         &[("--input", args.input.as_deref())],
     )?;
     let committed = Results::read(&machine::results())?;
-    let (folder, record) = measure(args, &committed)?;
+    let (folder, record) = measure(args, ladder, &committed)?;
     let table = committed.of_gpu(&record.meta.machine.name);
     let report = verdict::report_of_run(&record, &table);
-    files::write(&files::report(&report, &folder, &report_path))?;
+    files::write(&files::report(&report, &folder, report_path.as_deref()))?;
     let (text, mut notes) = files::summary(&report, args.quiet);
-    let text = format!(
-        "{text}\nrecord: {}\nreport: {}",
-        folder.display(),
-        report_path.display()
-    );
+    let place = match &report_path {
+        Some(path) => path.display().to_string(),
+        None => format!(
+            "{}; without a GPU the workspace's COMPARE.md stays as it is",
+            folder.join("COMPARE.md").display()
+        ),
+    };
+    let text = format!("{text}\nrecord: {}\nreport: {place}", folder.display());
     if json.is_some() {
         let json = answer::json(&pages::json::json(&report));
         let Some(path) = json_file else {
@@ -156,10 +164,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 }
 
 /// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
-fn measure(args: &RunArgs, committed: &Results) -> anyhow::Result<(PathBuf, Record)> {
+fn measure(
+    args: &RunArgs,
+    mut ladder: Ladder,
+    committed: &Results,
+) -> anyhow::Result<(PathBuf, Record)> {
     let start = Instant::now();
     let started = Timestamp::now();
-    let mut ladder = open(args.backend)?;
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
     let Ladder { stages, gpu, .. } = &ladder;

@@ -305,11 +305,46 @@ fn an_output_is_no_input_and_no_other_output() {
 }
 
 #[test]
+fn without_a_gpu_the_committed_report_stays_as_it_is() {
+    let folder = Folder::new();
+    let write = |name: &str, text: &str| {
+        let path = folder.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // A workspace.
+    write("Cargo.toml", "");
+    write("compare/src/registry.rs", "");
+    write("COMPARE.md", "# COMPARE\nof a GPU");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let output = command
+        .args(["--stages", "0", "--shapes", "1x1x17x64", "--masks", "full"])
+        .current_dir(folder.0.path())
+        .env_remove("CARGO_MANIFEST_DIR")
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let says = "/COMPARE.md; without a GPU the workspace's COMPARE.md stays as it is";
+    assert!(text.contains(says), "{text}");
+    let kept = std::fs::read_to_string(folder.path("COMPARE.md")).unwrap();
+    assert_eq!(kept, "# COMPARE\nof a GPU");
+    let mut runs = std::fs::read_dir(folder.path("target/compare")).unwrap();
+    let run = runs.next().unwrap().unwrap().path();
+    let own = std::fs::read_to_string(run.join("COMPARE.md")).unwrap();
+    assert!(
+        own.starts_with("# COMPARE\n") && run.join("report.html").is_file(),
+        "{own}"
+    );
+}
+
+#[test]
 fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
     let place = path_of(&folder, "REPORT.md");
     for (arguments, expected) in [
-        (&["--quick"][..], "--report FILE"),
+        (&["--quick"][..], "--out DIR"),
         (&["--quick", "--report", &place], "--out DIR"),
         (&["render"], "--results DIR"),
         (&["render", "--results", "."], "--report FILE"),

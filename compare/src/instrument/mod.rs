@@ -103,7 +103,7 @@ impl Completing {
         let results = Results::read(&machine::results())?;
         let table = results.of_gpu(&self.record.meta.machine.name);
         let report = verdict::report_of_run(&self.record, &table);
-        files::write(&files::report(&report, &self.folder, &self.report))?;
+        files::write(&files::report(&report, &self.folder, Some(&self.report)))?;
         let text = format!(
             "{}\nrecord: {}\nreport: {}",
             self.section(section),

@@ -18,8 +18,8 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// The report at `path`, and in the record's folder as Markdown and HTML.
-pub fn report(about: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
+/// The report in the record's folder as Markdown and HTML, and at `path` if it goes anywhere else.
+pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Rendered> {
     let document = report::document(about);
     let beside = Rendered {
         path: folder.join("COMPARE.md"),
@@ -29,14 +29,13 @@ pub fn report(about: &Report<'_>, folder: &Path, path: &Path) -> Vec<Rendered> {
         path: folder.join("report.html"),
         text: page::html::page(&document),
     };
-    let asked = Rendered {
+    let asked = path.map(|path| Rendered {
         path: path.to_path_buf(),
         text: beside.text.clone(),
-    };
-    if is_stream(path) {
-        vec![asked]
-    } else {
-        vec![beside, page, asked]
+    });
+    match asked {
+        Some(asked) if is_stream(&asked.path) => vec![asked],
+        asked => [beside, page].into_iter().chain(asked).collect(),
     }
 }
 
