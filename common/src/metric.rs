@@ -436,16 +436,6 @@ impl Metric {
         matches!(self.spec().unit, Unit::Share)
     }
 
-    /// [`Spec::is_judged_by_ncu`].
-    pub const fn is_judged_by_ncu(self) -> bool {
-        self.spec().is_judged_by_ncu
-    }
-
-    /// [`Spec::parts`].
-    pub const fn parts(self) -> Option<(Metric, Metric)> {
-        self.spec().parts
-    }
-
     /// `16,777,216`, `4.9 %`, `5.274 µs`.
     pub fn show(self, value: f64) -> String {
         self.spec().unit.show(value)
@@ -462,7 +452,7 @@ impl Metric {
             shared_async_write,
             ..
         } = counters;
-        if let Some((part, whole)) = self.parts() {
+        if let Some((part, whole)) = self.spec().parts {
             let (part, whole) = (part.counted(counters)?, whole.counted(counters)?);
             return Some(if whole == 0.0 { 0.0 } else { part / whole });
         }

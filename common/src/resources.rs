@@ -169,72 +169,19 @@ pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     Some(limits)
 }
 
-/// Blocks on an SM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occupancy {
-    /// Resident blocks.
-    pub blocks: u32,
-    /// Resident warps.
-    pub warps: u32,
-    /// Warps that an SM can hold.
-    pub max_warps: u32,
-    /// What stops the next block.
-    pub limit: Limit,
-}
-
-named! {
-    /// What stops the next block.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Limit {
-        /// Resident blocks.
-        Blocks = "blocks",
-        /// Resident threads.
-        Threads = "threads",
-        /// Registers.
-        Registers = "registers",
-        /// Shared memory.
-        SharedMemory = "shared memory",
-    }
-}
-
-impl Occupancy {
-    /// Resident warps of the possible ones.
-    pub fn percent(&self) -> f64 {
-        100.0 * f64::from(self.warps) / f64::from(self.max_warps)
-    }
-}
-
-/// Theoretical; `shared_bytes` is static and dynamic, without the reserved part.
-pub fn occupancy(
-    sm: &Multiprocessor,
-    threads: u32,
-    registers: u32,
-    shared_bytes: usize,
-) -> Occupancy {
+/// Warps that an SM holds of a kernel, and that it could hold. `shared_bytes`: static and dynamic, without the reserved part.
+fn occupancy(sm: &Multiprocessor, threads: u32, registers: u32, shared_bytes: usize) -> (u32, u32) {
     let warps = threads.div_ceil(32);
     let registers_per_warp = (registers.max(1) * 32).next_multiple_of(REGISTER_UNIT);
     // Each of the four partitions holds whole warps, so warps are counted per partition and multiplied.
     let warps_by_registers = (sm.registers / 4 / registers_per_warp) * 4;
     let shared_per_block = (shared_bytes + RESERVED_SHARED_BYTES).next_multiple_of(SHARED_UNIT);
-    let limits = [
-        (sm.blocks, Limit::Blocks),
-        (sm.threads / (warps * 32), Limit::Threads),
-        (warps_by_registers / warps, Limit::Registers),
-        (
-            (sm.shared_bytes / shared_per_block) as u32,
-            Limit::SharedMemory,
-        ),
-    ];
-    let (blocks, limit) = limits
-        .into_iter()
-        .min_by_key(|(blocks, _)| *blocks)
-        .expect("four limits");
-    Occupancy {
-        blocks,
-        warps: blocks * warps,
-        max_warps: sm.threads / 32,
-        limit,
-    }
+    let blocks = sm
+        .blocks
+        .min(sm.threads / (warps * 32))
+        .min(warps_by_registers / warps)
+        .min((sm.shared_bytes / shared_per_block) as u32);
+    (blocks * warps, sm.threads / 32)
 }
 
 /// From sm_90 on, some versions of ptxas count the reserved bytes as static ones.
@@ -259,15 +206,13 @@ fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
     declared_static_bytes(entry) + facts.dynamic_shared_bytes
 }
 
-/// Where the architecture is known.
-pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<Occupancy> {
+/// Share of an SM's warps that an instance can have resident, where the architecture is known.
+pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<f64> {
     let sm = multiprocessor(&entry.arch)?;
-    Some(occupancy(
-        &sm,
-        facts.threads,
-        entry.resources.registers,
-        shared_bytes(facts, entry),
-    ))
+    let shared = shared_bytes(facts, entry);
+    let (warps, most) = occupancy(&sm, facts.threads, entry.resources.registers, shared);
+    // By way of percent: the bits of the figures that records hold.
+    Some(100.0 * f64::from(warps) / f64::from(most) / 100.0)
 }
 
 /// Gate R1 on one instance for one architecture. What the architecture cannot hold does not fail: it is `Unsupported` there,

@@ -123,7 +123,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             .map(|claim| (&picked.stage.meta, claim))
     });
     let refuted = claims
-        .filter(|(_, claim)| claim.metric.is_judged_by_ncu())
+        .filter(|(_, claim)| claim.metric.spec().is_judged_by_ncu)
         .filter_map(|(stage, claim)| {
             let known = Known::alone(&record.record);
             let (finding, _) = claims::evidence(&known, stage, claim, Source::Ncu)?;
@@ -174,7 +174,7 @@ fn named_by_claims(stage: &StageMeta, stages: &[StageMeta]) -> Vec<Subject> {
     for claim in stage
         .claims
         .iter()
-        .filter(|claim| claim.metric.is_judged_by_ncu())
+        .filter(|claim| claim.metric.spec().is_judged_by_ncu)
     {
         for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
             named.push(stage.subject(&variant.name));

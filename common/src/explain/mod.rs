@@ -5,7 +5,6 @@ mod investigate;
 mod look;
 mod steps;
 
-use crate::format::Format;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
@@ -139,22 +138,10 @@ impl Operands {
         }
     }
 
-    fn format(&self) -> Format {
-        self.dtype.output()
-    }
-
     /// Of K or V, where there is such a key.
-    fn row<'a>(&self, of: &'a [f64], head: usize, key: i64) -> Option<&'a [f64]> {
+    fn row<'a>(&self, of: &'a [f64], key: i64) -> Option<&'a [f64]> {
         let key = usize::try_from(key).ok().filter(|key| *key < self.keys)?;
-        Some(&of[(head * self.keys + key) * self.dim..][..self.dim])
-    }
-
-    fn key(&self, key: i64) -> Option<&[f64]> {
-        self.row(&self.k, self.head, key)
-    }
-
-    fn value(&self, key: i64) -> Option<&[f64]> {
-        self.row(&self.v, self.head, key)
+        Some(&of[(self.head * self.keys + key) * self.dim..][..self.dim])
     }
 
     fn sees(&self, key: i64) -> bool {
@@ -163,7 +150,7 @@ impl Operands {
 
     /// The score of a key, with its bound.
     fn score(&self, key: i64) -> (f64, f64) {
-        let Some(k) = self.key(key).filter(|_| self.sees(key)) else {
+        let Some(k) = self.row(&self.k, key).filter(|_| self.sees(key)) else {
             return (f64::NEG_INFINITY, 0.0);
         };
         let magnitude: f64 = self.q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
@@ -345,7 +332,7 @@ impl Operands {
                 let mut magnitude = parts + cell.magnitude();
                 let mut model = base;
                 for &(key, weight) in &weights {
-                    let value = self.value(key).and_then(|row| row.get(column(at)));
+                    let value = self.row(&self.v, key).and_then(|row| row.get(column(at)));
                     let product = weight * value.copied().unwrap_or(0.0);
                     model += product;
                     magnitude += product.abs();
@@ -515,7 +502,7 @@ fn result(
         };
         let (model, magnitude) = (of(|end| &end.output), of(|end| &end.magnitude));
         let slack = exponential(shift(max), shift(max)) * ends.len() as f64 + 64.0 * UNIT;
-        let stored = operands.format().unit();
+        let stored = operands.dtype.output().unit();
         let mut bound = model.abs() * stored + magnitude.abs() * slack + UNIT;
         if case.is_shared {
             bound += magnitude.abs() * stored + 4.0 * UNIT * operands.value_scale.abs();

@@ -72,7 +72,7 @@ fn judge<'a>(known: &'a Known<'_>, stage: &StageMeta, claim: &Claim) -> Option<(
         }
         _ => {
             let counted = evidence(known, stage, claim, Source::Emulator);
-            let is_judged = claim.metric.is_judged_by_ncu();
+            let is_judged = claim.metric.spec().is_judged_by_ncu;
             let by_ncu = is_judged.then(|| evidence(known, stage, claim, Source::Ncu));
             both(counted, by_ncu.flatten())
         }
@@ -385,7 +385,7 @@ fn values(
         let found = Some(found).filter(|found| !found.is_empty());
         found.ok_or_else(|| lacks(otherwise))
     };
-    if by == Source::Ncu && metric.is_judged_by_ncu() {
+    if by == Source::Ncu && metric.spec().is_judged_by_ncu {
         let value = launched(by, "not launched under ncu")?.value(*metric);
         let value = value.ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
         return Ok(vec![(None, value)]);

@@ -57,7 +57,7 @@ pub fn built(stage: &StageBuild) -> Vec<Row> {
                     .verdict(&resources::judge(facts, ptxas));
                 row.code = Some(ptxas.sass_sha256.chars().take(16).collect());
                 if let Some(occupancy) = resources::occupancy_of(facts, ptxas) {
-                    row = row.figure(Metric::Occupancy, occupancy.percent() / 100.0);
+                    row = row.figure(Metric::Occupancy, occupancy);
                 }
                 rows.push(row);
             }

@@ -126,7 +126,7 @@ impl Row {
             let (part, whole) = (measured(part)?, measured(whole)?);
             Some(if whole == 0.0 { 0.0 } else { part / whole })
         };
-        measured(metric).or_else(|| metric.parts().and_then(share))
+        measured(metric).or_else(|| metric.spec().parts.and_then(share))
     }
 
     /// The figure with its interval; NaN if there is none.
