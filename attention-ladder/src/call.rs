@@ -1,4 +1,4 @@
-//! A call as C hands it over, checked: the problem, and its tensors as kernels take them.
+//! A call from C, checked: the problem, and its tensors as kernels take them.
 
 use crate::failure::{Code, Failure};
 use crate::{AttentionLadderCall, AttentionLadderTensor};
@@ -6,14 +6,13 @@ use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
 
-/// Bytes of an element of O, f16 or bf16.
+/// Of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
 fn invalid(message: String) -> Failure {
     Failure::new(Code::Invalid, message)
 }
 
-/// What is computed.
 pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     let dtype = match call.dtype {
         crate::ATTENTION_LADDER_F16 => Dtype::F16,
@@ -52,7 +51,7 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     Ok(problem?)
 }
 
-/// Q, K, V and O as kernels take them; refuses addresses of log-sum-exps and of scales that they cannot.
+/// Q, K, V and O; refuses addresses of log-sum-exps and scales that kernels cannot use.
 pub fn tensors(
     call: &AttentionLadderCall,
     problem: &Problem,
@@ -125,7 +124,6 @@ fn tensor(
     })
 }
 
-/// Refuses a launch on addresses that are missing.
 pub fn addresses(call: &AttentionLadderCall, problem: &Problem) -> Result<(), Failure> {
     let tensors = [
         ("q", &call.q),
@@ -182,7 +180,6 @@ mod tests {
         }
     }
 
-    /// What is said of the mission with `change`.
     fn refusal(change: impl FnOnce(&mut AttentionLadderCall)) -> (Code, String) {
         let mut call = call();
         change(&mut call);

@@ -20,7 +20,7 @@ pub static STAGES: &[&dyn Attention] = &[
 /// The files of `choice/`.
 const TABLES: &[&str] = &[include_str!("../choice/nvidia-h200.json")];
 
-/// What a release must have is GPU code: nvcc was not found, and nobody asked for a build without it.
+/// A release needs GPU code: nvcc was not found, and nobody asked for a build without it.
 #[cfg(not(debug_assertions))]
 const _: () = {
     let wanted = match option_env!("ATTENTION_CUDA") {
@@ -34,7 +34,6 @@ const _: () = {
     );
 };
 
-/// The stages, read.
 pub fn stages() -> Result<Vec<LoadedStage>, LoadError> {
     STAGES
         .iter()
@@ -97,7 +96,7 @@ mod tests {
     use common::problem::{Dtype, Mask, Shape};
     use table::{Entry, Timed};
 
-    /// What is chosen on a GPU of this name that is a `device`, with log-sum-exps, too.
+    /// On a GPU of this name that is a `device`; the same with log-sum-exps.
     fn chosen(gpu: &str, device: &str, shape: Shape, dtype: Dtype) -> Result<String, Unsupported> {
         let mut stages = stages().unwrap();
         let limits: DeviceLimits = device.parse().unwrap();

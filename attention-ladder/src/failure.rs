@@ -1,10 +1,9 @@
-//! What a call fails with: a code of the C interface and a message.
+//! Failures of a call: a code of the C interface and a message.
 
 use common::device::cuda::CudaError;
 use common::problem::ProblemError;
 use common::stage::{LoadError, Unsupported};
 
-/// The codes of the C interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Unsupported = crate::ATTENTION_LADDER_UNSUPPORTED as isize,

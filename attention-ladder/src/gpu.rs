@@ -1,7 +1,5 @@
-//! The GPUs of the process: their code, what has been chosen on them, and launches.
-//!
-//! All work is done in the primary context, which the CUDA runtime uses. Nothing here allocates GPU memory or waits but the first
-//! call for a problem, which loads code.
+//! The GPUs of the process: their code, the variants chosen on them, and launches. All work is done in the primary context,
+//! which the CUDA runtime uses. Only the first call for a problem, which loads code, may allocate GPU memory or wait.
 
 use crate::choice::{self, ChoiceTable, choose};
 use crate::failure::{Code, Failure};
@@ -20,10 +18,9 @@ use std::ffi::{CStr, CString, c_void};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// GPUs that a process can use; more than a host has.
+/// More than a host has.
 const MOST_GPUS: usize = 64;
 
-/// One GPU.
 struct Gpu {
     context: Arc<CudaContext>,
     name: String,
@@ -35,14 +32,13 @@ struct Gpu {
     plans: RwLock<Known<PlanOf, Plan>>,
 }
 
-/// Problems, with log-sum-exps or without.
+/// With log-sum-exps or without.
 type PlanOf = (Shape, Dtype, Mask, bool);
 
-/// So many plans of a GPU are kept. A loop that decodes has a new shape in every step.
+/// Per GPU. A loop that decodes has a new shape in every step.
 const MOST_PLANS: usize = 4096;
 
-/// What was found out, for the keys that were asked for last, roughly: it is kept in two halves, of which the older goes when the
-/// younger is full.
+/// Values of the keys asked for last, roughly, in two halves, of which the older goes when the younger is full.
 struct Known<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
@@ -50,7 +46,7 @@ struct Known<K, V> {
 }
 
 impl<K: Eq + Hash, V: Copy> Known<K, V> {
-    /// Keeps `most` at most, and half of them at least.
+    /// At most `most`, and half of them at least.
     fn new(most: usize) -> Self {
         Self {
             young: HashMap::new(),
@@ -71,7 +67,7 @@ impl<K: Eq + Hash, V: Copy> Known<K, V> {
     }
 }
 
-/// `name` for as long as the process lives: there are as many as there are variants, however often one is asked for.
+/// Leaked, once for each variant.
 fn interned(name: &str) -> &'static CStr {
     static NAMES: Mutex<BTreeMap<String, &'static CStr>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +82,6 @@ fn interned(name: &str) -> &'static CStr {
 #[derive(Clone, Copy)]
 struct Module(sys::CUmodule);
 
-/// How a problem is launched.
 #[derive(Clone, Copy)]
 struct Plan {
     function: sys::CUfunction,
@@ -105,7 +100,7 @@ unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-/// A context that is current until this is dropped.
+/// Until it is dropped.
 struct Current {
     is_pushed: bool,
 }
@@ -141,7 +136,7 @@ fn entering(error: DriverError) -> Failure {
     driver("entering the GPU's context")(error)
 }
 
-/// GPU number `device`, opened by the first call that needs it.
+/// Opened by the first call that needs it.
 fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
     static GPUS: [OnceLock<Result<Gpu, Failure>>; MOST_GPUS] =
         [const { OnceLock::new() }; MOST_GPUS];
@@ -240,7 +235,7 @@ pub unsafe fn launch(
 }
 
 impl Gpu {
-    /// How `problem` is launched. The context is current.
+    /// The context is current.
     fn plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
         let key = (problem.shape, problem.dtype, problem.mask, with_lse);
         let known = self
@@ -304,7 +299,7 @@ impl Gpu {
     }
 }
 
-/// Does `work` so that it may load code although a stream is being captured: what it does is not part of the graph.
+/// Lets `work` load code although a stream is being captured: it is not part of the graph.
 fn relaxed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let exchange = |mode: &mut CaptureMode| {
         // SAFETY: reads and writes one value.

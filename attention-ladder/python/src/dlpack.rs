@@ -1,5 +1,5 @@
-//! Tensors and the current stream of PyTorch, through the table of C functions that DLPack defines for this (version 1.3,
-//! `DLPackExchangeAPI`): several times as fast as asking a tensor's methods one by one.
+//! Tensors and the current stream of PyTorch, through DLPack's table of C functions (version 1.3, `DLPackExchangeAPI`):
+//! several times as fast as asking a tensor's methods one by one.
 
 use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -11,10 +11,10 @@ use std::ffi::c_void;
 /// `kDLCUDA`.
 const CUDA: i32 = 2;
 
-/// The version of the table that is read here; minor versions add to it.
+/// Of the table; minor versions add to it.
 const MAJOR: u32 = 1;
 
-/// `DLTensor`: what is known of a tensor while it lives.
+/// `DLTensor`.
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -74,7 +74,6 @@ fn torch(py: Python<'_>) -> PyResult<&Torch> {
     })
 }
 
-/// The element types that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     F16,
@@ -84,17 +83,17 @@ pub enum Kind {
     Other,
 }
 
-/// A tensor, as long as it is not resized.
+/// Valid as long as the tensor is not resized.
 pub struct Tensor<'a> {
     pub data: *mut c_void,
     pub kind: Kind,
     pub shape: &'a [i64],
     pub strides: &'a [i64],
-    /// The number of its GPU; absent elsewhere.
+    /// `None` elsewhere than on a GPU.
     pub gpu: Option<i32>,
 }
 
-/// What `tensor` is; `name` is what the caller calls it.
+/// `name`: what the caller calls it.
 pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>> {
     let py = tensor.py();
     let torch = torch(py)?;
@@ -148,7 +147,7 @@ pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>
     })
 }
 
-/// The stream that PyTorch launches on now.
+/// PyTorch's current one.
 pub fn stream(py: Python<'_>, gpu: i32) -> PyResult<*mut c_void> {
     let mut stream = std::ptr::null_mut();
     let ask = torch(py)?.exchange.stream;

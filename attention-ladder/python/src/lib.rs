@@ -1,6 +1,6 @@
-//! What `attention_ladder` of Python is made of: it reads tensors of PyTorch by DLPack, and launches through the C interface on
-//! the stream that PyTorch says is current. The GIL is released meanwhile: the first call for a problem loads code, and a launch
-//! waits where the stream's queue is full.
+//! `attention_ladder` of Python: reads PyTorch's tensors by DLPack, and launches through the C interface on PyTorch's current
+//! stream. The GIL is released meanwhile: the first call for a problem loads code, and a launch waits where the stream's
+//! queue is full.
 
 mod dlpack;
 
@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-/// The four extents of a tensor, and it as the C interface takes it.
+/// Its extents, and the tensor for C.
 fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
     let (&[b, h, s, d], &[batch_stride, head_stride, row_stride, element_stride]) =
         (tensor.shape, tensor.strides)
@@ -38,7 +38,7 @@ fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderT
     Ok(([b, h, s, d], described))
 }
 
-/// The address of the `[batch, heads]` scales of a tensor; null if there are none.
+/// `[batch, heads]`; null if there are none.
 fn scales_of(
     name: &str,
     tensor: &Tensor<'_>,
@@ -60,7 +60,7 @@ fn scales_of(
     Ok(scales.data.cast_const().cast())
 }
 
-/// The address of `lse`: float32, dense, one value for each row of q.
+/// float32, dense, one value for each row of q.
 fn lse_of(q: &Tensor<'_>, lse: &Tensor<'_>) -> PyResult<*mut f32> {
     let rows = &q.shape[..3];
     let dense = [rows[1] * rows[2], rows[2], 1];
@@ -74,10 +74,8 @@ fn lse_of(q: &Tensor<'_>, lse: &Tensor<'_>) -> PyResult<*mut f32> {
     Ok(lse.data.cast())
 }
 
-/// What is said to who will ask for a gradient.
 const NO_BACKWARD: &str = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient";
 
-/// Refuses tensors of which a gradient will be asked.
 fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
     static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = tensors[0].py();
@@ -106,7 +104,7 @@ fn failed(code: i32) -> PyErr {
     }
 }
 
-/// The call that the arguments describe, and the number of its GPU.
+/// With the number of its GPU.
 #[allow(clippy::too_many_arguments)]
 fn call(
     q: &Bound<'_, PyAny>,
@@ -209,7 +207,7 @@ fn call(
     }
 }
 
-/// A launch that is ready, for when the GIL is released.
+/// For when the GIL is released.
 struct Launch {
     call: AttentionLadderCall,
     device: i32,
@@ -220,7 +218,7 @@ struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// Its code; what it says of a failure is this thread's.
+    /// Its code; the message of a failure is this thread's.
     fn launch(self) -> i32 {
         let (call, device, stream) = (&self.call, self.device, self.stream);
         // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their elements lie, and the stream is
@@ -230,7 +228,7 @@ impl Launch {
     }
 }
 
-/// Launches attention of q, k and v into out, and into lse if that is given, on the current stream. All arguments by position.
+/// Attention of q, k and v into out, and into lse if given, on the current stream. All arguments by position.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale, /))]
 #[allow(clippy::too_many_arguments)]
@@ -262,7 +260,7 @@ fn launch(
     }
 }
 
-/// The stage and variant that a launch of these arguments takes.
+/// Stage and variant of a launch.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, is_causal, scale, return_lse, /))]
 fn variant(

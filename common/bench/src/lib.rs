@@ -33,10 +33,10 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Launches that gate C5 compares on a GPU.
+/// Compared by gate C5 on a GPU.
 const GATE_LAUNCHES: usize = 3;
 
-/// Benchmarks every variant of `stage`. Call it from `main` of `benches/attention.rs` and return what it returns.
+/// Every variant of `stage`; for `main` of `benches/attention.rs`.
 pub fn main(stage: &'static dyn Attention) -> ExitCode {
     match run(stage) {
         Ok(()) => ExitCode::SUCCESS,
@@ -101,7 +101,7 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The first GPU, if it can run this stage; or why not.
+/// The first, if it can run this stage; or why not.
 fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
     if stage.attention.artifacts().fatbin.is_none() {
         return Err(CudaError::NotBuilt {
@@ -119,7 +119,7 @@ fn named(name: &str) -> Result<Shape, String> {
         .ok_or_else(|| format!("no shape is named {name}"))
 }
 
-/// Every variant with every dtype and mask at the shape of this name.
+/// With every dtype and mask.
 fn each_case(
     stage: &LoadedStage,
     shape_name: &str,
@@ -145,14 +145,13 @@ fn each_case(
     Ok(())
 }
 
-/// What a variant is benchmarked on once it is green.
 struct Gated {
     staged: Staged,
-    /// The dense output that the gates judged.
+    /// Dense, as judged.
     output: Vec<f32>,
 }
 
-/// Judges `variant` by every correctness gate on the inputs that will be timed.
+/// By every correctness gate, on the inputs that will be timed.
 fn gate(
     stage: &LoadedStage,
     variant: &str,
@@ -178,8 +177,7 @@ fn gate(
     })
 }
 
-/// Ends the process: criterion has no way to stop a benchmark from inside, and after a hang nothing may wait for the
-/// GPU.
+/// Ends the process: criterion cannot stop from inside, and after a hang nothing may wait for the GPU.
 fn stop(error: &dyn std::fmt::Display) -> ! {
     eprintln!("no benchmark: {error}");
     std::process::exit(1)

@@ -4,8 +4,8 @@ use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter};
 use std::time::{Duration, Instant};
 
-/// A duration. On a GPU every value comes from `iter_custom`, which returns device time; on the emulator criterion's own
-/// loop takes wall time through [`Measurement::start`].
+/// A duration. On a GPU every value comes from `iter_custom`, which returns device time; on the emulator criterion's own loop
+/// takes wall time.
 pub struct LaunchTime;
 
 impl Measurement for LaunchTime {
@@ -37,7 +37,7 @@ impl Measurement for LaunchTime {
     }
 }
 
-/// Times in the unit that suits them; throughput as floating-point operations per second.
+/// Throughput in floating-point operations per second.
 struct Formatter;
 
 impl ValueFormatter for Formatter {
