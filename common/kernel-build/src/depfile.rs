@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The prerequisites of all rules in `text`, in order of appearance. A backslash escapes a space or a `#`, `$$` is `$`,
-/// and a backslash at the end of a line continues it.
+/// Of all rules in `text`, in order. A backslash escapes a space or a `#`, `$$` is `$`, and a backslash at the end of a line
+/// continues it.
 pub(crate) fn prerequisites(text: &str) -> Vec<PathBuf> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let mut found = Vec::new();

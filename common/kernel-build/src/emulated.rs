@@ -1,4 +1,4 @@
-//! The emulated build: the same kernel.cu, compiled by the host's C++ compiler against the emulator's headers.
+//! The emulated build: kernel.cu, compiled by the host's C++ compiler against the emulator's headers.
 
 use crate::depfile;
 use crate::error::BuildError;
@@ -7,34 +7,27 @@ use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// One stage's emulated build.
 pub(crate) struct Job<'a> {
-    /// The workspace root.
     pub root: &'a Path,
     /// Cargo's `OUT_DIR`.
     pub out_dir: &'a Path,
     /// `stage0_scalar`.
     pub prefix: &'a str,
-    /// The stage's kernel.cu.
     pub kernel: &'a Path,
     /// Include folders, the emulator's before the device's.
     pub includes: &'a [&'a Path],
-    /// Whether kernels are compiled, or the table of their constants alone.
+    /// Whether kernels are compiled; else the table of constants alone.
     pub runs: bool,
 }
 
-/// What the emulated build leaves besides the static library.
 pub(crate) struct Done {
-    /// For the report.
     pub build: EmulatedBuild,
     /// Every file that the compiler read.
     pub compiled: Vec<PathBuf>,
 }
 
-/// The same kernel.cu is compiled twice, or for its table alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
-    /// For results.
     Plain,
     /// Calls the emulator before every access: for hazards and counters.
     Traced,
@@ -42,8 +35,8 @@ enum Flavour {
     Table,
 }
 
-/// The flags of a traced build, which goes with -O1: they keep one access of the source one access of the program. Only the
-/// compiler is told of the sanitizers, not the linker: the emulator has functions of its own in place of their libraries.
+/// With -O1 they keep one access of the source one access of the program. The linker is told of no sanitizer: the emulator
+/// has functions of its own in place of their libraries.
 pub const TRACED_FLAGS: [&str; 7] = [
     "-DEMULATOR_TRACED",
     "-fsanitize=thread",
@@ -54,13 +47,12 @@ pub const TRACED_FLAGS: [&str; 7] = [
     "-Wno-deprecated-copy",
 ];
 
-/// What makes the emulator's headers leave the table alone.
 const TABLE_FLAG: &str = "-DATTN_TABLE_ALONE";
 
-/// What every function and variable of the emulator is named.
+/// Of every function and variable of the emulator.
 const EMULATOR_PREFIX: &str = "emulator_";
 
-/// Compiles, isolates and archives, plain and traced, or the table alone; tells cargo to link the archives.
+/// Compiles, isolates and archives, plain and traced, or the table alone; cargo links the archives.
 pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
     let plain = if job.runs {
         Flavour::Plain
@@ -170,12 +162,12 @@ fn build_flavour(
     Ok((flags, depfile::prerequisites(&text)))
 }
 
-/// The function that returns the stage's table.
+/// Returns the stage's table.
 pub(crate) fn table_symbol(prefix: &str) -> String {
     format!("{prefix}_kernels")
 }
 
-/// The same for the traced build.
+/// Returns that of the traced build.
 pub(crate) fn traced_table_symbol(prefix: &str) -> String {
     format!("{prefix}_traced_kernels")
 }
@@ -206,10 +198,10 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
     )
 }
 
-/// Makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally
-/// named inline functions and templates: without this, two stages' kernels could silently become one. Folding COMDAT
-/// groups first is what lets their symbols become local. And puts all code into one section, by which the emulator knows
-/// kernels from the rest of the program.
+/// Makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally named
+/// inline functions and templates: two stages' kernels could silently become one. COMDAT groups are folded first, or their
+/// symbols could not become local. All code goes into one section, by which the emulator knows kernels from the rest of the
+/// program.
 fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, BuildError> {
     let isolated = object.with_file_name(format!("{exported}.o"));
     let script = object.with_extension("ld");
@@ -248,7 +240,7 @@ fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, Bu
     }
 }
 
-/// Symbols that `object` defines for others, `exported` aside.
+/// Defined for others by `object`, `exported` aside.
 fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object::Error> {
     let file = object::File::parse(object)?;
     let mut names = Vec::new();
@@ -262,7 +254,7 @@ fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object:
     Ok(names)
 }
 
-/// Refuses a table alone that calls the emulator: somewhere a kernel was compiled, and the program would not link.
+/// Refuses a table that calls the emulator: somewhere a kernel was compiled, and the program would not link.
 fn holds_no_emulated_code(object: &Path, exported: &str) -> Result<(), BuildError> {
     let bytes = std::fs::read(object).map_err(BuildError::io("read", object))?;
     let unreadable = |source| BuildError::Object {
@@ -321,7 +313,7 @@ fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
     })
 }
 
-/// Runs `command`; an error carries all it said.
+/// An error carries all that `command` printed.
 pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Output, BuildError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|source| BuildError::Start {
@@ -347,7 +339,6 @@ pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Outpu
 mod tests {
     use super::*;
 
-    /// An object file of the given C++ text.
     fn compile(folder: &Path, text: &str) -> PathBuf {
         let (source, object) = (folder.join("a.cpp"), folder.join("a.raw.o"));
         std::fs::write(&source, text).unwrap();
@@ -361,7 +352,7 @@ mod tests {
         object
     }
 
-    /// `cc` without cargo's environment.
+    /// Without cargo's environment.
     fn plain_tool() -> cc::Tool {
         let target = "x86_64-unknown-linux-gnu";
         cc::Build::new()

@@ -1,4 +1,4 @@
-//! The GPU build: nvcc to cubins and PTX, fatbinary to one image, and what the assembler said.
+//! The GPU build: nvcc to cubins and PTX, fatbinary to one image, and ptxas' report.
 
 use crate::emulated::run;
 use crate::error::BuildError;
@@ -15,16 +15,15 @@ use std::sync::Mutex;
 /// "declared but never referenced", which each constant of a preset would print once per instance.
 pub(crate) const FLAGS: [&str; 5] = ["-std=c++17", "-O3", "-Xptxas", "-v", "-diag-suppress=177"];
 
-/// Warnings of code that faults when run.
+/// Code that faults when run.
 const FATAL_WARNINGS: [&str; 1] = ["cannot perform wmma load or store on local memory"];
 
-/// nvcc calls at a time, per stage.
+/// Of nvcc, per stage.
 const PARALLEL: usize = 2;
 
 /// What `ATTENTION_CUDA_ARCHS` means when unset. PTX is for compute_80: that of compute_90a runs on no later GPU.
 pub(crate) const DEFAULT_ARCHITECTURES: &str = "sm_89,sm_90a,compute_80";
 
-/// The images to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Architectures {
     /// `sm_90a`: machine code.
@@ -34,7 +33,7 @@ pub(crate) struct Architectures {
 }
 
 impl Architectures {
-    /// Parses the value of `ATTENTION_CUDA_ARCHS`.
+    /// Of `ATTENTION_CUDA_ARCHS`.
     pub fn parse(text: &str) -> Result<Self, BuildError> {
         let items: Vec<&str> = text
             .split(',')
@@ -64,7 +63,7 @@ impl Architectures {
         Ok(Self { machine, ptx })
     }
 
-    /// What is left of them for code that needs one of `only`; all where that is empty. `None` if no machine code is.
+    /// For code that needs one of `only` (empty: any); `None` if no machine code is left.
     pub fn among(self, only: &[&str]) -> Option<Self> {
         if only.is_empty() {
             return Some(self);
@@ -89,38 +88,32 @@ fn is_version(text: &str) -> bool {
         && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// One stage's GPU build.
 pub(crate) struct Job<'a> {
-    /// The workspace root.
     pub root: &'a Path,
     /// Cargo's `OUT_DIR`.
     pub out_dir: &'a Path,
     /// `stage0_scalar`.
     pub prefix: &'a str,
-    /// kernel.cu, relative to the root.
+    /// Relative to the root.
     pub kernel: &'a str,
-    /// The device headers.
     pub include: &'a Path,
-    /// The stage's identity.
     pub identity: &'a str,
-    /// The compiler.
     pub nvcc: &'a Nvcc,
-    /// The images.
     pub architectures: &'a Architectures,
 }
 
-/// The fatbin's name in `OUT_DIR`.
+/// In `OUT_DIR`.
 pub(crate) const FATBIN: &str = "attention.fatbin";
 
-/// A finished build and what it was built from.
+/// A finished build and its inputs.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     key: String,
     code: GpuCode,
 }
 
-/// Builds the fatbin, or keeps the last one if nothing that it depends on has changed (an edit of the emulator's headers
-/// reruns the build script, too).
+/// Keeps the last fatbin if nothing that it depends on has changed: an edit of the emulator's headers reruns the build
+/// script, too.
 pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
     let version = nvcc_version(&job.nvcc.path)?;
     let fatbin = job.out_dir.join(FATBIN);
@@ -221,7 +214,7 @@ fn image_path(job: &Job, image: &str) -> PathBuf {
     ))
 }
 
-/// One compilation; returns what nvcc said.
+/// One compilation; what nvcc printed.
 fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
     let mut command = Command::new(&job.nvcc.path);
     command

@@ -2,7 +2,7 @@
 
 use crate::report::Resources;
 
-/// Entries and their resources, in the order printed, or what could not be read.
+/// In the order printed, or what could not be read.
 pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
     // (symbol, resources, whether its "Used" line was seen)
     let mut entries: Vec<(String, Resources, bool)> = Vec::new();
@@ -71,8 +71,8 @@ pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
         .collect())
 }
 
-/// What ptxas says of an entry whose asynchronous products it takes apart, or whose setmaxnreg it ignores (C7508 to C7519).
-/// A line that names no function counts against every entry.
+/// Of an entry whose asynchronous products ptxas takes apart, or whose setmaxnreg it ignores (C7508 to C7519). A line that
+/// names no function counts against every entry.
 pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
     let concerns = |line: &&str| {
         line.contains("(C75") && (!line.contains('\'') || line.contains(&format!("'{symbol}'")))
@@ -88,7 +88,6 @@ pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
         .collect()
 }
 
-/// The number that stands before `unit`.
 fn count_before(text: &str, unit: &str) -> Result<u32, String> {
     let bad = || format!("no number before '{unit}' in '{}'", text.trim());
     let end = text.find(unit).ok_or_else(bad)?;

@@ -1,12 +1,11 @@
-//! What a build leaves for the run: how a stage was built and what the compilers said. Holds no absolute path and no
-//! time, so that equal sources give equal reports.
+//! A stage's build and what the compilers printed. Holds no absolute path and no time: equal sources give equal reports.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of [`BuildReport`]; a reader refuses another one.
+/// Of [`BuildReport`]; a reader refuses another one.
 pub const REPORT_VERSION: u32 = 1;
 
-/// The build of one stage.
+/// A stage's build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildReport {
     /// [`REPORT_VERSION`] of the writer.
@@ -17,20 +16,20 @@ pub struct BuildReport {
     pub identity: String,
     /// The files under [`Self::identity`], relative to the workspace root, sorted.
     pub identity_files: Vec<String>,
-    /// The emulated build, or that of the table alone where the stage is built without its feature `emulated`.
+    /// Of kernels, or of the table alone without the feature `emulated`.
     pub emulated: EmulatedBuild,
-    /// The GPU build, or why there is none.
+    /// Or why there is none.
     pub gpu: GpuBuild,
 }
 
-/// The build of kernel.cu by the host's C++ compiler.
+/// By the host's C++ compiler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedBuild {
-    /// Which compiler; counters are exact per compiler family and major version.
+    /// Counters are exact per compiler family and major version.
     pub compiler: HostCompiler,
-    /// Every flag but include folders and path maps.
+    /// All but include folders and path maps.
     pub flags: Vec<String>,
-    /// The same of the traced build, whose accesses are judged and counted; none where the compiler is not GCC.
+    /// Of the traced build; none where the compiler is not GCC.
     #[serde(default)]
     pub traced_flags: Option<Vec<String>>,
 }
@@ -46,48 +45,48 @@ pub struct HostCompiler {
     pub description: String,
 }
 
-/// The build by nvcc.
+/// By nvcc.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum GpuBuild {
-    /// GPU code is embedded in the crate.
+    /// Embedded in the crate.
     Built(GpuCode),
-    /// There is none.
+    /// No GPU code.
     Absent {
-        /// Why.
+        /// Why not.
         reason: String,
         /// What to do about it.
         remedy: String,
     },
 }
 
-/// GPU code and what the assembler said about it.
+/// GPU code and ptxas' report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuCode {
     /// Version of nvcc: `13.0.88`.
     pub nvcc: String,
-    /// Where nvcc was found: `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH` or `.cuda`.
+    /// `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH` or `.cuda`.
     pub nvcc_source: String,
     /// Flags common to all architectures, but for include folders.
     pub flags: Vec<String>,
-    /// Machine code, in the order of `ATTENTION_CUDA_ARCHS`.
+    /// In the order of `ATTENTION_CUDA_ARCHS`.
     pub architectures: Vec<ArchitectureBuild>,
     /// PTX for GPUs without machine code: `compute_80`.
     pub ptx: Vec<String>,
 }
 
-/// The machine code for one architecture.
+/// Machine code for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchitectureBuild {
     /// `sm_90a`.
     pub name: String,
-    /// One per entry, sorted by symbol.
+    /// Sorted by symbol.
     pub entries: Vec<EntryBuild>,
-    /// Groups of entries with the same machine code: two variants that are one. A gate refuses them.
+    /// Groups of entries with the same machine code, which a gate refuses.
     pub identical: Vec<Vec<String>>,
 }
 
-/// One entry of one architecture.
+/// An entry of one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryBuild {
     /// Its name in the fatbin.
@@ -96,14 +95,14 @@ pub struct EntryBuild {
     pub sass_sha256: String,
     /// Bytes of machine code.
     pub sass_bytes: u64,
-    /// What the assembler reported.
+    /// What ptxas reported.
     pub resources: Resources,
     /// Where it did not do as the kernel asks: products made synchronous, setmaxnreg ignored.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// What ptxas reports for one entry. All are counts that it printed, or zero where it prints nothing for zero.
+/// Of one entry, as ptxas printed; zero where it prints nothing for zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Registers per thread.

@@ -1,5 +1,5 @@
-//! The identity of machine code: a hash of each entry's own section, never of the whole file, whose bytes depend on
-//! paths and on the other entries.
+//! The identity of machine code: a hash of each entry's own section; the whole file depends on paths and on the other
+//! entries.
 
 use crate::identity::hex_sha256;
 use object::{Object, ObjectSection};
@@ -18,7 +18,7 @@ pub(crate) fn text_hashes(cubin: &[u8]) -> Result<BTreeMap<String, (String, u64)
     Ok(hashes)
 }
 
-/// Groups of symbols that share a hash, each sorted.
+/// With the same hash, each sorted.
 pub(crate) fn identical<'a>(entries: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Vec<String>> {
     let mut by_hash: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (symbol, hash) in entries {

@@ -1,4 +1,4 @@
-//! What a stage's build script does, in order.
+//! A stage's build script.
 
 use crate::error::BuildError;
 use crate::identity::{Sources, relative};
@@ -7,11 +7,11 @@ use crate::toolkit::{self, Surroundings, find_nvcc};
 use crate::{emulated, gpu};
 use std::path::{Path, PathBuf};
 
-/// The script makes `.cuda/` and then touches this file. Build scripts watch it in place of `.cuda/`, since cargo reruns
-/// a build script on every build while a watched path does not exist.
+/// Touched by the script after it made `.cuda/`, which is not watched itself: cargo reruns a build script on every build
+/// while a watched path does not exist.
 const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
 
-/// Environment variables that are read here. `cc` reports its own.
+/// Read here; `cc` reports its own.
 const VARIABLES: [&str; 7] = [
     "ATTENTION_CUDA",
     "ATTENTION_CUDA_ARCHS",
@@ -22,21 +22,21 @@ const VARIABLES: [&str; 7] = [
     "OBJCOPY",
 ];
 
-/// Set by cargo where the stage is built with its feature `emulated`.
+/// Set by cargo with the stage's feature `emulated`.
 const EMULATED_FEATURE: &str = "CARGO_FEATURE_EMULATED";
 
-/// Builds the stage whose build script this is, for every architecture. An error is printed and ends the build.
+/// For every architecture. An error is printed and ends the build.
 pub fn stage() {
     exit_on_error(build_stage(&[]));
 }
 
-/// The same for a stage whose instructions only these architectures have: `sm_90a`. Elsewhere it has no GPU code.
+/// For a stage whose instructions only these architectures have (`sm_90a`). Elsewhere it has no GPU code.
 pub fn stage_for(architectures: &[&str]) {
     exit_on_error(build_stage(architectures));
 }
 
-/// Compiles a test's CUDA source, a path in the crate's folder, for GPUs, and writes `gpu.rs` to `OUT_DIR`: one constant,
-/// `FATBIN: Option<&[u8]>`, with the image where nvcc was found. The environment is that of [`stage`].
+/// Compiles a test's CUDA source, a path in the crate's folder, and writes `gpu.rs` to `OUT_DIR`: one constant, `FATBIN:
+/// Option<&[u8]>`, with the image where nvcc was found. The environment is that of [`stage`].
 pub fn test_kernels(source: &str) {
     exit_on_error(build_test_kernels(source));
 }
@@ -86,7 +86,7 @@ fn exit_on_error(result: Result<(), BuildError>) {
     }
 }
 
-/// [`stage_for`] for those who handle the error; no architecture means all.
+/// [`stage_for`] with the error returned; no architecture means all.
 pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     let manifest_dir = cargo_variable("CARGO_MANIFEST_DIR")?;
     let (package, out_dir) = (
@@ -183,7 +183,6 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     write("artifacts.rs", artifacts)
 }
 
-/// The build script runs again when a source or a variable changes.
 fn watch(root: &Path, sources: &Sources) {
     for name in VARIABLES {
         println!("cargo:rerun-if-env-changed={name}");
@@ -268,7 +267,6 @@ fn gpu_build(
     .map(GpuBuild::Built)
 }
 
-/// The image as a Rust expression.
 fn fatbin_source(has_fatbin: bool) -> String {
     match has_fatbin {
         true => format!(
@@ -279,7 +277,7 @@ fn fatbin_source(has_fatbin: bool) -> String {
     }
 }
 
-/// The Rust source that a stage includes. `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
+/// `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
 fn artifacts_source(
     prefix: &str,
     is_traced: bool,
@@ -320,7 +318,7 @@ fn artifacts_source(
     )
 }
 
-/// The folder of the manifest with `[workspace]`, at or above `folder`.
+/// With `[workspace]`, at or above `folder`.
 fn workspace_root(folder: &Path) -> Result<PathBuf, BuildError> {
     let is_root = |path: &&Path| {
         let manifest = std::fs::read_to_string(path.join("Cargo.toml"));

@@ -1,31 +1,26 @@
-//! Where nvcc is looked for, in which order.
+//! The search for nvcc.
 
 use crate::error::BuildError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where the script `scripts/cuda-toolkit` puts nvcc, relative to the workspace root.
+/// By `scripts/cuda-toolkit`, relative to the workspace root.
 const IN_WORKSPACE: &str = ".cuda/nvidia/cu13/bin/nvcc";
 
-/// What a user without nvcc can do.
 pub(crate) const REMEDY: &str = "run scripts/cuda-toolkit, or set NVCC or CUDA_HOME";
 
-/// A found nvcc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nvcc {
-    /// The program.
     pub path: PathBuf,
-    /// Which step of the search found it.
+    /// The step of the search.
     pub source: &'static str,
 }
 
-/// What the search looks at, so that it can be tested.
+/// What the search looks at, for tests.
 pub(crate) struct Surroundings<'a> {
     /// An environment variable's value; an empty one counts as unset.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// Whether a path is a file.
     pub is_file: &'a dyn Fn(&Path) -> bool,
-    /// The workspace root.
     pub root: &'a Path,
 }
 
