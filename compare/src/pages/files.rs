@@ -1,6 +1,6 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{ladder, report, summary};
+use super::{choice, ladder, report, summary};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
 use crate::page::terminal::{WIDTH, terminal};
@@ -42,7 +42,8 @@ pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Ren
 /// Markers around the ladder in the README.
 const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
 
-/// COMPARE.md and the README of the workspace at `root`, from the table of the GPU model that most is known of.
+/// COMPARE.md and the README of the workspace at `root`, from the table of the GPU model that most is known of, and the files by which
+/// the library chooses.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
@@ -61,7 +62,15 @@ pub fn committed(
         text: page::markdown::markdown(&report::document(&about)),
         path: root.join("COMPARE.md"),
     };
-    Ok(vec![compare, readme])
+    let choices = results.gpus.keys().filter_map(|gpu| {
+        let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
+        // The library has a list of those that it reads.
+        path.is_file().then(|| Rendered {
+            text: choice::file(&Known::committed(stages, &results.of_gpu(gpu))),
+            path,
+        })
+    });
+    Ok([compare, readme].into_iter().chain(choices).collect())
 }
 
 /// Why the README has no place for the ladder.

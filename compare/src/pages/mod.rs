@@ -2,6 +2,7 @@
 //! for every format.
 
 pub mod candidate;
+mod choice;
 pub mod diff;
 pub mod explain;
 pub mod files;
