@@ -17,12 +17,11 @@ use crate::measure::select::{self, Problems, family};
 use crate::measure::summary::summary;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::pages;
-use crate::peers;
-use crate::peers::choose::{CANDIDATE, Item};
-use crate::peers::measure::Bench;
-use crate::peers::pair::absent;
-use crate::peers::session::{Calls, Python, SessionError};
 use crate::progress::Progress;
+use crate::python;
+use crate::python::bench::{Bench, Item};
+use crate::python::pair::absent;
+use crate::python::session::{Calls, Python, SessionError};
 use crate::record::files::write_atomically;
 use crate::record::{On, Place, Record, Results, Row, Source, StageMeta, Subject, Table};
 use crate::registry::{self, Ladder};
@@ -76,7 +75,6 @@ Exit codes:
   3  NO DATA: there is no Python with torch, or the candidate supports none of the problems
   130  interrupted; what was finished is printed";
 
-/// The flags of `candidate`.
 #[derive(Clone, Debug, Args)]
 pub struct CandidateArgs {
     /// The file, and the function in it
@@ -140,7 +138,7 @@ fn named(args: &CandidateArgs) -> anyhow::Result<(String, Calls)> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let name = format!("{name}:{function}");
     let calls = Calls::Candidate {
-        name: Subject::variant(CANDIDATE, &name).to_string(),
+        name: name.clone(),
         file,
         function: function.to_string(),
         patience: Duration::from_secs(args.patience),
@@ -153,15 +151,15 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let json_file = args.json.as_deref();
     let json_file = json_file.filter(|path| path.as_os_str() != "-");
     let (name, calls) = named(args)?;
-    let subject = Subject::variant(CANDIDATE, &name);
+    let subject = Subject::from(name.as_str());
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
     let stages = registry::metas()?;
     let read = |folder: &Path| Record::read(folder, &stages);
     let record = args.record.as_deref().map(read).transpose();
     let record = record.context("--record")?;
-    let program = peers::program(args.python.as_deref());
-    let mut python = Python::new(program.clone(), calls);
-    let hello = match python.start() {
+    let program = python::program(args.python.as_deref());
+    let mut worker = Python::new(program.clone(), calls);
+    let hello = match worker.start() {
         Ok(hello) => hello.clone(),
         Err(error @ SessionError::Load { .. }) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
@@ -188,7 +186,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         (None, _) => None,
     };
     if let Some(device) = device {
-        peers::check_uuid(&hello, device)?;
+        python::check_uuid(&hello, device)?;
     }
     let request = Request {
         problems: args.problems.clone(),
@@ -207,7 +205,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     estimate::check(&plan.cases, machine::processors(), estimate::available())?;
     let caller = Caller {
         name: subject.to_string(),
-        python: RefCell::new(python),
+        python: RefCell::new(worker),
         exchange: Scratch::new("candidate")?,
     };
     let interrupted = interrupted().context("cannot wait for signals")?;
@@ -310,7 +308,6 @@ fn check(
 /// Times the candidate against ours and the peers.
 struct Timing<'a> {
     args: &'a CandidateArgs,
-    /// What `--record` names.
     named: Option<&'a Record>,
     program: String,
     ladder: &'a Ladder,
@@ -331,7 +328,7 @@ impl Timing<'_> {
         let mut peers = Python::new(self.program.clone(), Calls::Peers);
         let mut rows = Vec::new();
         match peers.start() {
-            Ok(hello) => rows.extend(peers::not_installed(hello)),
+            Ok(hello) => rows.extend(python::not_installed(hello)),
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
         let builds = self.ladder.builds();
@@ -342,7 +339,7 @@ impl Timing<'_> {
         }
         let base = base.ok();
         let base = base.as_ref().map(|table| Known::committed(&stages, table));
-        let plan = peers::plan(self.args.iters);
+        let plan = python::plan(self.args.iters);
         let bench = Bench {
             device: self.device,
             stages: &self.ladder.stages,

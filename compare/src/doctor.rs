@@ -8,7 +8,7 @@ use crate::measure::builds::{self, StageBuild};
 use crate::measure::machine;
 use crate::page::terminal::{WIDTH, terminal};
 use crate::page::{Block, Document, Table, row};
-use crate::peers;
+use crate::python;
 use crate::record::meta::DeviceCompiler;
 use crate::registry;
 use clap::Args;
@@ -167,7 +167,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         ),
         Need::new(
             "PyTorch and peers (`peers`)",
-            peers::found(args.python.as_deref()),
+            python::found(args.python.as_deref()),
             "`scripts/python` installs them, or name a Python with torch by --python or PYTHON.",
         ),
     ]);

@@ -22,6 +22,7 @@ mod pages;
 mod peers;
 mod profile;
 mod progress;
+mod python;
 #[cfg(test)]
 #[path = "tests/recipes.rs"]
 mod recipes;

@@ -1,9 +1,6 @@
 //! `compare peers`: completes a record with what PyTorch takes for the same problems on the same GPU, timed side by side.
 
-pub mod choose;
-pub mod measure;
-pub mod pair;
-pub mod session;
+mod choose;
 #[cfg(test)]
 mod tests;
 
@@ -12,26 +9,21 @@ use crate::instrument::process::Scratch;
 use crate::instrument::{Completing, Target};
 use crate::judge::Known;
 use crate::judge::claims::Claimed;
-use crate::judge::list::joined;
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::{StageBuild, builds};
-use crate::measure::machine;
 use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
+use crate::python::bench::{Bench, Item};
+use crate::python::session::{Calls, Python, Reached};
+use crate::python::{self, check_uuid, not_installed, plan};
 use crate::record::{On, Record, Row, Source};
 use crate::registry::Ladder;
-use anyhow::{Context, ensure};
-use choose::Item;
+use anyhow::Context;
 use clap::Args;
-use common::device::cuda::CudaDevice;
 use common::metric::Metric;
-use common::timing::Plan;
-use measure::Bench;
-use pair::absent;
 use serde_json::json;
-use session::{Calls, Hello, Python, Reached};
 
 pub const EXAMPLES: &str = "\
 Completes a record of `compare run` on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if it is
@@ -47,7 +39,7 @@ Examples:
   compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
   compare peers --shapes mission,1x8:2x512x64 --masks causal
                                                 two shapes, one with grouped heads
-  compare peers --dtypes e4m3                   ours beside FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
+  compare peers --dtypes e4m3                   ours against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or a committed negative record refutes it
@@ -55,7 +47,6 @@ Exit codes:
   2  wrong usage, a record of another build or GPU, or a file that cannot be read or written
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
 
-/// The flags of `peers`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PeersArgs {
     #[command(flatten)]
@@ -73,9 +64,6 @@ pub struct PeersArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
 }
-
-/// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
-pub const SAMPLES: usize = 20;
 
 /// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
@@ -98,7 +86,6 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
         .noting(failed))
 }
 
-/// Measures into the record.
 fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let chosen = Chosen {
         stages: args.stages.clone(),
@@ -107,7 +94,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
     let Ladder { stages, .. } = &ladder;
-    let mut python = Python::new(program(args.python.as_deref()), Calls::Peers);
+    let mut python = Python::new(python::program(args.python.as_deref()), Calls::Peers);
     let hello = python.start().cloned().map_err(|error| {
         NoData(format!(
             "peers are timed by a Python with PyTorch on a GPU: {error}"
@@ -159,20 +146,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     Ok(completing)
 }
 
-/// How arms are timed, with `samples` of each where `--iters` says so.
-pub fn plan(samples: Option<usize>) -> Plan {
-    Plan {
-        samples: samples.unwrap_or(SAMPLES),
-        ..Plan::default()
-    }
-}
-
-/// A row for each peer that this Python does not have.
-pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
-    let absent = |(peer, reason): (&String, &String)| absent(peer, On::All, reason);
-    hello.absent.iter().map(absent)
-}
-
 /// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
 /// stay. What is measured once a session is measured again, and what other tools measured goes.
 fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item]) {
@@ -186,46 +159,4 @@ fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item]) {
     record
         .table
         .retain(|row| row.by != Source::Peers || stays(row));
-}
-
-/// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
-pub fn program(named: Option<&str>) -> String {
-    let asked = || std::env::var("PYTHON").ok().filter(|name| !name.is_empty());
-    let installed = || {
-        let path = machine::workspace()?.join(".python/bin/python");
-        path.is_file().then(|| path.display().to_string())
-    };
-    let named = named.map(String::from).or_else(asked).or_else(installed);
-    named.unwrap_or_else(|| "python3".to_string())
-}
-
-/// Which peers a Python can call, in words, or why none.
-pub fn found(python: Option<&str>) -> Result<String, String> {
-    let mut python = Python::new(program(python), Calls::Peers);
-    let hello = python.start().map_err(|error| error.to_string())?;
-    let (peers, absent) = (
-        joined(&hello.peers, ", "),
-        joined(hello.absent.keys(), ", "),
-    );
-    let but = if absent.is_empty() { "" } else { "; not " };
-    let torch = hello.software.get("torch").map_or("?", String::as_str);
-    Ok(format!("torch {torch}: {peers}{but}{absent}"))
-}
-
-/// Both processes must be on one GPU. A torch that does not know the UUID knows the name.
-pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
-    let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
-    let info = device.info();
-    let is_same = match &hello.uuid {
-        Some(uuid) => bare(uuid) == bare(&info.uuid),
-        None => hello.gpu.as_ref() == Some(&info.name),
-    };
-    let theirs = hello.uuid.as_ref().or(hello.gpu.as_ref());
-    ensure!(
-        is_same,
-        "Python's first GPU is {}, ours is {}; set CUDA_VISIBLE_DEVICES to one of them",
-        theirs.map_or("unknown", String::as_str),
-        info.uuid
-    );
-    Ok(())
 }

@@ -44,7 +44,6 @@ Exit codes:
   2  wrong usage, or a record of other kernels or another GPU
   3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
 
-/// The flags of `profile`.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArgs {
     #[command(flatten)]
@@ -61,7 +60,6 @@ pub struct ProfileArgs {
 /// ncu's own file, for its user interface.
 const REPORT: &str = "profile.ncu-rep";
 
-/// How it is run, in words.
 const METHOD: &str = "one launch per variant after its output has passed the gates; the kernel is replayed for each group of \
                       metrics with caches flushed before each pass; no clock is set";
 
@@ -264,7 +262,7 @@ fn profiled(
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
-    let launched: Vec<&Row> = launched.iter().filter(child::is_taken).collect();
+    let launched: Vec<&Row> = launched.iter().filter(child::is_supported).collect();
     let (seen, made) = (measured.len(), launched.len());
     if seen != made {
         return Err(format!("ncu has {seen} launches, the program made {made}"));

@@ -43,7 +43,6 @@ Exit codes:
   2  wrong usage, or a record of other kernels or another GPU
   3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --limit";
 
-/// The flags of `sanitize`.
 #[derive(Clone, Debug, Args)]
 pub struct SanitizeArgs {
     #[command(flatten)]
@@ -198,7 +197,6 @@ fn found(checks: &[Check]) -> Vec<Row> {
     rows
 }
 
-/// What all processes share.
 struct Session<'a> {
     tool: &'a Tool,
     problems: &'a [Named],
@@ -259,12 +257,15 @@ impl Session<'_> {
         let mut checks = Vec::new();
         for (subject, symbols) in zip(subjects, &symbols) {
             let tried = made.rows.iter().filter(|row| row.subject == subject);
-            let (taken, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(child::is_taken);
+            let (supported, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(child::is_supported);
             let planned = self.problems.len() - refused.len();
             if planned == 0 {
                 continue; // it takes none of the problems, as on a device with too little memory
             }
-            let launches = taken.iter().filter(|row| row.failure().is_none()).count();
+            let launches = supported
+                .iter()
+                .filter(|row| row.failure().is_none())
+                .count();
             checks.push(Check {
                 subject,
                 tool: name,

@@ -4,7 +4,7 @@ use crate::judge::{Known, claims};
 use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::peers::pair::{Sampled, pair};
+use crate::python::pair::{Sampled, pair};
 use crate::record::meta::{
     DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
 };

@@ -244,7 +244,7 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         cases.push((case.to_string(), words));
     }
     let output = Command::new(&python)
-        .args(["tests/candidates/timed.py", "src/peers/peers.py"])
+        .args(["tests/candidates/timed.py", "src/python/peers.py"])
         .args(cases.iter().map(|(case, _)| case))
         .output()
         .unwrap();
@@ -266,7 +266,7 @@ fn a_callable_that_hangs_is_ended_and_named() {
     assert_eq!(ran.code, Some(1), "{}", ran.text);
     let text = ran.text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("did not answer call candidate/wrong.py:hangs within 15 s and was killed"),
+        text.contains("did not answer call wrong.py:hangs within 15 s and was killed"),
         "{text}"
     );
 }
@@ -365,7 +365,7 @@ fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is
         ),
         (
             "import time; time.sleep(600)",
-            "cannot be loaded: Python did not answer `load candidate/it.py:f` within 1 s",
+            "cannot be loaded: Python did not answer `load it.py:f` within 1 s",
         ),
         ("def f(:", "cannot be loaded: SyntaxError"),
     ] {

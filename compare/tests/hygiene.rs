@@ -21,9 +21,23 @@ const WHEEL_BUDGET: usize = 50;
 /// A kernel is read in one sitting.
 const KERNEL_LINES: usize = 320;
 
-/// The folders of compare/src on the axis command line, measure, record, judge, page, pages, and what each may import. A
-/// file beside the folders is of the command line: it may import all, and none may import it.
-const ROOMS: [(&str, &[&str]); 5] = [
+/// The folders of compare/src below the commands, and what each may import.
+const ROOMS: [(&str, &[&str]); 7] = [
+    (
+        "instrument",
+        &[
+            "answer",
+            "interrupt",
+            "judge",
+            "measure",
+            "output",
+            "page",
+            "pages",
+            "record",
+            "registry",
+        ],
+    ),
+    ("python", &["instrument", "judge", "measure", "record"]),
     ("measure", &["record", "judge"]),
     ("record", &[]),
     ("judge", &["record"]),
@@ -779,20 +793,62 @@ fn imports_are_found() {
     assert_eq!(found("pub use super::cli;", 1), "cli");
 }
 
-#[test]
-fn no_room_imports_one_before_it() {
+/// The files of the program in `folder` of compare/src, without tests, and what each imports from it.
+fn program_imports(folder: &str) -> Vec<(PathBuf, BTreeSet<String>)> {
     let source = root().join("compare/src");
     let is_program = |path: &Path| {
         let is_test = |part: &str| ["tests", "tests.rs", "testing", "testing.rs"].contains(&part);
         path.extension().is_some_and(|extension| extension == "rs")
             && !path.iter().any(|part| is_test(&part.to_string_lossy()))
     };
+    let files = files_below(&source.join(folder), &is_program).into_iter();
+    let imported = files.map(|path| {
+        let file = path.strip_prefix(&source).unwrap().to_path_buf();
+        let depth = file.iter().count() - usize::from(file.ends_with("mod.rs"));
+        (file, imports(&read(&path), depth))
+    });
+    imported.collect()
+}
+
+/// The modules of the commands: what `main` dispatches to, `run::run(&args)`.
+fn commands(main: &str) -> BTreeSet<String> {
+    let arms = main.lines().filter_map(|line| {
+        let (_, call) = line.trim().strip_prefix("Command::")?.split_once(" => ")?;
+        let (module, function) = call.strip_suffix("(&args),")?.split_once("::")?;
+        (module == function).then(|| module.to_string())
+    });
+    arms.collect()
+}
+
+#[test]
+fn no_command_is_imported() {
+    let commands = commands(&read(&root().join("compare/src/main.rs")));
+    assert!(
+        commands.len() >= 10 && commands.contains("run"),
+        "main.rs was not understood: {commands:?}"
+    );
+    let mut found = BTreeSet::new();
+    for (file, imported) in program_imports("") {
+        if file == Path::new("main.rs") || file == Path::new("cli.rs") {
+            continue;
+        }
+        let own = file.iter().next().unwrap().to_string_lossy();
+        let own = own.trim_end_matches(".rs");
+        let others = imported.intersection(&commands).filter(|name| *name != own);
+        found.extend(others.map(|name| (file.display().to_string(), name.clone())));
+    }
+    assert!(
+        found.is_empty(),
+        "a command is imported: move what both need into a room below the commands\n{found:#?}"
+    );
+}
+
+#[test]
+fn no_room_imports_one_before_it() {
     let mut found = BTreeSet::new();
     for (room, may) in ROOMS {
-        for path in files_below(&source.join(room), &is_program) {
-            let file = path.strip_prefix(&source).unwrap();
-            let depth = file.iter().count() - usize::from(file.ends_with("mod.rs"));
-            let back = imports(&read(&path), depth)
+        for (file, imported) in program_imports(room) {
+            let back = imported
                 .into_iter()
                 .filter(|name| name != room && !may.contains(&&**name));
             found.extend(back.map(|name| (file.display().to_string(), name)));

@@ -1,8 +1,8 @@
 //! A case of a candidate: several calls that a correct one answers alike, and what gives those away that cheat.
 
 use crate::instrument::process::Scratch;
-use crate::peers::measure::take;
-use crate::peers::session::{Called, Python};
+use crate::python::bench::take;
+use crate::python::session::{Called, Python};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One of the calls of a case.
 struct Call {
     label: &'static str,
     /// Memory that the candidate's process keeps for these calls.
@@ -45,7 +44,6 @@ const CALLS: [Call; 3] = [
     },
 ];
 
-/// Calls the candidate in its process.
 pub struct Caller {
     pub name: String,
     pub python: RefCell<Python>,

@@ -51,13 +51,11 @@ pub struct Launches {
     pub watchdog: u64,
 }
 
-/// The outcome of such a process.
 pub struct Made {
     pub ended: Ended,
     /// What the process, or the tool that it ran under, printed, and where that is.
     pub printed: String,
     pub log: PathBuf,
-    /// Of each launch that ended.
     pub rows: Vec<Row>,
 }
 
@@ -184,8 +182,8 @@ fn results(path: &Path) -> Vec<Row> {
         .collect()
 }
 
-/// Whether the variant took the problem.
-pub fn is_taken(row: &&Row) -> bool {
+/// Whether the variant supports the problem.
+pub fn is_supported(row: &&Row) -> bool {
     !row.verdicts.is_empty()
 }
 

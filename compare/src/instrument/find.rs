@@ -11,7 +11,6 @@ const USUAL: [&str; 3] = [
     "/usr/local/cuda-13/bin",
 ];
 
-/// A tool that can be run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     pub path: PathBuf,
@@ -24,7 +23,6 @@ pub struct Tool {
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub name: &'static str,
-    /// The environment variable that names it.
     pub variable: &'static str,
 }
 
@@ -74,7 +72,6 @@ impl Places {
     }
 }
 
-/// What a program prints for `--version`.
 fn output(program: &Path) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
     let output =

@@ -82,7 +82,6 @@ impl Completing {
         })
     }
 
-    /// Refuses a GPU other than the record's.
     fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
         let found = self.record.meta.gpu().unwrap_or("no GPU");
         ensure!(

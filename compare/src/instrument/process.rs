@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// How often a process that runs is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How a process ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     Exited(ExitStatus),
@@ -112,7 +111,6 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where a file of this name is.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -18,7 +18,6 @@ pub struct Candidate {
     pub name: String,
     /// The GPU, or why there is none.
     pub device: String,
-    /// Packages and their versions.
     pub software: Vec<String>,
     pub is_interrupted: bool,
     pub verdict: Verdict,

@@ -1,19 +1,19 @@
-use super::choose::{candidates, items, unsupported};
-use super::measure::graphs;
-use super::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
-use super::session::{
-    Called, DeviceTime, Finished, Hello, Process, SCRIPT, SessionError, SingleCalls,
-};
+use super::choose::items;
 use super::*;
 use crate::cli::Cli;
 use crate::judge::Known;
+use crate::python::bench::{graphs, stand_ins, unsupported};
+use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
+use crate::python::session::{
+    Called, DeviceTime, Finished, Hello, Kind, Peer, Process, SCRIPT, SessionError, SingleCalls,
+};
 use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, builds, builds_of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::timing::{Comparison, SpeedOfLight, claim};
+use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -25,7 +25,8 @@ use std::time::Duration;
 const STUB: &str = r#"
 import json, sys
 answers = {
-    "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None, "peers": ["torch-flash"],
+    "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None,
+              "peers": [{"name": "torch-flash", "kind": "library", "dtypes": ["f16", "bf16"]}],
               "absent": {"flash-attn": "not installed"}},
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
     "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
@@ -39,6 +40,14 @@ for line in sys.stdin:
     else:
         print(json.dumps({"ok": True, **answers[command["do"]]}))
 "#;
+
+fn peer(name: &str) -> Peer {
+    Peer {
+        name: name.into(),
+        kind: Kind::Library,
+        dtypes: vec![Dtype::F16, Dtype::Bf16],
+    }
+}
 
 /// `script` in Python, where there is one. CI has.
 fn python(script: &str) -> Option<Process> {
@@ -95,7 +104,7 @@ fn python_is_asked_and_answers() {
         software: [("torch".to_string(), "2.11.0".to_string())].into(),
         gpu: Some("NVIDIA H200".into()),
         uuid: None,
-        peers: vec!["torch-flash".into()],
+        peers: vec![peer("torch-flash")],
         absent: [("flash-attn".to_string(), "not installed".to_string())].into(),
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
@@ -153,7 +162,7 @@ cuda = types.SimpleNamespace(Event=Event, synchronize=synchronize)
 worker = object.__new__(Worker)
 worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
 worker.device, worker.candidate = "cuda", None
-worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": (call, contextlib.nullcontext)}
+worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer("torch-flash", call)}
 next(commands())
 print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
 "#;
@@ -359,13 +368,13 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         })
     };
     let given = |peers: &[&str]| {
-        let one = |(of, peer): (usize, &&str)| (of, vec![peer.to_string()]);
+        let one = |(of, name): (usize, &&str)| (of, vec![peer(name)]);
         peers.iter().enumerate().map(one).collect::<Vec<_>>()
     };
     // Starting a graph takes 8 us.
     let of = |sets: usize, us: f64| {
         let (mut lost, mut built) = (vec![], 0);
-        let given = given(&["candidate/mine.py:f", "torch-math"]);
+        let given = given(&["mine.py:f", "torch-math"]);
         let (launches, ready) = graphs((&plan, sets), None, given, &mut lost, |_, _, count| {
             assert_eq!(count % sets, 0);
             built = count;
@@ -381,28 +390,28 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let mut lost = vec![];
     let refused = || Err(SessionError::Refused("not here".into()));
     // The first Python ends, the peer of the second refuses: the third says.
-    let three = given(&["candidate/mine.py:f", "torch-math", "torch-flash"]);
+    let three = given(&["mine.py:f", "torch-math", "torch-flash"]);
     let (launches, ready) = graphs((&plan, 4), None, three, &mut lost, |of, _, _| match of {
         0 => Err(SessionError::Ended("Python ended".into())),
         1 => refused(),
         _ => time(100.0),
     });
-    let names: Vec<&str> = ready.iter().map(|ready| ready.peer.as_str()).collect();
+    let names: Vec<&str> = ready.iter().map(|ready| ready.peer.name.as_str()).collect();
     assert_eq!((launches, &names[..]), (4, &["torch-flash"][..]));
     let [gone, refusing] = &lost[..] else {
         panic!("{lost:?}")
     };
-    assert!(gone.0 == "candidate/mine.py:f" && gone.1.contains("Python ended"));
+    assert!(gone.0.name == "mine.py:f" && gone.1.contains("Python ended"));
     assert_eq!(refusing.1, "not here");
     let (launches, ready) = graphs((&plan, 4), None, given(&["a"]), &mut lost, |_, _, _| {
         refused()
     });
     assert_eq!((launches, ready.len()), (4, 0));
     // With one of ours, all have what it has; what a Python built goes with it.
-    let two = vec![(0, vec!["a".to_string(), "b".to_string()])];
+    let two = vec![(0, vec![peer("a"), peer("b")])];
     let (launches, ready) = graphs((&plan, 4), Some(8), two, &mut lost, |_, peer, count| {
         assert_eq!(count, 8);
-        match peer {
+        match peer.name.as_str() {
             "a" => time(1.0),
             _ => Err(SessionError::Ended("Python ended".into())),
         }
@@ -491,7 +500,7 @@ fn args(list: &[&str]) -> PeersArgs {
 #[test]
 fn problems_and_stages_are_chosen_by_flags() {
     let none = testing::emulated();
-    let item = |item: choose::Item| format!("{}: {}", item.place, item.stages.join(" "));
+    let item = |item: Item| format!("{}: {}", item.place, item.stages.join(" "));
     let lines = |list: &[&str]| -> Vec<String> {
         let (args, builds) = (args(list), builds());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
@@ -613,25 +622,45 @@ fn where_the_record_timed_none_those_that_claim_to_beat_a_peer_are_tried() {
     );
 }
 
+/// What each peer computes with, as the script says it.
 #[test]
 fn fp8_is_asked_for_e4m3_alone() {
-    let asked = |dtype| {
-        [
-            "torch-cudnn",
-            "flash-attn-3",
-            "flash-attn-3-fp8",
-            "cudnn-fp8",
-        ]
-        .map(|peer| choose::takes(peer, dtype))
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let packages = r#"
+def module(**names):
+    return types.SimpleNamespace(**names)
+
+cudnn = module(create_handle=lambda: None)
+for name in ("flash_attn_interface", "flash_attn"):
+    sys.modules[name] = module(flash_attn_func=None)
+sys.modules["cudnn"] = cudnn
+worker = object.__new__(Worker)
+worker.peers, worker.absent = {}, {}
+worker.find_flash_attn()
+worker.find_flash_attn_3()
+worker.find_cudnn_fp8()
+next(commands())
+peers = [{"name": peer.name, "kind": peer.kind, "dtypes": peer.dtypes} for peer in worker.peers.values()]
+answer = {"ok": True, "software": {}, "gpu": None, "uuid": None, "peers": peers, "absent": {}}
+print(json.dumps(answer), file=ANSWERS)
+"#;
+    let Some(mut session) = python(&format!("import types\n{script}{packages}")) else {
+        return;
     };
-    assert_eq!(asked(Dtype::F16), [true, true, false, false]);
-    assert_eq!(asked(Dtype::Bf16), [true, true, false, false]);
-    assert_eq!(asked(Dtype::E4m3), [false, false, true, true]);
-    assert!(
-        Dtype::ALL
-            .iter()
-            .all(|&dtype| choose::takes("candidate/mine.py:f", dtype))
-    );
+    let hello: Hello = session.ask("hello", json!({})).unwrap();
+    let halves = vec![Dtype::F16, Dtype::Bf16];
+    let expected = [
+        ("flash-attn", halves.clone()),
+        ("flash-attn-3", halves),
+        ("flash-attn-3-fp8", vec![Dtype::E4m3]),
+        ("cudnn-fp8", vec![Dtype::E4m3]),
+    ];
+    let found = hello.peers.into_iter().map(|peer| {
+        assert_eq!(peer.kind, Kind::Library);
+        (peer.name, peer.dtypes)
+    });
+    let expected = expected.map(|(name, dtypes)| (name.to_string(), dtypes));
+    assert_eq!(Vec::from_iter(found), expected);
 }
 
 #[test]
@@ -658,7 +687,7 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
         ..mission()
     };
     let of = |record: &Record, stage: usize, problem: &Problem| {
-        candidates(
+        stand_ins(
             &Known::alone(record),
             &builds()[stage],
             &Place::of("mission", problem),

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// The column of the kernel's name.
 const KERNEL: &str = "Kernel Name";
 
-/// One launch as ncu read it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     pub kernel: String,

@@ -6,7 +6,6 @@ use common::verdict::{GateId, GateResult};
 /// Every line of the tool begins with this.
 const MARK: &str = "=========";
 
-/// One thing that the tool found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Its first line: `Invalid __global__ write of size 4 bytes`.
@@ -36,7 +35,6 @@ pub struct Log {
 /// one variant takes.
 pub const PRINTED: usize = 10_000;
 
-/// Reads a log.
 pub fn parse(text: &str) -> Log {
     let mut log = Log::default();
     for line in text.lines() {
@@ -96,7 +94,6 @@ fn total(summary: &str) -> u64 {
 /// What the same program does without the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Without {
-    /// There was no need to ask.
     NotTried,
     /// It ends, and all its outputs are right.
     Passes,
@@ -111,7 +108,6 @@ pub struct Run<'a> {
     pub ended: Ended,
     /// The launch that failed, by the program's own account.
     pub failed: Option<String>,
-    /// The limit, in seconds.
     pub limit: u64,
     /// What the same program does without the tool, where that was tried.
     pub without: Without,

@@ -62,21 +62,23 @@ fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
 /// The share of the time that passed here that a process must report in the median of its chunks. A chunk is 25 ms with its
 /// lead-in, or more. Asking for it, starting it and learning of its end take some tenths of a millisecond on a quiet host; where
 /// three programs share each of its cores, medians of 0.72 to 0.85 were seen of honest ones.
-const TOLD: f64 = 0.7;
+const LEAST_REPORTED: f64 = 0.7;
 
 /// What is wrong with the clock of a process that reported such shares of the time that passed here, chunk by chunk. Its median
 /// counts: one chunk that an honest process ends late fails nothing, and one that is reported in full hides no others.
-pub fn wrong_clock(told: &[f64]) -> Option<String> {
-    let mut told = told.to_vec();
-    // NaN tells nothing, and so counts as 0.
-    told.iter_mut().for_each(|share| *share = share.max(0.0));
-    told.sort_by(f64::total_cmp);
-    let median = told.get(told.len() / 2).copied().unwrap_or(0.0);
-    (median < TOLD).then(|| {
+pub fn wrong_clock(reported: &[f64]) -> Option<String> {
+    let mut reported = reported.to_vec();
+    // NaN counts as 0.
+    reported
+        .iter_mut()
+        .for_each(|share| *share = share.max(0.0));
+    reported.sort_by(f64::total_cmp);
+    let median = reported.get(reported.len() / 2).copied().unwrap_or(0.0);
+    (median < LEAST_REPORTED).then(|| {
         format!(
             "its process reports {:.0} % of the time that passes here, expected at least {:.0} %: its clock or its launches were tampered with, or other work on this host delays them",
             100.0 * median,
-            100.0 * TOLD
+            100.0 * LEAST_REPORTED
         )
     })
 }
@@ -90,7 +92,6 @@ pub struct Sampled {
     pub single_us: Vec<f64>,
     /// Of the host, for a call.
     pub host_us: Vec<f64>,
-    /// The gates.
     pub judged: crate::measure::timed_problem::Judged,
     /// Why it was timed without a graph, if it was.
     pub eager: Option<String>,

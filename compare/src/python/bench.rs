@@ -1,19 +1,20 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
-use super::choose::{Item, candidates, is_candidate, takes, unsupported};
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
-use super::session::{DeviceTime, Finished, Python, SessionError, SingleCalls};
+use super::session::{DeviceTime, Finished, Kind, Peer, Python, SessionError, SingleCalls};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
-use crate::measure::builds::StageBuild;
+use crate::judge::best;
+use crate::judge::state::is_green;
+use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::record::meta::by_id;
-use crate::record::{On, Place, Row, Subject};
+use crate::record::{On, Place, Row, Source, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;
-use common::problem::Mask;
+use common::problem::{Mask, Problem};
 use common::reference::Probability;
 use common::stage::LoadedStage;
 use common::timing::stats::SampleError;
@@ -36,10 +37,16 @@ const LEAD_IN: f64 = 0.25;
 /// Device time of a trial: which of ours is the fastest.
 const TRIAL_US: f64 = 2_000.0;
 
-/// Single calls per arm.
 const CALLS: usize = 100;
 
-/// What problems are measured with.
+/// One problem, and the stages that are timed against the peers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    pub place: Place,
+    pub problem: Problem,
+    pub stages: Vec<String>,
+}
+
 pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
@@ -47,13 +54,11 @@ pub struct Bench<'a> {
     pub builds: &'a [StageBuild],
     /// What says which of our variants are green and fastest; without it, none of ours is timed.
     pub known: Option<Known<'a>>,
-    /// How graphs are made.
     pub plan: Plan,
     /// What an empty kernel takes.
     pub zero_us: f64,
     /// FLOP/s that a matrix product reached in this session, if it was measured.
     pub matrix_flops: Option<f64>,
-    /// Where tensors go.
     pub exchange: Scratch,
 }
 
@@ -91,18 +96,16 @@ impl Ours<'_> {
     }
 }
 
-/// A peer that was not timed, and why.
-pub type Lost = (String, String);
+pub type Lost = (Peer, String);
 
-/// A peer whose graph is built.
 pub struct Ready {
-    pub peer: String,
+    pub peer: Peer,
     /// Which of the Pythons has it.
     of: usize,
     /// What a call takes, roughly.
     time: DeviceTime,
     /// The share of the time that passed here that it reported, chunk by chunk.
-    told: Vec<f64>,
+    reported: Vec<f64>,
 }
 
 /// How often a graph is built anew until it is long enough. Starting one adds to the time of its launches, the less the longer
@@ -110,14 +113,14 @@ pub struct Ready {
 const SETTLING: usize = 4;
 
 /// The graphs of the peers that each of the Pythons `given` has, by `prepare`, and how many launches each graph has: `launches`,
-/// or, where none of ours stands beside them, as many as would be of ours, by the first peer that can be prepared. What cannot
+/// or, where none of ours is timed, as many as would be of ours, by the first peer that can be prepared. What cannot
 /// goes to `lost`; with a Python that ends go all the graphs that it had built.
 pub fn graphs(
     (plan, sets): (&Plan, usize),
     mut launches: Option<usize>,
-    given: Vec<(usize, Vec<String>)>,
+    given: Vec<(usize, Vec<Peer>)>,
     lost: &mut Vec<Lost>,
-    mut prepare: impl FnMut(usize, &str, usize) -> Result<DeviceTime, SessionError>,
+    mut prepare: impl FnMut(usize, &Peer, usize) -> Result<DeviceTime, SessionError>,
 ) -> (usize, Vec<Ready>) {
     let mut ready = Vec::new();
     for (of, peers) in given {
@@ -145,7 +148,7 @@ pub fn graphs(
                     peer: peer.clone(),
                     of,
                     time,
-                    told: Vec::new(),
+                    reported: Vec::new(),
                 }),
                 Err(error) if error.is_fatal() => {
                     (built, failed) = (vec![], all_lost(&peers, &error));
@@ -161,12 +164,11 @@ pub fn graphs(
 }
 
 /// `peers` of a Python, with why none of them can be timed.
-fn all_lost(peers: &[String], error: &SessionError) -> Vec<Lost> {
+fn all_lost(peers: &[Peer], error: &SessionError) -> Vec<Lost> {
     let lost = peers.iter().map(|peer| (peer.clone(), error.to_string()));
     lost.collect()
 }
 
-/// What was measured of one problem.
 struct Timed {
     place: Place,
     /// What the buffers amount to.
@@ -175,7 +177,7 @@ struct Timed {
     /// Microseconds that the problem takes at the rate of a matrix product of the same 16-bit operands.
     matrix_us: Option<f64>,
     ours: Vec<Sampled>,
-    theirs: Vec<Sampled>,
+    theirs: Vec<(Kind, Sampled)>,
     lost: Vec<Lost>,
 }
 
@@ -183,12 +185,16 @@ impl Timed {
     /// A row per arm, one per pair, and one per peer that was not timed. Pairs are of ours and each peer, or, where a candidate
     /// was to be timed, of that and everything else.
     fn rows(self) -> Result<Vec<Row>, SampleError> {
-        let (mut candidates, peers): (Vec<Sampled>, Vec<Sampled>) = self
-            .theirs
-            .into_iter()
-            .partition(|arm| is_candidate(arm.subject.as_str()));
+        let (mut candidates, mut peers) = (Vec::new(), Vec::new());
+        for (kind, arm) in self.theirs {
+            match kind {
+                Kind::Candidate => candidates.push(arm),
+                Kind::Library => peers.push(arm),
+            }
+        }
+        let mut lost = self.lost.iter();
         let is_of_candidate =
-            !candidates.is_empty() || self.lost.iter().any(|(peer, _)| is_candidate(peer));
+            !candidates.is_empty() || lost.any(|(peer, _)| peer.kind == Kind::Candidate);
         let (mut judged, mut against) = (self.ours, peers);
         if is_of_candidate {
             for arm in &mut candidates {
@@ -215,10 +221,10 @@ impl Timed {
             }
         }
         for (peer, reason) in self.lost {
-            let row = absent(&peer, On::Problem(self.place.clone()), &reason);
-            rows.push(match is_candidate(&peer) {
-                true => row.verdict(&not_launched(&reason)),
-                false => row,
+            let row = absent(&peer.name, On::Problem(self.place.clone()), &reason);
+            rows.push(match peer.kind {
+                Kind::Candidate => row.verdict(&not_launched(&reason)),
+                Kind::Library => row,
             });
         }
         Ok(rows)
@@ -226,7 +232,6 @@ impl Timed {
 }
 
 impl<'a> Bench<'a> {
-    /// Measures one problem.
     pub fn measure(&self, item: &Item, pythons: &mut [&mut Python]) -> anyhow::Result<Vec<Row>> {
         // No library but ours takes a scale for each head.
         let mut bench = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
@@ -261,7 +266,7 @@ impl<'a> Bench<'a> {
         let mut theirs = Vec::new();
         for (ready, us) in ready.into_iter().zip(of_peers) {
             match self.finish(&ready, us, &mut bench, pythons[ready.of]) {
-                Ok(sampled) => theirs.push(sampled),
+                Ok(sampled) => theirs.push((ready.peer.kind, sampled)),
                 Err(error) => lost.push((ready.peer, error.to_string())),
             }
         }
@@ -296,7 +301,7 @@ impl<'a> Bench<'a> {
             return Ok(None);
         };
         let mut best: Option<Ours<'a>> = None;
-        for variant in candidates(known, build, &item.place) {
+        for variant in stand_ins(known, build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
                 continue;
             };
@@ -346,10 +351,10 @@ impl<'a> Bench<'a> {
         });
         let mut given = Vec::new();
         for (of, python) in pythons.iter_mut().enumerate() {
-            let mut peers = python.said.peers.clone();
-            peers.retain(|peer| takes(peer, problem.dtype));
+            let mut peers = python.hello.peers.clone();
+            peers.retain(|peer| peer.dtypes.contains(&problem.dtype));
             if let Some(reason) = unsupported(problem) {
-                let refused = peers.extract_if(.., |peer| !is_candidate(peer));
+                let refused = peers.extract_if(.., |peer| peer.kind == Kind::Library);
                 lost.extend(refused.map(|peer| (peer, reason.to_string())));
             }
             if peers.is_empty() {
@@ -368,7 +373,7 @@ impl<'a> Bench<'a> {
             given,
             lost,
             |of, peer, launches| {
-                let arguments = json!({ "peer": peer, "launches": launches });
+                let arguments = json!({ "peer": peer.name, "launches": launches });
                 pythons[of].ask("prepare", arguments)
             },
         ))
@@ -392,7 +397,7 @@ impl<'a> Bench<'a> {
             let replays = (chunk_us(us) / (us * launches).max(1.0)).ceil().max(1.0);
             let lead_in = (LEAD_IN * replays).ceil();
             let arguments = json!({
-                "peer": ready.peer,
+                "peer": ready.peer.name,
                 "lead_in": lead_in as usize,
                 "replays": replays as usize,
             });
@@ -401,8 +406,8 @@ impl<'a> Bench<'a> {
                 .ask("chunk", arguments)
                 .map_err(|error| Interrupted::Python(ready.of, error))?;
             let here = start.elapsed().as_secs_f64() * 1e6;
-            let told = took.device_us * launches * (lead_in + replays);
-            ready.told.push(told / here);
+            let reported = took.device_us * launches * (lead_in + replays);
+            ready.reported.push(reported / here);
             Ok(took.device_us)
         })
     }
@@ -415,8 +420,8 @@ impl<'a> Bench<'a> {
         bench: &mut TimedProblem,
         python: &mut Python,
     ) -> Result<Sampled, SessionError> {
-        let peer = ready.peer.as_str();
-        if let Some(reason) = wrong_clock(&ready.told) {
+        let peer = ready.peer.name.as_str();
+        if let Some(reason) = wrong_clock(&ready.reported) {
             return Err(SessionError::Refused(reason));
         }
         let calls: SingleCalls = python.ask("calls", json!({ "peer": peer, "count": CALLS }))?;
@@ -445,6 +450,44 @@ impl<'a> Bench<'a> {
     }
 }
 
+pub fn best_of_default_family<'a>(
+    known: &'a Known<'_>,
+    stage: &StageBuild,
+    place: &Place,
+) -> Option<&'a Row> {
+    best::best(known, &stage.meta, place, |name| {
+        of_default_family(stage, name)
+    })
+}
+
+fn of_default_family(stage: &StageBuild, name: &str) -> bool {
+    let family = |name: &str| Some(stage.variant(name)?.family.as_str());
+    family(name) == family(&stage.default_variant)
+}
+
+/// Why no peer can be asked for this problem, if so.
+pub fn unsupported(problem: &Problem) -> Option<&'static str> {
+    let differ = problem.shape.seq_q != problem.shape.seq_kv;
+    (problem.mask == Mask::Causal && differ).then_some(
+        "PyTorch aligns a causal mask top-left, this project bottom-right: they differ unless seq_q = seq_kv",
+    )
+}
+
+/// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
+/// problem, else all that are green in the record, of which the caller takes the fastest.
+pub fn stand_ins(known: &Known<'_>, stage: &StageBuild, place: &Place) -> Vec<String> {
+    if let Some(fastest) = best_of_default_family(known, stage, place) {
+        return vec![fastest.subject.name().to_string()];
+    }
+    let is_one = |variant: &&VariantBuild| {
+        variant.takes(place.dtype)
+            && of_default_family(stage, &variant.name)
+            && is_green(known, &stage.subject(&variant.name), Source::Gpu)
+    };
+    let variants = stage.variants.iter().filter(is_one);
+    variants.map(|variant| variant.name.clone()).collect()
+}
+
 /// How long a sample of an arm is that takes `us` microseconds per launch.
 fn chunk_us(us: f64) -> f64 {
     CHUNK_US.max(CHUNK_LAUNCHES * us)
@@ -466,9 +509,7 @@ pub fn take(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// What ended a round.
 enum Interrupted {
     Ours(CudaError),
-    /// Of which Python.
     Python(usize, SessionError),
 }

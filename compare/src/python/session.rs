@@ -2,6 +2,7 @@
 
 use crate::instrument::process;
 use crate::judge::list::joined;
+use common::problem::Dtype;
 use common::verdict::GateId;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -16,7 +17,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// The program that Python runs.
 pub const SCRIPT: &str = include_str!("peers.py");
 
 /// How long Python may take for one answer. The first import of torch from a cold disk, and the first compilation of a
@@ -29,7 +29,6 @@ const STARTS: usize = 3;
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The command failed; the process goes on.
@@ -50,17 +49,14 @@ impl SessionError {
     }
 }
 
-/// What Python has.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Hello {
-    /// Packages and their versions.
     pub software: BTreeMap<String, String>,
     /// The GPU's name, if torch sees one.
     pub gpu: Option<String>,
     /// Its UUID, if this version of torch knows it.
     pub uuid: Option<String>,
-    /// Peers that can be called.
-    pub peers: Vec<String>,
+    pub peers: Vec<Peer>,
     /// Peers that cannot, and why.
     pub absent: BTreeMap<String, String>,
 }
@@ -75,10 +71,26 @@ impl Hello {
     }
 }
 
+/// What a Python can call.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Peer {
+    pub name: String,
+    pub kind: Kind,
+    pub dtypes: Vec<Dtype>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// PyTorch, or a package for it.
+    Library,
+    /// A callable of the user's.
+    Candidate,
+}
+
 /// The answer to `ceilings`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct Reached {
-    /// FLOP/s of a matrix product.
     pub matrix_flops: f64,
     /// Bytes per second of a copy, read and written.
     pub copy_bytes: f64,
@@ -121,9 +133,7 @@ pub struct Finished {
     pub e4m3_scale: Option<f32>,
 }
 
-/// What a Python calls.
 pub enum Calls {
-    /// What is installed.
     Peers,
     /// A function of the user's.
     Candidate {
@@ -142,8 +152,8 @@ pub struct Python {
     calls: Calls,
     process: Option<Process>,
     starts: usize,
-    /// What it said when it was last started.
-    pub said: Hello,
+    /// What it answered when it was last started.
+    pub hello: Hello,
 }
 
 impl Python {
@@ -153,14 +163,14 @@ impl Python {
             calls,
             process: None,
             starts: 0,
-            said: Hello::default(),
+            hello: Hello::default(),
         }
     }
 
     /// Starts Python, unless it runs, and returns what it has.
     pub fn start(&mut self) -> Result<&Hello, SessionError> {
         if self.process.is_some() {
-            return Ok(&self.said);
+            return Ok(&self.hello);
         }
         if self.starts == STARTS {
             return Err(SessionError::Refused(format!(
@@ -169,11 +179,11 @@ impl Python {
         }
         self.starts += 1;
         let start = || Process::start(&self.program, SCRIPT);
-        let (process, said) = match &self.calls {
+        let (process, hello) = match &self.calls {
             Calls::Peers => {
                 let mut process = start()?;
-                let said = process.ask("hello", json!({}))?;
-                (process, said)
+                let hello = process.ask("hello", json!({}))?;
+                (process, hello)
             }
             Calls::Candidate {
                 name,
@@ -186,14 +196,14 @@ impl Python {
                 process.ask::<IgnoredAny>("begin", json!({}))?;
                 process.patience = *patience;
                 let arguments = json!({ "peer": name, "file": file, "function": function });
-                let said = process
+                let hello = process
                     .ask("load", arguments)
                     .map_err(|error| SessionError::Load(error.to_string()))?;
-                (process, said)
+                (process, hello)
             }
         };
-        (self.process, self.said) = (Some(process), said);
-        Ok(&self.said)
+        (self.process, self.hello) = (Some(process), hello);
+        Ok(&self.hello)
     }
 
     /// Asks the running Python, as `peers.py` says. A process that does not answer is killed.

@@ -23,11 +23,10 @@ process can be interleaved with the caller's.
   finish   peer, outputs     writes other values to the graph's inputs, fills its outputs with NaN, replays it, and drops it; file i
                              gets the output of set i for content i + 1, in bf16 if the inputs are, else in f16;
                              e4m3_scale: the scale of outputs that were held in E4M3
-
-Peers whose name ends in -fp8 take E4M3, all others f16 and bf16.
 """
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
@@ -40,6 +39,7 @@ import signal
 import sys
 import threading
 import time
+from typing import Callable
 
 # Libraries may print to standard output or read standard input; answers and commands use other descriptors.
 ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
@@ -53,7 +53,7 @@ UNWRITTEN = -1
 ALIGNMENT = 128
 # cuDNN's FP8 attention writes E4M3 on this architecture. With this scale, outputs of up to 7 stay within its range.
 FP8_OUTPUT_SCALE = 64.0
-# The math backend writes all scores to memory; above this many keys it is not timed.
+# The math backend is not timed above this many keys.
 MATH_KEYS = 2048
 # Calls back to back whose host time is measured. A stream queues about 1000 launches before the host blocks: calls of up to 50 kernels
 # do not fill it.
@@ -85,6 +85,25 @@ def first(result):
     return result[0] if isinstance(result, tuple) else result
 
 
+@dataclasses.dataclass
+class Peer:
+    """What can be called on q, k and v, and on a scale of each in E4M3, within `context`."""
+
+    name: str
+    call: Callable
+    kind: str = "library"
+    dtypes: tuple = ("f16", "bf16")
+    context: Callable = contextlib.nullcontext
+    # [batch, heads, rows, head_dim]; otherwise [batch, rows, heads, head_dim].
+    heads_first: bool = True
+    # With more keys it is not timed.
+    most_keys: float = float("inf")
+
+    @property
+    def is_candidate(self):
+        return self.kind == "candidate"
+
+
 class Worker:
     def __init__(self):
         import torch
@@ -95,6 +114,9 @@ class Worker:
         self.graphs = {}
         self.candidate, self.arenas, self.kept = None, {}, []
 
+    def add(self, name, call, **properties):
+        self.peers[name] = Peer(name, call, **properties)
+
     def find_sdpa(self):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -104,7 +126,7 @@ class Worker:
             options = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
             return sdpa(q, k, v, is_causal=self.causal, scale=self.scale, **options)
 
-        self.peers["torch-default"] = (call, contextlib.nullcontext)
+        self.add("torch-default", call)
         for name, backend in (
             ("flash", "FLASH_ATTENTION"),
             ("cudnn", "CUDNN_ATTENTION"),
@@ -115,10 +137,11 @@ class Worker:
             if chosen is None:
                 self.absent[f"torch-{name}"] = f"this torch has no SDPBackend.{backend}"
             else:
-                self.peers[f"torch-{name}"] = (call, functools.partial(sdpa_kernel, chosen))
+                # The math backend writes all scores to memory.
+                most_keys = MATH_KEYS if name == "math" else float("inf")
+                self.add(f"torch-{name}", call, context=functools.partial(sdpa_kernel, chosen), most_keys=most_keys)
 
     def find_flash_attn(self):
-        """FlashAttention takes [batch, rows, heads, head_dim]; a second copy of the sets has that layout."""
         for name, module in (("flash-attn-4", "flash_attn.cute"), ("flash-attn", "flash_attn")):
             try:
                 function = importlib.import_module(module).flash_attn_func
@@ -129,7 +152,7 @@ class Worker:
             def call(q, k, v, function=function):
                 return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal))
 
-            self.peers[name] = (call, contextlib.nullcontext)
+            self.add(name, call, heads_first=False)
 
     def find_flash_attn_3(self):
         try:
@@ -143,7 +166,8 @@ class Worker:
             scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
             return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
 
-        self.peers["flash-attn-3"] = self.peers["flash-attn-3-fp8"] = (call, contextlib.nullcontext)
+        self.add("flash-attn-3", call, heads_first=False)
+        self.add("flash-attn-3-fp8", call, heads_first=False, dtypes=("e4m3",))
 
     def find_cudnn_fp8(self):
         """cuDNN through its frontend: PyTorch does not pass E4M3 to it."""
@@ -153,7 +177,7 @@ class Worker:
         except Exception as error:
             self.absent["cudnn-fp8"] = describe(error)
             return
-        self.peers["cudnn-fp8"] = (self.cudnn_fp8, contextlib.nullcontext)
+        self.add("cudnn-fp8", self.cudnn_fp8, dtypes=("e4m3",))
 
     def cudnn_fp8(self, q, k, v, *scales):
         torch = self.torch
@@ -229,8 +253,9 @@ class Worker:
             options = {"scales": scales} if scales else {}
             return function(q, k, v, causal=self.causal, softmax_scale=self.scale, **options)
 
-        self.candidate = command["peer"]
-        self.peers[self.candidate] = (call, contextlib.nullcontext)
+        dtypes = ("f16", "bf16", "e4m3") if self.takes_scales else ("f16", "bf16")
+        self.add(command["peer"], call, kind="candidate", dtypes=dtypes)
+        self.candidate = self.peers[command["peer"]]
         return self.found()
 
     def found(self):
@@ -246,7 +271,7 @@ class Worker:
             "software": software,
             "gpu": device and device.name,
             "uuid": None if uuid is None else str(uuid),
-            "peers": list(self.peers),
+            "peers": [{"name": peer.name, "kind": peer.kind, "dtypes": peer.dtypes} for peer in self.peers.values()],
             "absent": self.absent,
         }
 
@@ -272,7 +297,7 @@ class Worker:
         self.poison(extents)
         try:
             with torch.no_grad():
-                output = self.peers[self.candidate][0](*tensors, *scales)
+                output = self.candidate.call(*tensors, *scales)
         except NotImplementedError as error:
             return {"unsupported": describe(error)}
         self.check(output, extents)
@@ -393,7 +418,7 @@ class Worker:
             return self.torch.frombuffer(bytearray(file.read()), dtype=kind)
 
     def inputs(self, peer):
-        if self.is_heads_first(peer):
+        if peer.heads_first:
             return self.sets["bhsd"]
         if "bshd" not in self.sets:
             self.sets["bshd"] = [
@@ -402,14 +427,10 @@ class Worker:
             ]
         return self.sets["bshd"]
 
-    def is_heads_first(self, peer):
-        return peer.startswith(("torch-", "cudnn-")) or peer == self.candidate
-
     def prepare(self, command):
-        torch, peer, launches = self.torch, command["peer"], command["launches"]
-        if peer == "torch-math" and self.keys > MATH_KEYS:
-            raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
-        call, context = self.peers[peer]
+        torch, peer, launches = self.torch, self.peers[command["peer"]], command["launches"]
+        if self.keys > peer.most_keys:
+            raise ValueError(f"not timed above {peer.most_keys} keys: it writes all scores to memory")
         sets = self.inputs(peer)
         if launches < len(sets):
             raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
@@ -417,9 +438,9 @@ class Worker:
 
         def launch(count=launches):
             for i in range(count):
-                outputs[i % len(sets)] = call(*sets[i % len(sets)])
+                outputs[i % len(sets)] = peer.call(*sets[i % len(sets)])
 
-        with context(), torch.no_grad():
+        with peer.context(), torch.no_grad():
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
@@ -435,19 +456,19 @@ class Worker:
                     launch()
                 entry["replay"] = graph.replay
             except Exception as error:
-                if peer != self.candidate:
+                if not peer.is_candidate:
                     raise
                 torch.cuda.synchronize()
                 entry["eager"] = describe(error)
         for _ in range(3):
             replay_us = self.replay_us(entry, 1)
         self.check_timed(peer, entry["outputs"])
-        self.graphs[peer] = entry
+        self.graphs[peer.name] = entry
         return {"device_us": replay_us / launches, "eager": entry["eager"]}
 
     def check_timed(self, peer, outputs):
         """A candidate must return in timed calls what `call` demands of it."""
-        if peer != self.candidate:
+        if not peer.is_candidate:
             return
         sets = self.inputs(peer)
         for i, output in enumerate(outputs):
@@ -466,11 +487,10 @@ class Worker:
         return {"device_us": self.replay_us(entry, command["replays"]) / entry["launches"]}
 
     def calls(self, command):
-        torch, peer = self.torch, command["peer"]
-        call, context = self.peers[peer]
-        sets = self.inputs(peer)
+        torch, peer = self.torch, self.peers[command["peer"]]
+        call, sets = peer.call, self.inputs(peer)
         single = []
-        with context(), torch.no_grad():
+        with peer.context(), torch.no_grad():
             for i in range(command["count"] + 10):
                 single.append(self.device_us(functools.partial(call, *sets[i % len(sets)]), 1))
             host = [self.host_us(call, sets) for _ in range(HOST_ROUNDS + 1)]
@@ -487,10 +507,10 @@ class Worker:
         return elapsed / HOST_CALLS * 1e6
 
     def finish(self, command):
-        torch, peer = self.torch, command["peer"]
-        entry = self.graphs.pop(peer)
+        torch, peer = self.torch, self.peers[command["peer"]]
+        entry = self.graphs.pop(peer.name)
         outputs = entry["outputs"]
-        is_coded = peer.endswith("-fp8") and outputs[0].dtype == torch.float8_e4m3fn
+        is_coded = not peer.is_candidate and outputs[0].dtype == torch.float8_e4m3fn
         for output in outputs:
             output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
         with self.other_values(peer):
@@ -537,7 +557,7 @@ class Worker:
         return tensor.view(self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16)
 
     def heads_first(self, peer, tensor):
-        return tensor if self.is_heads_first(peer) else tensor.transpose(1, 2)
+        return tensor if peer.heads_first else tensor.transpose(1, 2)
 
     def rolled(self, tensor, by):
         """A copy, rotated by `by` in the batches, in the key heads, and in the query heads of each key head."""

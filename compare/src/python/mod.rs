@@ -1,0 +1,73 @@
+//! A Python with PyTorch as a second process: its protocol, and problems timed in it and here, interleaved.
+
+pub mod bench;
+pub mod pair;
+pub mod session;
+
+use crate::judge::list::joined;
+use crate::measure::machine;
+use crate::record::{On, Row};
+use anyhow::ensure;
+use common::device::cuda::CudaDevice;
+use common::timing::Plan;
+use pair::absent;
+use session::{Calls, Hello, Python};
+
+/// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
+const SAMPLES: usize = 20;
+
+/// How arms are timed, with `samples` of each where `--iters` says so.
+pub fn plan(samples: Option<usize>) -> Plan {
+    Plan {
+        samples: samples.unwrap_or(SAMPLES),
+        ..Plan::default()
+    }
+}
+
+/// A row for each peer that this Python does not have.
+pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
+    let absent = |(peer, reason): (&String, &String)| absent(peer, On::All, reason);
+    hello.absent.iter().map(absent)
+}
+
+/// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
+pub fn program(named: Option<&str>) -> String {
+    let asked = || std::env::var("PYTHON").ok().filter(|name| !name.is_empty());
+    let installed = || {
+        let path = machine::workspace()?.join(".python/bin/python");
+        path.is_file().then(|| path.display().to_string())
+    };
+    let named = named.map(String::from).or_else(asked).or_else(installed);
+    named.unwrap_or_else(|| "python3".to_string())
+}
+
+/// Which peers a Python can call, in words, or why none.
+pub fn found(python: Option<&str>) -> Result<String, String> {
+    let mut python = Python::new(program(python), Calls::Peers);
+    let hello = python.start().map_err(|error| error.to_string())?;
+    let (peers, absent) = (
+        joined(hello.peers.iter().map(|peer| &peer.name), ", "),
+        joined(hello.absent.keys(), ", "),
+    );
+    let but = if absent.is_empty() { "" } else { "; not " };
+    let torch = hello.software.get("torch").map_or("?", String::as_str);
+    Ok(format!("torch {torch}: {peers}{but}{absent}"))
+}
+
+/// Both processes must be on one GPU. A torch that does not know the UUID knows the name.
+pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
+    let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
+    let info = device.info();
+    let is_same = match &hello.uuid {
+        Some(uuid) => bare(uuid) == bare(&info.uuid),
+        None => hello.gpu.as_ref() == Some(&info.name),
+    };
+    let theirs = hello.uuid.as_ref().or(hello.gpu.as_ref());
+    ensure!(
+        is_same,
+        "Python's first GPU is {}, ours is {}; set CUDA_VISIBLE_DEVICES to one of them",
+        theirs.map_or("unknown", String::as_str),
+        info.uuid
+    );
+    Ok(())
+}
