@@ -28,7 +28,6 @@ impl Document {
 /// `PASS: 37 variants are green`
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    pub tone: Tone,
     pub word: String,
     pub why: String,
 }
@@ -39,27 +38,10 @@ impl Display for Verdict {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tone {
-    Good,
-    Bad,
-    /// Someone still has to measure or decide.
-    Open,
-    Neutral,
-}
-
-impl Tone {
-    /// `good`
-    pub fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// Level 1 is the document's title. Level 2 is a section; HTML lists these in a table of contents.
+    /// Level 1 is the document's title, level 2 a section.
     Heading {
         level: u8,
         text: Text,
@@ -148,14 +130,12 @@ pub enum Cell {
         interval: Option<(f64, f64)>,
         text: String,
     },
-    /// `GREEN`, `FAIL C2`
-    Verdict(Tone, String),
     /// `9.537 µs (wmma-pv-32x128)`
     Noted {
         cell: Box<Cell>,
         note: Text,
     },
-    /// Shown as a dash; HTML and JSON have the reason.
+    /// Shown as a dash; JSON has the reason.
     Missing(String),
 }
 
@@ -179,17 +159,9 @@ impl Cell {
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
-            Cell::Figure { text, .. } | Cell::Verdict(_, text) => text.into(),
+            Cell::Figure { text, .. } => text.into(),
             Cell::Noted { cell, note } => cell.shown().plain(" (").text(note.clone()).plain(")"),
             Cell::Missing(_) => "–".into(),
-        }
-    }
-
-    pub fn tone(&self) -> Option<Tone> {
-        match self {
-            Cell::Verdict(tone, _) => Some(*tone),
-            Cell::Noted { cell, .. } => cell.tone(),
-            _ => None,
         }
     }
 
@@ -197,7 +169,7 @@ impl Cell {
     fn is_figure(&self) -> Option<bool> {
         match self {
             Cell::Figure { .. } => Some(true),
-            Cell::Text(_) | Cell::Verdict(..) | Cell::Noted { .. } => Some(false),
+            Cell::Text(_) | Cell::Noted { .. } => Some(false),
             Cell::Missing(_) => None,
         }
     }

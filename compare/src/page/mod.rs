@@ -1,5 +1,5 @@
-//! A page is a document of typed cells, composed once and then written as Markdown, HTML, JSON or terminal text. Only
-//! [`Cell::shown`] turns figures into text, and no format is derived from another.
+//! A page is a document of typed cells, composed once and then written as Markdown, JSON or terminal text; HTML is made from the
+//! Markdown. Only [`Cell::shown`] turns figures into text.
 
 mod document;
 pub mod html;
@@ -7,7 +7,7 @@ pub mod markdown;
 pub mod terminal;
 
 pub(crate) use document::row;
-pub use document::{Block, Cell, Document, Span, Table, TableRow, Text, Tone, Verdict};
+pub use document::{Block, Cell, Document, Span, Table, TableRow, Text, Verdict};
 
 use std::io::{self, Write};
 

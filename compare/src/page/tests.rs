@@ -6,7 +6,7 @@ fn sample() -> Document {
     let figures = Table::of([
         row! {
             "stage" => Text::default().strong("swizzle"),
-            "verdict" => Cell::Verdict(Tone::Good, "GREEN".into()),
+            "verdict" => "GREEN",
             "cases" => Cell::figure(34_077.0, "34,077"),
             "p50" => us(5.274).noted("k4"),
             "was" => us(5.3),
@@ -19,7 +19,7 @@ fn sample() -> Document {
         },
         row! {
             "stage" => "scalar",
-            "verdict" => Cell::Verdict(Tone::Bad, "FAIL C2".into()),
+            "verdict" => "FAIL C2",
             "cases" => Cell::figure(7.0, "7"),
             "p50" => Cell::Missing("not timed".into()),
             "was" => us(f64::NAN),
@@ -31,7 +31,6 @@ fn sample() -> Document {
         marker: Some("compare"),
         title: "The ladder".into(),
         verdict: Some(Verdict {
-            tone: Tone::Open,
             word: "AMBIGUOUS".into(),
             why: "1 claim < 1".into(),
         }),
@@ -119,18 +118,20 @@ fn html_of_each_block_and_cell() {
     }
     insta::assert_snapshot!(body, @r##"
 <main>
-<nav aria-label="Sections"><ul><li><a href="#times-ratios">Times &amp; ratios</a></li><li><a href="#details">Details</a></li></ul></nav>
+<!-- compare -->
 <h1>The ladder</h1>
-<p class="verdict open"><strong>AMBIGUOUS</strong>: 1 claim &lt; 1</p>
-<ul><li>Fix a_b</li><li>look_</li></ul>
-<h2 id="times-ratios">Times &amp; ratios</h2>
+<p><strong>AMBIGUOUS: 1 claim &lt; 1</strong></p>
+<ul>
+<li>Fix a_b</li>
+<li>look_</li>
+</ul>
+<h2>Times &amp; ratios</h2>
 <p>See <code>a|b</code> in <a href="docs/rows.md">docs/rows.md</a>.</p>
-<div class="scroll" tabindex="0"><table>
-<tr><th scope="col">stage</th><th scope="col">verdict</th><th scope="col" class="number">cases</th><th scope="col">p50</th><th scope="col" class="number">was</th><th scope="col" class="number">over | torch</th><th scope="col" class="number">vs previous</th></tr>
-<tr><td><strong>swizzle</strong></td><td class="good">GREEN</td><td class="number">34,077</td><td>5.274 µs (k4)</td><td class="number">5.300 µs</td><td class="number">1.747x [1.736, 1.755]</td><td class="number">1.54x (−35 %)</td></tr>
-<tr><td>scalar</td><td class="bad">FAIL C2</td><td class="number">7</td><td title="not timed">–</td><td class="number">NaN µs</td><td class="number" title="no &lt;peer&gt;">–</td><td class="number" title="the first">–</td></tr>
-</table></div>
-<h2 id="details">Details</h2>
+<table><thead><tr><th>stage</th><th>verdict</th><th style="text-align: right">cases</th><th>p50</th><th style="text-align: right">was</th><th style="text-align: right">over | torch</th><th style="text-align: right">vs previous</th></tr></thead><tbody>
+<tr><td><strong>swizzle</strong></td><td>GREEN</td><td style="text-align: right">34,077</td><td>5.274 µs (k4)</td><td style="text-align: right">5.300 µs</td><td style="text-align: right">1.747x [1.736, 1.755]</td><td style="text-align: right">1.54x (−35 %)</td></tr>
+<tr><td>scalar</td><td>FAIL C2</td><td style="text-align: right">7</td><td>–</td><td style="text-align: right">NaN µs</td><td style="text-align: right">–</td><td style="text-align: right">–</td></tr>
+</tbody></table>
+<h2>Details</h2>
 <h3>Here &lt;more&gt;</h3>
 </main>
 </body>
@@ -145,18 +146,18 @@ fn json_of_each_block_and_cell() {
         .replace("},{", "},\n{")
         .replace("],[", "],\n[");
     insta::assert_snapshot!(text, @r##"
-{"title":"The ladder","verdict":{"tone":"open","word":"AMBIGUOUS","why":"1 claim < 1"},"blocks":[{"bullets":["Fix a_b","look_"]},
+{"title":"The ladder","verdict":{"word":"AMBIGUOUS","why":"1 claim < 1"},"blocks":[{"bullets":["Fix a_b","look_"]},
 {"heading":{"level":2,"text":"Times & ratios"}},
 {"paragraph":"See a|b in docs/rows.md."},
 {"table":{"columns":["stage","verdict","cases","p50","was","over | torch","vs previous"],"rows":[[{"text":"swizzle"},
-{"verdict":["good","GREEN"]},
+{"text":"GREEN"},
 {"figure":{"value":34077.0,"text":"34,077"}},
 {"noted":{"cell":{"figure":{"value":5.274,"text":"5.274 µs"}},"note":"k4"}},
 {"figure":{"value":5.3,"text":"5.300 µs"}},
 {"figure":{"value":1.747,"interval":[1.736,1.755],"text":"1.747x [1.736, 1.755]"}},
 {"figure":{"value":1.54,"text":"1.54x (−35 %)"}}],
 [{"text":"scalar"},
-{"verdict":["bad","FAIL C2"]},
+{"text":"FAIL C2"},
 {"figure":{"value":7.0,"text":"7"}},
 {"missing":"not timed"},
 {"figure":{"value":null,"text":"NaN µs"}},

@@ -1,6 +1,6 @@
 //! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
 
-use super::{figure, list, noted, or_missing, some, text, times, verdict};
+use super::{figure, list, noted, or_missing, some, text, times};
 use crate::judge::candidate::{Candidate, Rival, Timing};
 use crate::judge::peers::{DEFAULT, Outcome};
 use crate::page::{Block, Cell, Document, Table, TableRow, Text, row};
@@ -12,7 +12,7 @@ pub fn document(candidate: &Candidate) -> Document {
         let counts = judged.passed.zip(judged.of);
         row! {
             "gate" => text(gate),
-            "verdict" => verdict(judged.verdict),
+            "verdict" => text(judged.verdict),
             "cases passed" => or_missing(counts.map(|(passed, of)| format!("{passed} of {of}")), "as timed"),
         }
     };

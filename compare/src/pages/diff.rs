@@ -2,7 +2,7 @@
 
 use super::{
     by_weight, changes, clip, counts, first_lines, first_of, is_used, ladder, line, list,
-    or_missing, sections, short, state, tone,
+    or_missing, sections, short, state,
 };
 use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, Group, What};
@@ -70,7 +70,6 @@ pub fn document(comparison: &Comparison) -> Document {
         .iter()
         .flat_map(|pair| &pair.comparison.differences);
     let verdict = Verdict {
-        tone: tone(overall.exit),
         word: overall.word.into(),
         why: match counts(all) {
             none if none.is_empty() => overall.line.clone(),

@@ -22,23 +22,15 @@ use crate::judge::claims::Claimed;
 use crate::judge::diff::{Difference, Group};
 use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::state::State;
-use crate::judge::verdict::{Exit, count, counts};
+use crate::judge::verdict::{count, counts};
 use crate::judge::{Known, best};
-use crate::page::{Block, Cell, Table, TableRow, Text, Tone, row};
+use crate::page::{Block, Cell, Table, TableRow, Text, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
 use std::fmt::Display;
-
-pub fn tone(exit: Exit) -> Tone {
-    match exit {
-        Exit::Pass => Tone::Good,
-        Exit::Fail => Tone::Bad,
-        Exit::Usage | Exit::Inconclusive | Exit::Interrupted => Tone::Open,
-    }
-}
 
 fn text(of: impl Display) -> Cell {
     of.to_string().into()
@@ -130,40 +122,26 @@ pub fn share(ratio: f64) -> Cell {
     Cell::figure(ratio, format!("{ratio:.3}x"))
 }
 
-fn state(state: &State) -> Cell {
-    let (tone, word, gates): (_, _, &[GateId]) = match state {
-        State::Green => (Tone::Good, "GREEN", &[]),
-        State::Failed(gates) => (Tone::Bad, "FAIL", gates),
-        State::Ambiguous(gates) => (Tone::Open, "AMBIGUOUS", gates),
-        State::NoData(gates) => (Tone::Open, "NO DATA", gates),
-        State::NotRun(_) => (Tone::Neutral, "not run", &[]),
-        State::Stale => (Tone::Open, "STALE", &[]),
+/// `FAIL C2`
+fn state(state: &State) -> String {
+    let (word, gates): (_, &[GateId]) = match state {
+        State::Green => ("GREEN", &[]),
+        State::Failed(gates) => ("FAIL", gates),
+        State::Ambiguous(gates) => ("AMBIGUOUS", gates),
+        State::NoData(gates) => ("NO DATA", gates),
+        State::NotRun(_) => ("not run", &[]),
+        State::Stale => ("STALE", &[]),
     };
-    let words = [word.to_string()].into_iter();
     let gates = gates.iter().map(GateId::to_string);
-    Cell::Verdict(tone, joined(words.chain(gates), " "))
-}
-
-fn verdict(verdict: Verdict) -> Cell {
-    let tone = match verdict {
-        Verdict::Pass => Tone::Good,
-        Verdict::Fail => Tone::Bad,
-        Verdict::Ambiguous => Tone::Open,
-        Verdict::NoData => Tone::Neutral,
-    };
-    Cell::Verdict(tone, verdict.to_string())
+    joined([word.to_string()].into_iter().chain(gates), " ")
 }
 
 /// The standing of a claim, in a table and in a count.
-fn standing(of: &Claimed) -> (Cell, &'static str) {
-    let open = |word: String| Cell::Verdict(Tone::Open, word);
+fn standing(of: &Claimed) -> (String, &'static str) {
     match of.verdict() {
-        None if of.is_unexpected().is_some() => (open("PASS (unexpected)".into()), "kept"),
-        None => {
-            let cell = Cell::Verdict(Tone::Neutral, "NEGATIVE".into());
-            (cell, "refuted and recorded")
-        }
-        Some(found) if of.is_stale => (open(format!("STALE {found}")), "stale"),
+        None if of.is_unexpected().is_some() => ("PASS (unexpected)".into(), "kept"),
+        None => ("NEGATIVE".into(), "refuted and recorded"),
+        Some(found) if of.is_stale => (format!("STALE {found}"), "stale"),
         Some(found) => {
             let word = match found {
                 Verdict::Fail => "failing",
@@ -171,7 +149,7 @@ fn standing(of: &Claimed) -> (Cell, &'static str) {
                 Verdict::Ambiguous => "inconclusive",
                 Verdict::NoData => "not measured",
             };
-            (verdict(found), word)
+            (found.to_string(), word)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     clip, commit, first_lines, first_of, gpu, ladder, line, of, per_stage, sections, self_test,
-    stale, standing, tally, text, times, tone, us,
+    stale, standing, tally, text, times, us,
 };
 use crate::judge::best;
 use crate::judge::claims::Claimed;
@@ -10,7 +10,7 @@ use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
-use crate::page::{Block, Cell, Document, Table, Text, Tone, Verdict, row};
+use crate::page::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::record::meta::{Changes, Progress, Worse};
 use crate::record::{Figure, Meta, Place, Row, Source};
 use common::device::BackendKind;
@@ -72,13 +72,8 @@ pub fn document(report: &Report<'_>) -> Document {
 pub fn verdict(report: &Report<'_>) -> Verdict {
     let overall = &report.overall;
     let regressed = report.since.as_ref().filter(|_| report.worse() > 0);
-    let tone = match tone(overall.exit) {
-        Tone::Good if regressed.is_some() || overall.word == "STALE" => Tone::Open,
-        tone => tone,
-    };
     let worse = regressed.map(|since| format!("; {} worse since {}", report.worse(), since.since));
     Verdict {
-        tone,
         word: overall.word.into(),
         why: format!("{}{}", overall.line, worse.unwrap_or_default()),
     }
@@ -165,7 +160,7 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
     let row = |failure: &Failure| {
         row! {
             "where" => text(&failure.subject),
-            "gate" => Cell::Verdict(Tone::Bad, failure.gate.to_string()),
+            "gate" => text(failure.gate),
             "why" => line(&failure.reason, 160),
         }
     };
@@ -202,8 +197,8 @@ pub fn beside(report: &Report<'_>) -> Vec<Block> {
         let fastest = problem.fastest.map(|(peer, over)| {
             let figure = over.estimate(Metric::SpeedupP50);
             let outcome = match coarser(problem.ours, peer) {
-                Some(errors) => outcome(figure).noted(errors),
-                None => outcome(figure),
+                Some(errors) => Cell::from(outcome(figure)).noted(errors),
+                None => outcome(figure).into(),
             };
             let ratio = stale(times(figure), known.is_stale(problem.ours));
             [text(&peer.subject), us(best::p50(peer)), ratio, outcome]
@@ -277,11 +272,11 @@ fn lengths(report: &Report<'_>) -> Vec<Block> {
     vec![Block::paragraph(about), Block::Diagram(diagram)]
 }
 
-fn outcome(ratio: Figure) -> Cell {
+fn outcome(ratio: Figure) -> &'static str {
     match peers::outcome(ratio) {
-        Outcome::Won => Cell::Verdict(Tone::Good, "won".into()),
-        Outcome::Lost => Cell::Verdict(Tone::Bad, "lost".into()),
-        Outcome::Inconclusive => Cell::Verdict(Tone::Open, "inconclusive".into()),
+        Outcome::Won => "won",
+        Outcome::Lost => "lost",
+        Outcome::Inconclusive => "inconclusive",
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the self-test kills (gate S1), of a record and of `compare selftest`.
 
-use super::{of, or_missing, short, some, verdict};
+use super::{of, or_missing, short, some, text};
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
 use crate::page::{Block, Table, row};
@@ -40,7 +40,7 @@ pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Vec<Block>
         let reasons = row.verdicts.values().map(|judged| judged.reason.as_str());
         let reasons = row.note.as_deref().into_iter().chain(reasons);
         let judged = row.verdicts.values().next();
-        let judged = judged.map(|judged| verdict(judged.verdict));
+        let judged = judged.map(|judged| text(judged.verdict));
         row! {
             "where" => short(&row.subject),
             "what" => row.on.to_string().trim_start_matches(": "),

@@ -2,7 +2,7 @@
 
 use super::{
     each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share,
-    short, some, stage, standing, state, text, times, us, verdict, whole,
+    short, some, stage, standing, state, text, times, us, whole,
 };
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::Claimed;
@@ -264,7 +264,7 @@ impl<'a> Show<'a> {
                 _ => of(Some(row), Metric::Occupancy),
             };
             let judged = row.verdicts.values().next();
-            let judged = judged.map(|judged| verdict(judged.verdict));
+            let judged = judged.map(|judged| text(judged.verdict));
             row! {
                 "variant" => short(&row.subject),
                 "instance" => text(&row.on),
@@ -355,7 +355,7 @@ impl<'a> Show<'a> {
                 let (passed, all) = (judged.passed.unwrap_or(0), judged.of.unwrap_or(0));
                 row! {
                     "variant" => short(&row.subject),
-                    "C7" => verdict(judged.verdict),
+                    "C7" => text(judged.verdict),
                     "tools passed" => format!("{passed} of {all}"),
                     "launches" => of(Some(row), Metric::Cases),
                     "why" => &judged.reason,

@@ -72,8 +72,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     let of_stage = |(subject, _): &&(Subject, State)| subject.stage() == stage.id;
     let states = report.states.iter().filter(of_stage);
     let not_green = states.filter(|(_, of)| *of != State::Green);
-    let not_green =
-        not_green.map(|(subject, of)| format!(", {} {}", subject.name(), state(of).shown()));
+    let not_green = not_green.map(|(subject, of)| format!(", {} {}", subject.name(), state(of)));
     lines.push(format!(
         "gates: {green} of {all} variants green{}",
         joined(not_green, "")
@@ -156,7 +155,7 @@ fn problems(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
 /// Claims that are neither kept nor refuted, and goals that are not reached; then a command that shows the others.
 fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
     let line = |of: &Claimed| {
-        let (cell, _) = standing(of);
+        let (verdict, _) = standing(of);
         let speedup = of
             .finding
             .pair
@@ -176,7 +175,7 @@ fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
         match goal {
             Some(goal) => Some(format!("goal {goal:.2}x: {}: {measured}", of.claim)),
             None if is_kept || of.negative.is_some() => None,
-            None => Some(format!("{}: {}: {measured}", cell.shown(), of.claim)),
+            None => Some(format!("{verdict}: {}: {measured}", of.claim)),
         }
     };
     let lines = claims_of(report, id).filter_map(line).map(Text::from);
