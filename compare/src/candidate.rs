@@ -54,19 +54,13 @@ i + Skv - S, and a row without keys is 0. Tensors are strided, with the last dim
 float16 out) is tried if the function has an argument `scales`: three float32 tensors [B, heads], of q, k and v, by which their
 values are to be multiplied. A function raises NotImplementedError for what it does not support; that is listed and no failure.
 
-It runs in a process of its own, on the GPU if torch sees one, else on the CPU, through the problems, inputs and gates C1 to C6
-of our stages. A case is three calls: on the memory of the case before; there again with V negated, which must give the same bits
-with the opposite sign; and at other addresses, which must give the same bits. On a GPU it is then timed as `compare peers` times,
-against PyTorch and our two fastest stages in the newest committed record of that GPU. The timed output is checked on values
-written to the captured addresses after the capture.
-Prints the gates, the ratios and the verdict.
+It runs in a process of its own, on the GPU if torch sees one, through the problems, inputs and gates C1 to C6 of our stages, and on a
+GPU is timed against PyTorch and our two fastest stages. Prints the gates, the ratios and the verdict.
 
 Examples:
   compare candidate mine.py:attention           everything that this machine can check
   compare candidate mine.py:attention --quick   a few small problems
   compare candidate mine.py:attention --shapes mission,1x8:2x113:203x64 --dtypes f16
-  compare candidate mine.py:attention --python /opt/venv/bin/python --patience 600
-  compare candidate mine.py:attention --json - --quiet | jq .gates
 
 Exit codes:
   0  every gate passes

@@ -22,16 +22,14 @@ use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
-S is shown after the mask and before the scale. The first quantity that is off by more than its precision allows is printed,
-with the lines that computed it. Hazards in the row's blocks are printed with both accesses and what would order them. Needs no GPU; if there is one, its output is compared with the emulator's, which tells a miscompiled
-kernel from a wrong one.
+The first quantity that is off by more than its precision allows is printed with the lines that computed it, and hazards in the row's
+blocks. If there is a GPU, its output is compared with the emulator's, which tells a miscompiled kernel from a wrong one.
 docs/symptoms.md leads from symptoms to causes.
 
 Examples:
   compare explain --stage 5 --problem 'mission f16 full normal:0'
                                                 a case as a failing `compare run` prints it; the default variant
-  compare explain --stage 3 --variant wmma-pv-32x64 --problem '1x2x113x64 f16 causal' --row 0,1,112
-  compare explain --stage 7 --input attention.safetensors --dump row.safetensors
+  compare explain --stage 7 --input attention.safetensors --row 0,1,112 --dump row.safetensors
                                                 real tensors; S, P, maximum, sum and O of each tile go to a file
 
 Exit codes:

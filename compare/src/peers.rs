@@ -26,20 +26,14 @@ use common::metric::Metric;
 use serde_json::json;
 
 pub const EXAMPLES: &str = "\
-Completes a record of `compare run` on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if it is
-installed, are timed interleaved (A B B A) with ours on the same values; the results become rows of the record's rows.jsonl. The
-record must be of this build. Each problem is written when it has been measured. Run again with the same packages, the
-chosen problems are measured again and the others stay; with other packages it starts over. Without Python, torch or a GPU the answer
-is NO DATA with the reason.
+Completes a record of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if
+it is installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been measured. Run
+again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
 
 Examples:
-  compare peers                                 mission, mission_b2, stretch, long, wide, big, big_wide, long_16k, long_16k_wide
-                                                under both masks, in f16 and what stages claim of other types; and 16384 query
-                                                rows in 16 heads by sequence length (rows16k_512 to long_16k), full mask
-  compare peers --record target/compare/20261120T183000Z-nvidia-h200 --python /opt/venv/bin/python
+  compare peers                                 the named problems, and 16384 query rows by sequence length
   compare peers --shapes mission,1x8:2x512x64 --masks causal
-                                                two shapes, one with grouped heads
-  compare peers --dtypes e4m3                   ours against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
+  compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or a committed negative record refutes it

@@ -28,15 +28,12 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, with its output checked as in a run. The figures stand beside the emulator's counters and
-the stages' predictions (gate E1), and become rows of the record's rows.jsonl, which `compare accept` takes along; the report is
-written anew. ncu's own report, with what the flags after -- add to it, stays in target/profile; its path is printed, for ncu-ui.
-Without --variants these are the record's fastest green variant of each stage and every variant that its evidence claims are about.
+the stages' predictions (gate E1), and become rows of the record. ncu's own report, with what the flags after -- add to it, stays in
+target/profile. Without --variants: the fastest green variant of each stage and every variant that its evidence claims are about.
 
 Examples:
   compare profile                               complete the newest record under target/compare
-  compare profile --record target/compare/20261120T183000Z-nvidia-h200 --stages stage5-swizzle
   compare profile --stages 8 --shapes long -- --set full   and every section of ncu, for ncu-ui
-  NCU=/opt/nvidia/nsight-compute/ncu compare profile --variants swizzle-32x256-k4 --shapes long --dtypes f16,e4m3
 
 Exit codes:
   0  profiled and written

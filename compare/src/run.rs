@@ -43,16 +43,8 @@ use std::time::{Duration, Instant};
 pub const EXAMPLES: &str = "\
 Examples:
   compare                                       check everything that this machine can; on a GPU, write COMPARE.md
-  compare --quick                               each stage's default variant on a few small problems
-  compare --stages stage0-scalar --shapes mission --dtypes f16
-                                                one stage on one shape, both masks
-  compare --shapes 1x8:2x113:203x64             batch 1, 8 query and 2 key heads, 113 queries, 203 keys, head_dim 64
-  compare --families large,sink --seeds 0,1,2   hard inputs, three seeds each
-  compare --device sm_89 --report l4.md         as on a device with 99 KB of shared memory per block, such as an L4
-  compare --input attention.safetensors         real tensors q, k, v (and `out`, if the file has it)
-  compare --stages 5 --full --all-variants      on a GPU: times of all variants of a stage, to rank them
-  compare --json - --quiet | jq .verdict        every row as JSON on standard output
-  compare sanitize                              next, on a GPU: gate C7, which `accept` requires of a full run
+  compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
+                                                a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 copy a record into results/ for committing
 

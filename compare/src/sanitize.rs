@@ -28,14 +28,12 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per stage and tool,
-on four small ragged problems. Every variant is launched, unless --stages or --variants narrow it; verdicts on the others stay in
-the record. Results become rows of the record's rows.jsonl, and the report is written anew; the tools' logs stay in target/sanitize.
-`compare accept` refuses a full run on a GPU that lacks C7 of any variant.
+on four small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the record. The tools' logs stay in
+target/sanitize. `compare accept` refuses a full run on a GPU that lacks C7 of any variant.
 
 Examples:
   compare sanitize                              complete the newest record under target/compare
   compare sanitize --stages stage4-warpspec --limit 600
-  SANITIZER=/usr/local/cuda/bin/compute-sanitizer compare sanitize --variants swizzle-32x256-k4
 
 Exit codes:
   0  clean

@@ -25,8 +25,7 @@ Each line is an array of `Shared`, the struct by which kernel.cu divides its sha
 is what a launch requests. Arrays that reuse the place of another show where they are members of a union, not where a kernel casts.
 Needs the workspace and g++, but no GPU and no nvcc.
 
-Examples:
-  compare smem --stages 5                       the default variant of stage 5, each of its instances
+Example:
   compare smem --stages 8 --variants overlap-lazy-256x64 --dtypes f16 --head-dims 128
 
 Exit codes:
