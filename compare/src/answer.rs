@@ -1,9 +1,9 @@
 //! The result of a command: what it prints, and its exit code.
 
+use crate::document::markdown::markdown;
+use crate::document::terminal::{WIDTH, terminal};
+use crate::document::{self, Document};
 use crate::judge::verdict::Exit;
-use crate::page::markdown::markdown;
-use crate::page::terminal::{WIDTH, terminal};
-use crate::page::{self, Document};
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl Answer {
         self.notes.iter().for_each(|line| eprintln!("{line}"));
         match self.text.trim_end() {
             "" => Ok(()),
-            text => page::print(&format!("{text}\n")),
+            text => document::print(&format!("{text}\n")),
         }
     }
 }

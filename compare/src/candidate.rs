@@ -3,6 +3,7 @@
 mod call;
 
 use crate::answer::{self, Answer};
+use crate::document::terminal::{WIDTH, terminal};
 use crate::estimate;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
@@ -15,7 +16,6 @@ use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
 use crate::measure::rows;
 use crate::measure::select::{self, Problems, family};
 use crate::measure::summary::summary;
-use crate::page::terminal::{WIDTH, terminal};
 use crate::pages;
 use crate::progress::Progress;
 use crate::python;

@@ -1,13 +1,13 @@
 //! `compare doctor`: what commands need and this machine has, what it has not, and the command that installs it.
 
 use crate::answer::Answer;
+use crate::document::terminal::{WIDTH, terminal};
+use crate::document::{Block, Document, Table, row};
 use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::{self, StageBuild};
 use crate::measure::machine;
-use crate::page::terminal::{WIDTH, terminal};
-use crate::page::{Block, Document, Table, row};
 use crate::python;
 use crate::record::meta::DeviceCompiler;
 use crate::registry;

@@ -2,12 +2,12 @@
 //! if there is a GPU.
 
 use crate::answer::{Answer, json};
+use crate::document::Document;
+use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::state::tally;
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select;
-use crate::page::Document;
-use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::self_test::blocks;
 use crate::record::{On, Row};
 use crate::registry::Ladder;

@@ -4,12 +4,12 @@
 mod layout;
 
 use crate::answer::{Answer, Format, NoData};
+use crate::document::{Block, Cell, Document, Table, row};
 use crate::instrument::{find, process};
 use crate::judge::list::joined;
 use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
-use crate::page::{Block, Cell, Document, Table, row};
 use crate::registry::Ladder;
 use anyhow::{bail, ensure};
 use clap::Args;
@@ -200,7 +200,7 @@ fn whole(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::terminal::{WIDTH, terminal};
+    use crate::document::terminal::{WIDTH, terminal};
 
     #[test]
     fn every_instance_has_the_size_that_its_launch_asks_for() {

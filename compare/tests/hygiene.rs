@@ -31,7 +31,7 @@ const ROOMS: [(&str, &[&str]); 7] = [
             "judge",
             "measure",
             "output",
-            "page",
+            "document",
             "pages",
             "record",
             "registry",
@@ -41,8 +41,8 @@ const ROOMS: [(&str, &[&str]); 7] = [
     ("measure", &["record", "judge"]),
     ("record", &[]),
     ("judge", &["record"]),
-    ("page", &[]),
-    ("pages", &["record", "judge", "page"]),
+    ("document", &[]),
+    ("pages", &["record", "judge", "document"]),
 ];
 
 fn root() -> PathBuf {
@@ -856,7 +856,7 @@ fn no_room_imports_one_before_it() {
     }
     assert!(
         found.is_empty(),
-        "an arrow back on the axis command line, measure, record, judge, page, pages: hand over what is needed as data, or move \
+        "an arrow back on the axis command line, measure, record, judge, document, pages: hand over what is needed as data, or move \
          what both need into the room further down\n{found:#?}"
     );
 }

@@ -1,5 +1,5 @@
 //! `report.html` as a browser shows it, at 1280 and at 400 pixels. Where there is no Chromium, the tests say so and look
-//! at nothing, and with CI set they fail; what needs no browser is tested in `compare/src/page/tests.rs`.
+//! at nothing, and with CI set they fail; what needs no browser is tested in `compare/src/document/tests.rs`.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@ pub mod cuobjdump;
 pub mod find;
 pub mod process;
 
+use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
@@ -14,7 +15,6 @@ use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::output;
-use crate::page::terminal::{WIDTH, terminal};
 use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::record::files::name_of;

@@ -1,9 +1,9 @@
 //! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
 
 use super::{figure, list, noted, or_missing, some, text, times};
+use crate::document::{Block, Cell, Document, Table, TableRow, Text, row};
 use crate::judge::candidate::{Candidate, Rival, Timing};
 use crate::judge::peers::{DEFAULT, Outcome};
-use crate::page::{Block, Cell, Document, Table, TableRow, Text, row};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
@@ -118,8 +118,8 @@ fn conclusion(candidate: &Candidate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::markdown;
     use crate::judge::candidate::checked;
-    use crate::page::markdown;
     use crate::record::{On, Place, Row, Source};
     use common::problem::{Dtype, Mask};
     use common::verdict::GateResult;

@@ -4,12 +4,12 @@ use super::{
     by_weight, changes, clip, counts, first_lines, first_of, is_used, ladder, line, list,
     or_missing, sections, short, state,
 };
+use crate::document::{Block, Document, Table, Text, Verdict, row};
 use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, Group, What};
 use crate::judge::list::joined;
 use crate::judge::state::state as judged;
 use crate::judge::verdict::{Overall, count};
-use crate::page::{Block, Document, Table, Text, Verdict, row};
 use crate::record::{self, StageMeta, Subject};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The page of `compare explain`: where a row first goes wrong.
 
+use crate::document::{Block, Document, Table, Text, row};
 use crate::judge::verdict::count;
-use crate::page::{Block, Document, Table, Text, row};
 use common::explain::{Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
 use common::gate;
 use common::inputs::Family;

@@ -1,10 +1,10 @@
 //! The files of a report on a run, and what the run prints.
 
 use super::{choice, ladder, report, summary};
+use crate::document::terminal::{WIDTH, terminal};
+use crate::document::{self, Document};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
-use crate::page::terminal::{WIDTH, terminal};
-use crate::page::{self, Document};
 use crate::record::files::{is_stream, write_atomically};
 use crate::record::{Results, StageMeta, StoreError};
 use anyhow::Context;
@@ -23,11 +23,11 @@ pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Ren
     let document = report::document(about);
     let beside = Rendered {
         path: folder.join("COMPARE.md"),
-        text: page::markdown::markdown(&document),
+        text: document::markdown::markdown(&document),
     };
     let page = Rendered {
         path: folder.join("report.html"),
-        text: page::html::page(&document),
+        text: document::html::page(&document),
     };
     let asked = path.map(|path| Rendered {
         path: path.to_path_buf(),
@@ -59,7 +59,7 @@ pub fn committed(
         path,
     };
     let compare = Rendered {
-        text: page::markdown::markdown(&report::document(&about)),
+        text: document::markdown::markdown(&report::document(&about)),
         path: root.join("COMPARE.md"),
     };
     let choices = results.gpus.keys().filter_map(|gpu| {
@@ -98,7 +98,7 @@ fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
 /// `readme` with the ladder between its markers.
 fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
     let place = place_of_ladder(readme)?;
-    let ladder = page::markdown::blocks(&ladder::readme(report));
+    let ladder = document::markdown::blocks(&ladder::readme(report));
     Ok(format!(
         "{}\n{}\n{}",
         &readme[..place.start],

@@ -1,13 +1,13 @@
 //! The ladder, one row per stage, at two problems: for COMPARE.md and for the README.
 
 use super::{missing, noted, or_missing, stale, state, times, us};
+use crate::document::{Block, Cell, Table, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled};
 use crate::judge::verdict::Report;
-use crate::page::{Block, Cell, Table, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;

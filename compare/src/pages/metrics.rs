@@ -1,9 +1,9 @@
 //! docs/rows.md, from the registry: what a row is, every metric, every gate.
 
 use super::{or_missing, sections, text};
+use crate::document::{Block, Document, Table, Text, markdown, row};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::judge::list::grouped;
-use crate::page::{Block, Document, Table, Text, markdown, row};
 use crate::record::{On, Row, Source, ncu};
 use common::gate;
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};

@@ -1,4 +1,4 @@
-//! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::page::Document)
+//! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::document::Document)
 //! for every format.
 
 pub mod candidate;
@@ -18,13 +18,13 @@ mod stage;
 pub mod summary;
 
 use self::insights::register_limit;
+use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
 use crate::judge::diff::{Difference, Group};
 use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::{count, counts};
 use crate::judge::{Known, best};
-use crate::page::{Block, Cell, Table, TableRow, Text, row};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Row, StageMeta, Subject};
 use common::metric::{Metric, Unit, significant};

@@ -1,8 +1,8 @@
 //! `compare show` alone: the names that other commands take.
 
 use super::show::Section;
+use crate::document::{Block, Document};
 use crate::judge::list::joined;
-use crate::page::{Block, Document};
 use crate::record::StageMeta;
 use clap::ValueEnum;
 use common::inputs::Family;
@@ -67,7 +67,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::terminal::{WIDTH, terminal};
+    use crate::document::terminal::{WIDTH, terminal};
     use crate::registry;
 
     #[test]

@@ -4,13 +4,13 @@ use super::{
     clip, commit, first_lines, first_of, gpu, ladder, line, of, per_stage, sections, self_test,
     stale, standing, tally, text, times, us,
 };
+use crate::document::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
-use crate::page::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::record::meta::{Changes, Progress, Worse};
 use crate::record::{Figure, Meta, Place, Row, Source};
 use common::device::BackendKind;

@@ -1,9 +1,9 @@
 //! What the self-test kills (gate S1), of a record and of `compare selftest`.
 
 use super::{of, or_missing, short, some, text};
+use crate::document::{Block, Table, row};
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
-use crate::page::{Block, Table, row};
 use crate::record::Row;
 use common::metric::Metric;
 

@@ -4,6 +4,7 @@ use super::{
     each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share,
     short, some, stage, standing, state, text, times, us, whole,
 };
+use crate::document::{Block, Document, Table, TableRow, row};
 use crate::judge::best::{self, OnProblem};
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
@@ -12,7 +13,6 @@ use crate::judge::peers;
 use crate::judge::place;
 use crate::judge::state::{self as judged, State};
 use crate::judge::verdict::Report;
-use crate::page::{Block, Document, Table, TableRow, row};
 use crate::record::meta::DeviceCompiler;
 use crate::record::ncu;
 use crate::record::{self, Meta, On, Row, Source, StageMeta, Subject, VariantMeta};

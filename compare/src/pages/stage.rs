@@ -4,13 +4,13 @@ use super::insights::insights;
 use super::{
     first_lines, gpu, ladder, list, missing, or_missing, some, standing, state, tally, us,
 };
+use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::page::{Block, Cell, Table, TableRow, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{Place, Row, StageMeta, Subject};
 use common::claim::Relation;

@@ -3,12 +3,12 @@
 use super::{
     figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, variants,
 };
+use crate::document::{Block, Document, Table, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
-use crate::page::{Block, Document, Table, Text, row};
 use crate::record::meta::first_place;
 use crate::record::{StageMeta, Subject};
 use common::metric::Metric;
@@ -119,8 +119,8 @@ fn shown<'a>(known: &Known<'_>, report: &'a Report<'_>, stage: &'a StageMeta) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::terminal;
     use crate::judge::verdict;
-    use crate::page::terminal;
     use crate::pages::testing::{OTHER, record, row};
     use crate::record::meta::Refusal;
     use crate::record::{On, Record, Source};

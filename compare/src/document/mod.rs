@@ -1,13 +1,13 @@
 //! A page is a document of typed cells, composed once and then written as Markdown, JSON or terminal text; HTML is made from the
 //! Markdown. Only [`Cell::shown`] turns figures into text.
 
-mod document;
+mod content;
 pub mod html;
 pub mod markdown;
 pub mod terminal;
 
-pub(crate) use document::row;
-pub use document::{Block, Cell, Document, Span, Table, TableRow, Text, Verdict};
+pub(crate) use content::row;
+pub use content::{Block, Cell, Document, Span, Table, TableRow, Text, Verdict};
 
 use std::io::{self, Write};
 

@@ -31,7 +31,7 @@ pub fn page(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Cell, Table, Text, Verdict, row};
+    use crate::document::{Cell, Table, Text, Verdict, row};
 
     /// The same text at every place that takes any.
     fn everywhere(text: &str) -> Document {

@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_parser_reads_the_text_that_was_written() {
-        use crate::page::row;
+        use crate::document::row;
         use pulldown_cmark::{Event, Options, Parser};
         let pieces = [
             "*", "_", "`", "<b>", "a", " ", "[", "](x)", "\\", "|", "&amp;", "~", "#", "-", "1.",

@@ -209,7 +209,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::{Cell, row};
+    use crate::document::{Cell, row};
 
     fn of(block: Block, width: u16) -> String {
         terminal(

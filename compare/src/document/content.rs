@@ -90,7 +90,7 @@ pub type TableRow = Vec<(String, Cell)>;
 /// A [`TableRow`], of any text for titles and anything that a cell can be.
 macro_rules! row {
     ($($title:expr => $cell:expr),* $(,)?) => {
-        vec![$((String::from($title), $crate::page::Cell::from($cell))),*]
+        vec![$((String::from($title), $crate::document::Cell::from($cell))),*]
     };
 }
 pub(crate) use row;
