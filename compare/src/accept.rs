@@ -65,8 +65,8 @@ pub struct AcceptArgs {
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let root = machine::root("--into DIR")?;
     let into = args.into.clone().unwrap_or_else(|| root.join("results"));
-    let mut stages = registry::metas()?;
-    let built = builds::table(&registry::builds()?);
+    let mut stages = registry::builds()?;
+    let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
     let mut lines = Vec::new();
     for folder in &args.runs {
@@ -78,7 +78,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         results = accepted.results;
         if args.into.is_none() {
             negatives::write(&root, &accepted.negatives)?;
-            stages = registry::metas()?;
+            stages = registry::builds()?;
         }
     }
     results.write(&into).with_context(|| {

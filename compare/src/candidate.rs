@@ -10,7 +10,6 @@ use crate::interrupt::interrupted;
 use crate::judge::candidate::checked;
 use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
-use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
 use crate::measure::rows;
@@ -147,7 +146,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let (name, calls) = named(args)?;
     let subject = Subject::from(name.as_str());
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
-    let stages = registry::metas()?;
+    let stages = registry::builds()?;
     let read = |folder: &Path| Record::read(folder, &stages);
     let record = args.record.as_deref().map(read).transpose();
     let record = record.context("--record")?;
@@ -326,13 +325,12 @@ impl Timing<'_> {
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
         let builds = self.ladder.builds();
-        let stages = metas(&builds);
-        let base = self.base(&stages);
+        let base = self.base(&builds);
         if let Err(reason) = &base {
             rows.push(absent("our stages", On::All, reason));
         }
         let base = base.ok();
-        let base = base.as_ref().map(|table| Known::committed(&stages, table));
+        let base = base.as_ref().map(|table| Known::committed(&builds, table));
         let plan = python::plan(self.args.iters);
         let bench = Bench {
             device: self.device,
@@ -397,10 +395,10 @@ impl Timing<'_> {
     }
 
     /// Stages to time it against on a problem: those that were asked for, else the fastest there.
-    fn against(&self, known: &Known<'_>, builds: &[StageBuild], place: &Place) -> Vec<String> {
+    fn against(&self, known: &Known<'_>, builds: &[StageMeta], place: &Place) -> Vec<String> {
         let mut fastest = Vec::new();
         for build in select::stages(&self.args.stages, builds).unwrap_or_default() {
-            let row = best::best(known, &build.meta, place, |_| true);
+            let row = best::best(known, build, place, |_| true);
             if let Some(row) = row.filter(|row| !known.is_stale(row)) {
                 fastest.push((best::p50(row), build.id.clone()));
             }

@@ -67,7 +67,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Compares what `args` name.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let root = machine::workspace();
-    let stages = registry::metas()?;
+    let stages = registry::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
     let comparison = compare(&base, &new, &stages, args.threshold / 100.0);

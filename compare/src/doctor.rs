@@ -6,9 +6,10 @@ use crate::document::{Block, Document, Table, row};
 use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use crate::measure::builds::{self, StageBuild};
+use crate::measure::builds;
 use crate::measure::machine;
 use crate::python;
+use crate::record::StageMeta;
 use crate::record::meta::DeviceCompiler;
 use crate::registry;
 use clap::Args;
@@ -175,7 +176,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
 }
 
 /// What nvcc built of this program.
-fn compiled(builds: &[StageBuild]) -> Result<String, String> {
+fn compiled(builds: &[StageMeta]) -> Result<String, String> {
     let compiled = builds.iter().map(|stage| match &stage.device_compiler {
         DeviceCompiler::Built { nvcc, archs, .. } => {
             Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
@@ -193,7 +194,7 @@ fn of_gpu(
     info: &DeviceInfo,
     code: Result<(), String>,
     around: &Surroundings,
-    builds: &[StageBuild],
+    builds: &[StageMeta],
 ) -> [Need; 3] {
     let DeviceInfo {
         name,
@@ -213,9 +214,9 @@ fn of_gpu(
         (_, None) => Err("NVML does not report which processes are on the GPU".to_string()),
         _ => Ok("no other process, no MIG".to_string()),
     };
-    let (runs, not): (Vec<&StageBuild>, Vec<&StageBuild>) =
+    let (runs, not): (Vec<&StageMeta>, Vec<&StageMeta>) =
         builds.iter().partition(|stage| !stage.variants.is_empty());
-    let ids = |stages: &[&StageBuild]| joined(stages.iter().map(|stage| &stage.id), ", ");
+    let ids = |stages: &[&StageMeta]| joined(stages.iter().map(|stage| &stage.id), ", ");
     let stages = match not.first().and_then(|stage| stage.refused.first()) {
         None => format!("all {}", runs.len()),
         Some(refusal) => format!("{}; not {}, first {refusal}", ids(&runs), ids(&not)),
@@ -290,7 +291,7 @@ mod tests {
 
     /// What is said of an H200 in a state that `change` makes of the best.
     fn h200(
-        change: impl FnOnce(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageBuild>),
+        change: impl FnOnce(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageMeta>),
     ) -> Vec<Need> {
         let info = DeviceInfo {
             name: "NVIDIA H200".into(),
@@ -306,7 +307,7 @@ mod tests {
             is_divided: Some(false),
             others: Some(0),
         };
-        let (mut code, mut builds) = (Ok(()), testing::builds());
+        let (mut code, mut builds) = (Ok(()), testing::ladder());
         change(&mut code, &mut around, &mut builds);
         of_gpu(&info, code, &around, &builds).into()
     }
@@ -334,7 +335,7 @@ mod tests {
     fn a_stage_that_the_gpu_cannot_run_is_named() {
         let text = words(&h200(|_, _, builds| {
             builds[1].variants.clear();
-            builds[1].meta.refused.push(Refusal {
+            builds[1].refused.push(Refusal {
                 variant: "cpasync-32x64".into(),
                 reason: "needs sm_90a".into(),
             });
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_what_installs_it() {
-        type Change = fn(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageBuild>);
+        type Change = fn(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageMeta>);
         let cases: [(Change, &str, &str); 3] = [
             (
                 |code, _, _| *code = Err("sm_75 has no code".into()),

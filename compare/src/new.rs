@@ -1,10 +1,10 @@
 //! `compare new`: a stage of one's own, as a registered copy of another.
 
 use crate::answer::Answer;
-use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::machine;
 use crate::measure::select;
 use crate::record::files::write_atomically;
+use crate::record::{StageMeta, VariantMeta};
 use crate::registry;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -75,7 +75,7 @@ struct Copy {
     source: Names,
     /// Of the source.
     default_variant: String,
-    variants: Vec<VariantBuild>,
+    variants: Vec<VariantMeta>,
     /// Below the checkout: path, what is there, what shall be. First the new stage's files, then where stages are registered.
     files: Vec<(PathBuf, Option<String>, String)>,
 }
@@ -85,7 +85,7 @@ const IMPORTED: [&str; 4] = ["Attention", "Artifacts", "StageInfo", "Self"];
 
 impl Copy {
     /// Reads and composes everything that is to be written.
-    fn new(root: &Path, name: &str, from: &str, ladder: &[StageBuild]) -> anyhow::Result<Self> {
+    fn new(root: &Path, name: &str, from: &str, ladder: &[StageMeta]) -> anyhow::Result<Self> {
         let source = select::stage(from, ladder)?;
         let numbers = ladder.iter().filter_map(|stage| parts(&stage.id));
         let last = numbers.map(|(number, _)| number).max();
@@ -193,7 +193,7 @@ impl Copy {
         let (old, new) = (&self.source, &self.new);
         let of_type = |names: &Names| format!("{}::{}", names.module, names.type_name);
         let mut renames = vec![(of_type(old), of_type(new))];
-        let is_of_family = |variant: &&VariantBuild| variant.family == old.family;
+        let is_of_family = |variant: &&VariantMeta| variant.family == old.family;
         for variant in self.variants.iter().filter(is_of_family) {
             // As a symbol, in the table of kernel.cu, and in the snapshot of counters.
             let spelled = |names: &Names| {

@@ -11,7 +11,7 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
-use crate::measure::builds::{StageBuild, metas, variant};
+use crate::measure::builds::variant;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
@@ -115,7 +115,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             .stage
             .claims
             .iter()
-            .map(|claim| (&picked.stage.meta, claim))
+            .map(|claim| (picked.stage, claim))
     });
     let refuted = claims
         .filter(|(_, claim)| claim.metric.spec().is_judged_by_ncu)
@@ -143,19 +143,18 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
 /// fastest green one of each stage, and all that an evidence claim is about.
 fn places(
     selected: &[Picked<'_>],
-    ladder: &[StageBuild],
+    ladder: &[StageMeta],
     is_named: bool,
     record: &Completing,
 ) -> (Vec<Subject>, Vec<Subject>) {
-    let stages = metas(ladder);
     let known = Known::alone(&record.record);
     let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
             wanted.extend(variants.iter().map(|variant| stage.subject(&variant.name)));
         } else {
-            wanted.push(best::subject(&known, &stage.meta));
-            wanted.extend(named_by_claims(&stage.meta, &stages));
+            wanted.push(best::subject(&known, stage));
+            wanted.extend(named_by_claims(stage, ladder));
         }
     }
     let all = ladder.iter().flat_map(|stage| stage.subjects());
@@ -254,7 +253,7 @@ fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv:
 
 /// Rows of the launches with what ncu `measured`, which must be of the kernels that were launched, in their order.
 fn profiled(
-    ladder: &[StageBuild],
+    ladder: &[StageMeta],
     problems: &[Named],
     launched: &[Row],
     measured: &[csv::Launch],
@@ -296,7 +295,7 @@ fn profiled(
 mod tests {
     use super::*;
     use crate::record::{Place, Record};
-    use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, builds, case, timed};
+    use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, case, ladder, timed};
     use common::problem::{Dtype, claims_problem};
     use common::verdict::GateId;
 
@@ -318,7 +317,7 @@ mod tests {
 
     #[test]
     fn best_variants_and_what_claims_are_about_are_profiled_if_they_are_green() {
-        let ladder = builds();
+        let ladder = ladder();
         let chosen = |stages: &[&str], variants: &[&str]| {
             let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
             Chosen {
@@ -347,7 +346,7 @@ mod tests {
 
     #[test]
     fn lines_of_other_kernels_and_lost_lines_are_refused() {
-        let ladder = builds();
+        let ladder = ladder();
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, Source::Gpu, None))
             .into();

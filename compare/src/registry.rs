@@ -1,7 +1,7 @@
 //! The ladder: the one place where a stage is registered.
 
 use crate::answer::NoData;
-use crate::measure::builds::{self, StageBuild};
+use crate::measure::builds;
 use crate::measure::machine;
 use crate::negatives;
 use crate::record::{Negative, StageMeta};
@@ -81,10 +81,10 @@ impl Ladder {
     }
 
     /// The stages as built.
-    pub fn builds(&self) -> Vec<StageBuild> {
+    pub fn builds(&self) -> Vec<StageMeta> {
         let mut builds = builds::builds(&self.stages);
         for (build, negatives) in builds.iter_mut().zip(&self.negatives) {
-            build.meta.negatives.clone_from(negatives);
+            build.negatives.clone_from(negatives);
         }
         builds
     }
@@ -129,13 +129,8 @@ pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
 }
 
 /// The stages as built, without a device.
-pub fn builds() -> anyhow::Result<Vec<StageBuild>> {
+pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
     Ok(Ladder::without_gpu("not asked for")?.builds())
-}
-
-/// What is known of the stages.
-pub fn metas() -> anyhow::Result<Vec<StageMeta>> {
-    Ok(builds::metas(&builds()?))
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             folder.display()
         );
     }
-    let stages = registry::metas()?;
-    let built = builds::table(&registry::builds()?);
+    let stages = registry::builds()?;
+    let built = builds::table(&stages);
     results.restamp(&stages, &built);
     let mut files = files::committed(&results, &stages, &root)?;
     let tables = results.files().into_iter();

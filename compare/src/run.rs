@@ -6,7 +6,6 @@ use crate::interrupt::interrupted;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
 use crate::judge::{Known, best};
-use crate::measure::builds::{StageBuild, metas};
 use crate::measure::execute::Executor;
 use crate::measure::input::{self, FileInput};
 use crate::measure::machine::{self, Timestamp};
@@ -18,6 +17,7 @@ use crate::measure::summary::summarise;
 use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
+use crate::record::StageMeta;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::Tier;
 use crate::record::{On, Record, Results, Row, Source, Subject};
@@ -193,8 +193,8 @@ fn measure(
         machine.name += &format!("-as-{device}");
     }
     if !plan.timings.is_empty() {
-        let (stages, table) = (metas(&builds), committed.of_gpu(&machine.name));
-        let known = Known::committed(&stages, &table);
+        let table = committed.of_gpu(&machine.name);
+        let known = Known::committed(&builds, &table);
         plan.leave_out_slow(&request, |timing| known_us(&known, timing));
         let left_out = Vec::from_iter(plan.bases_left_out(&builds));
         if !left_out.is_empty() {
@@ -217,7 +217,7 @@ fn measure(
     let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
     let source_lines = stages.iter().all(LoadedStage::has_source_lines);
     // Only for stages that run, and not in a quick run: reading a stage's code takes seconds.
-    let is_run = |build: &&mut StageBuild| plan.tier > Tier::T0 && plan.has_stage(&build.id);
+    let is_run = |build: &&mut StageMeta| plan.tier > Tier::T0 && plan.has_stage(&build.id);
     let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
     let unfinished = Unfinished::create(&out, &base_name)?;
     let folder = unfinished.folder().to_path_buf();

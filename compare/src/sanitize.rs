@@ -9,11 +9,12 @@ use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::instrument::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
-use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Named, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
+use crate::record::StageMeta;
+use crate::record::VariantMeta;
 use crate::record::{Row, Source, Subject};
 use anyhow::bail;
 use clap::Args;
@@ -207,8 +208,8 @@ impl Session<'_> {
     /// One process: `variants` of `stage` under one tool.
     fn check(
         &self,
-        stage: &StageBuild,
-        variants: &[&VariantBuild],
+        stage: &StageMeta,
+        variants: &[&VariantMeta],
         name: &'static str,
         options: &[&str],
     ) -> anyhow::Result<Vec<Check>> {

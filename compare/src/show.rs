@@ -3,7 +3,6 @@
 use crate::answer::{Answer, Format, NoData};
 use crate::judge::Known;
 use crate::judge::verdict::{report, report_of_run};
-use crate::measure::builds::metas;
 use crate::measure::machine;
 use crate::measure::select;
 use crate::pages::names;
@@ -53,7 +52,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     }
     let built = registry::builds()?;
     if args.parts.is_empty() && args.stages.is_empty() && args.record.is_none() {
-        let document = names::document(&metas(&built));
+        let document = names::document(&built);
         return Ok(Answer::pass(args.format.print(&document, &document)));
     }
     let mut ids = Vec::new();
@@ -61,7 +60,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         let named = select::stages(&args.stages, &built)?.into_iter();
         ids.extend(named.map(|stage| stage.id.clone()));
     }
-    let stages = registry::metas()?;
+    let stages = built;
     let results = Results::read(&machine::results())?;
     let print = |report| {
         let document = layout::document(&report, &args.parts, &ids);

@@ -1,12 +1,11 @@
 //! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
 
 use crate::judge::{Known, claims};
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::pair::{Sampled, pair};
 use crate::record::meta::{
-    DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress, Scope, Tier,
+    DeviceCompiler, GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Scope, Tier,
 };
 use crate::record::{
     Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta,
@@ -90,7 +89,7 @@ pub fn ladder() -> Vec<StageMeta> {
             let variant = |family: &&str| VariantMeta {
                 name: format!("{family}-32x64"),
                 family: family.to_string(),
-                takes_claims: DTYPES.into(),
+                kernels: instances(&format!("{family}-32x64"), &DTYPES),
             };
             StageMeta {
                 id: id.into(),
@@ -152,15 +151,11 @@ pub fn claiming() -> Vec<StageMeta> {
     stages
 }
 
-/// What the stages of [`ladder`] are built as: each variant for both element types at head_dim 64.
-pub fn builds() -> Vec<StageBuild> {
-    ladder().into_iter().map(build).collect()
-}
-
-fn build(stage: StageMeta) -> StageBuild {
-    let kernel = |name: &str, dtype: Dtype| KernelFacts {
-        symbol: format!("{}_{dtype}_d64", name.replace('-', "_")),
-        dtype,
+/// An instance for each element type at head_dim 64.
+pub fn instances(variant: &str, dtypes: &[Dtype]) -> Vec<KernelBuild> {
+    let facts = |dtype: &Dtype| KernelFacts {
+        symbol: format!("{}_{dtype}_d64", variant.replace('-', "_")),
+        dtype: *dtype,
         head_dim: 64,
         block_m: 32,
         block_n: 64,
@@ -176,31 +171,21 @@ fn build(stage: StageMeta) -> StageBuild {
         probability: Probability::F32,
         lse: false,
     };
-    let variant = |VariantMeta { name, family, .. }: &VariantMeta| {
-        let kernels = DTYPES.map(|dtype| KernelBuild {
-            facts: kernel(name, dtype),
-            built: vec![],
-        });
-        VariantBuild {
-            kernels: kernels.into(),
-            name: name.clone(),
-            family: family.clone(),
-        }
+    let kernel = |dtype| KernelBuild {
+        facts: facts(dtype),
+        built: vec![],
     };
-    StageBuild {
-        variants: stage.variants.iter().map(variant).collect(),
-        meta: stage,
-    }
+    dtypes.iter().map(kernel).collect()
 }
 
-/// The same, with this stage's instances of E4M3 alone.
-pub fn builds_of_e4m3_alone(stage: usize) -> Vec<StageBuild> {
-    let mut builds = builds();
-    for variant in &mut builds[stage].variants {
+/// The ladder with this stage's instances of E4M3 alone.
+pub fn of_e4m3_alone(stage: usize) -> Vec<StageMeta> {
+    let mut stages = ladder();
+    for variant in &mut stages[stage].variants {
         let is_e4m3 = |kernel: &KernelBuild| kernel.facts.dtype == Dtype::E4m3;
         variant.kernels.retain(is_e4m3);
     }
-    builds
+    stages
 }
 
 /// One site that is needed, and one that is listed as redundant.

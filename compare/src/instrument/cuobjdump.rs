@@ -2,8 +2,9 @@
 
 use super::find::{CUOBJDUMP, Tool};
 use super::process::Scratch;
-use crate::measure::builds::{StageBuild, loaded};
+use crate::measure::builds::loaded;
 use crate::measure::machine_code;
+use crate::record::StageMeta;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -12,9 +13,9 @@ use std::process::Command;
 /// Counts the instructions of `builds`, for a record; the error is why they are not known.
 pub fn count_instructions<'a>(
     stages: &[LoadedStage],
-    builds: impl IntoIterator<Item = &'a mut StageBuild>,
+    builds: impl IntoIterator<Item = &'a mut StageMeta>,
 ) -> Result<Option<Tool>, String> {
-    let builds: Vec<&mut StageBuild> = builds.into_iter().collect();
+    let builds: Vec<&mut StageMeta> = builds.into_iter().collect();
     if builds.is_empty() {
         return Ok(None);
     }

@@ -11,12 +11,12 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
-use crate::measure::builds::{StageBuild, metas};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::output;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
+use crate::record::StageMeta;
 use crate::record::files::name_of;
 use crate::record::record::newest_run;
 use crate::record::{On, Record, Results, Row, Source, StoreError};
@@ -63,13 +63,13 @@ impl Completing {
     }
 
     /// Opens the record of `target` and checks that it is of `builds`.
-    fn open(target: &Target, builds: &[StageBuild]) -> anyhow::Result<Self> {
+    fn open(target: &Target, builds: &[StageMeta]) -> anyhow::Result<Self> {
         let report = output::report_path(target.report.as_deref())?;
         let folder = match &target.record {
             Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
         };
-        let record = Record::read(&folder, &metas(builds)).context(
+        let record = Record::read(&folder, builds).context(
             "the run cannot be completed; name a folder that `compare run` wrote with --record DIR",
         )?;
         let name = name_of(&folder);
@@ -181,7 +181,7 @@ fn judge(name: &str, record: &Record) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, builds, timed};
+    use crate::testing::{CPASYNC, GPU, US, VARIANTS, ladder, timed};
     use common::verdict::GateId;
 
     fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
@@ -217,7 +217,7 @@ mod tests {
             report: Some(folder.path().join(report)),
             quiet: true,
         };
-        let opened = Completing::open(&target(folder.path().join("a"), "r.md"), &builds()).unwrap();
+        let opened = Completing::open(&target(folder.path().join("a"), "r.md"), &ladder()).unwrap();
         assert_eq!(opened.name, "a");
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
@@ -257,7 +257,7 @@ mod tests {
             record: Some("no/such".into()),
             ..Target::default()
         };
-        let error = Completing::open(&nowhere, &builds()).unwrap_err();
+        let error = Completing::open(&nowhere, &ladder()).unwrap_err();
         assert!(error.to_string().contains("with --record DIR"), "{error}");
     }
 }

@@ -91,7 +91,7 @@ pub fn variant<'a>(known: &Known<'_>, stage: &'a StageMeta) -> &'a str {
     let dtype = stage.first_dtype();
     let runs = |name: &str| {
         let variant = stage.variant(name);
-        variant.is_some_and(|variant| variant.takes_claims.contains(&dtype))
+        variant.is_some_and(|variant| variant.claims_kernel(dtype).is_some())
     };
     let row = best(known, stage, &Place::claims(dtype), runs);
     let variant = row.and_then(|row| stage.variant(row.subject.name()));

@@ -1,93 +1,15 @@
-//! The ladder as built: what a record keeps of it, and the resources of its instances.
+//! The ladder as built.
 
 use super::rows;
 use crate::judge::list::joined;
-use crate::record::meta::{DeviceCompiler, Refusal, by_id};
+use crate::record::meta::{BuiltKernel, DeviceCompiler, KernelBuild, Refusal, by_id};
 use crate::record::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
 use common::claim;
-use common::metric::Metric;
-use common::problem::Dtype;
-use common::resources::{KernelFacts, PtxasEntry};
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
-use std::borrow::Borrow;
-use std::ops::Deref;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct StageBuild {
-    pub meta: StageMeta,
-    /// In the order of kernel.cu, without what the device refuses.
-    pub variants: Vec<VariantBuild>,
-}
-
-impl Deref for StageBuild {
-    type Target = StageMeta;
-
-    fn deref(&self) -> &StageMeta {
-        &self.meta
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct VariantBuild {
-    pub name: String,
-    pub family: String,
-    /// One instance per element type and head size.
-    pub kernels: Vec<KernelBuild>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct KernelBuild {
-    pub facts: KernelFacts,
-    /// Per architecture; empty without nvcc.
-    pub built: Vec<BuiltKernel>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct BuiltKernel {
-    pub ptxas: PtxasEntry,
-    /// Figures of its machine code; empty if it was not read.
-    pub code: Vec<(Metric, f64)>,
-}
-
-impl Borrow<StageMeta> for StageBuild {
-    fn borrow(&self) -> &StageMeta {
-        &self.meta
-    }
-}
-
-impl StageBuild {
-    /// Whether any of its variants takes this dtype.
-    pub fn takes(&self, dtype: Dtype) -> bool {
-        self.variants.iter().any(|variant| variant.takes(dtype))
-    }
-
-    pub fn variant(&self, name: &str) -> Option<&VariantBuild> {
-        self.variants.iter().find(|variant| variant.name == name)
-    }
-}
-
-impl VariantBuild {
-    pub fn takes(&self, dtype: Dtype) -> bool {
-        self.kernels
-            .iter()
-            .any(|kernel| kernel.facts.dtype == dtype)
-    }
-
-    /// The instance for the claims' problem: head_dim 64.
-    pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
-        self.instance(dtype, 64)
-    }
-
-    pub fn instance(&self, dtype: Dtype, head_dim: usize) -> Option<&KernelBuild> {
-        self.kernels
-            .iter()
-            .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
-    }
-}
 
 /// The variant of the ladder that a row is about.
-pub fn variant<'a>(ladder: &'a [StageBuild], subject: &Subject) -> Option<&'a VariantBuild> {
+pub fn variant<'a>(ladder: &'a [StageMeta], subject: &Subject) -> Option<&'a VariantMeta> {
     by_id(ladder, subject.stage())?.variant(subject.name())
 }
 
@@ -100,11 +22,10 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
 }
 
 /// The rows of the build as it is now, stamped with the identity of the sources.
-pub fn table(builds: &[StageBuild]) -> Table {
-    let stages = metas(builds);
+pub fn table(builds: &[StageMeta]) -> Table {
     let none = Table::default();
     let kernels = Kernels {
-        stages: &stages,
+        stages: builds,
         built: &none,
         arch: None,
     };
@@ -117,16 +38,11 @@ pub fn table(builds: &[StageBuild]) -> Table {
 }
 
 /// The ladder as built, without the variants that the device refuses.
-pub fn builds(stages: &[LoadedStage]) -> Vec<StageBuild> {
+pub fn builds(stages: &[LoadedStage]) -> Vec<StageMeta> {
     stages.iter().map(build).collect()
 }
 
-/// The stages as a record keeps them.
-pub fn metas(builds: &[StageBuild]) -> Vec<StageMeta> {
-    builds.iter().map(|build| build.meta.clone()).collect()
-}
-
-fn build(stage: &LoadedStage) -> StageBuild {
+fn build(stage: &LoadedStage) -> StageMeta {
     let info = stage.info();
     let (mut variants, mut refused) = (Vec::new(), Vec::new());
     for name in stage.variants() {
@@ -140,22 +56,14 @@ fn build(stage: &LoadedStage) -> StageBuild {
                 .iter()
                 .map(|kernel| kernel_build(stage, kernel))
                 .collect();
-            variants.push(VariantBuild {
+            variants.push(VariantMeta {
                 name: name.to_string(),
                 family,
                 kernels,
             });
         }
     }
-    let variant = |variant: &VariantBuild| VariantMeta {
-        name: variant.name.clone(),
-        family: variant.family.clone(),
-        takes_claims: Dtype::ALL
-            .into_iter()
-            .filter(|&dtype| variant.claims_kernel(dtype).is_some())
-            .collect(),
-    };
-    let meta = StageMeta {
+    StageMeta {
         id: info.id.to_string(),
         idea: info.idea.to_string(),
         predecessor: info.predecessor.map(str::to_string),
@@ -165,10 +73,9 @@ fn build(stage: &LoadedStage) -> StageBuild {
         device_compiler: device_compiler(&stage.report.gpu),
         claims: info.claims.iter().flat_map(claims).collect(),
         negatives: vec![],
-        variants: variants.iter().map(variant).collect(),
+        variants,
         refused,
-    };
-    StageBuild { meta, variants }
+    }
 }
 
 /// What `kernels` of `variant` need and the device lacks; `None` without kernels.
@@ -241,7 +148,7 @@ mod tests {
     /// A record refutes a claim by its words.
     #[test]
     fn every_claim_of_a_stage_has_words_of_its_own() {
-        for stage in crate::registry::metas().unwrap() {
+        for stage in crate::registry::builds().unwrap() {
             let mut words = std::collections::BTreeSet::new();
             let doubled = stage
                 .claims
@@ -273,7 +180,7 @@ mod tests {
                 assert_eq!(limited.refused.len(), whole.variants.len());
                 continue;
             }
-            let largest = |variant: &VariantBuild| {
+            let largest = |variant: &VariantMeta| {
                 variant
                     .kernels
                     .iter()

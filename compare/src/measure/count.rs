@@ -96,7 +96,7 @@ mod tests {
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = registry::load().unwrap();
         assert!(stages[0].has_source_lines());
-        let stage = builds(&stages[..1])[0].meta.clone();
+        let stage = builds(&stages[..1])[0].clone();
         let mut record = testing::emulated()
             .without(|_| true)
             .changed(|meta| meta.stages = vec![stage.clone()]);
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn presets_of_a_stage_of_e4m3_alone_are_all_counted_with_it() {
         let counted = |id: &str| {
-            let metas = registry::metas().unwrap();
+            let metas = registry::builds().unwrap();
             let stage = metas.iter().find(|stage| stage.id == id).unwrap();
             let all = stage.subjects();
             all.map(|subject| is_counted_with_e4m3(&metas, stage, &subject))

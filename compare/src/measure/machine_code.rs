@@ -1,6 +1,6 @@
 //! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop consists of. Pure.
 
-use super::builds::StageBuild;
+use crate::record::StageMeta;
 use common::metric::Metric;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -222,7 +222,7 @@ impl Function {
 }
 
 /// Adds the figures of its machine code to each instance of `stage`, from the listing.
-pub fn complete(stage: &mut StageBuild, listing: &str) {
+pub fn complete(stage: &mut StageMeta, listing: &str) {
     let mut by_arch: BTreeMap<String, Vec<Function>> = BTreeMap::new();
     let variants = stage.variants.iter_mut();
     for kernel in variants.flat_map(|variant| &mut variant.kernels) {
@@ -242,9 +242,9 @@ pub fn complete(stage: &mut StageBuild, listing: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::builds::BuiltKernel;
     use crate::measure::rows;
     use crate::record::Source;
+    use crate::record::meta::BuiltKernel;
     use common::resources::PtxasEntry;
 
     /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn instances_are_found_by_their_symbols() {
-        let mut stage = crate::testing::builds().remove(0);
+        let mut stage = crate::testing::ladder().remove(0);
         let kernel = &mut stage.variants[0].kernels[0];
         kernel.facts.symbol = "tile".into();
         let ptxas = PtxasEntry {

@@ -1,11 +1,10 @@
 //! What a record says of the run as a whole.
 
-use super::builds::{StageBuild, metas};
 use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
 use super::rows;
 use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
-use crate::record::{Meta, Record};
+use crate::record::{Meta, Record, StageMeta};
 use common::device::BackendKind;
 use common::verdict::GateId;
 
@@ -14,12 +13,12 @@ pub fn begin(
     name: &str,
     started: &Timestamp,
     plan: &Plan,
-    builds: &[StageBuild],
+    builds: &[StageMeta],
     machine: Machine,
     gates: Vec<GateScope>,
     source_lines: bool,
 ) -> Record {
-    let first = &builds.first().expect("the ladder has a stage").meta;
+    let first = &builds.first().expect("the ladder has a stage");
     let mut record = Record::new(Meta {
         session: name.to_string(),
         started: started.iso(),
@@ -42,7 +41,7 @@ pub fn begin(
         tools: Default::default(),
         left_out: vec![],
         rows: 0,
-        stages: metas(builds),
+        stages: builds.to_vec(),
         changes: None,
     });
     record.extend(builds.iter().flat_map(rows::built));
@@ -50,7 +49,7 @@ pub fn begin(
 }
 
 /// Which gates this machine, backend and tier can measure.
-pub fn gate_scopes(builds: &[StageBuild], plan: &Plan, traced: bool) -> Vec<GateScope> {
+pub fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> Vec<GateScope> {
     let not_compiled = builds
         .iter()
         .find_map(|build| match &build.device_compiler {

@@ -2,9 +2,10 @@
 
 use crate::judge::claims::compared;
 use crate::judge::list::{distinct, grouped, joined};
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild, metas};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{Relation, Scope, Selection, Tier, TimingScope, by_id, claims};
+use crate::record::meta::{
+    KernelBuild, Relation, Scope, Selection, Tier, TimingScope, by_id, claims,
+};
 use crate::record::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
@@ -184,7 +185,7 @@ impl Plan {
     }
 
     /// Stages that are not run although speed claims of the stages that are run compare with them: those claims stay unmeasured.
-    pub fn bases_left_out<'a>(&self, all: &'a [StageBuild]) -> BTreeSet<&'a str> {
+    pub fn bases_left_out<'a>(&self, all: &'a [StageMeta]) -> BTreeSet<&'a str> {
         claims(all)
             .filter(|(stage, claim)| {
                 matches!(claim.relation, Relation::Faster { .. }) && self.has_stage(&stage.id)
@@ -340,7 +341,7 @@ struct Cases<'a> {
     is_default: bool,
     takes: &'a dyn Fn(&Problem) -> bool,
     /// A candidate is none.
-    variant: Option<&'a VariantBuild>,
+    variant: Option<&'a VariantMeta>,
     /// The modes of cases that are to be traced, of those whose backends are to be compared, and of all others.
     traced: Mode,
     beside: Mode,
@@ -563,7 +564,7 @@ pub struct FileProblem {
 
 /// The plan of a run.
 pub fn plan(
-    all: &[StageBuild],
+    all: &[StageMeta],
     request: &Request,
     backend: BackendKind,
 ) -> Result<Plan, SelectError> {
@@ -691,21 +692,20 @@ pub fn candidate(
 
 /// Whether a variant is given problems of this dtype: f16 and E4M3 if any variant of its stage takes them, so that one that
 /// does not is seen to refuse.
-fn is_due(stage: &StageBuild, variant: &VariantBuild, dtype: Dtype) -> bool {
+fn is_due(stage: &StageMeta, variant: &VariantMeta, dtype: Dtype) -> bool {
     variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
 }
 
 /// The variants with a case on the claims' problem in their stage's first element type, and the bases of their evidence claims,
 /// in the order of the ladder.
-fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
-    let stages = metas(all);
+fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<Subject> {
     let mut wanted: BTreeSet<Subject> = BTreeSet::new();
     for case in cases {
-        let Some(stage) = by_id(&stages, case.subject.stage()) else {
+        let Some(stage) = by_id(all, case.subject.stage()) else {
             continue;
         };
         let (dtype, variant) = (stage.first_dtype(), case.subject.name());
-        let takes_claims = |of: &VariantMeta| of.takes_claims.contains(&dtype);
+        let takes_claims = |of: &VariantMeta| of.claims_kernel(dtype).is_some();
         if case.problem != claims_problem(dtype)
             || !stage.variant(variant).is_some_and(takes_claims)
         {
@@ -713,12 +713,12 @@ fn counted(all: &[StageBuild], cases: &[PlannedCase]) -> Vec<Subject> {
         }
         wanted.insert(case.subject.clone());
         let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
-        let pairs = evidence.filter_map(|claim| compared(&stages, stage, claim).ok());
+        let pairs = evidence.filter_map(|claim| compared(all, stage, claim).ok());
         let bases = pairs.flatten().filter(|(other, _)| other.name == variant);
         let bases = bases.filter_map(|(_, base)| base);
         wanted.extend(bases.map(|(stage, variant)| stage.subject(&variant.name)));
     }
-    let of_ladder = stages.iter().flat_map(StageMeta::subjects);
+    let of_ladder = all.iter().flat_map(StageMeta::subjects);
     of_ladder
         .filter(|subject| wanted.contains(subject))
         .collect()
@@ -744,9 +744,9 @@ fn timed(tier: Tier, is_selection: bool, cases: &[PlannedCase]) -> Vec<PlannedTi
 /// The large problems on which `variant` is one side of a speed claim. No tier runs them as cases; the timed outputs are gated
 /// on a sample of their rows.
 fn claimed(
-    all: &[StageBuild],
-    stage: &StageBuild,
-    variant: &VariantBuild,
+    all: &[StageMeta],
+    stage: &StageMeta,
+    variant: &VariantMeta,
     chosen: impl Fn(&Problem) -> bool,
 ) -> Vec<PlannedTiming> {
     let ours = (stage.id.as_str(), variant.family.as_str());

@@ -1,7 +1,7 @@
 //! Turns measurements into rows.
 
-use super::builds::{BuiltKernel, StageBuild};
 use crate::judge::list::joined;
+use crate::record::meta::{BuiltKernel, StageMeta};
 use crate::record::ncu::FORMULAS;
 use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::{NoOutput, Outcome};
@@ -22,7 +22,7 @@ use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::BTreeMap;
 
 /// What kernel.cu declares of a stage's instances, and what ptxas reports of each for each architecture (gate R1).
-pub fn built(stage: &StageBuild) -> Vec<Row> {
+pub fn built(stage: &StageMeta) -> Vec<Row> {
     let mut rows = Vec::new();
     for variant in &stage.variants {
         let subject = || stage.subject(&variant.name);
@@ -360,8 +360,7 @@ pub fn timer(check: &TimerCheck) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::builds::metas;
-    use crate::testing::{CPASYNC, SCALAR, WMMA, builds, case, ladder, samples, suppressed};
+    use crate::testing::{CPASYNC, SCALAR, WMMA, case, ladder, samples, suppressed};
     use common::device::emulated::TraceError;
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
@@ -380,11 +379,6 @@ mod tests {
             .iter_mut()
             .for_each(|(metric, figure)| *figure = figure.rounded(*metric));
         serde_json::to_string(&row).unwrap()
-    }
-
-    #[test]
-    fn a_stage_is_said_once_with_all_its_claims() {
-        assert_eq!(metas(&builds()), ladder());
     }
 
     #[test]
@@ -563,7 +557,7 @@ mod tests {
     #[test]
     fn instances_that_compile_to_one_code_are_no_choice() {
         let of = |code: &dyn Fn(&str, &str) -> String| {
-            let mut stage = builds().remove(0);
+            let mut stage = ladder().remove(0);
             for kernel in stage
                 .variants
                 .iter_mut()

@@ -1,8 +1,8 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
 //! known one.
 
-use crate::measure::builds::{KernelBuild, StageBuild, VariantBuild};
 use crate::record::Place;
+use crate::record::meta::{KernelBuild, StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, HEAD_DIMS, Mask, Problem, ProblemError, Shape, named_shapes};
@@ -54,8 +54,8 @@ impl Instances {
 
 /// A stage and its chosen variants.
 pub struct Picked<'a> {
-    pub stage: &'a StageBuild,
-    pub variants: Vec<&'a VariantBuild>,
+    pub stage: &'a StageMeta,
+    pub variants: Vec<&'a VariantMeta>,
 }
 
 /// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
@@ -138,7 +138,7 @@ fn find<T: Copy>(
 impl Chosen {
     /// What was chosen of `all`, in the ladder's order; everything if nothing was named. A variant that no chosen stage has, or
     /// that the device cannot run, is an error.
-    pub fn of<'a>(&self, all: &'a [StageBuild]) -> Result<Vec<Picked<'a>>, SelectError> {
+    pub fn of<'a>(&self, all: &'a [StageMeta]) -> Result<Vec<Picked<'a>>, SelectError> {
         let stages = stages(&self.stages, all)?;
         let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
         let mut refused = stages.iter().flat_map(|stage| &stage.refused);
@@ -161,8 +161,8 @@ impl Chosen {
             return Err(unknown("variant", variant, names));
         }
         let takes =
-            |variant: &&VariantBuild| self.variants.is_empty() || self.takes_by_name(&variant.name);
-        let picked = |stage: &'a StageBuild| Picked {
+            |variant: &&VariantMeta| self.variants.is_empty() || self.takes_by_name(&variant.name);
+        let picked = |stage: &'a StageMeta| Picked {
             stage,
             variants: stage.variants.iter().filter(takes).collect(),
         };
@@ -207,8 +207,8 @@ pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
 /// The stages that `words` name, all if there are none, in the ladder's order.
 pub fn stages<'a>(
     words: &[String],
-    all: &'a [StageBuild],
-) -> Result<Vec<&'a StageBuild>, SelectError> {
+    all: &'a [StageMeta],
+) -> Result<Vec<&'a StageMeta>, SelectError> {
     words
         .iter()
         .try_for_each(|word| stage(word, all).map(drop))?;
@@ -219,7 +219,7 @@ pub fn stages<'a>(
 }
 
 /// The stage that `word` names, by id or by number: `stage5-swizzle`, `5`.
-pub fn stage<'a>(word: &str, all: &'a [StageBuild]) -> Result<&'a StageBuild, SelectError> {
+pub fn stage<'a>(word: &str, all: &'a [StageMeta]) -> Result<&'a StageMeta, SelectError> {
     let found = all.iter().find(|stage| is_stage(word, &stage.id));
     found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
 }
@@ -273,7 +273,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::builds;
+    use crate::testing::ladder;
 
     fn words(list: &[&str]) -> Vec<String> {
         list.iter().map(|word| word.to_string()).collect()
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn names_are_found_in_the_order_of_the_builds() {
-        let all = builds();
+        let all = ladder();
         let ids = |list: &[&str]| {
             stages(&words(list), &all)
                 .unwrap()
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn one_stage_is_named_by_id_or_number() {
-        let all = builds();
+        let all = ladder();
         for word in ["stage1-cpasync", "1"] {
             assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
         }
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_answered_with_the_nearest() {
-        let all = builds();
+        let all = ladder();
         let message = |error: SelectError| error.to_string();
         assert_eq!(
             message(stages(&words(&["stage0-scaler"]), &all).unwrap_err()),

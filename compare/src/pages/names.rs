@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for_and_fits_a_screen() {
-        let stages = registry::metas().unwrap();
+        let stages = registry::builds().unwrap();
         let text = terminal(&document(&stages), WIDTH);
         assert!(text.lines().count() <= 60, "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -2,10 +2,9 @@
 
 use crate::judge::Known;
 use crate::judge::best;
-use crate::measure::builds::StageBuild;
 use crate::measure::select::Problems;
 use crate::python::bench::{Item, best_of_default_family};
-use crate::record::meta::{Claim, Relation};
+use crate::record::meta::{Claim, Relation, StageMeta};
 use common::problem::{Dtype, LENGTHS, Mask};
 
 /// The shapes that are measured under both masks unless `--shapes` says otherwise.
@@ -24,7 +23,7 @@ const SHAPES: [&str; 9] = [
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
 /// other shapes those that claim to be faster than a peer there, the one that is the fastest there in the record or, where it timed
 /// none, those that claim to be faster than a peer anywhere, and the last. By default, those of [`LENGTHS`] under the full mask.
-pub fn items(problems: &Problems, stages: &[&StageBuild], known: &Known<'_>) -> Vec<Item> {
+pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> Vec<Item> {
     let mut all = problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL);
     if problems.shapes.is_empty() {
         let lengths = LENGTHS.as_flattened();
@@ -35,16 +34,16 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], known: &Known<'_>) -> 
     }
     let mut items = Vec::new();
     for (place, problem) in all {
-        let claims = |stage: &StageBuild| over_peers(stage).any(|claim| claim.on == place);
+        let claims = |stage: &StageMeta| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
             continue;
         }
-        let best = |stage: &&StageBuild| best_of_default_family(known, stage, &place);
+        let best = |stage: &&StageMeta| best_of_default_family(known, stage, &place);
         let fastest =
             (stages.iter().filter_map(best)).min_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
         let fastest = fastest.map(|row| row.subject.stage());
-        let may_be_fastest = |stage: &StageBuild| match fastest {
+        let may_be_fastest = |stage: &StageMeta| match fastest {
             Some(fastest) => fastest == stage.id,
             None => over_peers(stage).any(|claim| claim.on.dtype == problem.dtype),
         };
@@ -61,12 +60,8 @@ pub fn items(problems: &Problems, stages: &[&StageBuild], known: &Known<'_>) -> 
 }
 
 /// The ids of the stages that take this element type and are `wanted`, and of the last that takes it.
-fn chosen(
-    stages: &[&StageBuild],
-    dtype: Dtype,
-    wanted: impl Fn(&StageBuild) -> bool,
-) -> Vec<String> {
-    let takes = |stage: &&&StageBuild| stage.takes(dtype);
+fn chosen(stages: &[&StageMeta], dtype: Dtype, wanted: impl Fn(&StageMeta) -> bool) -> Vec<String> {
+    let takes = |stage: &&&StageMeta| stage.takes(dtype);
     let last = stages.iter().rfind(takes).map(|stage| &stage.id);
     let taken = stages.iter().filter(takes);
     taken
@@ -75,9 +70,8 @@ fn chosen(
         .collect()
 }
 
-fn over_peers(stage: &StageBuild) -> impl Iterator<Item = &Claim> {
+fn over_peers(stage: &StageMeta) -> impl Iterator<Item = &Claim> {
     stage
-        .meta
         .claims
         .iter()
         .filter(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))

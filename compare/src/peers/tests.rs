@@ -10,7 +10,7 @@ use crate::python::session::{
 use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
 use crate::record::{Place, Subject};
-use crate::testing::{self, CPASYNC, WMMA, builds, builds_of_e4m3_alone, peer_sampled, timed};
+use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
@@ -502,7 +502,7 @@ fn problems_and_stages_are_chosen_by_flags() {
     let none = testing::emulated();
     let item = |item: Item| format!("{}: {}", item.place, item.stages.join(" "));
     let lines = |list: &[&str]| -> Vec<String> {
-        let (args, builds) = (args(list), builds());
+        let (args, builds) = (args(list), ladder());
         let stages = crate::measure::select::stages(&args.stages, &builds).unwrap();
         items(&args.problems, &stages, &Known::alone(&none))
             .into_iter()
@@ -536,13 +536,13 @@ fn problems_and_stages_are_chosen_by_flags() {
         ]
     );
     // Of E4M3 what is claimed, and nothing else.
-    let mut claiming = builds();
+    let mut claiming = ladder();
     let claim = testing::claiming()[1]
         .claims
         .iter()
         .find(|claim| matches!(claim.relation, Relation::FasterThanPeer { .. }))
         .cloned();
-    claiming[1].meta.claims.push(Claim {
+    claiming[1].claims.push(Claim {
         on: Place::new("big", Dtype::E4m3, Mask::Causal),
         ..claim.unwrap()
     });
@@ -567,8 +567,8 @@ fn problems_and_stages_are_chosen_by_flags() {
 #[test]
 fn the_last_stage_that_has_an_element_type_stands_for_it() {
     let none = testing::emulated();
-    let builds = builds_of_e4m3_alone(1);
-    let stages: Vec<&StageBuild> = builds.iter().collect();
+    let builds = of_e4m3_alone(1);
+    let stages: Vec<&StageMeta> = builds.iter().collect();
     let of = |dtype: &str| {
         let args = args(&["--shapes", "wide", "--masks", "full", "--dtypes", dtype]);
         items(&args.problems, &stages, &Known::alone(&none))[0]
@@ -581,8 +581,8 @@ fn the_last_stage_that_has_an_element_type_stands_for_it() {
 
 #[test]
 fn the_fastest_stage_of_the_record_is_timed_beside_the_last() {
-    let builds = builds();
-    let stages: Vec<&StageBuild> = builds.iter().collect();
+    let builds = ladder();
+    let stages: Vec<&StageMeta> = builds.iter().collect();
     let problems = args(&["--shapes", "wide,stretch", "--masks", "full"]).problems;
     let wide = || On::Problem(Place::new("wide", Dtype::F16, Mask::Full));
     let record = |wmma: f64, cpasync: f64| {
@@ -601,8 +601,8 @@ fn the_fastest_stage_of_the_record_is_timed_beside_the_last() {
 
 #[test]
 fn where_the_record_timed_none_those_that_claim_to_beat_a_peer_are_tried() {
-    let mut builds = builds();
-    builds[0].meta.claims = testing::claiming()[1].claims.clone();
+    let mut builds = ladder();
+    builds[0].claims = testing::claiming()[1].claims.clone();
     let none = testing::emulated();
     let items = items(
         &args(&[]).problems,
@@ -689,7 +689,7 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
     let of = |record: &Record, stage: usize, problem: &Problem| {
         stand_ins(
             &Known::alone(record),
-            &builds()[stage],
+            &ladder()[stage],
             &Place::of("mission", problem),
         )
     };

@@ -6,9 +6,10 @@ use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::state::is_green;
-use crate::measure::builds::{StageBuild, VariantBuild};
 use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
+use crate::record::StageMeta;
+use crate::record::VariantMeta;
 use crate::record::meta::by_id;
 use crate::record::{On, Place, Row, Source, Subject};
 use common::device::cuda::{Arm, CudaDevice, CudaError};
@@ -51,7 +52,7 @@ pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
     /// What the record says of them.
-    pub builds: &'a [StageBuild],
+    pub builds: &'a [StageMeta],
     /// What says which of our variants are green and fastest; without it, none of ours is timed.
     pub known: Option<Known<'a>>,
     pub plan: Plan,
@@ -452,15 +453,13 @@ impl<'a> Bench<'a> {
 
 pub fn best_of_default_family<'a>(
     known: &'a Known<'_>,
-    stage: &StageBuild,
+    stage: &StageMeta,
     place: &Place,
 ) -> Option<&'a Row> {
-    best::best(known, &stage.meta, place, |name| {
-        of_default_family(stage, name)
-    })
+    best::best(known, stage, place, |name| of_default_family(stage, name))
 }
 
-fn of_default_family(stage: &StageBuild, name: &str) -> bool {
+fn of_default_family(stage: &StageMeta, name: &str) -> bool {
     let family = |name: &str| Some(stage.variant(name)?.family.as_str());
     family(name) == family(&stage.default_variant)
 }
@@ -475,11 +474,11 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
 
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
 /// problem, else all that are green in the record, of which the caller takes the fastest.
-pub fn stand_ins(known: &Known<'_>, stage: &StageBuild, place: &Place) -> Vec<String> {
+pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<String> {
     if let Some(fastest) = best_of_default_family(known, stage, place) {
         return vec![fastest.subject.name().to_string()];
     }
-    let is_one = |variant: &&VariantBuild| {
+    let is_one = |variant: &&VariantMeta| {
         variant.takes(place.dtype)
             && of_default_family(stage, &variant.name)
             && is_green(known, &stage.subject(&variant.name), Source::Gpu)

@@ -7,9 +7,9 @@ use common::inputs::Family;
 use common::limits::DeviceLimits;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
+use common::resources::{KernelFacts, PtxasEntry};
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -112,8 +112,22 @@ pub struct VariantMeta {
     pub name: String,
     /// `wmma-qk`.
     pub family: String,
-    /// The element types with which the device can run it on the claims' problems.
-    pub takes_claims: Vec<Dtype>,
+    /// One instance per element type and head size, without those that the device refuses.
+    pub kernels: Vec<KernelBuild>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelBuild {
+    pub facts: KernelFacts,
+    /// Per architecture; empty without nvcc.
+    pub built: Vec<BuiltKernel>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltKernel {
+    pub ptxas: PtxasEntry,
+    /// Figures of its machine code; empty if it was not read.
+    pub code: Vec<(Metric, f64)>,
 }
 
 impl VariantMeta {
@@ -123,6 +137,22 @@ impl VariantMeta {
             .strip_prefix(&self.family)
             .unwrap_or_default()
             .trim_start_matches('-')
+    }
+
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        let mut kernels = self.kernels.iter();
+        kernels.any(|kernel| kernel.facts.dtype == dtype)
+    }
+
+    /// The instance for the claims' problem: head_dim 64.
+    pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
+        self.instance(dtype, 64)
+    }
+
+    pub fn instance(&self, dtype: Dtype, head_dim: usize) -> Option<&KernelBuild> {
+        self.kernels
+            .iter()
+            .find(|kernel| (kernel.facts.dtype, kernel.facts.head_dim) == (dtype, head_dim))
     }
 }
 
@@ -141,6 +171,11 @@ impl StageMeta {
 
     pub fn variant(&self, name: &str) -> Option<&VariantMeta> {
         self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// Whether any of its variants takes this dtype.
+    pub fn takes(&self, dtype: Dtype) -> bool {
+        self.variants.iter().any(|variant| variant.takes(dtype))
     }
 
     /// The variants of a family, in the order of kernel.cu.
@@ -166,14 +201,14 @@ impl StageMeta {
     fn claimants<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
         let dtype = self.first_dtype();
         self.family(family)
-            .filter(move |variant| variant.takes_claims.contains(&dtype))
+            .filter(move |variant| variant.claims_kernel(dtype).is_some())
     }
 
     /// The element type that it is shown and counted with: f16 if it takes that, else the first that it takes.
     pub fn first_dtype(&self) -> Dtype {
         let takes = |dtype: &Dtype| {
             let mut variants = self.variants.iter();
-            variants.any(|variant| variant.takes_claims.contains(dtype))
+            variants.any(|variant| variant.claims_kernel(*dtype).is_some())
         };
         Dtype::ALL.into_iter().find(takes).unwrap_or(Dtype::F16)
     }
@@ -185,13 +220,13 @@ pub fn first_place(stage: Option<&StageMeta>) -> Place {
 }
 
 /// The stage of this id.
-pub fn by_id<'a, S: Borrow<StageMeta>>(stages: &'a [S], id: &str) -> Option<&'a S> {
-    stages.iter().find(|stage| S::borrow(stage).id == id)
+pub fn by_id<'a>(stages: &'a [StageMeta], id: &str) -> Option<&'a StageMeta> {
+    stages.iter().find(|stage| stage.id == id)
 }
 
 /// Every claim, with the stage that states it.
-pub fn claims<S: Borrow<StageMeta>>(stages: &[S]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
-    let stages = stages.iter().map(S::borrow);
+pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
+    let stages = stages.iter();
     stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
 }
 

@@ -1,8 +1,8 @@
 //! The commands of docs/recipes.md: parsed, and their names looked up.
 
 use crate::cli::Cli;
-use crate::measure::builds::StageBuild;
 use crate::measure::select::{self, Chosen};
+use crate::record::StageMeta;
 use crate::registry;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn words(line: &str) -> Vec<String> {
 const OTHERS: [&str; 2] = ["cuobjdump", "git"];
 
 /// What is wrong with a command of the page.
-fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
+fn check(line: &str, stages: &[StageMeta]) -> Result<(), String> {
     let program = line.split_whitespace().next().unwrap_or_default();
     if OTHERS.contains(&program) {
         return Ok(());
@@ -50,7 +50,7 @@ fn check(line: &str, stages: &[StageBuild]) -> Result<(), String> {
     .map_err(|error| format!("{line}: {error}"))
 }
 
-fn check_compare(words: &[String], stages: &[StageBuild]) -> Result<(), String> {
+fn check_compare(words: &[String], stages: &[StageMeta]) -> Result<(), String> {
     let arguments = match words.split_first() {
         None => words,
         Some((dashes, arguments)) if dashes == "--" => arguments,
@@ -95,7 +95,7 @@ fn check_script(words: &[String]) -> Result<(), String> {
     }
 }
 
-fn ladder() -> Vec<StageBuild> {
+fn ladder() -> Vec<StageMeta> {
     registry::builds().unwrap()
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::measure::builds::{builds, metas};
+use crate::measure::builds::builds;
 use crate::measure::plan::plan;
 use crate::record::On;
 use crate::record::Record;
@@ -59,7 +59,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let blank = || {
         testing::emulated()
             .without(|_| true)
-            .changed(|meta| meta.stages = metas(&builds))
+            .changed(|meta| meta.stages = builds.clone())
     };
     let run = |in_flight, mut record: Record| {
         let mut told = Told::default();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::Place;
-use crate::testing::{builds, builds_of_e4m3_alone};
+use crate::testing::{ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
 
 fn request(list: &[&str]) -> Request {
@@ -11,7 +11,7 @@ fn request(list: &[&str]) -> Request {
 }
 
 fn planned(list: &[&str], backend: BackendKind) -> Plan {
-    plan(&builds(), &request(list), backend).unwrap()
+    plan(&ladder(), &request(list), backend).unwrap()
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
@@ -265,7 +265,7 @@ fn shapes_seeds_and_families_replace_the_tier() {
 #[test]
 fn a_plan_without_cases_is_an_error() {
     let error = plan(
-        &builds(),
+        &ladder(),
         &request(&["--families", "zero-head", "--dtypes", "f16"]),
         BackendKind::Emulated,
     );
@@ -277,9 +277,9 @@ fn a_plan_without_cases_is_an_error() {
 
 #[test]
 fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
-    let mut builds = builds_of_e4m3_alone(1);
+    let mut builds = of_e4m3_alone(1);
     let of =
-        |builds: &[StageBuild], list: &[&str]| plan(builds, &request(list), BackendKind::Emulated);
+        |builds: &[StageMeta], list: &[&str]| plan(builds, &request(list), BackendKind::Emulated);
     let e4m3 = of(&builds, &["--stages", "stage1-cpasync"]).unwrap();
     assert!(
         e4m3.cases
@@ -321,7 +321,7 @@ fn an_input_file_is_the_only_problem() {
         file: Some(file),
         ..request(&["--stages", "stage1-cpasync"])
     };
-    let plan = plan(&builds(), &request, BackendKind::Emulated).unwrap();
+    let plan = plan(&ladder(), &request, BackendKind::Emulated).unwrap();
     assert_eq!(
         lines(&plan),
         ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]
@@ -383,9 +383,8 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
 #[test]
 fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
     let timed = |shape: &str| -> Vec<String> {
-        let mut all = builds();
+        let mut all = ladder();
         let claim = all[1]
-            .meta
             .claims
             .iter_mut()
             .find(|claim| matches!(claim.relation, Relation::Faster { .. }))
@@ -413,12 +412,12 @@ fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
 
 #[test]
 fn stages_that_claims_compare_with_are_missed_where_they_are_not_run() {
-    let all = builds();
+    let all = ladder();
     let left_out = |list: &[&str]| {
         let plan = planned(list, BackendKind::Cuda);
         Vec::from_iter(plan.bases_left_out(&all).into_iter().map(str::to_string))
     };
-    let (base, stage) = (all[0].meta.id.as_str(), all[1].meta.id.as_str());
+    let (base, stage) = (all[0].id.as_str(), all[1].id.as_str());
     assert_eq!(left_out(&[]), [""; 0]);
     assert_eq!(left_out(&["--stages", stage]), [base]);
     assert_eq!(left_out(&["--stages", base]), [""; 0]);
@@ -444,7 +443,7 @@ fn of_variants_that_are_known_to_be_slow_three_are_left() {
     };
     let kept = |list: &[&str], known: &dyn Fn(&PlannedTiming) -> Option<f64>| {
         let request = request(list);
-        let mut all = plan(&builds(), &request, BackendKind::Cuda).unwrap();
+        let mut all = plan(&ladder(), &request, BackendKind::Cuda).unwrap();
         more(&mut all);
         let mut kept = all.clone();
         kept.leave_out_slow(&request, known);

@@ -129,7 +129,7 @@ fn stage(
     let variant = |name: &&str| VariantMeta {
         name: name.to_string(),
         family: family.into(),
-        takes_claims: vec![Dtype::F16],
+        kernels: crate::testing::instances(name, &[Dtype::F16]),
     };
     StageMeta {
         id: id.into(),
