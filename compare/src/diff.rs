@@ -148,6 +148,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
             alone(&of_new, &of_base, "the new side"),
         ]
         .concat(),
+        run: new.run.as_ref().map(|(meta, _)| meta.clone()),
         stages: stages.to_vec(),
         overall,
     }

@@ -374,6 +374,10 @@ impl<'a> Join<'a> {
 
     /// What only the base has: of a variant that the new side does not know, that it is gone.
     fn lost(&self, old: &Row) -> Vec<Difference> {
+        // What a narrower run was not asked for is not lost.
+        if !self.tables.covers {
+            return vec![];
+        }
         let is_known = self.tables.new.about(&old.subject).next().is_some();
         let is_variant = old.on == On::All && Group::of(old) == Some(Group::Errors);
         let row =

@@ -10,7 +10,7 @@ use crate::judge::diff::{self, Change, Difference, Group, What};
 use crate::judge::list::joined;
 use crate::judge::state::state as judged;
 use crate::judge::verdict::{Overall, count};
-use crate::record::{self, StageMeta, Subject};
+use crate::record::{self, Meta, StageMeta, Subject};
 use serde_json::{Value, json};
 
 /// Marks the comment, so that a later one replaces it.
@@ -31,6 +31,8 @@ pub struct Comparison {
     pub pairs: Vec<Pair>,
     /// GPU models that only one side has figures of.
     pub unpaired: Vec<String>,
+    /// The session of the new side, if that is a run.
+    pub run: Option<Meta>,
     /// The ladder as built now.
     pub stages: Vec<StageMeta>,
     pub overall: Overall,
@@ -53,7 +55,10 @@ impl Pair {
 
 impl Comparison {
     fn known<'a>(&'a self, pair: &'a Pair) -> Known<'a> {
-        Known::committed(&self.stages, &pair.new)
+        Known {
+            run: self.run.as_ref(),
+            ..Known::committed(&self.stages, &pair.new)
+        }
     }
 
     fn worse<'a>(&'a self, pair: &'a Pair) -> Vec<&'a Difference> {

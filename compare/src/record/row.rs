@@ -182,14 +182,17 @@ impl Row {
             let is_measure = matches!(metric.spec().unit, Unit::Us | Unit::Ns | Unit::Ratio);
             let (low, high) = figure.ends();
             let is_positive = |value: f64| value.is_finite() && value > 0.0;
-            let may_be_zero = *metric == Metric::Std && figure.value == 0.0;
+            // Equal samples, and a GPU whose peaks are not known.
+            let may_be_zero = matches!(metric, Metric::Std | Metric::FloorUs);
             let is_possible = [figure.value, low, high].into_iter().all(is_positive)
                 && low <= figure.value
                 && figure.value <= high;
-            (is_measure && !is_possible && !may_be_zero).then(|| RowError::Impossible {
-                key: Box::new(self.key()),
-                metric: *metric,
-                figure: *figure,
+            (is_measure && !is_possible && !(may_be_zero && figure.value == 0.0)).then(|| {
+                RowError::Impossible {
+                    key: Box::new(self.key()),
+                    metric: *metric,
+                    figure: *figure,
+                }
             })
         })
     }
