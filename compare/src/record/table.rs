@@ -193,19 +193,23 @@ impl Table {
     /// Drops what `stages` no longer declare, and sessions that no row names.
     pub fn prune(&mut self, stages: &[StageMeta]) {
         self.rows.retain(|key, row| {
-            let is_declared = |subject: &Subject| match by_id(stages, subject.stage()) {
-                Some(stage) => {
-                    let name = subject.name();
-                    let is_family = matches!(key.by, Source::SelfTest | Source::Claim);
-                    name.is_empty()
-                        || stage.variant(name).is_some()
-                        || is_family && stage.family(name).next().is_some()
-                }
-                // Peers and the harness are no stages.
-                None => row.identity.is_none(),
+            let is_declared = |stage: &StageMeta, name: &str| {
+                let is_family = matches!(key.by, Source::SelfTest | Source::Claim);
+                name.is_empty()
+                    || stage.variant(name).is_some()
+                    || is_family && stage.family(name).next().is_some()
             };
-            let mut subjects = std::iter::once(&key.subject).chain(&key.against);
-            subjects.all(is_declared)
+            let subjects = std::iter::once(&key.subject).chain(&key.against);
+            // Peers and the harness are of no stage.
+            let kernels: Vec<bool> = subjects
+                .filter_map(|subject| {
+                    let stage = by_id(stages, subject.stage())?;
+                    Some(is_declared(stage, subject.name()))
+                })
+                .collect();
+            // A stage that is gone was identified as well.
+            let identified = row.identity.iter().flat_map(|both| both.split('+')).count();
+            identified <= kernels.len() && kernels.into_iter().all(|is_declared| is_declared)
         });
         self.drop_sessions();
     }
