@@ -68,7 +68,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let mut stages = registry::builds()?;
     let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
-    let mut lines = Vec::new();
+    let (mut lines, mut refuted) = (Vec::new(), Vec::new());
     for folder in &args.runs {
         let record = Record::read(folder, &stages).context(
             "the run cannot be accepted; give a folder that `compare run` of this version wrote",
@@ -76,10 +76,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         let accepted = merge(&record, &results, &built, args.negative.as_deref())?;
         lines.extend(accepted.lines);
         results = accepted.results;
-        if args.into.is_none() {
-            negatives::write(&root, &accepted.negatives)?;
-            stages = registry::builds()?;
-        }
+        stages = accepted.stages;
+        refuted.extend(accepted.negatives);
     }
     results.write(&into).with_context(|| {
         format!(
@@ -88,6 +86,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         )
     })?;
     if args.into.is_none() {
+        negatives::write(&root, &refuted)?;
         files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/, COMPARE.md and README.md".to_string());
     }
@@ -96,6 +95,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
 
 struct Accepted {
     results: Results,
+    /// With the claims that are refuted now.
+    stages: Vec<StageMeta>,
     negatives: Vec<(String, Vec<Negative>)>,
     lines: Vec<String>,
 }
@@ -107,18 +108,22 @@ fn merge(
     built: &Table,
     reason: Option<&str>,
 ) -> anyhow::Result<Accepted> {
-    let (meta, stages) = (&record.meta, &record.meta.stages);
-    let name = &meta.session;
+    let meta = &record.meta;
+    let (name, mut stages) = (&meta.session, meta.stages.clone());
     let folder = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
     let arch = committed.compiled_arch().map(String::from);
     committed.restamp(&Kernels {
-        stages,
+        stages: &stages,
         built,
         arch: arch.as_deref(),
     });
-    refuse(record, &committed)?;
+    refuse(record, folder.and_then(|folder| results.gpus.get(folder)))?;
     let negatives = judge(record, &committed, reason)?;
+    for (id, all) in &negatives {
+        let of_stage = stages.iter_mut().filter(|stage| stage.id == *id);
+        of_stage.for_each(|stage| stage.negatives.clone_from(all));
+    }
     let mut kept = record.clone();
     // Cases stay with the run.
     kept.table
@@ -126,14 +131,18 @@ fn merge(
     keep_leading(&mut kept.table);
     let mut table = committed.clone();
     table.merge(&kept);
-    table.prune(stages);
-    let claims = claims::claims(&Known::committed(stages, &table));
+    table.prune(&stages);
+    let claims = claims::claims(&Known::committed(&stages, &table));
     table.retain(|row| row.by != Source::Claim);
     table.extend(claims.iter().map(Claimed::row));
-    let comparison = compare(&committed, &table, stages);
+    let comparison = compare(&committed, &table, &stages);
     let newest = committed.sessions.keys().last();
-    if let (Some(newest), Some(session)) = (newest, table.sessions.get_mut(name)) {
-        session.changes = Some(comparison.changes(newest));
+    if let Some(session) = table.sessions.get_mut(name) {
+        session.changes = match committed.sessions.get(name) {
+            // It is accepted again.
+            Some(before) => before.changes.clone(),
+            None => newest.map(|newest| comparison.changes(newest)),
+        };
     }
     let bytes: usize = (table.part(|row| row.session == *name).files().iter())
         .map(|(_, bytes)| bytes.len())
@@ -160,6 +169,7 @@ fn merge(
     }
     Ok(Accepted {
         results,
+        stages,
         negatives,
         lines,
     })
@@ -177,7 +187,7 @@ fn compare(committed: &Table, table: &Table, stages: &[StageMeta]) -> Comparison
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.
-fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
+fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
     let meta = &record.meta;
     let name = &meta.session;
     if let Progress::Partial { finished, planned } = meta.progress {
@@ -202,9 +212,11 @@ fn refuse(record: &Record, committed: &Table) -> anyhow::Result<()> {
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
     );
     let here = place(meta);
-    let mut others = committed.sessions.values();
-    let other = others.find(|other| other.backend == meta.backend && place(other) != here);
-    if let Some(other) = other {
+    let mut timed = of_gpu.iter().flat_map(|table| {
+        let rows = table.by(Source::Gpu);
+        rows.filter_map(|row| table.session(row))
+    });
+    if let Some(other) = timed.find(|other| place(other) != here) {
         bail!(
             "{name} was measured on {here}, and the table is of {}",
             place(other)
@@ -328,3 +340,6 @@ fn keep_leading(table: &mut Table) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

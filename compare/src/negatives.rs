@@ -1,8 +1,10 @@
 //! Refuted claims: `negatives.json` beside each stage. A claim that is recorded there and fails is NEGATIVE, which is no error.
 
-use crate::judge::claims::Claimed;
+use crate::judge::claims::{Claimed, is_of_gpu};
 use crate::record::files::{read, write_atomically};
-use crate::record::{Negative, Record, StoreError};
+use crate::record::{Negative, Record, StageMeta, StoreError};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 const FILE: &str = "negatives.json";
@@ -37,7 +39,7 @@ pub fn with_broken(
             None => claimed.finding.reason.clone(),
         };
         let session = claimed.session.as_deref().unwrap_or(&record.meta.session);
-        let is_of_gpu = crate::judge::claims::is_of_gpu(&claimed.claim);
+        let is_of_gpu = is_of_gpu(&claimed.claim);
         claimed.is_broken().then(|| Negative {
             claim: claimed.claim.id(),
             gpu: gpu.filter(|_| is_of_gpu).map(String::from),
@@ -52,7 +54,7 @@ fn changed(
     claims: &[Claimed],
     refutation: impl Fn(&Claimed) -> Option<Negative>,
 ) -> Vec<(String, Vec<Negative>)> {
-    let of_stage = |stage: &crate::record::StageMeta| {
+    let of_stage = |stage: &StageMeta| {
         let claims = || claims.iter().filter(|claimed| claimed.stage == stage.id);
         let kept = |negative: &&Negative| {
             let mut kept = claims().filter_map(Claimed::is_unexpected);
@@ -66,11 +68,20 @@ fn changed(
     record.meta.stages.iter().filter_map(of_stage).collect()
 }
 
-/// Writes the refutations of these stages below `root`.
+/// Writes the refutations of these stages below `root`; a stage without any has no file.
 pub fn write(root: &Path, negatives: &[(String, Vec<Negative>)]) -> Result<(), StoreError> {
     negatives.iter().try_for_each(|(stage, all)| {
+        let path = root.join(stage).join(FILE);
+        if all.is_empty() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(StoreError::write(&path)(error))
+                }
+                _ => Ok(()),
+            };
+        }
         let mut text = serde_json::to_string_pretty(all).expect("plain data");
         text.push('\n');
-        write_atomically(&root.join(stage).join(FILE), text.as_bytes())
+        write_atomically(&path, text.as_bytes())
     })
 }
