@@ -6,7 +6,7 @@ use crate::answer::{Answer, Format};
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference, Tables};
 use crate::judge::list::distinct;
-use crate::judge::verdict::of_differences;
+use crate::judge::verdict::{Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
@@ -106,6 +106,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
         false => shared.iter().map(|name| name.as_str()).collect(),
     };
     let mut pairs: Vec<Pair> = Vec::new();
+    let mut is_same = true;
     for name in names {
         let (mut base_table, mut new_table) = (base.results.of_gpu(name), new.results.of_gpu(name));
         if !pairs.is_empty() {
@@ -113,6 +114,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
             base_table.retain(|row| !row.by.is_of_build());
             new_table.retain(|row| !row.by.is_of_build());
         }
+        is_same &= base_table.rows().eq(new_table.rows());
         let tables = Tables {
             base: &base_table,
             new: &new_table,
@@ -131,8 +133,18 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
             new: new_table,
         });
     }
+    if covers && new.run.is_none() {
+        let gone = of_base
+            .difference(&of_new)
+            .map(|name| Difference::gone(name));
+        pairs[0].comparison.differences.extend(gone);
+    }
     let all = pairs.iter().flat_map(|pair| &pair.comparison.differences);
-    let overall = of_differences(&all.cloned().collect::<Vec<_>>());
+    let all: Vec<Difference> = all.cloned().collect();
+    let overall = match is_same && all.is_empty() {
+        true => Overall::same_table(),
+        false => of_differences(&all),
+    };
     let alone = |gpus: &BTreeSet<String>, others: &BTreeSet<String>, side: &str| {
         let alone = gpus.difference(others).cloned();
         alone
@@ -160,3 +172,6 @@ fn outdated(known: &Known<'_>) -> Vec<Difference> {
     let stages: Vec<&str> = distinct(stale.map(|row: &Row| row.subject.stage()));
     stages.into_iter().map(Difference::outdated).collect()
 }
+
+#[cfg(test)]
+mod tests;

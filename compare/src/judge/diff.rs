@@ -168,6 +168,13 @@ impl Difference {
         Self::new(&row, What::Variant, Group::Gates, Change::Missing, why).required(true)
     }
 
+    /// A GPU model whose table the new side does not have.
+    pub fn gone(gpu: &str) -> Self {
+        let row = Row::new(gpu, On::All, Source::Gpu);
+        let why = "the new side has no table of this GPU model";
+        Self::new(&row, What::Variant, Group::Gates, Change::Missing, why).required(true)
+    }
+
     fn values<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
         Self {
             base: base.map(|value| value.to_string()),

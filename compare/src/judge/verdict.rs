@@ -59,6 +59,12 @@ pub struct Overall {
 }
 
 impl Overall {
+    /// Of a comparison of a table with itself.
+    pub fn same_table() -> Self {
+        let line = "both sides have the same table".to_string();
+        Self::new(Exit::Pass, "SAME", line, vec![])
+    }
+
     fn new(exit: Exit, word: &'static str, line: String, mut actions: Vec<String>) -> Self {
         if actions.is_empty() {
             actions.push("No action needed.".to_string());
