@@ -123,3 +123,67 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
         .iter()
         .try_for_each(|file| write_atomically(&file.path, file.text.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::verdict::Exit;
+    use crate::pages::testing::{OTHER, record, row};
+    use crate::record::{Judged, On, Source};
+    use common::verdict::{GateId, GateResult};
+
+    #[test]
+    fn the_ladder_stands_between_its_markers_and_nothing_else_of_the_readme_changes() {
+        let [begin, end] = LADDER;
+        let record = record();
+        let report = verdict::report(Known::alone(&record));
+        let text = readme(&format!("a\n{begin}\nold\n{end}\nb"), &report).unwrap();
+        assert!(
+            text.starts_with(&format!("a\n{begin}\n| stage |")),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(&format!("\n{end}\nb")) && !text.contains("old"),
+            "{text}"
+        );
+        assert_eq!(readme(&text, &report).unwrap(), text);
+        for wrong in [
+            begin.to_string(),
+            end.to_string(),
+            String::new(),
+            format!("{end} {begin}"),
+            format!("{begin}{begin}{end}"),
+        ] {
+            let error = readme(&wrong, &report).unwrap_err().to_string();
+            assert!(error.starts_with("README.md must have one line"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_quiet_run_says_what_is_wrong_and_nothing_else() {
+        let mut record = record();
+        let report = verdict::report(Known::alone(&record));
+        let (text, notes) = summary(&report, true);
+        assert!(
+            text.ends_with("PASS: 3 variants are green") && notes.is_empty(),
+            "{text}"
+        );
+        let wrong = Judged::from(&GateResult::judge(GateId::C2, false, "3e-1 > 4e-4"));
+        row(&mut record, OTHER, &On::All, Source::Gpu).judge(GateId::C2, wrong);
+        let report = verdict::report(Known::alone(&record));
+        assert_eq!(report.overall.exit, Exit::Fail);
+        let (_, notes) = summary(&report, true);
+        assert!(
+            notes[0].starts_with("FAIL: 1 gate fails") && notes[0].contains("3e-1 > 4e-4"),
+            "{notes:?}"
+        );
+        assert!(summary(&report, false).1.is_empty());
+        let page = |path: &str| super::report(&report, Path::new("run"), Path::new(path));
+        let names: Vec<_> = page("REPORT.md")
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect();
+        assert_eq!(names, ["run/COMPARE.md", "run/report.html", "REPORT.md"]);
+        assert_eq!(page("/dev/null").len(), 1, "a device gets the report alone");
+    }
+}

@@ -283,25 +283,25 @@ This page is generated from the registry of metrics (`common/src/metric.rs`).
 
 ## A row
 
-| field | is |
+| column | is |
 |---|---|
 | `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
-| `on` | all cases, a problem (shape dtype mask), a case (problem and inputs), or an instance (dtype, head_dim, architecture) |
-| `by` | the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, input |
+| `shape, dtype, mask, input` | the problem, and of a case its inputs; a row without them is of all cases |
+| `dtype, head_dim, arch` | a compiled instance; without arch what kernel.cu declares of it |
+| `item` | anything else: a planted fault, a claim |
+| `by` | the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, claim, input |
 | `against` | the other arm of a pair that was interleaved (A B B A) |
 | `under` | what must be the same for two rows to be compared: warm L2 |
-| `sass` | hash of the machine code |
-| `figures` | by metric: a value, or [value, low, high] with its 95 % interval |
-| `retired` | figures of metrics that the registry no longer has, kept when an old record is rewritten |
-| `verdicts` | by gate: pass, fail, ambiguous or no_data, with the number of cases and, unless it is pass, the reason |
+| `session` | what measured it: a line of sessions.jsonl |
+| `identity` | hash of the kernel's sources; a row of another is STALE |
+| `code` | hash of the machine code |
+| `METRIC, METRIC_low, METRIC_high` | a figure, and its 95 % interval where it is an estimate |
+| `GATE, GATE_passed, GATE_cases, GATE_reason` | pass, fail, ambiguous or no_data, the number of cases and, unless it is pass, the reason |
 | `note` | where the worst figure is, or why there is none |
 
-Example: `{"subject":"stage5-swizzle/swizzle-32x256-k4","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[5.274,5.272,5.276],"samples":500},"verdicts":{"C2":{"is":"fail","reason":"max error 3.1e-1 > 4.9e-4"}}}`
+Example: `{"subject":"stage5-swizzle/swizzle-32x256-k4","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","p50":5.274,"p50_low":5.272,"p50_high":5.276,"samples":500,"C2":"fail","C2_reason":"max error 3.1e-1 > 4.9e-4"}`
 
 ## Metrics
-
-| name | printed as | unit | better | a difference counts | because | gate |
-|---|---|---|---|---|---|---|
 "##);
     }
 }

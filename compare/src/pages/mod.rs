@@ -352,19 +352,4 @@ fn variants(n: usize) -> String {
 mod testing;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_speedup_says_what_it_takes_off_the_time() {
-        for (ratio, expected) in [
-            (1.54, "1.54x (−35 %)"),
-            (0.8, "0.80x (+25 %)"),
-            (1.001, "1.00x (+0 %)"),
-            (0.0, "0.00x"),
-            (f64::NAN, "NaNx"),
-        ] {
-            assert_eq!(speedup(ratio).shown().to_string(), expected);
-        }
-    }
-}
+mod tests;

@@ -96,12 +96,20 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let others = Some(tallied(words, &kinds)).filter(|others| !others.is_empty());
     let gates = joined([green].into_iter().chain(others), ", ");
     let claims = (!report.claims.is_empty()).then(|| format!("claims: {}", tally(&report.claims)));
+    let missing = Some(report.required().count()).filter(|n| *n > 0);
+    let missing = missing.map(|n| format!("missing, but required: {}", count(n, "row", "rows")));
     let stale = stale_figures(report);
     let since = report.since.as_ref().map(|since| {
         let counts = since.counts.iter().map(|(word, n)| format!("{n} {word}"));
         format!("since `{}`: {}", since.since, joined(counts, ", "))
     });
-    let lines = [Some(format!("gates: {gates}")), claims, stale, since];
+    let lines = [
+        Some(format!("gates: {gates}")),
+        claims,
+        missing,
+        stale,
+        since,
+    ];
     lines.into_iter().flatten().map(Text::from).collect()
 }
 
@@ -173,7 +181,7 @@ fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
         .missing
         .iter()
         .filter(|missing| missing.required == required);
-    let lines = of_kind.map(|missing| line(missing, 200));
+    let lines = of_kind.map(|missing| missing.to_string().into());
     first_lines(lines, MOST_MISSING, "compare show missing")
 }
 
@@ -352,7 +360,7 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     let by_reason = grouped(unmeasured.into_iter().map(|of| (&of.finding.reason, of)));
     let unmeasured = by_reason.into_iter().map(|(why, claims)| {
         let claims = count(claims.len(), "claim", "claims");
-        line(format!("NO DATA for {claims}: {why}"), 300)
+        Text::from(format!("NO DATA for {claims}: {why}"))
     });
     let (stale, kept): (Vec<&Claimed>, Vec<&Claimed>) =
         kept.into_iter().partition(|of| of.is_stale);

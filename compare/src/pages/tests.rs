@@ -1,0 +1,478 @@
+//! What the pages say of a small literal table, and that they stay small for the committed one.
+
+use super::insights::insights;
+use super::ladder::{over_fastest, score, times_of};
+use super::show::Section;
+use super::testing::{BEST, OTHER, record, row};
+use super::*;
+use crate::judge::diff::{self, Change, Tables};
+use crate::judge::verdict::{self, Report, of_differences};
+use crate::page::Document;
+use crate::page::html;
+use crate::page::markdown::markdown;
+use crate::page::terminal::{WIDTH, terminal};
+use crate::record::meta::{Progress, first_place};
+use crate::record::{self, On, Place, Record, Source};
+use crate::testing::{CPASYNC, US, instance, mission, table, timed};
+use clap::ValueEnum;
+use common::problem::Dtype;
+use common::verdict::GateResult;
+
+const NEWER: &str = "2";
+
+fn fails(reason: &str) -> record::Judged {
+    record::Judged::from(&GateResult::judge(GateId::C2, false, reason))
+}
+
+/// Of other kernels than [`record`].
+fn before() -> Record {
+    let record = record().named("1");
+    record.changed(|meta| {
+        for stage in &mut meta.stages {
+            stage.identity = "before".into();
+        }
+    })
+}
+
+/// The literal record with these medians, and 10 ns of interval.
+fn slower(times: &[(&str, f64)]) -> Record {
+    let mut record = record().named(NEWER);
+    for (subject, us) in times {
+        let figures = &mut row(&mut record, subject, &mission(), Source::Gpu).figures;
+        figures.insert(Metric::P50, (*us, us - 0.005, us + 0.005).into());
+        figures.insert(Metric::P90, (us + 0.01).into());
+    }
+    record
+}
+
+fn report_of(stages: &[StageMeta], table: &record::Table, look: impl Fn(&Report<'_>)) {
+    look(&verdict::report(Known::committed(stages, table)));
+}
+
+/// The committed table and the stages as built.
+fn committed() -> (Vec<StageMeta>, record::Table) {
+    let results = crate::testing::results();
+    let table = results.of_gpu(results.main().unwrap());
+    (crate::registry::metas().unwrap(), table)
+}
+
+fn fits_the_terminal(document: &Document, most: usize) {
+    let text = terminal(document, WIDTH);
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(
+        widest <= Some(100) && text.lines().count() <= most,
+        "{text}"
+    );
+}
+
+/// At most 20 KB and 200 lines, none of its sentences cut.
+fn can_go_with_a_pull_request(report: &Report<'_>) -> String {
+    let document = report::document(report);
+    let text = markdown(&document);
+    let (bytes, lines) = (text.len(), text.lines().count());
+    assert!(
+        bytes <= 20_000 && lines <= 200,
+        "{bytes} bytes, {lines} lines:\n{text}"
+    );
+    let texts = document.blocks.iter().flat_map(|block| match block {
+        Block::Bullets(texts) => texts.clone(),
+        Block::Paragraph(text) => vec![text.clone()],
+        _ => vec![],
+    });
+    texts.for_each(|text| assert!(!text.to_string().contains('…'), "{text}"));
+    fits_the_terminal(&document, usize::MAX);
+    text
+}
+
+#[test]
+fn a_speedup_says_what_it_takes_off_the_time() {
+    for (ratio, expected) in [
+        (1.54, "1.54x (−35 %)"),
+        (0.8, "0.80x (+25 %)"),
+        (1.001, "1.00x (+0 %)"),
+        (0.0, "0.00x"),
+        (f64::NAN, "NaNx"),
+    ] {
+        assert_eq!(speedup(ratio).shown().to_string(), expected);
+    }
+}
+
+#[test]
+fn what_decides_stands_first_in_compare_md() {
+    let run = slower(&[(BEST, 5.5), (OTHER, 7.0)]);
+    let committed = table(&[before()]);
+    let report = verdict::report_of_run(&run, &committed);
+    insta::assert_snapshot!(can_go_with_a_pull_request(&report));
+    let page = html::page(&report::document(&report));
+    assert!(
+        page.contains("2 worse since 1") && page.contains("PASS"),
+        "{page}"
+    );
+    let json = json::json(&report);
+    assert_eq!(json["verdict"]["word"], "PASS");
+    assert_eq!(json["since"]["counts"]["worse"], 2);
+    assert_eq!(json["states"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        json["rows"].as_array().unwrap().len(),
+        run.table.rows().count()
+    );
+}
+
+#[test]
+fn what_is_missing_or_stale_is_said_on_the_first_screen() {
+    let (stages, table) = committed();
+    let mut changed = stages.clone();
+    for stage in &mut changed {
+        stage.identity = "changed".into();
+    }
+    let one = On::claims(first_place(stages.last()).dtype);
+    let unmeasured = table.part(|row| row.by != Source::Emulator || row.on != one);
+    let nothing = record::Table::default();
+    for (stages, table, says) in [
+        (
+            &changed,
+            &table,
+            [
+                "STALE",
+                " stale\n",
+                "- STALE, of kernels that have changed since: ",
+            ],
+        ),
+        (
+            &stages,
+            &unmeasured,
+            [
+                "**INCOMPLETE: ",
+                "- missing, but required: ",
+                "## Missing, but required",
+            ],
+        ),
+        (
+            &stages,
+            &nothing,
+            [
+                "**INCOMPLETE: ",
+                "every row: there is no run",
+                "56 without data",
+            ],
+        ),
+    ] {
+        report_of(stages, table, |report| {
+            let text = can_go_with_a_pull_request(report);
+            let first: String = text.split_inclusive('\n').take(20).collect();
+            for words in says {
+                assert!(first.contains(words), "{words}: {first}");
+            }
+            assert!(text.contains("| stage11-spread |"), "{text}");
+        });
+    }
+}
+
+#[test]
+fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
+    let (mut stages, mut table) = committed();
+    report_of(&stages, &table, |report| {
+        can_go_with_a_pull_request(report);
+    });
+    // The last three again.
+    for stage in stages[stages.len() - 3..].to_vec() {
+        let again = format!("{}-again", stage.id);
+        let renamed = |subject: &Subject| match subject.stage() == stage.id {
+            true => Subject::variant(&again, subject.name()),
+            false => subject.clone(),
+        };
+        let rows = table.rows().filter(|row| row.subject.stage() == stage.id);
+        let rows: Vec<Row> = rows.cloned().collect();
+        table.extend(rows.into_iter().map(|row| Row {
+            subject: renamed(&row.subject),
+            against: row.against.as_ref().map(renamed),
+            ..row
+        }));
+        stages.push(StageMeta { id: again, ..stage });
+    }
+    report_of(&stages, &table, |report| {
+        assert!(ladder::ladder(report).columns.len() <= 8);
+        can_go_with_a_pull_request(report);
+    });
+    let failed: Vec<Row> = table
+        .rows()
+        .filter(|row| row.on == On::All)
+        .cloned()
+        .collect();
+    table.extend(failed.into_iter().map(|mut row| {
+        row.judge(GateId::C2, fails(&"max error 3e-1 > 4e-4 ".repeat(20)));
+        row
+    }));
+    stages.iter_mut().for_each(|stage| stage.negatives.clear());
+    for session in table.sessions.values_mut() {
+        session.progress = Progress::Partial {
+            finished: 1,
+            planned: 2,
+        };
+    }
+    report_of(&stages, &table, |report| {
+        let text = can_go_with_a_pull_request(report);
+        assert!(
+            text.lines().nth(2).unwrap().starts_with("**FAIL: "),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn parts_are_shown_as_asked_for_with_failures_first_and_a_stage_on_a_page() {
+    let mut failed = record();
+    row(&mut failed, OTHER, &On::All, Source::Gpu)
+        .judge(GateId::C2, fails("max error 3e-1 > 4e-4"));
+    let report = &verdict::report(Known::alone(&failed));
+    let all = terminal(&show::document(report, &[Section::Gates], &[]), 140);
+    let place = |name: &str| all.find(name).unwrap_or_else(|| panic!("{name}: {all}"));
+    assert!(
+        place("stage1/mma-64x64") < place("stage0/scalar-32x64"),
+        "{all}"
+    );
+    let parts = [Section::Gates, Section::Peers, Section::Counters];
+    let of_one = show::document(report, &parts, &["stage1-mma".into()]);
+    insta::assert_snapshot!("parts", terminal(&of_one, 140));
+    let page = show::document(report, &[], &["stage1-mma".into()]);
+    insta::assert_snapshot!("stage", terminal(&page, WIDTH));
+    assert!(stage::blocks(report, "stage9").is_empty());
+}
+
+#[test]
+fn every_part_and_stage_of_the_committed_table_fits_the_terminal() {
+    let (stages, table) = committed();
+    report_of(&stages, &table, |report| {
+        for stage in report.known.stages {
+            let page = Document::of(stage::blocks(report, &stage.id));
+            assert!(!page.blocks.is_empty());
+            fits_the_terminal(&page, 60);
+        }
+        let last = stages.last().unwrap().id.clone();
+        for &section in Section::value_variants() {
+            for of_stages in [vec![], vec![last.clone()]] {
+                let page = show::document(report, &[section], &of_stages);
+                let text = terminal(&page, WIDTH);
+                // The table's first session changed nothing.
+                let is_empty = text.contains("NO DATA.\n");
+                assert!(
+                    !is_empty || section == Section::Changes,
+                    "{section:?}: {text}"
+                );
+                fits_the_terminal(&page, usize::MAX);
+            }
+        }
+    });
+}
+
+#[test]
+fn each_insight_speaks_where_its_rule_holds() {
+    let mut record = record();
+    let figures = &mut row(&mut record, BEST, &instance(), Source::Ptxas).figures;
+    figures.insert(Metric::SpillBytes, 64.0.into());
+    let counted = [
+        (Metric::GlobalReadBytes, 1_048_576.0),
+        (Metric::GlobalReadSectors, 65_536.0),
+        (Metric::AsyncCopyBytes, 262_144.0),
+        (Metric::TensorMacs, 134_217_728.0),
+    ];
+    let figures = &mut row(&mut record, BEST, &mission(), Source::Emulator).figures;
+    figures.extend(counted.map(|(metric, value)| (metric, value.into())));
+    record.append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
+    let declared = On::Instance {
+        dtype: Dtype::F16,
+        head_dim: 64,
+        arch: None,
+    };
+    let declared = Row::new(BEST, declared, Source::Kernel).figure(Metric::Threads, 128_u32);
+    record.append(declared.figure(Metric::MinBlocks, 4_u32));
+    insta::assert_snapshot!(insights(&Known::alone(&record), &BEST.into()).join("\n"));
+
+    // What TMA copies does not go through registers.
+    let figures = &mut row(&mut record, BEST, &mission(), Source::Emulator).figures;
+    figures.extend([
+        (Metric::AsyncCopyBytes, 0.0.into()),
+        (Metric::TmaReadBytes, 1_048_576.0.into()),
+    ]);
+    let by_tma = insights(&Known::alone(&record), &BEST.into()).join("\n");
+    assert!(!by_tma.contains("through registers"), "{by_tma}");
+    let none = insights(&Known::alone(&record), &"stage1-mma/none".into());
+    assert_eq!(none, ["No rule applies to the figures."]);
+}
+
+#[test]
+fn a_ratio_is_an_interleaved_row_and_a_wrong_output_has_none() {
+    let session = || timed(US).peers("mission", 10.0, &[("torch-default", 20.0, true)]);
+    let run = session();
+    let place = Place::claims(Dtype::F16);
+    let over = |run: &Record| {
+        let known = Known::alone(run);
+        over_fastest(&known, &known.stages[1], &place)
+    };
+    let previous = |run: &Record| {
+        times_of(&Known::alone(run), &CPASYNC.into()).map(|cell| cell.shown().to_string())
+    };
+    assert_eq!(over(&run), Ok((2.0, false)));
+    assert_eq!(previous(&run), ["15.01", "1.33x (−25 %)"]);
+    // Both medians are there, and no quotient is formed of them.
+    let alone = session().without(|row| row.against.is_some());
+    assert_eq!(previous(&alone), ["15.01", "–"]);
+    assert_eq!(over(&alone), Err("no peer was right"));
+    let mut wrong = session();
+    let ours = wrong.row_mut(CPASYNC, &mission(), Source::Peers);
+    ours.judge(GateId::C2, fails("off"));
+    assert_eq!(
+        over(&wrong),
+        Err("its output was wrong when timed against peers")
+    );
+    let mut stale = session();
+    stale.meta.stages[1].identity = "changed".into();
+    assert_eq!(over(&stale), Ok((2.0, true)));
+    assert_eq!(previous(&stale), ["15.01 (STALE)", "1.33x (−25 %) (STALE)"]);
+}
+
+#[test]
+fn what_is_inconclusive_is_neither_won_nor_lost() {
+    for (times, says) in [
+        (
+            &[("mission", 20.0), ("long", 10.0), ("wide", 5.0)][..],
+            "than the fastest peer on 1 of 3 problems, slower on 1 and inconclusive on 1: from 0.50x",
+        ),
+        (
+            &[("mission", 20.0), ("wide", 5.0)],
+            "on 1 of 2 problems and slower on 1: from",
+        ),
+    ] {
+        let on = |record: Record, &(shape, us): &(&str, f64)| {
+            record.peers(shape, 10.0, &[("torch-default", us, true)])
+        };
+        let record = times.iter().fold(timed(US), on);
+        let score = score(&Known::alone(&record)).unwrap().to_string();
+        assert!(score.contains(says), "{score}");
+    }
+}
+
+/// The page of `compare diff` of tables.
+fn compared(
+    stages: &[StageMeta],
+    pairs: &[(&record::Table, &record::Table)],
+) -> super::diff::Comparison {
+    let pairs = pairs.iter().map(|(base, new)| super::diff::Pair {
+        name: "nvidia-h200".into(),
+        comparison: diff::compare(
+            &Tables {
+                base,
+                new,
+                cases: [&[], &[]],
+                covers: true,
+                threshold: 0.02,
+            },
+            stages,
+        ),
+        new: (*new).clone(),
+    });
+    let pairs: Vec<_> = pairs.collect();
+    let all = pairs
+        .iter()
+        .flat_map(|pair| pair.comparison.differences.clone());
+    super::diff::Comparison {
+        base: "main".into(),
+        new: "HEAD".into(),
+        overall: of_differences(&all.collect::<Vec<_>>()),
+        pairs,
+        unpaired: vec![],
+        stages: stages.to_vec(),
+    }
+}
+
+#[test]
+fn what_was_planted_is_named_at_the_top_of_a_comparison() {
+    let base = table(&[before()]);
+    let stages = record().meta.stages;
+    let slow = slower(&[(BEST, 5.5)]);
+    let mut spilled = record();
+    let figures = &mut row(&mut spilled, BEST, &instance(), Source::Ptxas).figures;
+    figures.insert(Metric::SpillBytes, 128.0.into());
+    let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
+    let sanitized = Row::new(BEST, On::All, Source::ComputeSanitizer).verdict(&finding);
+    let found = record().with(sanitized);
+    for (new, says) in [
+        (
+            &slow,
+            "1 latency worse**: stage1-mma/mma-32x64: p50 on mission f16 full, 5.000 µs → 5.500 µs",
+        ),
+        (
+            &spilled,
+            "1 compiled figure worse**: stage1-mma/mma-32x64: spilled bytes on f16 d64 sm_90a, 0 → 128",
+        ),
+        (
+            &found,
+            "1 gate or claim worse**: stage1-mma/mma-32x64: gate C7, FAIL: memcheck: invalid write of 2 bytes",
+        ),
+    ] {
+        let page = markdown(&super::diff::document(&compared(
+            &stages,
+            &[(&base, &table(&[new.clone()]))],
+        )));
+        let head: String = page.split_inclusive('\n').take(10).collect();
+        assert!(head.contains(says), "{head}");
+    }
+    let comparison = compared(&stages, &[(&base, &table(&[slow]))]);
+    insta::assert_snapshot!(markdown(&super::diff::document(&comparison)));
+    let json = super::diff::json(&comparison);
+    assert_eq!(json["verdict"]["word"], "REGRESSION");
+    assert!(json["pairs"][0]["differences"].as_array().unwrap().len() > 4);
+
+    // What people use stands before what nobody does, also where that is of the first table and loses more.
+    let [control, used] =
+        [slower(&[(OTHER, 9.0)]), slower(&[(BEST, 5.5)])].map(|new| table(&[new]));
+    let page = markdown(&super::diff::document(&compared(
+        &stages,
+        &[(&base, &control), (&base, &used)],
+    )));
+    assert!(
+        page.contains(&format!("**2 latencies worse**: first {BEST}: p50")),
+        "{page}"
+    );
+    // Counters of a variant that say the same share a row.
+    let counted = |wavefronts: u32, macs: u32| {
+        let mut record = record();
+        let figures = &mut row(&mut record, BEST, &mission(), Source::Emulator).figures;
+        figures.insert(Metric::SharedReadWavefronts, wavefronts.into());
+        figures.insert(Metric::TensorMacs, macs.into());
+        table(&[record])
+    };
+    let comparison = compared(&stages, &[(&counted(8, 64), &counted(16, 32))]);
+    let differences = &comparison.pairs[0].comparison.differences;
+    let moved = differences.iter().filter(|d| d.change != Change::Unchanged);
+    let moved: Vec<_> = moved.filter(|d| d.subject.as_str() == BEST).collect();
+    let alike = changes(&moved);
+    let shown = |column: usize| alike.rows[0][column].shown().to_string();
+    assert_eq!((moved.len(), alike.rows.len()), (2, 1));
+    let what =
+        "shared-load wavefronts on mission f16 full; tensor multiply-adds on mission f16 full";
+    assert_eq!([shown(1), shown(2)], [what, "8; 64 → 16; 32"]);
+}
+
+#[test]
+fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
+    let (stages, base) = committed();
+    let mut new = base.clone();
+    let slow: Vec<Row> = best::timed(&base).cloned().collect();
+    new.extend(slow.into_iter().map(|mut row| {
+        let Figure { value, .. } = row.estimate(Metric::P50);
+        row.figures.insert(
+            Metric::P50,
+            (1.2 * value, 1.19 * value, 1.21 * value).into(),
+        );
+        (row.session, row.identity, row.code) = ("later".into(), Some("other".into()), None);
+        row
+    }));
+    for (new, word) in [(&base, "NO DATA"), (&new, "REGRESSION")] {
+        let comparison = compared(&stages, &[(&base, new)]);
+        assert_eq!(comparison.overall.word, word);
+        let document = super::diff::document(&comparison);
+        fits_the_terminal(&document, 100);
+        assert!(markdown(&document).len() < 20_000);
+    }
+}
