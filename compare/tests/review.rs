@@ -12,10 +12,14 @@ mkdir -p "$CARGO_TARGET_DIR/debug"
 cp "$HERE/bin/compare" "$CARGO_TARGET_DIR/debug/compare"
 "#;
 
-/// Exits as told, `diff` with a file of three lines.
+/// Exits as told, `diff` with a file of three lines; of tables with the code in TABLES_CODE, or without any if there is none.
 const COMPARE: &str = r#"#!/bin/sh
 echo "$(basename "$0") $*" | sed "s|$HERE/||g" >> "$HERE/calls"
 [ "$1" = diff ] || exit "${RUN_CODE:-0}"
+if [ "$3" = HEAD ]; then
+    [ -z "$OLD" ] || { echo "NO DATA: results/ of $2 is a log of records"; exit 3; }
+    DIFF_CODE="${TABLES_CODE:-0}"
+fi
 while [ $# -gt 0 ]; do
     if [ "$1" = --out ]; then printf '<!-- attention-ladder: compare diff -->\n**verdict** by @someone\nrest\n' > "$2"; fi
     shift
@@ -134,38 +138,44 @@ const BUILD_BASE: &str =
     "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base\n";
 const BUILD_HEAD: &str = "cargo build --quiet --locked --workspace --bin compare in checkout\n";
 
-/// The call that makes a record.
+/// The call that runs a side.
 fn run_of(side: &str, record: &str, flags: &str) -> String {
     let place = format!("checkout/target/review/{record}");
     format!("compare-{side} {flags} --out {place} --report {place}/COMPARE.md\n")
 }
 
-/// The records that are committed at both ends.
-fn also(checkout: &Checkout) -> String {
-    format!(
-        " --also {:.12} HEAD",
-        checkout.git(&["rev-parse", "HEAD^1"])
-    )
-}
-
-/// The three calls of `compare diff`.
-fn diffs(flags: &str) -> String {
-    let call = format!("compare-head diff target/review/base-record target/review/head{flags}");
-    let out = "--out checkout/target/review/diff";
+/// The three calls of `compare diff` of two sides.
+fn diffs(sides: &str, name: &str) -> String {
+    let call = format!("compare-head diff {sides}");
+    let out = format!("--out checkout/target/review/{name}");
     format!("{call} --format markdown {out}.md\n{call} --format json {out}.json\n{call}\n")
 }
 
+fn diffs_of_runs() -> String {
+    diffs("target/review/base-record target/review/head", "diff")
+}
+
+/// Of the tables that are committed at both ends.
+fn diffs_of_tables(checkout: &Checkout) -> String {
+    let base = checkout.git(&["rev-parse", "HEAD^1"]);
+    diffs(&format!("{base:.12} HEAD"), "tables")
+}
+
 #[test]
-fn a_review_compares_base_and_head_and_keeps_the_bases_record() {
+fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() {
     let checkout = Checkout::new();
     let head = BUILD_HEAD.to_string()
         + &run_of("head", "head", "--backend emulated --quick")
-        + &diffs(&also(&checkout));
+        + &diffs_of_runs()
+        + &diffs_of_tables(&checkout);
     let base =
         BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
     let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1"], &[]);
     assert_eq!((code, calls), (0, base + &head), "{printed}");
-    assert!(checkout.path("checkout/target/review/diff.md").is_file());
+    let page = || std::fs::read_to_string(checkout.path("checkout/target/review/diff.md")).unwrap();
+    let marker = "<!-- attention-ladder: compare diff -->\n";
+    let one = "**verdict** by @someone\nrest\n";
+    assert_eq!(page(), format!("{marker}{one}\n## Committed tables\n{one}"));
     assert_eq!(
         checkout.git(&["worktree", "list"]).lines().count(),
         1,
@@ -173,30 +183,47 @@ fn a_review_compares_base_and_head_and_keeps_the_bases_record() {
     );
     assert_eq!(checkout.git(&["status", "--short"]), "");
 
-    // A gate that fails on the head is for the comparison to say, whose exit code counts.
-    let failing = [("RUN_CODE", "1"), ("DIFF_CODE", "1")];
-    let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1", "--quick"], &failing);
-    assert_eq!((code, calls), (1, head), "{printed}");
+    // A gate that fails on the head is for the comparison to say. The worse of both comparisons counts, and tables that the base
+    // does not have do not.
+    for (runs, tables, old, expected) in [
+        ("1", "0", "", 1),
+        ("0", "1", "", 1),
+        ("3", "1", "", 1),
+        ("1", "3", "", 1),
+        ("0", "3", "", 3),
+        ("1", "2", "", 2),
+        ("0", "0", "1", 0),
+        ("3", "0", "1", 3),
+    ] {
+        let variables = [
+            ("RUN_CODE", "1"),
+            ("DIFF_CODE", runs),
+            ("TABLES_CODE", tables),
+            ("OLD", old),
+        ];
+        let (code, printed, calls) =
+            checkout.run(&["scripts/review", "HEAD^1", "--quick"], &variables);
+        assert_eq!((code, &calls), (expected, &head), "{printed}");
+        let says = "\nCommitted tables: NO DATA: results/ of";
+        assert_eq!(page().contains(says), !old.is_empty(), "{}", page());
+    }
 
     let (_, _, calls) = checkout.run(&["scripts/review", "HEAD^1", "--full"], &[]);
     assert!(
         calls.starts_with(BUILD_BASE),
-        "a record of another tier is not used again: {calls}"
+        "a run of another tier is not used again: {calls}"
     );
 }
 
 #[test]
-fn latencies_are_taken_in_turns_and_never_used_again() {
+fn latencies_are_never_taken_from_another_session() {
     let checkout = Checkout::new();
     let flags = "--backend cuda --shapes mission --dtypes f16";
     let [base, head] = [
         run_of("base", "base-record", flags),
         run_of("head", "head", flags),
     ];
-    let expected = format!(
-        "{BUILD_BASE}{base}{BUILD_HEAD}{head}{head}{base}{}",
-        diffs(" --pool")
-    );
+    let expected = format!("{BUILD_BASE}{base}{BUILD_HEAD}{head}{}", diffs_of_runs());
     for _ in 0..2 {
         let (code, printed, calls) = checkout.run(&["scripts/review", "main^1", "--latency"], &[]);
         assert_eq!((code, calls), (0, expected.clone()), "{printed}");
@@ -229,7 +256,7 @@ fn what_cannot_be_reviewed_is_wrong_usage() {
 }
 
 #[test]
-fn the_hosted_check_passes_what_is_undecided_and_marks_latencies() {
+fn the_hosted_check_passes_what_is_inconclusive_and_marks_latencies() {
     let checkout = Checkout::new();
     let variables = |code: &'static str| [("BASE", "HEAD^1"), ("NUMBER", "7"), ("DIFF_CODE", code)];
     for (code, exit) in [("0", 0), ("1", 1), ("3", 0)] {
