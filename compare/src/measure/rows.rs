@@ -387,7 +387,7 @@ mod tests {
             let on = On::Case(place(), "normal:0".into());
             of_outcome(Row::new(WMMA, on, Source::Gpu), &outcome)
         };
-        insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"emulator","figures":{"max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15},"verdicts":{"C1":{"is":"pass"},"C2":{"is":"fail","reason":"too large"},"C3":{"is":"pass"},"C4":{"is":"pass"},"C5":{"is":"pass"},"C6":{"is":"pass"}}}"#);
+        insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"emulator","max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15,"C1":"pass","C2":"fail","C2_reason":"too large","C3":"pass","C4":"pass","C5":"pass","C6":"pass"}"#);
         insta::assert_snapshot!(line(&of(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
         insta::assert_snapshot!(line(&of(Err(NoOutput::Failed { reason: "illegal address".into(), fatal: false }))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
     }
@@ -417,7 +417,7 @@ mod tests {
             GateResult::judge(GateId::C1, true, "complete"),
             GateResult::judge(GateId::C5, false, "they differ"),
         ];
-        insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full","by":"gpu","under":"warm L2","figures":{"p50":[20.02,20,20.02],"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975,"power_w":688.4,"celsius":61},"verdicts":{"C5":{"is":"fail","reason":"they differ"}}}"#);
+        insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","p50":20.02,"p50_low":20,"p50_high":20.02,"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975,"power_w":688.4,"celsius":61,"C5":"fail","C5_reason":"they differ"}"#);
         for unknown in [
             reading(Some(0)),
             reading(None),
@@ -437,7 +437,7 @@ mod tests {
     fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
         let pair_of = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
         let speed_of_light = SpeedOfLight::none("literal").with_zero_line(2.0);
-        insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","on":"mission f16 full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","figures":{"p50":15.01,"min":15,"speedup_p50":[1.333,1.333,1.334],"speedup_p90":[1.333,1.333,1.334],"speedup_mean":[1.333,1.333,1.334],"noise":0.000999,"floor_us":2.2}}"#);
+        insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","p50":15.01,"min":15,"speedup_p50":1.333,"speedup_p50_low":1.333,"speedup_p50_high":1.334,"speedup_p90":1.333,"speedup_p90_low":1.333,"speedup_p90_high":1.334,"speedup_mean":1.333,"speedup_mean_low":1.333,"speedup_mean_high":1.334,"noise":0.000999,"floor_us":2.2}"#);
     }
 
     #[test]
