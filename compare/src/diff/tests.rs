@@ -1,7 +1,7 @@
 use super::*;
+use crate::document::markdown::markdown;
 use crate::judge::diff::Change;
 use crate::judge::verdict::Exit;
-use crate::page::markdown::markdown;
 use crate::record::{On, Record};
 use crate::testing::{SCALAR, US, emulated, ladder, timed};
 use std::path::Path;

@@ -178,7 +178,7 @@ mod tests {
             "{notes:?}"
         );
         assert!(summary(&report, false).1.is_empty());
-        let page = |path: &str| super::report(&report, Path::new("run"), Path::new(path));
+        let page = |path: &str| super::report(&report, Path::new("run"), Some(Path::new(path)));
         let names: Vec<_> = page("REPORT.md")
             .iter()
             .map(|file| file.path.display().to_string())

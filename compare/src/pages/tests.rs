@@ -5,12 +5,12 @@ use super::ladder::{over_fastest, score, times_of};
 use super::show::Section;
 use super::testing::{BEST, OTHER, record, row};
 use super::*;
+use crate::document::Document;
+use crate::document::html;
+use crate::document::markdown::markdown;
+use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::diff::{self, Change, Tables};
 use crate::judge::verdict::{self, Report, of_differences};
-use crate::page::Document;
-use crate::page::html;
-use crate::page::markdown::markdown;
-use crate::page::terminal::{WIDTH, terminal};
 use crate::record::meta::{Progress, first_place};
 use crate::record::{self, On, Place, Record, Source};
 use crate::testing::{CPASYNC, US, instance, mission, table, timed};
@@ -53,7 +53,7 @@ fn report_of(stages: &[StageMeta], table: &record::Table, look: impl Fn(&Report<
 fn committed() -> (Vec<StageMeta>, record::Table) {
     let results = crate::testing::results();
     let table = results.of_gpu(results.main().unwrap());
-    (crate::registry::metas().unwrap(), table)
+    (crate::registry::builds().unwrap(), table)
 }
 
 fn fits_the_terminal(document: &Document, most: usize) {
@@ -381,6 +381,7 @@ fn compared(
         overall: of_differences(&all.collect::<Vec<_>>()),
         pairs,
         unpaired: vec![],
+        run: None,
         stages: stages.to_vec(),
     }
 }
