@@ -24,9 +24,6 @@ pub enum Command {
     /// List what this machine has of compilers, GPU, tools and peers, what installs the rest, and which stages the GPU runs
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
-    /// Create a stage of your own: a registered copy of an existing one that builds, passes and claims nothing yet
-    #[command(after_help = crate::new::EXAMPLES)]
-    New(crate::new::NewArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
     Selftest(crate::selftest::SelftestArgs),
     /// Compare two records, folders of records or git revisions: what is faster, slower, uses more registers or shared

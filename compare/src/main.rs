@@ -16,7 +16,6 @@ mod interrupt;
 mod judge;
 mod measure;
 mod negatives;
-mod new;
 mod output;
 mod pages;
 mod peers;
@@ -65,7 +64,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::doctor(&args),
-        Command::New(args) => new::new(&args),
         Command::Selftest(args) => selftest::selftest(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Profile(args) => profile::profile(&args),

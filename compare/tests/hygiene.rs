@@ -450,7 +450,7 @@ fn every_stage_is_registered() {
     );
 }
 
-/// All but the build of a stage that `compare new` makes; its tests are those of the stage that it copies.
+/// All but the build of a stage that `scripts/new-stage` makes; its tests are those of the stage that it copies.
 #[test]
 fn a_new_stage_is_a_member_that_is_registered() {
     let checkout = tempfile::tempdir().unwrap();
@@ -460,6 +460,7 @@ fn a_new_stage_is_a_member_that_is_registered() {
         "attention-ladder",
         "common",
         "compare",
+        "scripts",
     ];
     for name in others.map(String::from).into_iter().chain(stages()) {
         let copied = Command::new("cp")
@@ -468,44 +469,144 @@ fn a_new_stage_is_a_member_that_is_registered() {
             .status();
         assert!(copied.unwrap().success(), "{name}");
     }
-    let make = |folder: &Path, name: &str| {
-        Command::new(env!("CARGO_BIN_EXE_compare"))
-            .args(["new", name, "--from", "stage0-scalar"])
-            .current_dir(folder)
-            .env_remove("CARGO_MANIFEST_DIR")
+    let make = |name: &str, from: &str| {
+        let output = Command::new(checkout.path().join("scripts/new-stage"))
+            .args([name, from])
             .output()
-            .unwrap()
+            .unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), message)
     };
-    let name = format!("stage{}-mine", stages().len());
-    let nowhere = tempfile::tempdir().unwrap();
-    let outside = make(nowhere.path(), &name);
-    assert_eq!(outside.status.code(), Some(2), "{outside:?}");
-    let made = make(checkout.path(), &name);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    assert_eq!(make(checkout.path(), &name).status.code(), Some(2), "taken");
-    assert_eq!(stages_in(checkout.path()).len(), stages().len() + 1);
+    let next = stages().len();
+    for (name, from, reason) in [
+        ("mine".to_string(), "stage5-swizzle", "the next stage"),
+        (
+            format!("stage{next}-Mine"),
+            "stage5-swizzle",
+            "in lower case",
+        ),
+        (
+            format!("stage{next}-../x"),
+            "stage5-swizzle",
+            "the next stage",
+        ),
+        (
+            format!("stage{}-mine", next + 1),
+            "stage5-swizzle",
+            "the next stage",
+        ),
+        (
+            "stage5-swizzle".to_string(),
+            "stage5-swizzle",
+            "the next stage",
+        ),
+        (
+            format!("stage{next}-mine"),
+            "stage5-swizle",
+            "there is no stage",
+        ),
+        (
+            format!("stage{next}-attention"),
+            "stage5-swizzle",
+            "imports Attention",
+        ),
+        (
+            format!("stage{next}-mma-linear"),
+            "stage5-swizzle",
+            "has a family",
+        ),
+    ] {
+        let (code, message) = make(&name, from);
+        assert_eq!(code, Some(2), "{name}: {message}");
+        assert!(message.contains(reason), "{name}: {message}");
+    }
+    assert_eq!(stages_in(checkout.path()), stages(), "nothing is written");
+
+    let copies: Vec<(String, String)> = (next..)
+        .zip(stages())
+        .map(|(number, from)| (format!("stage{number}-mine"), from))
+        .collect();
+    for (name, from) in &copies {
+        let (code, message) = make(name, from);
+        assert_eq!(code, Some(0), "{name}: {message}");
+        only_names_differ(checkout.path(), name, from);
+    }
     assert_eq!(unregistered(checkout.path()), [""; 0]);
     let metadata = MetadataCommand::new()
         .manifest_path(checkout.path().join("Cargo.toml"))
         .no_deps()
         .exec()
         .unwrap();
-    let package = metadata
-        .packages
-        .iter()
-        .find(|package| *package.name == *name);
-    let kinds: Vec<&str> = package
-        .unwrap()
-        .targets
-        .iter()
-        .map(|target| &*target.name)
+    for (name, _) in &copies {
+        let package = metadata
+            .packages
+            .iter()
+            .find(|package| *package.name == **name);
+        let targets: Vec<&str> = package
+            .unwrap()
+            .targets
+            .iter()
+            .map(|target| &*target.name)
+            .collect();
+        assert!(
+            ["attention", "stage", "build-script-build"]
+                .iter()
+                .all(|target| targets.contains(target)),
+            "{targets:?}"
+        );
+    }
+}
+
+/// Whether the stage `name` of `checkout` is `from` with other names, without claims and without a trace of its source's.
+fn only_names_differ(checkout: &Path, name: &str, from: &str) {
+    let text = |stage: &str, file: &str| read(&checkout.join(stage).join(file));
+    let (old, new) = (text(from, "kernel.cu"), text(name, "kernel.cu"));
+    let changed: Vec<(&str, &str)> = (old.lines().zip(new.lines()))
+        .filter(|(old, new)| old != new)
         .collect();
     assert!(
-        ["attention", "stage", "build-script-build"]
-            .iter()
-            .all(|kind| kinds.contains(kind)),
-        "{kinds:?}"
+        !changed.is_empty(),
+        "{from}: its default family has no variant"
     );
+    for (old, new) in changed {
+        let preset = |line: &str| {
+            let (macro_and_family, rest) = line.split_once(", ")?;
+            let (_, preset) = rest.split_once(", ")?;
+            Some((
+                macro_and_family.split_once('(')?.0.to_string(),
+                preset.to_string(),
+            ))
+        };
+        assert!(preset(old).is_some() && preset(old) == preset(new), "{new}");
+        assert!(new.contains("VARIANT(mine, mine_"), "{new}");
+    }
+    let library = text(name, "src/lib.rs");
+    assert!(library.contains("    claims: &[],\n"), "{library}");
+    let redundant = |library: &str| library.matches("site: ").count();
+    assert_eq!(redundant(&library), redundant(&text(from, "src/lib.rs")));
+    let resources = "tests/snapshots/stage__resources_are_within_their_caps_and_as_recorded.snap";
+    let (old, new) = (text(from, resources), text(name, resources));
+    let rows = |text: &str| text.lines().skip(4).map(String::from).collect::<Vec<_>>();
+    assert!(
+        rows(&new).is_sorted() && rows(&new).len() == rows(&old).len(),
+        "{new}"
+    );
+    for row in rows(&new) {
+        let (symbol, rest) = (row.split_whitespace().nth(1), row.find(" registers"));
+        let width = symbol.map_or(0, str::len).max(38) + "sm_90a   123".len();
+        assert_eq!(rest, Some(width), "{row}");
+    }
+    let module = from.replace('-', "_");
+    for path in files_below(&checkout.join(name), &|_| true) {
+        let text = read(&path);
+        let names_its_source = text.lines().any(|line| {
+            line.contains(&module)
+                || line.contains(from)
+                    && !line.to_lowercase().contains("a copy of")
+                    && !line.contains("predecessor: ")
+        });
+        assert!(!names_its_source, "{}", path.display());
+    }
 }
 
 #[test]
