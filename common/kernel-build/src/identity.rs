@@ -48,8 +48,8 @@ impl Sources {
         Ok(Self { files })
     }
 
-    /// SHA-256 over flags, names and contents, less what no compiler looks at: a better comment does not make measured
-    /// figures those of another kernel.
+    /// SHA-256 over flags, names and tokens: a better comment or a line broken elsewhere does not make measured figures those
+    /// of another kernel.
     pub fn identity(&self, flags: &[&str]) -> String {
         let mut hash = Sha256::new();
         // Every part goes with its length, or "ab"+"c" would hash like "a"+"bc".
@@ -83,32 +83,107 @@ impl Sources {
     }
 }
 
-/// C++ without comments, indentation, trailing blanks and empty lines. Literals stay as they are; raw strings count as plain
-/// ones, which at worst keeps a comment.
+/// The tokens of C++ one a line, which is C++ without comments and white space as far as neither counts. A directive ends with an
+/// empty line. Text in which lines or white space may count as a value is left as it is.
 fn code(text: &str) -> String {
-    let mut rest = text;
-    let mut kept = String::new();
-    while let Some(first) = rest.chars().next() {
-        let length = if rest.starts_with("//") {
-            let end = rest.find('\n').unwrap_or(rest.len());
-            rest = &rest[end..];
-            continue;
-        } else if rest.starts_with("/*") {
-            let end = rest.find("*/").map_or(rest.len(), |at| at + 2);
-            rest = &rest[end..];
-            kept.push(' ');
-            continue;
-        } else if first == '"' || first == '\'' && !kept.ends_with(|c: char| c.is_ascii_hexdigit())
-        {
-            literal(rest, first)
-        } else {
-            first.len_utf8()
-        };
-        kept.push_str(&rest[..length]);
-        rest = &rest[length..];
+    let joined = text.replace("\r\n", "\n").replace("\\\n", "");
+    let tokens = tokens(&joined);
+    let depends_on_lines = |token: &&str| {
+        let is_raw_string = token
+            .split_once('"')
+            .is_some_and(|(prefix, _)| prefix.ends_with('R'));
+        is_raw_string || ["assert", "source_location", "__LINE__"].contains(token)
+    };
+    match tokens.iter().any(depends_on_lines) {
+        true => text.to_string(),
+        false => tokens.join("\n"),
     }
-    let lines = kept.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Of more than one character, longest first.
+const PUNCTUATORS: [&str; 26] = [
+    "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&",
+    "||", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", ".*",
+];
+
+/// The tokens of text without continued lines, and an empty one behind every directive.
+fn tokens(text: &str) -> Vec<&str> {
+    let (mut tokens, mut rest) = (Vec::new(), text);
+    let mut directive: Option<usize> = None; // how many tokens there were before it
+    let mut is_line_start = true;
+    while let Some(first) = rest.chars().next() {
+        if first == '\n' {
+            if directive.take().is_some() {
+                tokens.push("");
+            }
+            is_line_start = true;
+        }
+        let skipped = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map_or(rest.len(), |at| at + 2)
+        } else if first.is_whitespace() {
+            first.len_utf8()
+        } else {
+            0
+        };
+        if skipped > 0 {
+            rest = &rest[skipped..];
+            continue;
+        }
+        if first == '#' && is_line_start {
+            directive = Some(tokens.len());
+        }
+        is_line_start = false;
+        let length = match directive.map(|start| &tokens[start..]) {
+            Some(["#", "include"]) if first == '<' => Some(literal(rest, '>')),
+            // A macro has parameters if no white space stands before them.
+            Some(["#", "define"]) if rest[word(rest)..].starts_with('(') => Some(word(rest) + 1),
+            _ => None,
+        };
+        let (token, after) = rest.split_at(length.unwrap_or_else(|| token_length(rest, first)));
+        tokens.push(token);
+        rest = after;
+    }
+    tokens
+}
+
+/// Bytes of the token that `text` starts with.
+fn token_length(text: &str, first: char) -> usize {
+    let starts_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if starts_number(text) || first == '.' && starts_number(&text[1..]) {
+        return number(text);
+    }
+    // A literal with its prefix and suffix.
+    let prefix = word(text);
+    match text[prefix..].chars().next() {
+        Some(quote @ ('"' | '\'')) => {
+            let end = prefix + literal(&text[prefix..], quote);
+            end + word(&text[end..])
+        }
+        _ if prefix > 0 => prefix,
+        _ => {
+            let known = PUNCTUATORS.iter().find(|known| text.starts_with(**known));
+            known.map_or(first.len_utf8(), |known| known.len())
+        }
+    }
+}
+
+/// Bytes of the identifier or keyword that `text` starts with.
+fn word(text: &str) -> usize {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.find(|c| !is_part(c)).unwrap_or(text.len())
+}
+
+/// Bytes of the number that `text` starts with, as the preprocessor sees it: `1e-5f`, `0x1p+3`, `1'000`.
+fn number(text: &str) -> usize {
+    let mut before = ' ';
+    let end = text.char_indices().find(|&(_, c)| {
+        let is_exponents_sign = matches!(c, '+' | '-') && matches!(before, 'e' | 'E' | 'p' | 'P');
+        before = c;
+        !(c.is_alphanumeric() || matches!(c, '_' | '.' | '\'') || is_exponents_sign)
+    });
+    end.map_or(text.len(), |(at, _)| at)
 }
 
 /// Bytes of the literal that `text` starts with, its quotes included; those of the line where it does not end in it.
@@ -116,7 +191,7 @@ fn literal(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, character) in text.char_indices().skip(1) {
         match character {
-            '\n' if !is_escaped => return at,
+            '\n' => return at,
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
             _ if character == quote => return at + 1,
@@ -259,43 +334,115 @@ mod tests {
         assert_eq!(unused, plain);
     }
 
+    const KERNEL: &str = "#define HALF(x) ((x) / 2) // of x\n\
+                          #include <mma.h>\n\
+                          /* one block\n    takes a tile */\n\
+                          __device__ int row(int i) { return i < 16 ? HALF(i)+3 : a->b - -1; }\n\
+                          asm(\"mov // %0; /* not a comment */\");\n";
+
+    fn with_kernel(text: &str) -> String {
+        identity_of(|root| std::fs::write(root.join("stage/local.h"), text).unwrap()).0
+    }
+
     #[test]
-    fn identity_is_of_what_a_compiler_sees() {
-        let plain = identity_of(|_| ()).0;
-        let of = |text: &str| {
-            identity_of(|root| std::fs::write(root.join("stage/local.h"), text).unwrap()).0
-        };
-        for same in [
-            "int local; // of the block\n",
-            "/* of\n the block */\n\n  int local;\r\n",
-            "int local;",
+    fn comments_and_layout_keep_the_identity() {
+        let plain = with_kernel(KERNEL);
+        for (from, to) in [
+            (" // of x", ""),
+            (" // of x", " /* of\n x */ "),
+            ("takes a tile", "takes another tile"),
+            ("/* one block\n    takes a tile */\n", "\n\n"),
+            ("\n", "\r\n"),
+            ("{ return", "{\n\n    return"),
+            (" i < 16 ?", " i<16?"),
+            ("HALF(i)+3", "HALF( i )\n\t + 3"),
+            ("HALF(i)", "HA\\\nLF(i)"),
+            ("a->b - -1", "a -> b-\n-1 /*-*/"),
+            ("((x) / 2)", "\\\n    ( (x)/2 )"),
+            ("#define HALF", "  #  define  HALF"),
+            ("#include <mma.h>", "#include<mma.h>"),
+            ("asm(", "// the \\\n move\nasm(\n"),
         ] {
-            assert_eq!(of(same), plain, "{same:?}");
-        }
-        for other in [
-            "int local2;\n",
-            "int\nlocal;\n",
-            "// int local;\n",
-            "intlocal;\n",
-        ] {
-            assert_ne!(of(other), plain, "{other:?}");
+            let changed = KERNEL.replace(from, to);
+            assert!(changed != KERNEL, "{from:?}");
+            assert_eq!(with_kernel(&changed), plain, "{changed}");
         }
     }
 
     #[test]
-    fn literals_are_code_whatever_they_hold() {
-        for text in [
-            "asm(\"// a \\\" /* b\"); f('\"', '\\'', '/');",
-            "x = 1'000'000 / 2;",
+    fn constants_operators_literals_and_directives_are_the_identity() {
+        let plain = with_kernel(KERNEL);
+        for (from, to) in [
+            ("16", "17"),
+            ("16", "1 6"),
+            ("16", "16u"),
+            ("i < 16", "i <= 16"),
+            ("i < 16", "i << 16"),
+            ("+3", "-3"),
+            ("- -1", "--1"),
+            ("a->b", "a- >b"),
+            ("int i", "inti"),
+            ("int i", "int j"),
+            ("row(", "column("),
+            ("__device__", "// __device__"),
+            ("mov //", "mov  //"),
+            ("/* not", "/* no"),
+            ("HALF(x) ((x)", "HALF (x) ((x)"),
+            (" ((x) / 2) // of x\n", "\n((x) / 2)\n"),
+            (" // of x\n#include <mma.h>", " #include <mma.h>"),
+            ("<mma.h>", "<mma. h>"),
+            ("<mma.h>", "\"mma.h\""),
         ] {
-            assert_eq!(code(&format!("{text} // c")), format!("{text}\n"));
+            let changed = KERNEL.replace(from, to);
+            assert!(changed != KERNEL, "{from:?}");
+            assert_ne!(with_kernel(&changed), plain, "{changed}");
         }
-        assert_eq!(code("a = \"open\nb; // c"), "a = \"open\nb;\n");
+    }
+
+    #[test]
+    fn tokens_are_a_compilers() {
+        for (text, expected) in [
+            ("a+++b>>=c", "a|++|+|b|>>=|c"),
+            (
+                "x = .5e-3f+0x1p+3 - 1'000'000;",
+                "x|=|.5e-3f|+|0x1p+3|-|1'000'000|;",
+            ),
+            ("f('\"', '\\'', '/') // c", "f|(|'\"'|,|'\\''|,|'/'|)"),
+            ("L\"a \\\" //\"_s b", "L\"a \\\" //\"_s|b"),
+            ("a = \"open\nb; // c", "a|=|\"open|b|;"),
+            (
+                "#if A /* of\nb */ < 2\nint a;\n#endif",
+                "#|if|A|<|2||int|a|;|#|endif",
+            ),
+            (
+                "#define F(x) #x\n#define G (1)\n",
+                "#|define|F(|x|)|#|x||#|define|G|(|1|)|",
+            ),
+            ("#pragma unroll 1\nfor", "#|pragma|unroll|1||for"),
+            (
+                "#include <never closed\nint",
+                "#|include|<never closed||int",
+            ),
+            ("a /* never closed", "a"),
+            ("a<::b>", "a|<|::|b|>"),
+        ] {
+            assert_eq!(tokens(text).join("|"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn where_lines_or_white_space_may_be_values_all_of_a_file_counts() {
+        for (text, changed) in [
+            ("assert(a); // c", "assert(a);"),
+            ("int a = __LINE__;", "int a =\n__LINE__;"),
+            ("asm(R\"(a\n// b)\");", "asm(R\"(a\n// c)\");"),
+        ] {
+            assert_ne!(with_kernel(text), with_kernel(changed), "{text}");
+        }
         assert_eq!(
-            code("#define A(x) \\\n    f(x) /* g */ + 1"),
-            "#define A(x) \\\nf(x)   + 1\n"
+            with_kernel("static_assert(a); // c"),
+            with_kernel("static_assert(a);")
         );
-        assert_eq!(code("a /* never closed"), "a\n");
     }
 
     #[test]
