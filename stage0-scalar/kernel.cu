@@ -234,10 +234,6 @@ using Scalar32x128K2 = Tile<false, Element, HEAD_DIM, 32, 128, 2>;
 template <class Element, int HEAD_DIM>
 using WmmaQk32x64 = Tile<true, Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaQk64x64 = Tile<true, Element, HEAD_DIM, 64, 64, 1>;
-template <class Element, int HEAD_DIM>
-using WmmaQk32x64K2 = Tile<true, Element, HEAD_DIM, 32, 64, 2>;
-template <class Element, int HEAD_DIM>
 using WmmaQk32x128K2 = Tile<true, Element, HEAD_DIM, 32, 128, 2>;
 
 } // namespace
@@ -245,6 +241,4 @@ using WmmaQk32x128K2 = Tile<true, Element, HEAD_DIM, 32, 128, 2>;
 ATTN_VARIANT(scalar, scalar_32x64, Scalar32x64)
 ATTN_VARIANT(scalar, scalar_32x128_k2, Scalar32x128K2)
 ATTN_VARIANT(wmma_qk, wmma_qk_32x64, WmmaQk32x64)
-ATTN_VARIANT(wmma_qk, wmma_qk_64x64, WmmaQk64x64)
-ATTN_VARIANT(wmma_qk, wmma_qk_32x64_k2, WmmaQk32x64K2)
 ATTN_VARIANT(wmma_qk, wmma_qk_32x128_k2, WmmaQk32x128K2)

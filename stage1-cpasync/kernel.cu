@@ -211,19 +211,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
 template <class Element, int HEAD_DIM>
 using Cpasync32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
-template <class Element, int HEAD_DIM>
-using Cpasync64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
-template <class Element, int HEAD_DIM>
-using Cpasync32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
 template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
 using Cpasync32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
-template <class Element, int HEAD_DIM>
-using Cpasync128x64 = Tile<Element, HEAD_DIM, 128, 64, 1>;
 
 } // namespace
 
 ATTN_VARIANT(cpasync, cpasync_32x64, Cpasync32x64)
-ATTN_VARIANT(cpasync, cpasync_64x64, Cpasync64x64)
-ATTN_VARIANT(cpasync, cpasync_32x64_k2, Cpasync32x64K2)
 ATTN_VARIANT(cpasync, cpasync_32x256_k2, Cpasync32x256K2)
-ATTN_VARIANT(cpasync, cpasync_128x64, Cpasync128x64)

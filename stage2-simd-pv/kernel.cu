@@ -253,19 +253,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
 template <class Element, int HEAD_DIM>
 using SimdPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
-template <class Element, int HEAD_DIM>
-using SimdPv32x64K2 = Tile<Element, HEAD_DIM, 32, 64, 2>;
 template <class Element, int HEAD_DIM> // at head_dim 128, half the keys: the ring would not fit
 using SimdPv32x256K2 = Tile<Element, HEAD_DIM, 32, 16384 / HEAD_DIM, 2>;
-template <class Element, int HEAD_DIM>
-using SimdPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
 
 } // namespace
 
 ATTN_VARIANT(simd_pv, simd_pv_32x64, SimdPv32x64)
-ATTN_VARIANT(simd_pv, simd_pv_64x64, SimdPv64x64)
-ATTN_VARIANT(simd_pv, simd_pv_32x64_k2, SimdPv32x64K2)
 ATTN_VARIANT(simd_pv, simd_pv_32x256_k2, SimdPv32x256K2)
-ATTN_VARIANT(simd_pv, simd_pv_32x32, SimdPv32x32)
