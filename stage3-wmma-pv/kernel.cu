@@ -230,13 +230,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 template <class Element, int HEAD_DIM>
 using WmmaPv32x64 = Tile<Element, HEAD_DIM, 32, 64, 1>;
 template <class Element, int HEAD_DIM>
-using WmmaPv64x64 = Tile<Element, HEAD_DIM, 64, 64, 1>;
-template <class Element, int HEAD_DIM>
 using WmmaPv32x128K2 = Tile<Element, HEAD_DIM, 32, 128, 2>;
-template <class Element, int HEAD_DIM>
-using WmmaPv32x32 = Tile<Element, HEAD_DIM, 32, 32, 1>;
-template <class Element, int HEAD_DIM>
-using WmmaPv48x32 = Tile<Element, HEAD_DIM, 48, 32, 1>;
 template <class Element, int HEAD_DIM>
 using WmmaPv64x96 = Tile<Element, HEAD_DIM, 64, 96, 1>;
 template <class Element, int HEAD_DIM>
@@ -245,9 +239,6 @@ using WmmaPv96x64 = Tile<Element, HEAD_DIM, 96, 64, 1>;
 } // namespace
 
 ATTN_VARIANT(wmma_pv, wmma_pv_32x64, WmmaPv32x64)
-ATTN_VARIANT(wmma_pv, wmma_pv_64x64, WmmaPv64x64)
 ATTN_VARIANT(wmma_pv, wmma_pv_32x128_k2, WmmaPv32x128K2)
-ATTN_VARIANT(wmma_pv, wmma_pv_32x32, WmmaPv32x32)
-ATTN_VARIANT(wmma_pv, wmma_pv_48x32, WmmaPv48x32)
 ATTN_VARIANT(wmma_pv, wmma_pv_64x96, WmmaPv64x96)
 ATTN_VARIANT(wmma_pv, wmma_pv_96x64, WmmaPv96x64)
