@@ -206,7 +206,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.
 template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DIM, 2, 16, 4, 4096 / HEAD_DIM, 2, true>;
-template <class Element, int HEAD_DIM> using Tma64x128K2 = Tile<Element, HEAD_DIM, 4, 16, 2, 4096 / HEAD_DIM, 3, true>;
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
@@ -216,6 +215,5 @@ using Tma128x128K2 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128
 } // namespace
 
 ATTN_MAPPED_VARIANT(tma, tma_32x256_k4, Tma32x256K4)
-ATTN_MAPPED_VARIANT(tma, tma_64x128_k2, Tma64x128K2)
 ATTN_MAPPED_VARIANT(tma, tma_128x64, Tma128x64)
 ATTN_MAPPED_VARIANT(tma, tma_128x128_k2, Tma128x128K2)

@@ -196,7 +196,6 @@ template <class Element, int HEAD_DIM> using Lazy256x64 = Tile256x64<Element, HE
 // For grids that fill the GPU about once, and for those that do not.
 template <class Element, int HEAD_DIM, bool LAZY>
 using Tile128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), LAZY>;
-template <class Element, int HEAD_DIM> using Exact128x128 = Tile128x128<Element, HEAD_DIM, false>;
 template <class Element, int HEAD_DIM> using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM>
 using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true>;
@@ -204,7 +203,6 @@ using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + size
 } // namespace
 
 ATTN_MAPPED_VARIANT(overlap, overlap_256x64, Exact256x64)
-ATTN_MAPPED_VARIANT(overlap, overlap_128x128, Exact128x128)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)

@@ -187,7 +187,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(counted("stage10-fp8"), [true; 3]);
-        let of_both = counted("stage8-overlap");
+        let of_both = counted("stage7-wgmma");
         assert!(of_both.contains(&true) && of_both.contains(&false));
     }
 }
