@@ -26,6 +26,7 @@ mod python;
 #[path = "tests/recipes.rs"]
 mod recipes;
 mod record;
+mod recorder;
 mod registry;
 mod render;
 mod run;

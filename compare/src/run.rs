@@ -2,30 +2,30 @@
 
 use crate::answer::{self, Answer};
 use crate::estimate;
-use crate::interrupt::interrupted;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
 use crate::judge::{Known, best};
 use crate::measure::execute::Executor;
-use crate::measure::input::{self, FileInput};
+use crate::measure::input::FileInput;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::meta::{begin, gate_scopes};
-use crate::measure::plan::{self, Plan, PlannedCase, PlannedTiming, Request};
+use crate::measure::meta::begin;
+use crate::measure::plan::{self, Plan, PlannedTiming, Request};
 use crate::measure::rows;
-use crate::measure::sink::{ExecuteError, Sink};
-use crate::measure::summary::summarise;
+use crate::measure::sink::Sink;
 use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
 use crate::record::StageMeta;
 use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::Tier;
+use crate::record::meta::{Gpu, Machine, Tier};
 use crate::record::{On, Record, Results, Row, Source, Subject};
+use crate::recorder::Recorder;
 use crate::registry::Ladder;
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::device::BackendKind;
+use common::device::cuda::CudaDevice;
 use common::faults;
 use common::gate;
 use common::limits::DeviceLimits;
@@ -34,11 +34,8 @@ use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
-use safetensors::tensor::TensorView;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -107,12 +104,6 @@ const SAMPLES: usize = 500;
 /// The same on problems without claims, whose figures are shown but not judged.
 const SAMPLES_ELSEWHERE: usize = 100;
 
-/// The record is written at most this often while cases run; a kill loses no more than this.
-const WRITE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// Writing takes at most one part in this many of the time: the record of a full run is large.
-const WRITE_SHARE: u32 = 20;
-
 /// Runs what `args` ask for, and writes the record and its report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = open(args.backend)?;
@@ -161,86 +152,22 @@ fn measure(
     mut ladder: Ladder,
     committed: &Results,
 ) -> anyhow::Result<(PathBuf, Record)> {
-    let start = Instant::now();
-    let started = Timestamp::now();
+    let (start, started) = (Instant::now(), Timestamp::now());
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
-    let Ladder { stages, gpu, .. } = &ladder;
-    let device = gpu.as_ref().ok();
-    let backend = if device.is_some() {
-        BackendKind::Cuda
-    } else {
-        BackendKind::Emulated
-    };
-    let bars = Bars::new(args.quiet);
-    if device.is_none() && args.request.iters.is_some_and(|iters| iters > 0) {
-        bars.say("note: without a GPU --iters has no effect");
-    }
     let mut builds = ladder.builds();
+    let bars = Bars::new(args.quiet);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let request = Request {
-        file: file.as_ref().map(|file| file.problem.clone()),
-        ..args.request.clone()
-    };
-    let mut plan = plan::plan(&builds, &request, backend)?;
-    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
-    let results = machine::results();
-    let mut machine = machine::machine(match gpu {
-        Ok(device) => Ok(device.info()),
-        Err(reason) => Err(reason.clone()),
-    });
-    if let Some(device) = limited {
-        machine.name += &format!("-as-{device}");
-    }
-    if !plan.timings.is_empty() {
-        let table = committed.of_gpu(&machine.name);
-        let known = Known::committed(&builds, &table);
-        plan.leave_out_slow(&request, |timing| known_us(&known, timing));
-        let left_out = Vec::from_iter(plan.bases_left_out(&builds));
-        if !left_out.is_empty() {
-            bars.say(&format!(
-                "note: claims over {} are not measured; add it to --stages",
-                left_out.join(", ")
-            ));
-        }
-    }
-    let base_name = format!("{}-{}", started.compact(), machine.name);
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => machine::root("--out DIR")?.join("target/compare"),
-    };
-    refuse_committed(&out, &results)?;
-    if let Some(path) = &args.save_outputs {
-        std::fs::create_dir_all(path)
-            .with_context(|| format!("cannot write to {}", path.display()))?;
-    }
-    let gates = gate_scopes(&builds, &plan, stages.iter().all(LoadedStage::is_traced));
-    let source_lines = stages.iter().all(LoadedStage::has_source_lines);
-    // Only for stages that run, and not in a quick run: reading a stage's code takes seconds.
-    let is_run = |build: &&mut StageMeta| plan.tier > Tier::T0 && plan.has_stage(&build.id);
-    let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
-    let unfinished = Unfinished::create(&out, &base_name)?;
+    let machine = machine_as(&ladder, limited);
+    let plan = planned(args, file.as_ref(), &builds, &machine, committed, &bars)?;
+    let unfinished = create_folder(args, &format!("{}-{}", started.compact(), machine.name))?;
     let folder = unfinished.folder().to_path_buf();
+    let stages = &ladder.stages;
+    let read_by = read_machine_code(stages, &plan, &mut builds);
     let name = unfinished.name();
-    let mut record = begin(
-        &name,
-        &started,
-        &plan,
-        &builds,
-        machine,
-        gates,
-        source_lines,
-    );
+    let mut record = begin(&name, &started, &plan, stages, &builds, machine);
     record.meta.device = limited;
-    let read_by = match code {
-        Ok(tool) => tool.map(|tool| format!("cuobjdump {}", tool.version)),
-        Err(why) => Some(format!("machine code not read: {why}")),
-    };
-    let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));
     record.meta.tools.extend(read_by);
-    let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
-    let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
-    let planned_cases = plan.cases.len();
     bars.say(&format!(
         "record: {} (renamed when the run ends)",
         folder.display()
@@ -249,20 +176,12 @@ fn measure(
     recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a record.
     record.write(&folder)?;
-    let mut done = 0;
-    let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
-        let total = planned.len();
-        recorder.starts("self-test", stage.info().id, done, total);
-        done += 1;
-    });
-    record.extend(rows::self_test(faults::selftest(), &synchronisation));
-    if let Some(file) = &file {
-        record.extend(judge_given_output(file, &plan));
-    }
+    record.extend(self_test(stages, &plan, &mut recorder));
+    record.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     record.write(&folder)?;
     let iters = args.request.iters.filter(|&iters| iters > 0);
     let executor = Executor {
-        device,
+        device: ladder.gpu.as_ref().ok(),
         file: file.as_ref(),
         timing: TimingPlan {
             samples: iters.unwrap_or(SAMPLES),
@@ -275,18 +194,107 @@ fn measure(
     recorder.bars.finish();
     match &outcome {
         Ok(()) => record.has_ended(start.elapsed().as_secs()),
-        Err(_) => record.goes_on(planned_cases),
+        Err(_) => record.goes_on(plan.cases.len()),
     }
     record.write(&folder)?;
     outcome.with_context(|| {
         format!(
-            "the run stopped after {} of {planned_cases} cases; what it finished is in {}, and a run with --stages or --shapes \
-             measures the rest",
+            "the run stopped after {} of {} cases; what it finished is in {}, and a run with --stages or --shapes measures the rest",
             record.all_cases().count(),
+            plan.cases.len(),
             folder.display()
         )
     })?;
     Ok((unfinished.finish()?, record))
+}
+
+/// This machine, under the name of the smaller device that the run is limited to, if any.
+fn machine_as(ladder: &Ladder, limited: Option<DeviceLimits>) -> Machine {
+    let gpu = ladder.gpu.as_ref();
+    let mut machine = machine::machine(gpu.map(CudaDevice::info).map_err(String::clone));
+    if let Some(device) = limited {
+        machine.name += &format!("-as-{device}");
+    }
+    machine
+}
+
+/// What is run, without what the committed table knows to be slow.
+fn planned(
+    args: &RunArgs,
+    file: Option<&FileInput>,
+    builds: &[StageMeta],
+    machine: &Machine,
+    committed: &Results,
+    bars: &Bars,
+) -> anyhow::Result<Plan> {
+    let backend = match machine.gpu {
+        Gpu::Present { .. } => BackendKind::Cuda,
+        Gpu::Absent { .. } => BackendKind::Emulated,
+    };
+    if backend == BackendKind::Emulated && args.request.iters.is_some_and(|iters| iters > 0) {
+        bars.say("note: without a GPU --iters has no effect");
+    }
+    let request = Request {
+        file: file.map(|file| file.problem.clone()),
+        ..args.request.clone()
+    };
+    let mut plan = plan::plan(builds, &request, backend)?;
+    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
+    if !plan.timings.is_empty() {
+        let table = committed.of_gpu(&machine.name);
+        let known = Known::committed(builds, &table);
+        plan.leave_out_slow(&request, |timing| known_us(&known, timing));
+        let left_out = Vec::from_iter(plan.bases_left_out(builds));
+        if !left_out.is_empty() {
+            bars.say(&format!(
+                "note: claims over {} are not measured; add it to --stages",
+                left_out.join(", ")
+            ));
+        }
+    }
+    Ok(plan)
+}
+
+/// The folder of the record, and that of the outputs.
+fn create_folder(args: &RunArgs, name: &str) -> anyhow::Result<Unfinished> {
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => machine::root("--out DIR")?.join("target/compare"),
+    };
+    refuse_committed(&out, &machine::results())?;
+    if let Some(path) = &args.save_outputs {
+        std::fs::create_dir_all(path)
+            .with_context(|| format!("cannot write to {}", path.display()))?;
+    }
+    Ok(Unfinished::create(&out, name)?)
+}
+
+/// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did. Not in a
+/// quick run: reading a stage's code takes seconds.
+fn read_machine_code(
+    stages: &[LoadedStage],
+    plan: &Plan,
+    builds: &mut [StageMeta],
+) -> Option<(Source, Vec<String>)> {
+    let is_run = |build: &&mut StageMeta| plan.tier > Tier::T0 && plan.has_stage(&build.id);
+    let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
+    let tool = match code {
+        Ok(tool) => tool.map(|tool| format!("cuobjdump {}", tool.version)),
+        Err(why) => Some(format!("machine code not read: {why}")),
+    };
+    Some((Source::Ptxas, vec![tool?]))
+}
+
+/// Whether the gates kill planted faults, and kernels of the planned stages without one synchronisation site.
+fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -> Vec<Row> {
+    let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
+    let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
+    let mut done = 0;
+    let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
+        recorder.starts("self-test", stage.info().id, done, planned.len());
+        done += 1;
+    });
+    rows::self_test(faults::selftest(), &synchronisation)
 }
 
 /// What the committed table of this GPU says that a timing takes on the kernel as it is now, in microseconds.
@@ -341,79 +349,6 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
         Some(rows::judged(row, &errors, &gates))
     };
     problems.iter().filter_map(judge).collect()
-}
-
-/// Writes the record as it grows, saves outputs, and shows progress.
-pub struct Recorder<'a> {
-    folder: &'a Path,
-    /// Where outputs are saved, if anywhere.
-    outputs: Option<&'a Path>,
-    planned: &'a [PlannedCase],
-    write_after: Instant,
-    pub interrupted: Arc<AtomicBool>,
-    pub bars: Bars,
-}
-
-impl<'a> Recorder<'a> {
-    /// For a record in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
-    pub fn new(folder: &'a Path, planned: &'a [PlannedCase], bars: Bars) -> anyhow::Result<Self> {
-        Ok(Self {
-            folder,
-            outputs: None,
-            planned,
-            write_after: Instant::now() + WRITE_INTERVAL,
-            interrupted: interrupted().context("cannot wait for signals")?,
-            bars,
-        })
-    }
-}
-
-impl Sink for Recorder<'_> {
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
-        self.bars.step(kind, label, done, total);
-    }
-
-    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), ExecuteError> {
-        let Some(folder) = self.outputs else {
-            return Ok(());
-        };
-        let is_kept = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let name = format!("{} {}.safetensors", case.subject, case.on());
-        let path = folder.join(name.replace(|c| !is_kept(c), "-"));
-        let format = case.problem.dtype.output();
-        let bytes = format.encode_bytes(output);
-        let extents = case.problem.shape.q_extents().to_vec();
-        let file = TensorView::new(input::stored(format), extents, &bytes)
-            .and_then(|view| safetensors::serialize([("out", view)], None));
-        let written = match file {
-            Ok(file) => write_atomically(&path, &file).map_err(Into::into),
-            Err(error) => Err(error.into()),
-        };
-        written.map_err(|source| ExecuteError::Unwritable {
-            what: format!("the output {}", path.display()),
-            source,
-        })
-    }
-
-    fn grown(&mut self, record: &mut Record) -> Result<(), ExecuteError> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(ExecuteError::Interrupted); // the run writes the record before it ends
-        }
-        let start = Instant::now();
-        if start < self.write_after {
-            return Ok(());
-        }
-        record.goes_on(self.planned.len());
-        summarise(record, self.planned);
-        let written = record
-            .write(self.folder)
-            .map_err(|error| ExecuteError::Unwritable {
-                what: format!("the record {}", self.folder.display()),
-                source: error.into(),
-            });
-        self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());
-        written
-    }
 }
 
 #[cfg(test)]

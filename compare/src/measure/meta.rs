@@ -6,6 +6,7 @@ use super::rows;
 use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
 use crate::record::{Meta, Record, StageMeta};
 use common::device::BackendKind;
+use common::stage::LoadedStage;
 use common::verdict::GateId;
 
 /// A new record for `plan`, with what was built and nothing measured yet.
@@ -13,10 +14,9 @@ pub fn begin(
     name: &str,
     started: &Timestamp,
     plan: &Plan,
+    stages: &[LoadedStage],
     builds: &[StageMeta],
     machine: Machine,
-    gates: Vec<GateScope>,
-    source_lines: bool,
 ) -> Record {
     let first = &builds.first().expect("the ladder has a stage");
     let mut record = Record::new(Meta {
@@ -36,8 +36,8 @@ pub fn begin(
         device_compiler: first.device_compiler.clone(),
         device: None,
         toggles: machine::toggles(),
-        source_lines,
-        gates,
+        source_lines: stages.iter().all(LoadedStage::has_source_lines),
+        gates: gate_scopes(builds, plan, stages.iter().all(LoadedStage::is_traced)),
         tools: Default::default(),
         left_out: vec![],
         rows: 0,
@@ -49,7 +49,7 @@ pub fn begin(
 }
 
 /// Which gates this machine, backend and tier can measure.
-pub fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> Vec<GateScope> {
+fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> Vec<GateScope> {
     let not_compiled = builds
         .iter()
         .find_map(|build| match &build.device_compiler {
