@@ -82,6 +82,12 @@ impl Shape {
         }
     }
 
+    /// As in the ladder's tables, else its extents.
+    pub fn name(&self) -> String {
+        let named = named_shapes().find(|named| named.shape == *self);
+        named.map_or_else(|| self.to_string(), |named| named.name.to_string())
+    }
+
     /// `[batch, heads_q, seq_q, head_dim]`, of Q and O.
     pub fn q_extents(&self) -> [usize; 4] {
         [self.batch, self.heads_q, self.seq_q, self.head_dim]
@@ -318,9 +324,9 @@ pub fn claims_problem(dtype: Dtype) -> Problem {
 }
 
 /// A shape by name, or of `BATCHxHEADSxSEQxDIM`.
-pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
+pub fn parse_shape(text: &str) -> Result<Shape, ProblemError> {
     if let Some(named) = named_shapes().find(|named| named.name == text) {
-        return Ok((named.name.to_string(), named.shape));
+        return Ok(named.shape);
     }
     let syntax = || ProblemError::Syntax {
         text: text.to_string(),
@@ -334,15 +340,14 @@ pub fn parse_shape(text: &str) -> Result<(String, Shape), ProblemError> {
         return Err(syntax());
     };
     let ((heads_q, heads_kv), (seq_q, seq_kv)) = (pair(heads)?, pair(seq)?);
-    let shape = Shape {
+    Ok(Shape {
         batch: number(batch)?,
         heads_q,
         heads_kv,
         seq_q,
         seq_kv,
         head_dim: number(dim)?,
-    };
-    Ok((shape.to_string(), shape))
+    })
 }
 
 /// Ragged, unequal and grouped: tile edges on both sides, single rows, more queries than keys and the reverse. From
@@ -387,7 +392,7 @@ mod tests {
 
     #[test]
     fn lengths_double_at_equally_many_rows() {
-        let shapes = LENGTHS.map(|of_length| of_length.map(|name| parse_shape(name).unwrap().1));
+        let shapes = LENGTHS.map(|of_length| of_length.map(|name| parse_shape(name).unwrap()));
         for (of_length, seq) in shapes.into_iter().zip([512, 1024, 2048, 4096, 8192, 16384]) {
             let expected = HEAD_DIMS.map(|head_dim| Shape::bhsd(16384 / seq, 16, seq, head_dim));
             assert_eq!(of_length, expected);
@@ -452,20 +457,19 @@ mod tests {
 
     #[test]
     fn shapes_parse_by_name_and_by_extents() {
-        assert_eq!(
-            parse_shape("mission").unwrap().1,
-            Shape::bhsd(1, 8, 512, 64)
-        );
-        let (name, shape) = parse_shape("1x8:2x113:203x64").unwrap();
+        assert_eq!(parse_shape("mission").unwrap(), Shape::bhsd(1, 8, 512, 64));
+        let shape = parse_shape("1x8:2x113:203x64").unwrap();
         assert_eq!(
             (shape.heads_q, shape.heads_kv, shape.seq_q, shape.seq_kv),
             (8, 2, 113, 203)
         );
-        assert_eq!(name, "1x8:2x113:203x64");
-        assert_eq!(
-            parse_shape("big").unwrap(),
-            ("big".to_string(), Shape::bhsd(4, 16, 4096, 64))
-        );
+        assert_eq!(shape.name(), "1x8:2x113:203x64");
+        for NamedShape { name, shape } in named_shapes() {
+            assert_eq!(
+                (parse_shape(name).unwrap(), &*shape.name()),
+                (*shape, *name)
+            );
+        }
         for bad in ["", "1x8x512", "axbxcxd", "1x8x512x64x2"] {
             assert!(parse_shape(bad).is_err(), "{bad}");
         }

@@ -12,14 +12,13 @@ use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files;
 use crate::record::meta::{Git, Negative, Progress};
-use crate::record::{Kernels, On, Record, Results, Row, Source, StageMeta, Table};
+use crate::record::{Kernels, On, Place, Record, Results, Row, Source, StageMeta, Table};
 use crate::{negatives, registry};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
 use common::limits::Limited;
 use common::metric::{LATENCY_CHANGE, Metric};
-use common::problem::Problem;
 use common::timing::{Rotation, SpeedOfLight};
 use std::path::PathBuf;
 
@@ -248,10 +247,7 @@ fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
 
 /// The time in microseconds that the arithmetic of a row's problem takes at the peak of the GPU.
 fn floor(row: &Row, gpu: &str) -> f64 {
-    let problem = row
-        .on
-        .problem()
-        .and_then(|place| Problem::new(place.extents()?, place.dtype, place.mask).ok());
+    let problem = row.on.problem().and_then(Place::problem);
     let no_memory = Rotation::choose(0, 0, 1);
     problem.map_or(0.0, |problem| {
         SpeedOfLight::roofline(&problem, gpu, &no_memory).us()

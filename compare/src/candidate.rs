@@ -194,8 +194,8 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         Some(_) => BackendKind::Cuda,
         None => BackendKind::Emulated,
     };
-    let plan = plan::candidate(&subject, &request, backend)?;
-    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
+    let (planned, timings) = plan::candidate(&subject, &request, backend)?;
+    estimate::check(&planned, machine::processors(), estimate::available())?;
     let caller = Caller {
         name: subject.to_string(),
         python: RefCell::new(worker),
@@ -203,7 +203,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     let interrupted = interrupted().context("cannot wait for signals")?;
     let mut bars = Progress::new(args.quiet);
-    let cases = check(&plan.cases, &caller, &mut bars, &interrupted)?;
+    let cases = check(&planned, &caller, &mut bars, &interrupted)?;
     let summary = summary(subject.clone(), Source::Peers, &Vec::from_iter(&cases));
     let on = hello.gpu.clone().unwrap_or("the processor".into());
     let mut candidate = checked(&name, on, &summary, &cases);
@@ -218,7 +218,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             ladder: &ladder,
             device,
         };
-        let rows = timing.time(&plan.timings, &cases, caller, &mut bars, &interrupted)?;
+        let rows = timing.time(&timings, &cases, caller, &mut bars, &interrupted)?;
         candidate = candidate.timed(&subject, &rows);
     }
     bars.finish();
@@ -355,7 +355,7 @@ impl Timing<'_> {
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
-            let place = &timing.place;
+            let place = &Place::of(&timing.problem);
             if !is_supported(place) {
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Refuses a plan that does not fit in memory, or that the emulator would not finish in a day.
 
 use crate::measure::plan::{Mode, PlannedCase};
+use crate::record::Place;
 use anyhow::ensure;
 use common::problem::Problem;
 
@@ -53,7 +54,7 @@ pub fn check(
             needed <= available,
             "{} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with --shapes, or \
              run on a machine with more",
-            case.place,
+            Place::of(&case.problem),
             size(needed),
             size(available)
         );
@@ -85,21 +86,18 @@ fn available_in(meminfo: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Place;
     use common::check::Source;
     use common::inputs::Family;
     use common::problem::{Dtype, Mask, Shape};
 
     fn case(shape: Shape, mode: Mode) -> PlannedCase {
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
-        let place = Place::of(&shape.to_string(), &problem);
         let source = Source::Seeded {
             family: Family::Normal,
             seed: 0,
         };
         PlannedCase {
             subject: crate::testing::SCALAR.into(),
-            place,
             source,
             problem,
             mode,

@@ -4,11 +4,10 @@ use crate::answer::{Answer, Format};
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
-use crate::measure::select::{
-    Chosen, ChosenShape, SelectError, dtype, family, mask, shape, stage, unknown,
-};
+use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
 use crate::output;
 use crate::pages::explain::{Finding, Gpu, document};
+use crate::record::Place;
 use crate::record::files::write_atomically;
 use crate::registry::Ladder;
 use anyhow::bail;
@@ -16,7 +15,7 @@ use clap::Args;
 use common::device::emulated::TraceError;
 use common::explain::{Chain, InvestigateError, Step, dense, investigate};
 use common::inputs::{Family, Inputs};
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Dtype, Mask, Problem, Shape};
 use safetensors::tensor::{Dtype as Stored, TensorView};
 use std::path::PathBuf;
 
@@ -70,7 +69,7 @@ pub struct ExplainArgs {
 /// A case as reports name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
-    shape: ChosenShape,
+    shape: Shape,
     /// The stage's first, if none.
     dtype: Option<Dtype>,
     mask: Mask,
@@ -82,15 +81,15 @@ impl Named {
     /// Its name, as reports print it, and inputs, of the element type `first` if it names none.
     fn read(&self, first: Dtype) -> anyhow::Result<(String, Inputs)> {
         let Self {
-            shape: (shape_name, shape),
+            shape,
             mask,
             family,
             seed,
             ..
         } = self;
         let dtype = self.dtype.unwrap_or(first);
-        let name = format!("{shape_name} {dtype} {mask} {family}:{seed}");
         let problem = Problem::new(*shape, dtype, *mask)?;
+        let name = format!("{} {family}:{seed}", Place::of(&problem));
         Ok((name, Inputs::generate(&problem, *family, *seed)))
     }
 }

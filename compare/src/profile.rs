@@ -13,7 +13,7 @@ use crate::judge::verdict::Exit;
 use crate::judge::{Known, best, claims};
 use crate::measure::builds::variant;
 use crate::measure::rows;
-use crate::measure::select::{Chosen, Named, Picked, Problems};
+use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
@@ -107,7 +107,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let planned = variants.len() * problems.len();
     let launched = whole(made, planned)?;
     let measured = figures(&ncu, &work, limit(planned))?;
-    let profiled = profiled(&builds, problems, &launched, &measured).map_err(NoData)?;
+    let profiled = profiled(&builds, &launched, &measured).map_err(NoData)?;
     record.set_tool(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     record.append(profiled)?;
     let claims = selected.iter().flat_map(|picked| {
@@ -254,7 +254,6 @@ fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv:
 /// Rows of the launches with what ncu `measured`, which must be of the kernels that were launched, in their order.
 fn profiled(
     ladder: &[StageMeta],
-    problems: &[Named],
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
@@ -268,11 +267,9 @@ fn profiled(
         let On::Case(place, _) = &launch.on else {
             return Err(format!("{} is not a launch", launch.on));
         };
-        let problem = problems.iter().find(|(known, _)| known == place);
-        let instance = problem.zip(variant(ladder, &launch.subject));
-        let instance = instance.and_then(|((_, problem), variant)| {
-            variant.instance(problem.dtype, problem.shape.head_dim)
-        });
+        let instance = place.extents().zip(variant(ladder, &launch.subject));
+        let instance =
+            instance.and_then(|(shape, variant)| variant.instance(place.dtype, shape.head_dim));
         let unknown = || format!("{} has no instance for {place}", launch.subject);
         let facts = &instance.ok_or_else(unknown)?.facts;
         if measured.kernel != facts.symbol {
@@ -294,9 +291,8 @@ fn profiled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Place, Record};
+    use crate::record::Record;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, case, ladder, timed};
-    use common::problem::{Dtype, claims_problem};
     use common::verdict::GateId;
 
     fn completing(record: Record) -> Completing {
@@ -350,8 +346,7 @@ mod tests {
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, Source::Gpu, None))
             .into();
-        let problems = [(Place::claims(Dtype::F16), claims_problem(Dtype::F16))];
-        let join = |lines: Vec<csv::Launch>| profiled(&ladder, &problems, &launched, &lines);
+        let join = |lines: Vec<csv::Launch>| profiled(&ladder, &launched, &lines);
         let good = join(vec![
             row("scalar_32x64_f16_d64"),
             row("cpasync_32x64_f16_d64"),

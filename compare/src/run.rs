@@ -18,7 +18,7 @@ use crate::progress::Progress as Bars;
 use crate::record::StageMeta;
 use crate::record::files::{Unfinished, write_atomically};
 use crate::record::meta::{Gpu, Machine, Tier};
-use crate::record::{On, Record, Results, Row, Source, Subject};
+use crate::record::{On, Place, Record, Results, Row, Source, Subject};
 use crate::recorder::Recorder;
 use crate::registry::Ladder;
 use crate::{instrument, pages};
@@ -299,7 +299,7 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
 
 /// What the committed table of this GPU says that a timing takes on the kernel as it is now, in microseconds.
 fn known_us(known: &Known<'_>, timing: &PlannedTiming) -> Option<f64> {
-    let row = best::time(&known.table, &timing.subject, &timing.place)?;
+    let row = best::time(&known.table, &timing.subject, &Place::of(&timing.problem))?;
     (!known.is_stale(row)).then(|| best::p50(row))
 }
 

@@ -10,16 +10,16 @@ use crate::instrument::{Completing, Target};
 use crate::judge::list::{grouped, joined};
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
-use crate::measure::select::{Chosen, Named, Picked, Problems};
+use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::StageMeta;
 use crate::record::VariantMeta;
-use crate::record::{Row, Source, Subject};
+use crate::record::{Place, Row, Source, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask};
+use common::problem::{Dtype, Mask, Problem};
 use common::verdict::{GateResult, Verdict};
 use log::{Run, Without};
 use std::iter::zip;
@@ -108,7 +108,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         work: &work,
         limit: args.limit,
     };
-    let launched = problems.iter().map(|(place, _)| place);
+    let launched = problems.iter().map(Place::of);
     let blind_spots = BLIND_SPOTS
         .iter()
         .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
@@ -198,7 +198,7 @@ fn found(checks: &[Check]) -> Vec<Row> {
 
 struct Session<'a> {
     tool: &'a Tool,
-    problems: &'a [Named],
+    problems: &'a [Problem],
     device: Option<DeviceLimits>,
     work: &'a Path,
     limit: u64,

@@ -5,7 +5,7 @@ use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::pair::{Sampled, pair};
 use crate::record::meta::{
-    DeviceCompiler, GateScope, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Scope, Tier,
+    DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,
 };
 use crate::record::{
     Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta,
@@ -24,6 +24,7 @@ use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
@@ -284,7 +285,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         },
         tier: Tier::T1,
         backend: BackendKind::Emulated,
-        scope: Scope::Whole,
+        scope: Default::default(),
         host_compiler: "g++ (GCC) 12.2.0".into(),
         device_compiler: DeviceCompiler::Absent {
             reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
@@ -292,9 +293,9 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
         device: None,
         toggles: Default::default(),
         source_lines: true,
-        gates: vec![],
+        gates: Default::default(),
         tools: Default::default(),
-        left_out: vec![],
+        left_out: Default::default(),
         rows: 0,
         stages,
         changes: None,
@@ -303,21 +304,14 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
 
 /// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
 pub fn emulated() -> Record {
-    let no = |gate, reason: &str| GateScope {
-        gate,
-        measurable: Measurable::No {
-            reason: reason.into(),
-        },
+    let no = |reason: &str| Measurable::No {
+        reason: reason.into(),
     };
-    let yes = |gate| GateScope {
-        gate,
-        measurable: Measurable::Yes,
-    };
-    let mut gates: Vec<GateScope> = C1_TO_C6.map(yes).into();
+    let mut gates = BTreeMap::from(C1_TO_C6.map(|gate| (gate, Measurable::Yes)));
     gates.extend([
-        no(GateId::R1, "no nvcc"),
-        yes(GateId::E1),
-        no(GateId::L1, "latency is measured on a GPU"),
+        (GateId::R1, no("no nvcc")),
+        (GateId::E1, Measurable::Yes),
+        (GateId::L1, no("latency is measured on a GPU")),
     ]);
     let mut record = Record::new(Meta {
         gates,
@@ -453,8 +447,7 @@ impl Record {
     }
 
     pub fn scope(&mut self, gate: GateId, measurable: Measurable) {
-        self.meta.gates.retain(|scope| scope.gate != gate);
-        self.meta.gates.push(GateScope { gate, measurable });
+        self.meta.gates.insert(gate, measurable);
     }
 
     /// A gate says this of a variant over its cases.

@@ -188,7 +188,7 @@ fn explained(
     row: [usize; 3],
     fault: Option<Fault>,
 ) -> Explained {
-    let (_, extents) = parse_shape(shape).unwrap();
+    let extents = parse_shape(shape).unwrap();
     let problem = Problem::new(extents, dtype, mask).unwrap();
     let inputs = Inputs::generate(&problem, family, 0);
     let mut kernel = Kernel {

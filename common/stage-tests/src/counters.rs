@@ -43,7 +43,7 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let has_f16 = stage.takes(Dtype::F16);
     let dtype = if has_f16 { Dtype::F16 } else { Dtype::E4m3 };
     for (shape, mask) in COUNTED {
-        let (_, sizes) = parse_shape(shape).expect("it is a named shape");
+        let sizes = parse_shape(shape).expect("it is a named shape");
         let problem = Problem::new(sizes, dtype, mask).expect("named shapes are valid");
         let name = match mask {
             Mask::Full => shape.to_string(),

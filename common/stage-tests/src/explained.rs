@@ -30,7 +30,7 @@ const CASES: [(&str, Dtype, Mask, Family); 9] = [
 
 fn cases() -> impl Iterator<Item = (String, Problem, Family)> {
     CASES.into_iter().map(|(shape, dtype, mask, family)| {
-        let (_, extents) = parse_shape(shape).expect("a shape");
+        let extents = parse_shape(shape).expect("a shape");
         let problem = Problem::new(extents, dtype, mask).expect("a problem that every stage takes");
         (
             format!("{shape} {dtype} {mask} {family}:0"),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::measure::rows;
-use crate::record::meta::{Scope, Selection, Tier};
+use crate::record::meta::{Selection, Tier};
 use crate::record::{Figure, Judged, Subject};
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, mission, suppressed, timed};
 use common::faults::{Caught, Fault};
@@ -143,10 +143,10 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
         ),
         (
             good().without(is_of_sanitizer).changed(|meta| {
-                meta.scope = Scope::Selected(Selection {
+                meta.scope = Selection {
                     stages: vec!["0".into()],
                     ..Selection::default()
-                });
+                };
             }),
             "no gate C7 for 3 variants",
         ),
@@ -284,10 +284,10 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
         .without(|row| !is_of_first(row))
         .named(LATER)
         .changed(|meta| {
-            meta.scope = Scope::Selected(Selection {
+            meta.scope = Selection {
                 stages: vec!["0".into()],
                 ..Selection::default()
-            })
+            }
         });
     let second = accepted(&selected, &first);
     assert_eq!(of_scalar(&first).0, Some(32.03));

@@ -8,8 +8,7 @@ use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::rows;
-use crate::measure::select::Named;
-use crate::record::{On, Row, Source, Subject};
+use crate::record::{On, Place, Row, Source, Subject};
 use crate::registry::Ladder;
 use anyhow::Context;
 use clap::Args;
@@ -20,6 +19,7 @@ use common::gate::{self, Evidence};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
+use common::problem::Problem;
 use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub struct LaunchArgs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launches {
     pub variants: Vec<Subject>,
-    pub problems: Vec<Named>,
+    pub problems: Vec<Problem>,
     /// The smaller device that the record is limited to.
     pub device: Option<DeviceLimits>,
     /// How long a launch may take, in seconds; tools slow kernels down.
@@ -109,7 +109,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let mut device = ladder.gpu.map_err(anyhow::Error::msg)?;
     device.set_watchdog(Duration::from_secs(job.watchdog));
     let mut exit = Exit::Pass;
-    for (place, problem) in &job.problems {
+    for problem in &job.problems {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
         let staged = Staged::new(&inputs, Layout::Packed);
         let mut references: HashMap<Probability, Reference> = HashMap::new();
@@ -127,7 +127,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                     once(&device, stage, &prepared, &staged, reference)
                 }
             };
-            let on = On::Case(place.clone(), format!("{}:0", Family::Normal));
+            let on = On::Case(Place::of(problem), format!("{}:0", Family::Normal));
             let row = rows::of_outcome(Row::new(subject, on, Source::Gpu), &outcome);
             append(&args.results, &row)?;
             if row.failure().is_some() {
@@ -201,20 +201,17 @@ fn failure(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::select::shape;
-    use crate::record::Place;
     use crate::testing::{SCALAR, case};
-    use common::problem::{Dtype, Mask, Problem};
+    use common::problem::{Dtype, Mask};
     use common::verdict::GateId;
 
     #[test]
     fn a_job_is_read_back_as_it_was_written() {
         let place = Place::new("1x2:1x33:65x64", Dtype::E4m3, Mask::Causal);
-        let shape = shape(&place.shape).unwrap().1;
-        let problem = Problem::new(shape, place.dtype, place.mask).unwrap();
+        let problem = place.problem().unwrap();
         let job = Launches {
             variants: vec![SCALAR.into()],
-            problems: vec![(place, problem)],
+            problems: vec![problem],
             device: Some("sm_89".parse().unwrap()),
             watchdog: 60,
         };

@@ -7,7 +7,7 @@
 
 use super::best::{self, is_latency};
 use super::drift::{Drift, is_of_one_kernel};
-use crate::record::meta::{Changes, DeviceCompiler, Gpu, Scope, Worse};
+use crate::record::meta::{Changes, DeviceCompiler, Gpu, Worse};
 use crate::record::{Figure, Key, Meta, On, Row, Source, StageMeta, Subject, Table};
 use common::metric::{Better, Metric, Threshold};
 use common::timing::Change as Decided;
@@ -220,7 +220,7 @@ pub struct Comparison {
 /// backend.
 pub fn covers(base: &Meta, new: &Meta) -> bool {
     let has_one_scope = (base.tier, &base.scope) == (new.tier, &new.scope);
-    (has_one_scope || new.scope == Scope::Whole && new.tier >= base.tier)
+    (has_one_scope || new.scope.is_all() && new.tier >= base.tier)
         && base.backend == new.backend
         && base.device == new.device
 }
@@ -445,8 +445,8 @@ impl<'a> Join<'a> {
     /// Whether the new side says that it did not time all of the row's stage.
     fn is_left_out(&self, row: &Row) -> bool {
         let sessions = self.tables.new.sessions.values();
-        let mut scopes = sessions.flat_map(|session| &session.left_out);
-        scopes.any(|scope| scope.stage == row.subject.stage() && scope.left_out > 0)
+        let mut left_out = sessions.flat_map(|session| session.left_out.keys());
+        left_out.any(|stage| stage == row.subject.stage())
     }
 
     /// Whether the new side has a build by the same nvcc, for the same architectures.

@@ -4,7 +4,7 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::record::meta::{DeviceCompiler, Measurable, Progress, Scope};
+use crate::record::meta::{DeviceCompiler, Measurable, Progress};
 use crate::record::{Meta, On, Place, Record, Row, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
@@ -110,9 +110,9 @@ fn of_run(known: &Known<'_>, run: &Meta) -> Vec<Missing> {
         let mut findings = known.table.by(Source::ComputeSanitizer);
         gate == GateId::C7 && findings.any(|row| known.is_of_run(row))
     };
-    for scope in run.gates.iter().filter(|scope| !is_added(scope.gate)) {
-        if let Measurable::No { reason } = &scope.measurable {
-            missing.push(optional(format!("gate {}", scope.gate), reason));
+    for (gate, measurable) in run.gates.iter().filter(|(gate, _)| !is_added(**gate)) {
+        if let Measurable::No { reason } = measurable {
+            missing.push(optional(format!("gate {gate}"), reason));
         }
     }
     if !run.source_lines {
@@ -133,7 +133,7 @@ fn of_run(known: &Known<'_>, run: &Meta) -> Vec<Missing> {
 }
 
 fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
-    let is_whole = known.run.is_none_or(|run| run.scope == Scope::Whole);
+    let is_whole = known.run.is_none_or(|run| run.scope.is_all());
     let mut missing = Vec::new();
     for claimed in claims {
         if claimed.verdict() != Some(Verdict::NoData) {
@@ -167,7 +167,7 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
 
 /// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
 pub fn uncovered(record: &Record) -> Vec<Missing> {
-    if record.cases.is_empty() || record.meta.scope.selects_variants() {
+    if record.cases.is_empty() || !record.meta.scope.variants.is_empty() {
         return Vec::new();
     }
     let mut missing = Vec::new();

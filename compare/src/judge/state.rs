@@ -2,7 +2,7 @@
 
 use super::Known;
 use super::list::distinct;
-use crate::record::meta::{GateScope, Measurable, Scope, Tier, first_place};
+use crate::record::meta::{Measurable, Tier, first_place};
 use crate::record::{CORRECT_MODEL, Judged, Meta, On, Row, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -142,8 +142,7 @@ pub fn measurable(known: &Known<'_>, gate: GateId) -> bool {
     let Some(run) = known.run else {
         return gate != GateId::H1;
     };
-    let is_so = |scope: &GateScope| scope.gate == gate && scope.measurable == Measurable::Yes;
-    run.gates.iter().any(is_so)
+    run.gates.get(&gate) == Some(&Measurable::Yes)
 }
 
 /// Whether every variant needs gate C7: in a committed table, and in the full tier on a GPU, also for a selection of stages.
@@ -181,7 +180,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     let Some(row) = summary(known, subject, known.backend()).filter(ran) else {
         return match known.run {
             None => State::NoData(vec![]),
-            Some(run) if run.scope != Scope::Whole => State::NotRun("not selected".into()),
+            Some(run) if !run.scope.is_all() => State::NotRun("not selected".into()),
             // Every other tier has every variant.
             Some(run) if run.tier == Tier::T0 => State::NotRun("not in tier T0".into()),
             Some(_) => State::NoData(vec![]),
@@ -211,7 +210,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     let waived =
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
     let passed = that(Verdict::Pass);
-    let is_whole = known.run.is_none_or(|run| run.scope == Scope::Whole);
+    let is_whole = known.run.is_none_or(|run| run.scope.is_all());
     let is_lacking = |gate: &GateId| {
         is_whole
             && is_of_variants(*gate)

@@ -214,8 +214,7 @@ impl<'a> Executor<'a> {
     ) -> Result<f64, ExecuteError> {
         let plan = self.plan;
         let zero_us = device.zero_line(&self.timing)?.device.p50;
-        let meta = &mut record.meta;
-        meta.left_out = plan.timing_scopes.clone();
+        record.meta.left_out = plan.left_out.clone();
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
@@ -223,12 +222,8 @@ impl<'a> Executor<'a> {
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         for (done, timing) in timings.iter().enumerate() {
-            let PlannedTiming {
-                subject,
-                place,
-                problem,
-            } = timing;
-            let label = format!("{subject} {}", place.shape);
+            let PlannedTiming { subject, problem } = timing;
+            let label = format!("{subject} {}", problem.shape.name());
             sink.starts("timing", &label, done, timings.len());
             let stage = self.stage(subject.stage());
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
@@ -252,7 +247,7 @@ impl<'a> Executor<'a> {
                 .gates;
             let speed_of_light = bench.speed_of_light(device, zero_us);
             after.extend(speed_of_light.impossible(measurement.device.min));
-            let row = rows::timing(subject.clone(), place.clone(), measurement, &after);
+            let row = rows::timing(subject.clone(), Place::of(problem), measurement, &after);
             record.append(row);
             sink.grown(record)?;
         }

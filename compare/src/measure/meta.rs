@@ -3,11 +3,12 @@
 use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
 use super::rows;
-use crate::record::meta::{DeviceCompiler, GateScope, Machine, Measurable, Progress};
+use crate::record::meta::{DeviceCompiler, Machine, Measurable, Progress};
 use crate::record::{Meta, Record, StageMeta};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
 use common::verdict::GateId;
+use std::collections::BTreeMap;
 
 /// A new record for `plan`, with what was built and nothing measured yet.
 pub fn begin(
@@ -39,7 +40,7 @@ pub fn begin(
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
         gates: gate_scopes(builds, plan, stages.iter().all(LoadedStage::is_traced)),
         tools: Default::default(),
-        left_out: vec![],
+        left_out: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
         changes: None,
@@ -49,7 +50,7 @@ pub fn begin(
 }
 
 /// Which gates this machine, backend and tier can measure.
-fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> Vec<GateScope> {
+fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> BTreeMap<GateId, Measurable> {
     let not_compiled = builds
         .iter()
         .find_map(|build| match &build.device_compiler {
@@ -126,10 +127,13 @@ fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> Vec<GateScope
             "the C++ compiler has no traced build, which counts; g++ 12 or later has",
         ),
     ];
-    GateScope::of_run(|gate| {
+    let of_gate = |gate: GateId| {
         let unmet = needs.iter().find(|(of, is_met, _)| *of == gate && !is_met);
-        unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
+        let measurable = unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
             reason: reason.to_string(),
-        })
-    })
+        });
+        (gate, measurable)
+    };
+    let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
+    gates.map(of_gate).collect()
 }

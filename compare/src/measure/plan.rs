@@ -1,11 +1,9 @@
 //! What a run does: tier and flags in, a list of cases and timings out. Pure.
 
 use crate::judge::claims::compared;
-use crate::judge::list::{distinct, grouped, joined};
+use crate::judge::list::{distinct, joined};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{
-    KernelBuild, Relation, Scope, Selection, Tier, TimingScope, by_id, claims,
-};
+use crate::record::meta::{KernelBuild, Relation, Selection, Tier, by_id, claims};
 use crate::record::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
@@ -16,7 +14,7 @@ use common::problem::{
     edge_shapes,
 };
 use common::suppression;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a run is asked for; the tier decides whatever the flags leave open.
 #[derive(Clone, Debug, Default, Args)]
@@ -79,19 +77,12 @@ impl Request {
         Selection {
             stages: self.chosen.stages.clone(),
             variants: self.chosen.variants.clone(),
-            shapes: shapes.map(|(name, _)| name.clone()).collect(),
+            shapes: shapes.map(Shape::name).collect(),
             dtypes: self.problems.dtypes.clone(),
             masks: self.problems.masks.clone(),
             seeds: self.seeds.clone(),
             families: self.families.clone(),
             input: self.file.as_ref().map(|file| file.name.clone()),
-        }
-    }
-
-    fn scope(&self) -> Scope {
-        match self.selection() {
-            selection if selection == Selection::default() => Scope::Whole,
-            selection => Scope::Selected(selection),
         }
     }
 
@@ -120,22 +111,9 @@ pub enum Mode {
     Both,
 }
 
-impl Mode {
-    /// The same mode, tracing under one schedule only.
-    fn once(self) -> Mode {
-        if self == Mode::Traced {
-            Mode::TracedOnce
-        } else {
-            self
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
     pub subject: Subject,
-    /// The problem by its name.
-    pub place: Place,
     /// Where the inputs come from.
     pub source: Source,
     pub problem: Problem,
@@ -145,7 +123,7 @@ pub struct PlannedCase {
 impl PlannedCase {
     /// The place of its row.
     pub fn on(&self) -> On {
-        On::Case(self.place.clone(), self.source.to_string())
+        On::Case(Place::of(&self.problem), self.source.to_string())
     }
 }
 
@@ -153,8 +131,6 @@ impl PlannedCase {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTiming {
     pub subject: Subject,
-    /// The problem by its name.
-    pub place: Place,
     pub problem: Problem,
 }
 
@@ -166,13 +142,13 @@ const KEPT: usize = 3;
 pub struct Plan {
     pub tier: Tier,
     pub backend: BackendKind,
-    /// Whether flags narrowed it.
-    pub scope: Scope,
+    /// What flags narrowed it to.
+    pub scope: Selection,
     pub cases: Vec<PlannedCase>,
     /// What is timed if its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
-    /// Which timings were left out, by stage.
-    pub timing_scopes: Vec<TimingScope>,
+    /// How many timings were left out, by stage.
+    pub left_out: BTreeMap<String, usize>,
     /// Variants whose counters the emulator records on the claims' problems: those that have the problem of their stage's first
     /// element type among their cases, and those that their evidence claims compare them with.
     pub counted: Vec<Subject>,
@@ -187,9 +163,7 @@ impl Plan {
     /// Stages that are not run although speed claims of the stages that are run compare with them: those claims stay unmeasured.
     pub fn bases_left_out<'a>(&self, all: &'a [StageMeta]) -> BTreeSet<&'a str> {
         claims(all)
-            .filter(|(stage, claim)| {
-                matches!(claim.relation, Relation::Faster { .. }) && self.has_stage(&stage.id)
-            })
+            .filter(|(stage, claim)| claim.is_of_speed() && self.has_stage(&stage.id))
             .filter_map(|(_, claim)| Some(claim.relation.base()?.stage.as_str()))
             .filter(|base| !self.has_stage(base))
             .collect()
@@ -207,45 +181,26 @@ impl Plan {
         if request.all_variants || is_named {
             return;
         }
-        let timings = std::mem::take(&mut self.timings).into_iter();
-        let all: Vec<(PlannedTiming, Option<f64>)> = timings
-            .map(|timing| {
-                let us = known_us(&timing);
-                (timing, us)
-            })
-            .collect();
-        let is_slow = |(timing, us): &(PlannedTiming, Option<f64>)| {
-            let key = |of: &PlannedTiming| (of.subject.stage().to_string(), of.problem);
-            let is_faster = |(other, other_us): &&(PlannedTiming, Option<f64>)| {
-                other_us < us && other_us.is_some() && key(other) == key(timing)
+        let timings = std::mem::take(&mut self.timings);
+        let known: Vec<Option<f64>> = timings.iter().map(known_us).collect();
+        let key = |of: &PlannedTiming| (of.subject.stage().to_string(), of.problem);
+        for (timing, us) in timings.iter().zip(&known) {
+            let is_faster = |(other, other_us): &(&PlannedTiming, &Option<f64>)| {
+                other_us.is_some() && other_us < &us && key(other) == key(timing)
             };
-            !timing.problem.has_claims() && all.iter().filter(is_faster).count() >= KEPT
-        };
-        let (slow, kept): (Vec<_>, Vec<_>) = all.iter().cloned().partition(is_slow);
-        let by_stage = grouped(
-            all.iter()
-                .map(|(timing, _)| (timing.subject.stage(), timing)),
-        );
-        let scopes = by_stage.into_iter().map(|(stage, planned)| {
-            let slow = slow.iter().filter(|(slow, _)| slow.subject.stage() == stage);
-            TimingScope {
-                stage: stage.to_string(),
-                left_out: slow.count(),
-                of: planned.len(),
-                why: format!(
-                    "where no claims are judged, variants of which {KEPT} faster ones are known were not timed; --all-variants times them"
-                ),
+            let faster = timings.iter().zip(&known).filter(is_faster);
+            if timing.problem.has_claims() || faster.count() < KEPT {
+                self.timings.push(timing.clone());
+            } else {
+                *self.left_out.entry(key(timing).0).or_default() += 1;
             }
-        });
-        self.timing_scopes = scopes.filter(|scope| scope.left_out > 0).collect();
-        self.timings = kept.into_iter().map(|(timing, _)| timing).collect();
+        }
     }
 
     /// Whether counters are recorded with E4M3, too.
     pub fn counts_e4m3(&self) -> bool {
-        self.cases
-            .iter()
-            .any(|case| case.problem == claims_problem(Dtype::E4m3))
+        let e4m3 = claims_problem(Dtype::E4m3);
+        self.cases.iter().any(|case| case.problem == e4m3)
     }
 }
 
@@ -263,16 +218,6 @@ pub fn named(name: &str) -> Shape {
         .shape
 }
 
-/// The place of a problem: the name of its shape or its extents, with the softmax scale if it is not the default.
-fn place(of: &Problem) -> Place {
-    let named = NAMED_SHAPES.iter().find(|named| named.shape == of.shape);
-    let mut name = named.map_or_else(|| of.shape.to_string(), |named| named.name.to_string());
-    if problem(of.shape, of.dtype, of.mask) != *of {
-        name += &format!("@{}", of.softmax_scale);
-    }
-    Place::of(&name, of)
-}
-
 /// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
 /// about half of f16's cases in T2 (masks alternate from shape to shape, fewer seeds). Both masks run on these shapes, the only
 /// ones on which a run times BF16.
@@ -280,8 +225,8 @@ const BF16_TIMED: [&str; 4] = ["mission", "long", "big", "big_wide"];
 const BF16_SEEDS: u64 = 2;
 
 /// Whether the tiers time this dtype on this shape.
-fn is_timed(place: &Place) -> bool {
-    place.dtype != Dtype::Bf16 || BF16_TIMED.contains(&place.shape.as_str())
+fn is_timed(problem: &Problem) -> bool {
+    problem.dtype != Dtype::Bf16 || BF16_TIMED.contains(&&*problem.shape.name())
 }
 
 /// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most rows see none. Four heads, so that the
@@ -331,44 +276,79 @@ const TRACED_SCORES: u64 = 50_000;
 /// The largest tensor, in elements, that the traced build runs: it watches 4 GiB of memory, guard bands included.
 const TRACED_ELEMENTS: usize = 1 << 28;
 
-/// The cases of one variant, collected for a tier or a selection.
+/// The cases of one variant or candidate, collected for a tier or a selection.
 struct Cases<'a> {
+    request: &'a Request,
     tier: Tier,
     backend: BackendKind,
     subject: Subject,
     /// Whether it is the stage's default, or was asked for by name: it then also runs the cases that the other variants of its
     /// stage skip.
     is_default: bool,
-    takes: &'a dyn Fn(&Problem) -> bool,
     /// A candidate is none.
-    variant: Option<&'a VariantMeta>,
-    /// The modes of cases that are to be traced, of those whose backends are to be compared, and of all others.
-    traced: Mode,
-    beside: Mode,
-    plain: Mode,
+    variant: Option<(&'a StageMeta, &'a VariantMeta)>,
     planned: Vec<PlannedCase>,
 }
 
-impl Cases<'_> {
-    /// Adds a case unless the variant does not take it or already has it. Traced cases must be added first: they include
-    /// everything that a plain run checks.
-    fn add(&mut self, place: Place, problem: Problem, source: Source, mode: Mode) {
-        let is_equal = |case: &PlannedCase| case.problem == problem && case.source == source;
-        if (self.takes)(&problem) && !self.planned.iter().any(is_equal) {
-            let mode = if self.is_default { mode } else { mode.once() };
-            self.planned.push(PlannedCase {
-                subject: self.subject.clone(),
-                place,
-                source,
-                problem,
-                mode,
-            });
+impl<'a> Cases<'a> {
+    /// What `request` asks for.
+    fn of(
+        request: &'a Request,
+        backend: BackendKind,
+        subject: Subject,
+        is_default: bool,
+        variant: Option<(&'a StageMeta, &'a VariantMeta)>,
+    ) -> Self {
+        let mut cases = Self {
+            request,
+            tier: request.tier(backend),
+            backend,
+            subject,
+            is_default,
+            variant,
+            planned: vec![],
+        };
+        match (&request.file, cases.tier) {
+            (Some(file), _) => cases.file(file),
+            _ if request.has_problems() => cases.selection(),
+            (_, Tier::T0) if !is_default => {}
+            (_, Tier::T0) => cases.tier0(),
+            (_, Tier::T1) => cases.tier1(),
+            (_, Tier::T2) => cases.tier2(),
         }
+        cases
+    }
+
+    /// Adds a case unless it is not wanted or already there. `mode` is that of the emulator, where [`Mode::Both`] stands for what a
+    /// GPU is to be compared on. Traced cases must be added first: they include everything that a plain run checks.
+    fn add(&mut self, problem: Problem, source: Source, mode: Mode) {
+        let is_equal = |case: &PlannedCase| case.problem == problem && case.source == source;
+        let is_due = |(stage, variant)| is_due(stage, variant, problem.dtype);
+        if !self.request.problems.include(&problem)
+            || !self.variant.is_none_or(is_due)
+            || self.planned.iter().any(is_equal)
+        {
+            return;
+        }
+        let mode = match (self.backend, mode) {
+            (BackendKind::Cuda, _) if self.variant.is_none() => Mode::Device,
+            (BackendKind::Cuda, Mode::Plain) => Mode::Device,
+            (BackendKind::Cuda, _) => Mode::Both,
+            (_, Mode::Both) => Mode::Plain,
+            _ if self.variant.is_none() => Mode::Plain,
+            (_, Mode::Traced) if !self.is_default => Mode::TracedOnce,
+            (_, mode) => mode,
+        };
+        self.planned.push(PlannedCase {
+            subject: self.subject.clone(),
+            source,
+            problem,
+            mode,
+        });
     }
 
     fn seeded(&mut self, problem: Problem, family: Family, seed: u64, mode: Mode) {
-        let source = Source::Seeded { family, seed };
-        self.add(place(&problem), problem, source, mode);
+        self.add(problem, Source::Seeded { family, seed }, mode);
     }
 
     /// Whether T0 and T1 check this dtype only on the stage's default variant, which this is not.
@@ -380,16 +360,16 @@ impl Cases<'_> {
     fn tier0(&mut self) {
         for case in common::tier0::cases() {
             let mode = match case.schedules.len() {
-                1 => self.traced.once(),
-                _ => self.traced,
+                1 => Mode::TracedOnce,
+                _ => Mode::Traced,
             };
             if self.tier == Tier::T2 || !self.leaves(case.problem.dtype) {
                 self.seeded(case.problem, case.family, 0, mode);
             }
         }
         let mode = match self.tier {
-            Tier::T2 => self.beside,
-            Tier::T0 | Tier::T1 => self.plain,
+            Tier::T2 => Mode::Both,
+            Tier::T0 | Tier::T1 => Mode::Plain,
         };
         let untraced = common::tier0::extremes().into_iter();
         for case in untraced.chain(common::tier0::others()) {
@@ -412,15 +392,15 @@ impl Cases<'_> {
             for family in Family::for_dtype(dtype) {
                 let is_extreme = Family::EXTREME.contains(&family);
                 for seed in 0..if is_extreme { 1 } else { 3 } {
-                    self.seeded(small, family, seed, self.plain);
+                    self.seeded(small, family, seed, Mode::Plain);
                 }
                 if is_extreme {
-                    self.seeded(short, family, 0, self.plain);
+                    self.seeded(short, family, 0, Mode::Plain);
                 }
             }
             let is_first = self.is_default && dtype == Dtype::F16;
             for seed in 0..if is_first { 3 } else { 1 } {
-                self.seeded(claims_problem(dtype), Family::Normal, seed, self.plain);
+                self.seeded(claims_problem(dtype), Family::Normal, seed, Mode::Plain);
             }
         }
         self.rings();
@@ -430,7 +410,7 @@ impl Cases<'_> {
     /// drained and reused, and the last tile is ragged. One instance also runs with maxima that rise from tile to tile, and on a
     /// default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
     fn rings(&mut self) {
-        let Some(variant) = self.variant else {
+        let Some((_, variant)) = self.variant else {
             return;
         };
         let claims = [Dtype::F16, Dtype::E4m3].map(|dtype| variant.claims_kernel(dtype));
@@ -444,7 +424,7 @@ impl Cases<'_> {
                 let rows = facts.block_m.min(ROWS_OF_RINGS);
                 let (shape, mask) = suppression::ring(facts, rows, tiles);
                 let problem = problem(shape, facts.dtype, mask);
-                self.seeded(problem, family, 0, self.traced.once());
+                self.seeded(problem, family, 0, Mode::TracedOnce);
             }
         }
     }
@@ -461,14 +441,14 @@ impl Cases<'_> {
         let of_tier0 = of_tier0.filter(|problem| problem.scores() <= TRACED_SCORES);
         for problem in of_tier0.chain(short) {
             for family in Family::for_dtype(problem.dtype) {
-                self.seeded(problem, family, 0, self.beside);
+                self.seeded(problem, family, 0, Mode::Both);
             }
         }
         self.tier1();
         if self.backend == BackendKind::Cuda {
             for dtype in [Dtype::F16, Dtype::E4m3] {
                 let many_keys = problem(MANY_KEYS, dtype, Mask::Causal);
-                self.seeded(many_keys, Family::Normal, 0, self.plain);
+                self.seeded(many_keys, Family::Normal, 0, Mode::Plain);
             }
         }
         for (dtype, mask) in Dtype::ALL
@@ -491,54 +471,44 @@ impl Cases<'_> {
                 };
                 for family in Family::for_dtype(dtype) {
                     for seed in 0..seeds {
-                        self.seeded(problem(shape, dtype, mask), family, seed, self.plain);
+                        self.seeded(problem(shape, dtype, mask), family, seed, Mode::Plain);
                     }
                 }
             }
             for (at, shape) in edge_shapes().into_iter().enumerate() {
                 if has(at, &shape.to_string()) {
-                    self.seeded(problem(shape, dtype, mask), Family::Normal, 0, self.plain);
+                    self.seeded(problem(shape, dtype, mask), Family::Normal, 0, Mode::Plain);
                 }
             }
-        }
-    }
-
-    /// What `request` asks for.
-    fn fill(&mut self, request: &Request, masks: &[Mask]) {
-        match (&request.file, self.tier) {
-            (Some(file), _) => masks.iter().for_each(|&mask| self.file(file, mask)),
-            _ if request.has_problems() => self.selection(request),
-            (_, Tier::T0) if !self.is_default => {}
-            (_, Tier::T0) => self.tier0(),
-            (_, Tier::T1) => self.tier1(),
-            (_, Tier::T2) => self.tier2(),
         }
     }
 
     /// Every combination of what was given, with defaults for the rest.
-    fn selection(&mut self, request: &Request) {
-        let families = or_all(&request.families, &[Family::Normal]);
-        for (place, problem) in request
-            .problems
-            .or(&["small", "mission"], &Dtype::ALL, &Mask::ALL)
-        {
+    fn selection(&mut self) {
+        let Request {
+            problems,
+            families,
+            seeds,
+            ..
+        } = self.request;
+        for problem in problems.or(&["small", "mission"], &Dtype::ALL, &Mask::ALL) {
             let taken = Family::for_dtype(problem.dtype);
-            for &family in families.iter().filter(|family| taken.contains(family)) {
-                for &seed in or_all(&request.seeds, &[0]) {
-                    let source = Source::Seeded { family, seed };
-                    self.add(place.clone(), problem, source, self.mode_for(&problem));
+            let families = or_all(families, &[Family::Normal]).iter();
+            for &family in families.filter(|family| taken.contains(family)) {
+                for &seed in or_all(seeds, &[0]) {
+                    self.seeded(problem, family, seed, self.mode_for(&problem));
                 }
             }
         }
     }
 
-    fn file(&mut self, file: &FileProblem, mask: Mask) {
-        let problem = problem(file.shape, file.dtype, mask);
-        let place = Place::of(&file.shape.to_string(), &problem);
-        let source = Source::File {
-            name: file.name.clone(),
-        };
-        self.add(place, problem, source, self.mode_for(&problem));
+    /// A file does not say which mask its `out` was computed with; full is the usual one.
+    fn file(&mut self, file: &FileProblem) {
+        for &mask in or_all(&self.request.problems.masks, &[Mask::Full]) {
+            let problem = problem(file.shape, file.dtype, mask);
+            let name = file.name.clone();
+            self.add(problem, Source::File { name }, self.mode_for(&problem));
+        }
     }
 
     /// A selected problem is traced unless that would take minutes.
@@ -547,9 +517,32 @@ impl Cases<'_> {
         let is_watched = |of: &[usize; 4]| of.iter().product::<usize>() <= TRACED_ELEMENTS;
         let is_small = problem.scores() <= TRACED_SCORES && extents.iter().all(is_watched);
         match self.backend {
-            BackendKind::Emulated if is_small => self.traced,
-            _ => self.plain,
+            BackendKind::Emulated if is_small => Mode::Traced,
+            _ => Mode::Plain,
         }
+    }
+
+    /// What is timed of it: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
+    fn timings(&self) -> Vec<PlannedTiming> {
+        let request = self.request;
+        if self.backend == BackendKind::Emulated
+            || request.iters == Some(0)
+            || request.file.is_some()
+        {
+            return vec![];
+        }
+        let is_wanted = |problem: &Problem| {
+            let name = problem.shape.name();
+            let is_named = name != "small" && NAMED_SHAPES.iter().any(|named| named.name == name);
+            let of_tier = problem.has_claims() || self.tier == Tier::T2 && is_named;
+            request.has_problems() || of_tier && is_timed(problem)
+        };
+        let problems = distinct(self.planned.iter().map(|case| case.problem)).into_iter();
+        let timing = |problem| PlannedTiming {
+            subject: self.subject.clone(),
+            problem,
+        };
+        problems.filter(is_wanted).map(timing).collect()
     }
 }
 
@@ -569,21 +562,7 @@ pub fn plan(
     backend: BackendKind,
 ) -> Result<Plan, SelectError> {
     let picked = request.chosen.of(all)?;
-    let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
-    // A file does not say which mask its `out` was computed with; full is the usual one.
-    let masks = match &request.file {
-        Some(_) => &[Mask::Full][..],
-        None => &Mask::ALL,
-    };
-    let masks = or_all(&request.problems.masks, masks);
     let tier = request.tier(backend);
-    let (traced, beside, plain) = match backend {
-        BackendKind::Emulated => (Mode::Traced, Mode::Plain, Mode::Plain),
-        BackendKind::Cuda => (Mode::Both, Mode::Both, Mode::Device),
-    };
-    let is_selection = request.has_problems();
-    let is_chosen =
-        |problem: &Problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask);
     let (mut cases, mut timings) = (Vec::new(), Vec::new());
     for &Picked {
         stage,
@@ -591,103 +570,70 @@ pub fn plan(
     } in &picked
     {
         for &variant in variants {
-            let mut of_variant = Cases {
-                tier,
+            let is_default = variant.name == stage.default_variant
+                || request.chosen.takes_by_name(&variant.name);
+            let subject = stage.subject(&variant.name);
+            let of_variant = Cases::of(
+                request,
                 backend,
-                subject: stage.subject(&variant.name),
-                is_default: variant.name == stage.default_variant
-                    || request.chosen.takes_by_name(&variant.name),
-                takes: &|problem| is_chosen(problem) && is_due(stage, variant, problem.dtype),
-                variant: Some(variant),
-                traced,
-                beside,
-                plain,
-                planned: vec![],
-            };
-            of_variant.fill(request, masks);
-            let of_variant = of_variant.planned;
-            if backend == BackendKind::Cuda
-                && request.iters != Some(0)
-                && !of_variant.is_empty()
-                && request.file.is_none()
-            {
-                timings.extend(timed(tier, is_selection, &of_variant));
-                if tier == Tier::T2 && !is_selection {
-                    timings.extend(claimed(all, stage, variant, is_chosen));
-                }
+                subject,
+                is_default,
+                Some((stage, variant)),
+            );
+            let of_tier = of_variant.timings();
+            let has_large = !of_tier.is_empty() && tier == Tier::T2 && !request.has_problems();
+            timings.extend(of_tier);
+            if has_large {
+                timings.extend(claimed(all, stage, variant, &request.problems));
             }
-            cases.extend(of_variant);
+            cases.extend(of_variant.planned);
         }
     }
     if cases.is_empty() {
+        let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
         let has_dtype = |of: &Picked<'_>| dtypes.iter().any(|&dtype| of.stage.takes(dtype));
-        let reason = match request.scope() {
-            _ if !picked.iter().any(has_dtype) => {
-                let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
-                format!("no chosen stage has {names}")
-            }
-            Scope::Whole => "no stage has a variant".to_string(),
-            Scope::Selected(selection) => format!("{selection} exclude each other"),
-        };
-        return Err(SelectError(format!("no case is left to run: {reason}")));
+        if picked.iter().any(has_dtype) {
+            return Err(nothing_left(&request.selection()));
+        }
+        let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
+        return Err(SelectError(format!(
+            "no case is left to run: no chosen stage has {names}"
+        )));
     }
     Ok(Plan {
         tier,
         backend,
-        scope: request.scope(),
+        scope: request.selection(),
         counted: counted(all, &cases),
         cases,
         timings,
-        timing_scopes: vec![],
+        left_out: BTreeMap::new(),
     })
 }
 
-/// The plan of a candidate: the cases of a default variant, all called in one way, without those that look at its instances.
+fn nothing_left(selection: &Selection) -> SelectError {
+    let reason = match selection.is_all() {
+        true => "no stage has a variant".to_string(),
+        false => format!("{selection} exclude each other"),
+    };
+    SelectError(format!("no case is left to run: {reason}"))
+}
+
+/// The cases and timings of a candidate: those of a default variant, all called in one way, without those that look at its
+/// instances.
 pub fn candidate(
     subject: &Subject,
     request: &Request,
     backend: BackendKind,
-) -> Result<Plan, SelectError> {
-    let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
-    let masks = or_all(&request.problems.masks, &Mask::ALL);
-    let tier = request.tier(backend);
-    let mode = match backend {
-        BackendKind::Cuda => Mode::Device,
-        BackendKind::Emulated => Mode::Plain,
-    };
-    let mut cases = Cases {
-        tier,
-        backend,
-        subject: subject.clone(),
-        is_default: true,
-        takes: &|problem| dtypes.contains(&problem.dtype) && masks.contains(&problem.mask),
-        variant: None,
-        traced: mode,
-        beside: mode,
-        plain: mode,
-        planned: vec![],
-    };
-    cases.fill(request, masks);
-    let cases = cases.planned;
-    if cases.is_empty() {
-        return Err(SelectError(format!(
-            "no case is left to run: {} exclude each other",
-            request.selection()
-        )));
+) -> Result<(Vec<PlannedCase>, Vec<PlannedTiming>), SelectError> {
+    let cases = Cases::of(request, backend, subject.clone(), true, None);
+    match cases.planned.is_empty() {
+        true => Err(nothing_left(&request.selection())),
+        false => {
+            let timings = cases.timings();
+            Ok((cases.planned, timings))
+        }
     }
-    let timings = match (backend, request.iters) {
-        (BackendKind::Emulated, _) | (_, Some(0)) => vec![],
-        (BackendKind::Cuda, _) => timed(tier, request.has_problems(), &cases),
-    };
-    Ok(Plan {
-        tier,
-        backend,
-        scope: request.scope(),
-        cases,
-        timings,
-        timing_scopes: vec![],
-        counted: vec![],
-    })
 }
 
 /// Whether a variant is given problems of this dtype: f16 and E4M3 if any variant of its stage takes them, so that one that
@@ -724,30 +670,13 @@ fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<Subject> {
         .collect()
 }
 
-/// What is timed of a variant: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
-fn timed(tier: Tier, is_selection: bool, cases: &[PlannedCase]) -> Vec<PlannedTiming> {
-    let is_wanted = |case: &&PlannedCase| {
-        let PlannedCase { place, problem, .. } = case;
-        let is_named =
-            place.shape != "small" && NAMED_SHAPES.iter().any(|named| named.name == place.shape);
-        let of_tier = problem.has_claims() || tier == Tier::T2 && is_named;
-        is_selection || of_tier && is_timed(place)
-    };
-    let wanted = cases.iter().filter(is_wanted);
-    distinct(wanted.map(|case| PlannedTiming {
-        subject: case.subject.clone(),
-        place: case.place.clone(),
-        problem: case.problem,
-    }))
-}
-
 /// The large problems on which `variant` is one side of a speed claim. No tier runs them as cases; the timed outputs are gated
 /// on a sample of their rows.
 fn claimed(
     all: &[StageMeta],
     stage: &StageMeta,
     variant: &VariantMeta,
-    chosen: impl Fn(&Problem) -> bool,
+    chosen: &Problems,
 ) -> Vec<PlannedTiming> {
     let ours = (stage.id.as_str(), variant.family.as_str());
     let is_side = |(other, claim): &(&StageMeta, &Claim)| {
@@ -761,8 +690,7 @@ fn claimed(
     distinct(places.filter(is_large).filter_map(|place| {
         Some(PlannedTiming {
             subject: stage.subject(&variant.name),
-            place: place.clone(),
-            problem: place.problem().filter(&chosen)?,
+            problem: place.problem().filter(|problem| chosen.include(problem))?,
         })
     }))
 }

@@ -1,7 +1,6 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
 //! known one.
 
-use crate::record::Place;
 use crate::record::meta::{KernelBuild, StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
@@ -63,7 +62,7 @@ pub struct Picked<'a> {
 pub struct Problems {
     /// Shapes by name (`compare show`) or as BATCHxHEADSxSEQxDIM [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "SHAPE,..", value_parser = shape)]
-    pub shapes: Vec<ChosenShape>,
+    pub shapes: Vec<Shape>,
     /// Element types: f16, e4m3, bf16 [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
     pub dtypes: Vec<Dtype>,
@@ -71,12 +70,6 @@ pub struct Problems {
     #[arg(long, value_delimiter = ',', value_name = "MASK,..", value_parser = mask)]
     pub masks: Vec<Mask>,
 }
-
-/// A shape with its name or, if it has none, its extents.
-pub type ChosenShape = (String, Shape);
-
-/// A problem with its name.
-pub type Named = (Place, Problem);
 
 /// An unknown name, a problem that no stage supports, or flags that leave nothing to run, with the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -177,25 +170,30 @@ impl Chosen {
 
 impl Problems {
     /// Every combination, by shape, dtype and mask, with these defaults for what was left open.
-    pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Named> {
+    pub fn or(&self, shapes: &[&str], dtypes: &[Dtype], masks: &[Mask]) -> Vec<Problem> {
         let defaults = shapes
             .iter()
             .map(|name| shape(name).expect("a default is a shape"));
-        let shapes: Vec<ChosenShape> = match self.shapes.is_empty() {
+        let shapes: Vec<Shape> = match self.shapes.is_empty() {
             true => defaults.collect(),
             false => self.shapes.clone(),
         };
         let mut problems = Vec::new();
-        for (name, shape) in &shapes {
+        for shape in shapes {
             for &dtype in or_all(&self.dtypes, dtypes) {
                 for &mask in or_all(&self.masks, masks) {
-                    let problem = Problem::new(*shape, dtype, mask);
-                    let problem = problem.expect("selected shapes are problems");
-                    problems.push((Place::new(name, dtype, mask), problem));
+                    let problem = Problem::new(shape, dtype, mask);
+                    problems.push(problem.expect("selected shapes are problems"));
                 }
             }
         }
         problems
+    }
+
+    /// Whether its element type and mask are among those given.
+    pub fn include(&self, problem: &Problem) -> bool {
+        or_all(&self.dtypes, &Dtype::ALL).contains(&problem.dtype)
+            && or_all(&self.masks, &Mask::ALL).contains(&problem.mask)
     }
 }
 
@@ -245,8 +243,8 @@ pub fn family(word: &str) -> Result<Family, SelectError> {
 }
 
 /// The shape that `word` names or spells out, if a stage can take it.
-pub fn shape(word: &str) -> Result<ChosenShape, SelectError> {
-    let (name, shape) = match problem::parse_shape(word) {
+pub fn shape(word: &str) -> Result<Shape, SelectError> {
+    let shape = match problem::parse_shape(word) {
         // A word that does not begin with a digit was meant as a name.
         Err(ProblemError::Syntax { .. }) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
             return Err(unknown(
@@ -258,7 +256,7 @@ pub fn shape(word: &str) -> Result<ChosenShape, SelectError> {
         parsed => parsed?,
     };
     Problem::new(shape, Dtype::F16, Mask::Full)?;
-    Ok((name, shape))
+    Ok(shape)
 }
 
 /// Parses a number of samples, 1 or more.
@@ -273,6 +271,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Place;
     use crate::testing::ladder;
 
     fn words(list: &[&str]) -> Vec<String> {
@@ -368,7 +367,9 @@ mod tests {
     fn problems_are_every_combination_in_order() {
         let chosen = |problems: Problems| -> Vec<String> {
             let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
-            all.iter().map(|(place, _)| place.to_string()).collect()
+            all.iter()
+                .map(|problem| Place::of(problem).to_string())
+                .collect()
         };
         let all = [
             "small f16 causal",

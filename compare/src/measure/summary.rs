@@ -246,7 +246,6 @@ mod tests {
             };
             PlannedCase {
                 subject: row.subject.clone(),
-                place: place.clone(),
                 source: Source::Seeded {
                     family: Family::Normal,
                     seed: 0,

@@ -11,7 +11,7 @@ use crate::judge::verdict::Report;
 use crate::record::meta::first_place;
 use crate::record::{On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Dtype, Mask};
 
 /// The problem of the second half of the table: a grid that fills any GPU.
 const LARGE: &str = "big";
@@ -115,7 +115,7 @@ fn at_large(known: &Known<'_>, stage: &StageMeta) -> [Cell; 2] {
 /// Operations of both products per second, and, of 16-bit types, their share of the rate of a matrix product on that GPU.
 pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
     let place = row.on.problem()?;
-    let problem = Problem::new(place.extents()?, place.dtype, place.mask).ok()?;
+    let problem = place.problem()?;
     let rate = problem.flops() as f64 / (p50(row) * 1e-6);
     let ceilings = known.table.by(Source::Peers);
     let product = ceilings

@@ -259,7 +259,7 @@ fn lengths(report: &Report<'_>) -> Vec<Block> {
     };
     let of_length = |[narrow, wide]: [&str; 2]| {
         let (shape, [ours, peer], [ours_wide, peer_wide]) =
-            (parse_shape(narrow).ok()?.1, rates(narrow)?, rates(wide)?);
+            (parse_shape(narrow).ok()?, rates(narrow)?, rates(wide)?);
         Some((shape.seq_kv, [ours, peer, ours_wide, peer_wide]))
     };
     let timed: Vec<(usize, [f64; 4])> = LENGTHS.into_iter().filter_map(of_length).collect();

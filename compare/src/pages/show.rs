@@ -236,10 +236,12 @@ impl<'a> Show<'a> {
         };
         let timed = best::timed(self.table).filter(|row| self.covers(row.subject.stage()));
         let left_out = known.run.iter().flat_map(|run| &run.left_out);
-        let left_out = left_out.filter(|scope| self.covers(&scope.stage) && scope.left_out > 0);
-        let left_out = left_out.map(|scope| {
-            let (stage, n, all, why) = (&scope.stage, scope.left_out, scope.of, &scope.why);
-            format!("{stage}: {n} of {all} not timed: {why}")
+        let left_out = left_out.filter(|(stage, _)| self.covers(stage));
+        let left_out = left_out.map(|(stage, n)| {
+            format!(
+                "{stage}: {n} timings left out: where no claims are judged, variants of which three faster ones are known were not \
+                 timed; --all-variants times them"
+            )
         });
         let table = some(Table::of(by_problem(timed).into_iter().map(row)));
         [table, list(left_out)].concat()

@@ -4,6 +4,7 @@ use crate::judge::Known;
 use crate::judge::best;
 use crate::measure::select::Problems;
 use crate::python::bench::{Item, best_of_default_family};
+use crate::record::Place;
 use crate::record::meta::{Claim, Relation, StageMeta};
 use common::problem::{Dtype, LENGTHS, Mask};
 
@@ -33,7 +34,8 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
         all.extend(problems.or(&lengths, &Dtype::ALL, &[Mask::Full]));
     }
     let mut items = Vec::new();
-    for (place, problem) in all {
+    for problem in all {
+        let place = Place::of(&problem);
         let claims = |stage: &StageMeta| over_peers(stage).any(|claim| claim.on == place);
         let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
         if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {

@@ -687,11 +687,7 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
         ..mission()
     };
     let of = |record: &Record, stage: usize, problem: &Problem| {
-        stand_ins(
-            &Known::alone(record),
-            &ladder()[stage],
-            &Place::of("mission", problem),
-        )
+        stand_ins(&Known::alone(record), &ladder()[stage], &Place::of(problem))
     };
     // scalar is faster here, and no variant of the default's family.
     assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);

@@ -26,8 +26,9 @@ pub struct Meta {
     pub machine: Machine,
     pub tier: Tier,
     pub backend: BackendKind,
-    /// Whether flags narrowed the tier.
-    pub scope: Scope,
+    /// What flags narrowed the tier to.
+    #[serde(default, skip_serializing_if = "Selection::is_all")]
+    pub scope: Selection,
     pub host_compiler: String,
     pub device_compiler: DeviceCompiler,
     /// The smaller device that the run was limited to, if any.
@@ -43,11 +44,11 @@ pub struct Meta {
     pub source_lines: bool,
     pub progress: Progress,
     /// For each gate, whether this machine, backend and tier can measure it; of a run only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<GateScope>,
-    /// What was not timed of a stage, and why; of a run only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<TimingScope>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gates: BTreeMap<GateId, Measurable>,
+    /// How many timings of a stage were left out, as the variants are known to be slow; of a run only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, usize>,
     /// How many rows were written; of a run only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rows: usize,
@@ -333,8 +334,8 @@ impl Meta {
     /// What a table keeps of it.
     pub fn committed(&self) -> Self {
         Self {
-            gates: vec![],
-            left_out: vec![],
+            gates: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             rows: 0,
             ..self.clone()
         }
@@ -443,36 +444,9 @@ impl Gpu {
     }
 }
 
-/// Whether flags narrowed the tier.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Scope {
-    /// The whole tier.
-    Whole,
-    /// Only what the flags selected.
-    Selected(Selection),
-}
-
-impl Scope {
-    /// Whether flags selected variants.
-    pub fn selects_variants(&self) -> bool {
-        matches!(self, Scope::Selected(selection) if !selection.variants.is_empty())
-    }
-}
-
-/// The flags; nothing of a whole tier.
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scope::Whole => Ok(()),
-            Scope::Selected(selection) => selection.fmt(f),
-        }
-    }
-}
-
 /// What flags select; everything where nothing is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Selection {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<String>,
@@ -492,6 +466,13 @@ pub struct Selection {
     /// The file of a user's tensors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+}
+
+impl Selection {
+    /// Whether nothing is left out.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// As the flags of a command: `--stages 5,6 --shapes mission`.
@@ -516,27 +497,6 @@ impl fmt::Display for Selection {
             .map(|(flag, words)| format!("{flag} {words}"))
             .collect();
         f.write_str(&given.join(" "))
-    }
-}
-
-/// Whether a gate can be measured here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GateScope {
-    pub gate: GateId,
-    #[serde(flatten)]
-    pub measurable: Measurable,
-}
-
-impl GateScope {
-    /// The scope of every gate that judges a run's measurements.
-    pub fn of_run(measurable: impl Fn(GateId) -> Measurable) -> Vec<Self> {
-        let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-        gates
-            .map(|gate| Self {
-                gate,
-                measurable: measurable(gate),
-            })
-            .collect()
     }
 }
 
@@ -582,15 +542,4 @@ pub enum DeviceCompiler {
         /// Why, and what to do.
         reason: String,
     },
-}
-
-/// What was not timed of a stage, in pairs of variant and problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimingScope {
-    pub stage: String,
-    /// How many were left out.
-    pub left_out: usize,
-    /// How many there are.
-    pub of: usize,
-    pub why: String,
 }

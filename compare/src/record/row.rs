@@ -3,7 +3,7 @@
 use super::columns;
 use common::device::BackendKind;
 use common::metric::{Metric, Unit};
-use common::problem::{Dtype, Mask, Problem, Shape, named_shapes, parse_shape};
+use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::stats::{Ratio, Summary};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize, Serializer};
@@ -371,19 +371,24 @@ impl Place {
         }
     }
 
-    pub fn of(shape_name: &str, problem: &Problem) -> Self {
-        Self::new(shape_name, problem.dtype, problem.mask)
+    /// The shape's name or its extents, with the softmax scale if it is not the default.
+    pub fn of(problem: &Problem) -> Self {
+        let mut shape = problem.shape.name();
+        let plain = Problem::new(problem.shape, problem.dtype, problem.mask);
+        if plain != Ok(*problem) {
+            shape += &format!("@{}", problem.softmax_scale);
+        }
+        Self::new(&shape, problem.dtype, problem.mask)
     }
 
     /// The extents behind the name of its shape.
     pub fn extents(&self) -> Option<Shape> {
-        Some(parse_shape(&self.shape).ok()?.1)
+        parse_shape(&self.shape).ok()
     }
 
-    /// The problem, if its shape is one of the named ones.
+    /// The problem, if its softmax scale is the default.
     pub fn problem(&self) -> Option<Problem> {
-        let named = named_shapes().find(|named| named.name == self.shape)?;
-        Problem::new(named.shape, self.dtype, self.mask).ok()
+        Problem::new(self.extents()?, self.dtype, self.mask).ok()
     }
 
     /// The problem that claims are stated on.

@@ -98,7 +98,7 @@ fn tier1_is_the_default_without_a_gpu() {
         *per_variant.entry(case.subject.clone()).or_default() += 1;
     }
     assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [92, 95, 95]);
-    assert_eq!(whole.scope, Scope::Whole);
+    assert!(whole.scope.is_all());
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let modes = |variant: &str, mode: Mode| {
         let cases = whole
@@ -174,8 +174,12 @@ fn tier2_is_the_default_on_a_gpu() {
         )),
         10
     );
-    let count =
-        |pick: &dyn Fn(&Place) -> bool| plan.cases.iter().filter(|case| pick(&case.place)).count();
+    let count = |pick: &dyn Fn(&Place) -> bool| {
+        plan.cases
+            .iter()
+            .filter(|case| pick(&Place::of(&case.problem)))
+            .count()
+    };
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(
         count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)),
@@ -231,9 +235,7 @@ fn shapes_seeds_and_families_replace_the_tier() {
             "scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced",
         ]
     );
-    let Scope::Selected(selection) = plan.scope else {
-        panic!("selected")
-    };
+    let selection = plan.scope;
     let written = serde_json::to_value(&selection).unwrap();
     assert_eq!(
         serde_json::from_value::<Selection>(written).unwrap(),
@@ -326,9 +328,7 @@ fn an_input_file_is_the_only_problem() {
         lines(&plan),
         ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]
     );
-    let Scope::Selected(selection) = plan.scope else {
-        panic!("selected")
-    };
+    let selection = plan.scope;
     assert!(selection.to_string().ends_with(" --input a.safetensors"));
 }
 
@@ -393,7 +393,9 @@ fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
         let timings = plan(&all, &Request::default(), BackendKind::Cuda)
             .unwrap()
             .timings;
-        let large = timings.iter().filter(|timing| timing.place.shape == "big");
+        let large = timings
+            .iter()
+            .filter(|timing| timing.problem.shape.name() == "big");
         large
             .map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask))
             .collect()
@@ -449,22 +451,18 @@ fn of_variants_that_are_known_to_be_slow_three_are_left() {
         kept.leave_out_slow(&request, known);
         let left_out = all.timings.into_iter();
         let left_out = left_out.filter(|timing| !kept.timings.contains(timing));
-        (left_out.collect::<Vec<_>>(), kept.timing_scopes)
+        (left_out.collect::<Vec<_>>(), kept.left_out)
     };
-    let (left_out, scopes) = kept(&[], &|timing| Some(us(timing)));
+    let (left_out, by_stage) = kept(&[], &|timing| Some(us(timing)));
     assert!(!left_out.is_empty());
     for timing in &left_out {
         assert_eq!(timing.subject.name(), "scalar-32x64");
         assert!(!timing.problem.has_claims());
     }
-    let [scope] = &scopes[..] else {
-        panic!("{scopes:?}")
-    };
     assert_eq!(
-        (scope.stage.as_str(), scope.left_out),
-        ("stage0-scalar", left_out.len())
+        by_stage,
+        BTreeMap::from([("stage0-scalar".to_string(), left_out.len())])
     );
-    assert!(scope.of > scope.left_out && scope.why.ends_with("--all-variants times them"));
     // What is not known is timed, and so is what was named.
     let of_slow = |timing: &PlannedTiming| Some(us(timing)).filter(|&us| us < 9.0);
     for (list, known) in [
@@ -473,6 +471,6 @@ fn of_variants_that_are_known_to_be_slow_three_are_left() {
         (&["--all-variants"], &|timing| Some(us(timing))),
         (&["--shapes", "long"], &|timing| Some(us(timing))),
     ] {
-        assert_eq!(kept(list, known), (vec![], vec![]), "{list:?}");
+        assert_eq!(kept(list, known), (vec![], BTreeMap::new()), "{list:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! A small literal record.
 
-use crate::record::meta::{DeviceCompiler, GateScope, Git, Gpu, Machine, Measurable, Progress};
+use crate::record::meta::{DeviceCompiler, Git, Gpu, Machine, Measurable, Progress};
 use crate::record::{
     Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta,
 };
@@ -184,12 +184,7 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
             gpu,
         },
         backend: BackendKind::Cuda,
-        gates: gates
-            .map(|gate| GateScope {
-                gate,
-                measurable: Measurable::Yes,
-            })
-            .into(),
+        gates: gates.map(|gate| (gate, Measurable::Yes)).into(),
         ..crate::testing::meta(stages)
     }
 }
