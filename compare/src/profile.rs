@@ -17,7 +17,7 @@ use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::record::ncu;
-use crate::record::{On, Row, Source, StageMeta, Subject};
+use crate::record::{Claim, On, Record, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -57,9 +57,6 @@ pub struct ProfileArgs {
 /// ncu's own file, for its user interface.
 const REPORT: &str = "profile.ncu-rep";
 
-const METHOD: &str = "one launch per variant after its output has passed the gates; the kernel is replayed for each group of \
-                      metrics with caches flushed before each pass; no clock is set";
-
 /// Replaying one launch for all metrics takes about a second; a profile that takes longer than this each has hung.
 const SECONDS_PER_LAUNCH: u64 = 30;
 
@@ -73,14 +70,9 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
-    let problems = args.problems.or(&["mission"], &dtypes, &[Mask::Full]);
-    let (places, red) = places(
-        &selected,
-        &builds,
-        !args.chosen.variants.is_empty(),
-        &record,
-    );
-    if places.is_empty() {
+    let is_named = !args.chosen.variants.is_empty();
+    let (variants, red) = places(&selected, &builds, is_named, &record.record);
+    if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
             record.name,
@@ -89,48 +81,49 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     }
     ladder.gpu_to("profile on")?;
     let ncu = NCU.find().map_err(NoData)?;
-    let (work, device) = (record.work("profile")?, record.record.meta.device);
+    let work = record.work("profile")?;
     let launches = Launches {
-        variants: places,
-        problems,
-        device,
+        variants,
+        problems: args.problems.or(&["mission"], &dtypes, &[Mask::Full]),
+        device: record.record.meta.device,
         watchdog: WATCHDOG_SECONDS,
     };
-    let Launches {
-        variants, problems, ..
-    } = &launches;
     let made = measure(&ncu, &launches, &args.ncu_flags, &work, args.target.quiet)?;
     if let Some(red) = made.red() {
         let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
         return Ok(Answer::new(Exit::Fail, text));
     }
-    let planned = variants.len() * problems.len();
-    let launched = whole(made, planned)?;
+    let planned = launches.variants.len() * launches.problems.len();
+    if !made.ended.is_success() || made.rows.len() < planned {
+        let reason = match made.ended {
+            Ended::TimedOut => made.ended.describe(limit(planned).as_secs()),
+            Ended::Exited(_) => csv::reason(&made.printed),
+        };
+        let count = made.rows.len();
+        bail!(NoData(format!(
+            "{reason}, with {count} of {planned} launches; its log is {}",
+            made.log.display()
+        )));
+    }
     let measured = figures(&ncu, &work, limit(planned))?;
-    let profiled = profiled(&builds, &launched, &measured).map_err(NoData)?;
-    record.set_tool(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
+    let profiled = profiled(&builds, &made.rows, &measured).map_err(NoData)?;
+    record.set_tool(Source::Ncu, format!("ncu {}", ncu.version));
     record.append(profiled)?;
-    let claims = selected.iter().flat_map(|picked| {
-        picked
-            .stage
-            .claims
-            .iter()
-            .map(|claim| (picked.stage, claim))
-    });
-    let refuted = claims
-        .filter(|(_, claim)| claim.metric.spec().is_judged_by_ncu)
-        .filter_map(|(stage, claim)| {
-            let known = Known::alone(&record.record);
-            let (finding, _) = claims::evidence(&known, stage, claim, Source::Ncu)?;
-            let is_refuted = finding.verdict == Verdict::Fail;
-            is_refuted.then(|| {
-                format!(
-                    "FAIL E1 on this GPU: {}: {claim}: {}",
-                    stage.id, finding.reason
-                )
-            })
-        });
-    let refuted: Vec<String> = refuted.collect();
+    let known = Known::alone(&record.record);
+    let mut refuted = Vec::new();
+    for Picked { stage, .. } in &selected {
+        for claim in judged_by_ncu(stage) {
+            if let Some((finding, _)) = claims::evidence(&known, stage, claim, Source::Ncu)
+                && finding.verdict == Verdict::Fail
+            {
+                let reason = finding.reason;
+                refuted.push(format!(
+                    "FAIL E1 on this GPU: {}: {claim}: {reason}",
+                    stage.id
+                ));
+            }
+        }
+    }
     let (text, ()) = record.conclude(Section::Profile, |_| ())?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
@@ -139,43 +132,38 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         .noting(refuted))
 }
 
+/// The claims of a stage that ncu's figures judge.
+fn judged_by_ncu(stage: &StageMeta) -> impl Iterator<Item = &Claim> {
+    let claims = stage.claims.iter();
+    claims.filter(|claim| claim.metric.spec().is_judged_by_ncu)
+}
+
 /// What is launched, and what is left out because it is not green in the record. Where no variant was named these are the
 /// fastest green one of each stage, and all that an evidence claim is about.
 fn places(
     selected: &[Picked<'_>],
     ladder: &[StageMeta],
     is_named: bool,
-    record: &Completing,
+    record: &Record,
 ) -> (Vec<Subject>, Vec<Subject>) {
-    let known = Known::alone(&record.record);
+    let known = Known::alone(record);
     let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
             wanted.extend(variants.iter().map(|variant| stage.subject(&variant.name)));
-        } else {
-            wanted.push(best::subject(&known, stage));
-            wanted.extend(named_by_claims(stage, ladder));
+            continue;
+        }
+        wanted.push(best::subject(&known, stage));
+        for claim in judged_by_ncu(stage) {
+            for (variant, base) in claims::compared(ladder, stage, claim).unwrap_or_default() {
+                wanted.push(stage.subject(&variant.name));
+                wanted.extend(base.map(|(stage, variant)| stage.subject(&variant.name)));
+            }
         }
     }
     let all = ladder.iter().flat_map(|stage| stage.subjects());
     all.filter(|place| wanted.contains(place))
         .partition(|place| is_green(&known, place, Source::Gpu))
-}
-
-/// The variants that ncu must look at to judge what `stage` predicts.
-fn named_by_claims(stage: &StageMeta, stages: &[StageMeta]) -> Vec<Subject> {
-    let mut named = Vec::new();
-    for claim in stage
-        .claims
-        .iter()
-        .filter(|claim| claim.metric.spec().is_judged_by_ncu)
-    {
-        for (variant, base) in claims::compared(stages, stage, claim).unwrap_or_default() {
-            named.push(stage.subject(&variant.name));
-            named.extend(base.map(|(stage, variant)| stage.subject(&variant.name)));
-        }
-    }
-    named
 }
 
 /// Launches every variant on every problem under ncu.
@@ -202,7 +190,7 @@ fn measure(
         .args(["--metrics", &ncu::names().join(",")])
         .args(flags);
     let mut bars = Progress::new(quiet);
-    let made = launches.make(Some(command), (work, "ncu"), limit(planned), |ended| {
+    let made = launches.make(command, (work, "ncu"), limit(planned), |ended| {
         let finished = ended.min(planned - 1);
         let variant = &variants[finished % variants.len()];
         bars.step("profile", variant.as_str(), finished, planned);
@@ -214,25 +202,6 @@ fn measure(
 /// How long ncu may take for this number of launches.
 fn limit(launches: usize) -> Duration {
     Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2))
-}
-
-/// The launches of a process that made all that were `planned`.
-fn whole(made: Made, planned: usize) -> Result<Vec<Row>, NoData> {
-    let count = made.rows.len();
-    if made.ended == Ended::TimedOut {
-        let seconds = limit(planned).as_secs();
-        return Err(NoData(format!(
-            "ncu was killed after {seconds} s, with {count} of {planned} launches"
-        )));
-    }
-    if !made.ended.is_success() || count < planned {
-        let reason = csv::reason(&made.printed);
-        return Err(NoData(format!(
-            "{reason}; its log is {}",
-            made.log.display()
-        )));
-    }
-    Ok(made.rows)
 }
 
 /// Reads the metrics of every launch from ncu's report, by way of a table that stays in `work`.
@@ -278,12 +247,11 @@ fn profiled(
                 measured.kernel, facts.symbol
             ));
         }
-        let subject = launch.subject.clone();
-        let mut row = rows::profiled(subject, place.clone(), &measured.values);
-        if facts.boxes.is_some() {
-            row = ncu::without_unseen(row);
-        }
-        rows.push(row);
+        let row = rows::profiled(launch.subject.clone(), place.clone(), &measured.values);
+        rows.push(match facts.boxes {
+            Some(_) => ncu::without_unseen(row),
+            None => row,
+        });
     }
     Ok(rows)
 }
@@ -291,18 +259,8 @@ fn profiled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
     use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, case, ladder, timed};
     use common::verdict::GateId;
-
-    fn completing(record: Record) -> Completing {
-        Completing {
-            folder: Default::default(),
-            report: Default::default(),
-            name: "a".into(),
-            record,
-        }
-    }
 
     fn row(kernel: &str) -> csv::Launch {
         csv::Launch {
@@ -326,17 +284,12 @@ mod tests {
         let selected = chosen(&[], &[]);
         let record = timed(US);
         let all = VARIANTS.map(Subject::from);
-        let (green, red) = places(&selected, &ladder, false, &completing(record.clone()));
+        let (green, red) = places(&selected, &ladder, false, &record);
         assert_eq!((green.as_slice(), red.len()), (&all[..], 0));
-        let (green, _) = places(
-            &chosen(&["1"], &["cpasync-32x64"]),
-            &ladder,
-            true,
-            &completing(record.clone()),
-        );
+        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &record);
         assert_eq!(green, all[2..]);
         let record = record.failing(SCALAR, GateId::C1);
-        let (green, red) = places(&selected, &ladder, false, &completing(record));
+        let (green, red) = places(&selected, &ladder, false, &record);
         assert_eq!((green.as_slice(), red.as_slice()), (&all[1..], &all[..1]));
     }
 

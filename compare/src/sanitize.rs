@@ -1,5 +1,4 @@
-//! `compare sanitize`: gate C7. Each stage's variants under each of compute-sanitizer's tools, one process per stage and
-//! tool.
+//! `compare sanitize`: gate C7. Each variant under each of compute-sanitizer's tools, in a process of its own.
 
 pub mod log;
 
@@ -7,30 +6,32 @@ use crate::answer::{Answer, NoData};
 use crate::instrument::child::{self, Launches};
 use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::instrument::{Completing, Target};
-use crate::judge::list::{grouped, joined};
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::StageMeta;
-use crate::record::VariantMeta;
-use crate::record::{Place, Row, Source, Subject};
+use crate::record::{Row, Source, Subject, VariantMeta};
 use anyhow::bail;
 use clap::Args;
-use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask, Problem};
-use common::verdict::{GateResult, Verdict};
-use log::{Run, Without};
-use std::iter::zip;
+use common::problem::{Dtype, Mask};
+use common::verdict::{GateId, GateResult, Verdict};
+use log::Log;
+use rayon::prelude::*;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per stage and tool,
-on four small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the record. The tools' logs stay in
+Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per variant and
+tool, on small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the record. The tools' logs stay in
 target/sanitize. `compare accept` refuses a full run on a GPU that lacks C7 of any variant.
+
+What a clean result does not prove: memcheck checks the bounds of allocations, and tensors lie between guard bands, which are C6's and
+H1's; racecheck checks only shared memory and the schedule that ran, and knows no order by mbarriers (H1 judges all schedules);
+initcheck finds bytes that were never written, not stale ones, and before version 2025.4 only in global memory; synccheck finds
+barriers that part of a warp or block does not reach, not missing ones.
 
 Examples:
   compare sanitize                              complete the newest record under target/compare
@@ -74,214 +75,128 @@ const SHAPES: [&str; 2] = ["1x2:1x33:65x64", "1x1x17x128"];
 /// A launch that takes longer under a tool hangs: on these problems one takes microseconds without.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// The same without the tool.
-const WATCHDOG_SECONDS_WITHOUT: u64 = 10;
-
-/// What a clean result does not say.
-const BLIND_SPOTS: [&str; 5] = [
-    "memcheck checks the bounds of allocations, and tensors lie between guard bands: accesses to those are C6's and H1's",
-    "racecheck checks only shared memory and the schedule that ran, and knows no order by mbarriers; H1 judges all schedules",
-    "initcheck finds bytes that were never written, not stale ones of an earlier tile",
-    "synccheck finds barriers that only part of a warp or block reaches, not missing barriers",
-    "only the problems above were launched, once each, at the sizes of one or two tiles",
-];
-
-/// What an older version's initcheck does not say.
-const NO_SHARED_INITCHECK: &str = "initcheck of this version checks only global memory; that of 2025.4 and later also checks shared memory";
-
-/// Runs what `args` select under every tool and completes the record. Without a tool that reached a verdict nothing is
-/// overwritten.
+/// Runs what `args` select under every tool and completes the record. What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
+    let subjects = selected.iter().flat_map(|Picked { stage, variants }| {
+        let subject = |variant: &&VariantMeta| stage.subject(&variant.name);
+        variants.iter().map(subject)
+    });
+    let subjects: Vec<Subject> = subjects.collect();
     ladder.gpu_to("launch on")?;
     let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
     let work = record.work("sanitize")?;
     let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
-    let device = record.record.meta.device;
-    let session = Session {
-        tool: &tool,
-        problems: &problems,
-        device,
-        work: &work,
-        limit: args.limit,
-    };
-    let launched = problems.iter().map(Place::of);
-    let blind_spots = BLIND_SPOTS
-        .iter()
-        .chain((!knows_shared).then_some(&NO_SHARED_INITCHECK));
-    let method = format!(
-        "launched on {}. Not seen: {}",
-        joined(launched, ", "),
-        joined(blind_spots, "; ")
-    );
     let version = format!("compute-sanitizer {}", tool.version);
-    record.set_tool(Source::ComputeSanitizer, vec![version, method]);
-    let is_undecided = |check: &Check| check.result.verdict == Verdict::NoData;
+    record.set_tool(Source::ComputeSanitizer, version);
     let mut bars = Progress::new(args.target.quiet);
-    let mut checks = Vec::new();
-    for (index, Picked { stage, variants }) in selected.iter().enumerate() {
-        if variants.is_empty() {
-            continue;
-        }
-        let before = checks.len();
-        for (step, (name, options)) in TOOLS.iter().enumerate() {
-            let (done, all) = (index * TOOLS.len() + step, selected.len() * TOOLS.len());
-            bars.step("sanitize", &format!("{} under {name}", stage.id), done, all);
-            let options = if *name == "initcheck" && !knows_shared {
+    let (mut failed, mut undecided, mut is_any_decided) = (Vec::new(), Vec::new(), false);
+    for (index, subject) in subjects.iter().enumerate() {
+        bars.step("sanitize", subject.as_str(), index, subjects.len());
+        let launches = Launches {
+            variants: vec![subject.clone()],
+            problems: problems.clone(),
+            device: record.record.meta.device,
+            watchdog: WATCHDOG_SECONDS,
+        };
+        let under = |(name, options): (&'static str, &'static [&'static str])| {
+            let options = if name == "initcheck" && !knows_shared {
                 &[]
             } else {
-                *options
+                options
             };
-            checks.extend(session.check(stage, variants, name, options)?);
+            check(&launches, &tool, (name, options), &work, args.limit)
+        };
+        let checks: Vec<Check> = TOOLS.into_par_iter().map(under).collect::<Result<_, _>>()?;
+        let supported = checks.into_iter().filter(|check| check.planned > 0);
+        let Some(row) = row(subject.as_str(), supported.collect()) else {
+            continue; // it supports none of the problems, as on a device with too little memory
+        };
+        let judged = &row.verdicts[&GateId::C7];
+        let line = format!("C7 {subject} {}", judged.reason);
+        match judged.verdict {
+            Verdict::Fail => failed.push(format!("FAIL {line}")),
+            Verdict::NoData => undecided.push(line),
+            _ => {}
         }
-        // Stage by stage: an interrupt loses one, and a tool that says nothing overwrites nothing.
-        let of_stage = &checks[before..];
-        if !of_stage.iter().all(is_undecided) {
-            record.append(found(of_stage))?;
+        // One by one: an interrupt loses one.
+        if judged.verdict != Verdict::NoData || judged.passed != Some(0) {
+            is_any_decided = true;
+            record.append([row])?;
         }
     }
     bars.finish();
-    let with = |verdict: Verdict| {
-        checks
-            .iter()
-            .filter(move |check| check.result.verdict == verdict)
-    };
-    let failed: Vec<String> = with(Verdict::Fail)
-        .map(|check| format!("FAIL C7 {check}"))
-        .collect();
-    let undecided = with(Verdict::NoData).count();
-    if undecided == checks.len() {
-        bail!(NoData(checks.first().map_or(
-            "no variant was selected".to_string(),
-            Check::to_string
-        )));
+    if !is_any_decided {
+        let first = undecided.into_iter().next();
+        bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
     let (text, ()) = record.conclude(Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
-    let exit = Exit::of(!failed.is_empty(), undecided > 0);
+    let exit = Exit::of(!failed.is_empty(), !undecided.is_empty());
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
         .noting(failed))
 }
 
-/// One variant under one tool.
+/// A variant under one tool.
 struct Check {
-    subject: Subject,
     tool: &'static str,
-    /// Launches that ended.
-    launches: usize,
+    /// Launches of problems that it supports, and how many of them ended.
+    planned: usize,
+    launched: usize,
     result: GateResult,
 }
 
-impl std::fmt::Display for Check {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}: {}", self.subject, self.tool, self.result.reason)
-    }
-}
-
-/// A row per variant over its tools.
-fn found(checks: &[Check]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for (subject, checks) in grouped(checks.iter().map(|check| (&check.subject, check))) {
-        let tools: Vec<(&str, &GateResult)> = checks
-            .iter()
-            .map(|check| (check.tool, &check.result))
-            .collect();
-        let launches = checks.iter().map(|check| check.launches).sum();
-        rows.push(rows::sanitized(subject.clone(), &tools, launches));
-    }
-    rows
-}
-
-struct Session<'a> {
-    tool: &'a Tool,
-    problems: &'a [Problem],
-    device: Option<DeviceLimits>,
-    work: &'a Path,
+/// Launches a variant under one tool, with these options.
+fn check(
+    launches: &Launches,
+    tool: &Tool,
+    (name, options): (&'static str, &[&str]),
+    work: &Path,
     limit: u64,
+) -> anyhow::Result<Check> {
+    let mut command = Command::new(&tool.path);
+    command
+        .args(["--tool", name, "--error-exitcode", FOUND])
+        .args(options);
+    let label = format!(
+        "{}-{name}",
+        joined(&launches.variants, "").replace('/', "-")
+    );
+    let made = launches.make(command, (work, &label), Duration::from_secs(limit), |_| ())?;
+    let (supported, refused): (Vec<&Row>, Vec<&Row>) =
+        made.rows.iter().partition(child::is_supported);
+    let planned = launches.problems.len() - refused.len();
+    let launched = (supported.iter()).filter(|row| row.failure().is_none());
+    let launched = launched.count();
+    let log = Log::parse(&made.printed);
+    let result = log.judge(&made.ended, made.red(), limit, [launched, planned]);
+    Ok(Check {
+        tool: name,
+        planned,
+        launched,
+        result,
+    })
 }
 
-impl Session<'_> {
-    /// One process: `variants` of `stage` under one tool.
-    fn check(
-        &self,
-        stage: &StageMeta,
-        variants: &[&VariantMeta],
-        name: &'static str,
-        options: &[&str],
-    ) -> anyhow::Result<Vec<Check>> {
-        let (mut subjects, mut symbols) = (Vec::new(), Vec::new());
-        for variant in variants {
-            subjects.push(stage.subject(&variant.name));
-            let kernels = variant.kernels.iter();
-            let own = kernels.map(|kernel| kernel.facts.symbol.clone());
-            symbols.push(own.collect::<Vec<String>>());
-        }
-        let mut launches = Launches {
-            variants: subjects.clone(),
-            problems: self.problems.to_vec(),
-            device: self.device,
-            watchdog: WATCHDOG_SECONDS,
-        };
-        let limit = Duration::from_secs(self.limit);
-        let mut command = Command::new(&self.tool.path);
-        command
-            .args(["--tool", name, "--error-exitcode", FOUND])
-            .args(["--print-limit", &log::PRINTED.to_string()])
-            .args(options);
-        let label = format!("{}-{name}", stage.id);
-        let made = launches.make(Some(command), (self.work, &label), limit, |_| ())?;
-        let log = log::parse(&made.printed);
-        let mut run = Run {
-            log: &log,
-            failed: made.red(),
-            ended: made.ended,
-            limit: self.limit,
-            without: Without::NotTried,
-            symbols: &symbols.concat(),
-        };
-        if !run.is_orderly() && log.refused.is_none() {
-            launches.watchdog = WATCHDOG_SECONDS_WITHOUT;
-            let label = format!("{label}-without");
-            let made = launches.make(None, (self.work, &label), limit, |_| ())?;
-            run.without = match (made.red(), made.ended) {
-                (Some(red), _) => Without::Fails(red),
-                (None, ended) if ended.is_success() => Without::Passes,
-                (None, ended) => Without::Fails(ended.describe(self.limit)),
-            };
-        }
-        let mut checks = Vec::new();
-        for (subject, symbols) in zip(subjects, &symbols) {
-            let tried = made.rows.iter().filter(|row| row.subject == subject);
-            let (supported, refused): (Vec<&Row>, Vec<&Row>) = tried.partition(child::is_supported);
-            let planned = self.problems.len() - refused.len();
-            if planned == 0 {
-                continue; // it takes none of the problems, as on a device with too little memory
-            }
-            let launches = supported
-                .iter()
-                .filter(|row| row.failure().is_none())
-                .count();
-            checks.push(Check {
-                subject,
-                tool: name,
-                launches,
-                result: run.judge(symbols, launches, planned),
-            });
-        }
-        Ok(checks)
-    }
+/// The row of a variant over its tools, if it was launched under any.
+fn row(subject: &str, checks: Vec<Check>) -> Option<Row> {
+    let launches = checks.iter().map(|check| check.launched).sum();
+    let tools: Vec<(&str, &GateResult)> = checks
+        .iter()
+        .map(|check| (check.tool, &check.result))
+        .collect();
+    (!tools.is_empty()).then(|| rows::sanitized(subject.into(), &tools, launches))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{SCALAR, WMMA};
+    use crate::testing::WMMA;
     use common::metric::Metric;
-    use common::verdict::GateId;
 
     #[test]
     fn versions_are_compared_by_number() {
@@ -300,30 +215,16 @@ mod tests {
 
     #[test]
     fn a_row_per_variant_says_the_worst_of_its_tools() {
-        let check = |subject: &str, tool: &'static str, verdict| {
-            let result = GateResult {
+        use Verdict::{Fail, NoData, Pass};
+        let check = |(tool, verdict)| Check {
+            tool,
+            planned: 2,
+            launched: 2,
+            result: GateResult {
                 gate: GateId::C7,
                 verdict,
                 reason: "planted".into(),
-            };
-            Check {
-                subject: subject.into(),
-                tool,
-                launches: 2,
-                result,
-            }
-        };
-        use Verdict::{Fail, NoData, Pass};
-        let said = |verdicts: [Verdict; 2]| {
-            let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
-            let rows = found(
-                &tools
-                    .map(|(tool, verdict)| check(WMMA, tool, verdict))
-                    .collect::<Vec<_>>(),
-            );
-            assert_eq!((rows.len(), rows[0].value(Metric::Cases)), (1, Some(4.0)));
-            let judged = rows[0].verdicts[&GateId::C7].clone();
-            (judged.verdict, judged.reason, judged.passed, judged.of)
+            },
         };
         for (verdicts, verdict, reason, passed) in [
             ([Pass, Pass], Pass, "", 2),
@@ -331,22 +232,21 @@ mod tests {
             ([NoData, Fail], Fail, "racecheck: planted", 0),
             ([Fail, Fail], Fail, "memcheck: planted", 0),
         ] {
+            let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
+            let row = row(WMMA, tools.map(check).collect()).unwrap();
+            assert_eq!(row.value(Metric::Cases), Some(4.0));
+            let judged = &row.verdicts[&GateId::C7];
             assert_eq!(
-                said(verdicts),
-                (verdict, reason.to_string(), Some(passed), Some(2)),
+                (
+                    judged.verdict,
+                    judged.reason.as_str(),
+                    judged.passed,
+                    judged.of
+                ),
+                (verdict, reason, Some(passed), Some(2)),
                 "{verdicts:?}"
             );
         }
-        let both = [
-            check(WMMA, "memcheck", Pass),
-            check(SCALAR, "memcheck", Pass),
-        ];
-        assert_eq!(
-            found(&both)
-                .iter()
-                .map(|row| row.subject.as_str())
-                .collect::<Vec<_>>(),
-            [WMMA, SCALAR]
-        );
+        assert_eq!(row(WMMA, vec![]), None);
     }
 }

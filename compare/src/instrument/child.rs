@@ -53,18 +53,18 @@ pub struct Launches {
 
 pub struct Made {
     pub ended: Ended,
-    /// What the process, or the tool that it ran under, printed, and where that is.
+    /// What the process and its tool printed, and where that is.
     pub printed: String,
     pub log: PathBuf,
     pub rows: Vec<Row>,
 }
 
 impl Launches {
-    /// Makes them under `tool`, or in a process of their own. Files are called `label` in `work`; `look` is told how many launches
+    /// Makes them in a process under `tool`. Files are called `label` in `work`; `look` is told how many launches
     /// have ended.
     pub fn make(
         &self,
-        tool: Option<Command>,
+        mut tool: Command,
         (work, label): (&Path, &str),
         limit: Duration,
         mut look: impl FnMut(usize),
@@ -73,15 +73,8 @@ impl Launches {
             ["job", "log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
         std::fs::write(&job, serde_json::to_vec(self)?)?;
         let program = std::env::current_exe()?;
-        let mut command = match tool {
-            Some(mut tool) => {
-                tool.arg(program);
-                tool
-            }
-            None => Command::new(program),
-        };
-        command.arg("launch").args([&job, &done]);
-        let ended = process::run(command, &log, limit, || look(results(&done).len()))?;
+        tool.arg(program).arg("launch").args([&job, &done]);
+        let ended = process::run(tool, &log, limit, || look(results(&done).len()))?;
         Ok(Made {
             ended,
             printed: String::from_utf8_lossy(&std::fs::read(&log)?).into_owned(),

@@ -128,12 +128,12 @@ impl Completing {
         Ok(work)
     }
 
-    /// Records the version of the tool of `source`, and how it measured, and drops what another version of the tool found before.
-    pub fn set_tool(&mut self, source: Source, tool: Vec<String>) {
-        let tools = &mut self.record.meta.tools;
-        let before = tools.insert(source, tool);
-        if before.is_some_and(|before| before != tools[&source]) {
+    /// Records the version of the tool of `source`, and drops what another version found before.
+    pub fn set_tool(&mut self, source: Source, version: String) {
+        let versions = vec![version];
+        if self.record.meta.tools.get(&source) != Some(&versions) {
             self.record.table.retain(|row| row.by != source);
+            self.record.meta.tools.insert(source, versions);
         }
     }
 

@@ -1,8 +1,6 @@
-//! What `ncu --csv --page raw` prints: a line of names, a line of units, a line per launch. Pure.
+//! What `ncu --csv --page raw --print-units base` prints: a line of names, a line of units, a line per launch. Pure.
 
 use std::collections::BTreeMap;
-
-const KERNEL: &str = "Kernel Name";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -11,105 +9,65 @@ pub struct Launch {
     pub values: BTreeMap<String, f64>,
 }
 
+/// Units that `--print-units base` leaves: no figure is in thousands of anything.
+const BASE_UNITS: [&str; 11] = [
+    "", "%", "byte", "ns", "nsecond", "inst", "cycle", "sector", "sectors", "request", "warp",
+];
+
 /// The values of `metrics` for every launch, in the order in which they were made.
 pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
-    // Messages may stand before the table.
-    let lines: Vec<&str> = text
-        .lines()
-        .skip_while(|line| !line.starts_with("\"ID\""))
-        .filter(|l| !l.is_empty())
+    // Messages may stand before the table. Every field is quoted, and none has quotes within.
+    let table = text.lines().skip_while(|line| !line.starts_with("\"ID\""));
+    let lines: Vec<Vec<&str>> = table
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            let whole = line
+                .strip_prefix('"')
+                .and_then(|line| line.strip_suffix('"'));
+            whole.map_or(vec![], |line| line.split("\",\"").collect())
+        })
         .collect();
     let [names, units, launches @ ..] = &lines[..] else {
         return Err(format!("ncu printed no table: {}", reason(text)));
     };
-    let names = fields(names);
-    let units = complete(units, 1, &names)?;
+    let all = names.len();
+    if let Some(cut) = lines.iter().position(|line| line.len() != all) {
+        return Err(format!(
+            "ncu's table is cut off: line {} has {} of {all} fields",
+            cut + 1,
+            lines[cut].len()
+        ));
+    }
     let column = |name: &str| {
-        let position = names.iter().position(|other| other == name);
+        let position = names.iter().position(|other| *other == name);
         position.ok_or_else(|| format!("ncu's table has no column {name}"))
     };
-    let kernel = column(KERNEL)?;
-    let columns: Vec<(&str, usize)> = metrics
-        .iter()
-        .map(|name| Ok((*name, column(name)?)))
-        .collect::<Result<_, String>>()?;
-    let launch = |(index, line): (usize, &&str)| {
-        let fields = complete(line, index + 2, &names)?;
+    let kernel = column("Kernel Name")?;
+    let mut read: Vec<Launch> = Vec::new();
+    for fields in launches {
         let mut values = BTreeMap::new();
-        for &(metric, column) in &columns {
-            if let Some(value) = value(metric, &fields[column], &units[column])? {
-                values.insert(metric.to_string(), value);
+        for &metric in metrics {
+            let column = column(metric)?;
+            let unit = units[column];
+            if !BASE_UNITS.contains(&unit) {
+                return Err(format!("ncu's unit of {metric} is not a base unit: {unit}"));
             }
+            let text = fields[column];
+            if ["", "n/a", "nan"].contains(&&*text.to_ascii_lowercase()) {
+                continue;
+            }
+            let number = text.replace(',', "").parse().ok();
+            let number = number.filter(|number: &f64| number.is_finite());
+            let number =
+                number.ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
+            values.insert(metric.to_string(), number);
         }
-        Ok(Launch {
-            kernel: fields[kernel].clone(),
+        read.push(Launch {
+            kernel: fields[kernel].to_string(),
             values,
-        })
-    };
-    launches.iter().enumerate().map(launch).collect()
-}
-
-/// The fields of the line at `index`, which has as many as there are columns.
-fn complete(line: &str, index: usize, columns: &[String]) -> Result<Vec<String>, String> {
-    let fields = fields(line);
-    if fields.len() == columns.len() {
-        return Ok(fields);
+        });
     }
-    Err(format!(
-        "ncu's table is cut off: line {} has {} of {} fields",
-        index + 1,
-        fields.len(),
-        columns.len()
-    ))
-}
-
-/// A number in base units; `None` for what ncu could not measure.
-fn value(metric: &str, text: &str, unit: &str) -> Result<Option<f64>, String> {
-    let text = text.trim().to_ascii_lowercase();
-    if ["", "n/a", "nan"].contains(&&*text) {
-        return Ok(None);
-    }
-    let number = text.replace(',', "").parse();
-    let number = number.ok().filter(|number: &f64| number.is_finite());
-    let number =
-        number.ok_or_else(|| format!("ncu's value of {metric} is not a number: {text}"))?;
-    let scale =
-        scale(unit).ok_or_else(|| format!("ncu's unit of {metric} is not known: {unit}"))?;
-    Ok(Some(number * scale))
-}
-
-/// What a unit is worth in bytes, nanoseconds, or things. ncu scales only bytes and times, in steps of 1000.
-fn scale(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "Kbyte" => 1e3,
-        "Mbyte" => 1e6,
-        "Gbyte" => 1e9,
-        "ns" | "nsecond" => 1.0,
-        "us" | "usecond" => 1e3,
-        "ms" | "msecond" => 1e6,
-        "s" | "second" => 1e9,
-        "" | "%" | "byte" | "inst" | "cycle" | "sector" | "sectors" | "request" | "warp" => 1.0,
-        _ => return None,
-    })
-}
-
-/// The fields of a line: quoted, a quote within doubled.
-fn fields(line: &str) -> Vec<String> {
-    let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
-    let mut chars = line.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => field.extend(chars.next()),
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(std::mem::take(&mut field)),
-            c => field.push(c),
-        }
-    }
-    // A quote that never ends makes the line one field short, so that it counts as cut off.
-    if !quoted {
-        fields.push(field);
-    }
-    fields
+    Ok(read)
 }
 
 /// Why ncu measured nothing, from what it printed: what a person can do about it where that is known, else its first
@@ -134,7 +92,7 @@ pub fn reason(log: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Two launches on an H200 as ncu 2025.3.1 printed them, of which only some columns are kept.
+    /// Two launches on an H200 as ncu 2025.3.1 printed them, of which only some columns are kept; its units are made base units.
     const REAL: &str = include_str!("ncu-raw.csv");
 
     const TIME: &str = "gpu__time_duration.sum";
@@ -174,7 +132,7 @@ mod tests {
         );
         for (cut, line) in [
             (&REAL[..REAL.trim_end().len() - 5], "line 4"),
-            (&REAL[..REAL.find("Mbyte").unwrap()], "line 2"),
+            (&REAL[..REAL.find("byte\"").unwrap()], "line 2"),
         ] {
             let error = error(cut, TIME);
             let expected = format!("ncu's table is cut off: {line} has ");
@@ -185,8 +143,8 @@ mod tests {
             format!("ncu's value of {WAVEFRONTS} is not a number: many")
         );
         assert_eq!(
-            error(&REAL.replace("Mbyte", "furlong"), BYTES),
-            format!("ncu's unit of {BYTES} is not known: furlong")
+            error(&REAL.replace("\"byte\"", "\"Mbyte\""), BYTES),
+            format!("ncu's unit of {BYTES} is not a base unit: Mbyte")
         );
         for nothing in [
             "",

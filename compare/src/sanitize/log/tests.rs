@@ -18,93 +18,58 @@ fn exited(code: i32) -> Ended {
     Ended::Exited(ExitStatus::from_raw(code << 8))
 }
 
-/// The verdict on a variant whose kernel is `own`, in a process that launched a kernel of each fault.
-fn judged(text: &str, ended: Ended, without: Without, own: &str, launched: usize) -> GateResult {
-    let log = parse(text);
-    let symbol = |fault: &str| format!("stage0_planted_{fault}_f16_d64");
-    let symbols = ["race", "store", "unset", "divergent", "trap", "innocent"].map(symbol);
-    let failed = None;
-    let run = Run {
-        log: &log,
-        ended,
-        failed,
-        limit: 120,
-        without,
-        symbols: &symbols,
-    };
-    run.judge(&[symbol(own)], launched, 4)
+fn judged(text: &str, ended: Ended, launched: usize) -> GateResult {
+    Log::parse(text).judge(&ended, None, 120, [launched, 4])
 }
 
 #[test]
-fn real_findings_are_read_with_their_places() {
+fn real_findings_fail_and_are_read_with_their_places() {
     let table = [
         (
             RACE,
-            2,
             513,
-            "Error: Potential RAW hazard detected at __shared__ 0x580",
-            "stage0_planted_race_f16_d64+0x1e0 in bugs.cu:4",
+            "Error: Potential RAW hazard detected at __shared__ 0x580 in block (0,0,0) : at \
+             stage0_planted_race_f16_d64+0x1e0 in bugs.cu:4",
         ),
         (
             OUT_OF_BOUNDS,
-            2,
             121,
-            "Invalid __global__ write of size 4 bytes",
-            "stage0_planted_store_f16_d64+0x80 in bugs.cu:5",
+            "Invalid __global__ write of size 4 bytes at stage0_planted_store_f16_d64+0x80 in bugs.cu:5",
         ),
         (
             UNSET,
-            2,
             64,
-            "Uninitialized __shared__ memory read",
-            "stage0_planted_unset_f16_d64+0xd0 in bugs.cu:6",
+            "Uninitialized __shared__ memory read of size 4 bytes at stage0_planted_unset_f16_d64+0xd0 in bugs.cu:6",
         ),
         (
             DIVERGENT,
-            2,
             16,
-            "Barrier error detected. Divergent thread(s) in warp.",
-            "stage0_planted_divergent_f16_d64+0x70 in bugs.cu:7",
+            "Barrier error detected. Divergent thread(s) in warp. at stage0_planted_divergent_f16_d64+0x70 in bugs.cu:7",
         ),
         (
             TRAP,
             2,
-            2,
-            "Trace/breakpoint trap",
-            "stage0_planted_trap_f16_d64+0x60 in bugs.cu:8",
+            "Trace/breakpoint trap at stage0_planted_trap_f16_d64+0x60 in bugs.cu:8",
         ),
     ];
-    for (text, shown, counted, what, at) in table {
-        let log = parse(text);
+    for (text, counted, first) in table {
+        let log = Log::parse(text);
         assert_eq!(
-            (log.findings.len(), log.counted),
-            (shown, Some(counted)),
-            "{what}"
+            (log.findings.len(), log.counted, &log.refused),
+            (2, Some(counted), &None),
+            "{first}"
         );
-        assert!(
-            log.findings[0].what.starts_with(what),
-            "{:?}",
-            log.findings[0]
-        );
-        assert_eq!(log.findings[0].at.as_deref(), Some(at));
-        assert_eq!(log.refused, None);
+        let result = judged(text, exited(9), 4);
+        assert_eq!((result.gate, result.verdict), (GateId::C7, Verdict::Fail));
+        assert_eq!(result.reason, format!("2 shown, first: {first}"));
     }
     for text in [CLEAN, CLEAN_RACE, CRASH] {
-        assert_eq!(
-            parse(text),
-            Log {
-                findings: vec![],
-                counted: Some(0),
-                refused: None
-            }
-        );
+        let log = Log {
+            counted: Some(0),
+            ..Log::default()
+        };
+        assert_eq!(Log::parse(text), log);
     }
-    assert!(
-        parse(UNKNOWN_OPTION)
-            .refused
-            .unwrap()
-            .contains("--initcheck-address-space")
-    );
     assert_eq!(
         total("RACECHECK SUMMARY: 2 hazards displayed (0 errors, 2 warnings)"),
         2,
@@ -113,193 +78,62 @@ fn real_findings_are_read_with_their_places() {
 }
 
 #[test]
-fn planted_faults_fail_the_kernel_that_has_them_and_no_other() {
-    for (text, own) in [
-        (RACE, "race"),
-        (OUT_OF_BOUNDS, "store"),
-        (UNSET, "unset"),
-        (DIVERGENT, "divergent"),
-        (TRAP, "trap"),
-    ] {
-        let result = judged(text, exited(9), Without::NotTried, own, 4);
-        assert_eq!(
-            (result.gate, result.verdict),
-            (GateId::C7, Verdict::Fail),
-            "{own}: {}",
-            result.reason
-        );
-        assert!(
-            result
-                .reason
-                .contains(&format!("at stage0_planted_{own}_f16_d64+0x")),
-            "{}",
-            result.reason
-        );
-        // An API error names no kernel, so that it is everybody's.
-        let innocent = judged(text, exited(9), Without::NotTried, "innocent", 4);
-        assert_eq!(
-            innocent.verdict == Verdict::Fail,
-            own == "trap",
-            "{own}: {}",
-            innocent.reason
-        );
-    }
-    let unshown = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors\n";
-    assert_eq!(
-        judged(unshown, exited(9), Without::NotTried, "innocent", 4).verdict,
-        Verdict::Fail
-    );
-    let foreign = OUT_OF_BOUNDS.replace("stage0_planted_store", "memset");
-    assert_eq!(
-        judged(&foreign, exited(9), Without::NotTried, "innocent", 4).verdict,
-        Verdict::Fail,
-        "nobody else's"
-    );
-}
-
-#[test]
-fn where_the_tool_stopped_printing_the_others_are_not_clean() {
-    let headline = OUT_OF_BOUNDS
-        .lines()
-        .find(|line| line.contains("Invalid"))
-        .unwrap();
-    let place = OUT_OF_BOUNDS
-        .lines()
-        .find(|line| line.contains("stage0_planted_store"))
-        .unwrap();
-    let findings = |count: usize| {
-        let one = format!("{headline}\n{place}\n");
-        format!(
-            "{}========= ERROR SUMMARY: {count} errors\n",
-            one.repeat(count)
-        )
-    };
-    for (count, innocent) in [(PRINTED - 1, Verdict::Pass), (PRINTED, Verdict::NoData)] {
-        let verdict =
-            |own: &str| judged(&findings(count), exited(9), Without::NotTried, own, 4).verdict;
-        assert_eq!(
-            (verdict("store"), verdict("innocent")),
-            (Verdict::Fail, innocent)
-        );
-    }
-}
-
-#[test]
 fn how_the_process_ended_decides_where_nothing_is_found() {
     use Verdict::{Fail, NoData, Pass};
     let broken = "========= COMPUTE-SANITIZER\n";
-    let fails = || Without::Fails("hangs there too".into());
+    let unshown = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors\n";
+    let unsupported = "========= Error: Device not supported. Please refer to the documentation\n";
     let table = [
         (
             CLEAN,
             exited(0),
-            Without::NotTried,
             4,
             Pass,
             "no error, no warning in 4 of 4 launches",
         ),
-        (CLEAN_RACE, exited(0), Without::NotTried, 4, Pass, "4 of 4"),
+        (CLEAN_RACE, exited(0), 4, Pass, "4 of 4"),
+        (CLEAN, exited(0), 3, Fail, "in 3 of 4 launches"),
         (
-            CLEAN,
-            exited(0),
-            Without::NotTried,
-            3,
-            Fail,
-            "in 3 of 4 launches",
-        ),
-        (
-            CRASH,
-            exited(1),
-            Without::Passes,
-            2,
-            Fail,
-            "it passes without the tool",
-        ),
-        (
-            CRASH,
-            exited(1),
-            fails(),
-            2,
-            Fail,
-            "without the tool: hangs there too",
-        ),
-        (
-            CRASH,
-            exited(1),
-            Without::Passes,
+            unshown,
+            exited(9),
             4,
-            NoData,
-            "another launch ended the process",
-        ),
-        (
-            broken,
-            exited(11),
-            Without::Passes,
-            2,
             Fail,
-            "without a summary; it passes without the tool",
+            "3 errors and warnings, none of them shown",
         ),
+        (CRASH, exited(1), 4, Fail, "it ended with exit status: 1"),
+        (broken, exited(11), 2, Fail, "without a summary"),
         (
             broken,
             Ended::TimedOut,
-            Without::Passes,
             2,
             NoData,
             "it did not finish within 120 s, after 2 of 4 launches",
         ),
-        (broken, Ended::TimedOut, fails(), 2, Fail, "hangs there too"),
         (
             UNKNOWN_OPTION,
             exited(255),
-            Without::NotTried,
             0,
             NoData,
-            "unrecognised option",
+            "unrecognised option '--initcheck-address-space'",
         ),
-        (
-            "========= Error: Device not supported. Please refer to the documentation\n",
-            exited(1),
-            Without::NotTried,
-            0,
-            NoData,
-            "not supported",
-        ),
+        (unsupported, exited(1), 0, NoData, "not supported"),
     ];
-    for (text, ended, without, launched, verdict, part) in table {
-        let result = judged(text, ended.clone(), without.clone(), "innocent", launched);
-        assert_eq!(
-            result.verdict, verdict,
-            "{ended:?} {without:?}: {}",
-            result.reason
-        );
-        assert!(
-            result.reason.contains(part),
-            "{ended:?} {without:?}: {}",
-            result.reason
-        );
+    for (text, ended, launched, verdict, part) in table {
+        let result = judged(text, ended.clone(), launched);
+        assert_eq!(result.verdict, verdict, "{ended:?}: {}", result.reason);
+        assert!(result.reason.contains(part), "{ended:?}: {}", result.reason);
     }
 }
 
 #[test]
-fn a_launch_that_hangs_under_the_tool_alone_fails() {
-    let log = parse("========= COMPUTE-SANITIZER\n");
-    let symbols = ["k".to_string()];
+fn a_launch_that_fails_or_hangs_by_the_programs_own_account_fails() {
     let failed = Some("the launch did not end within 60 s".to_string());
-    let run = Run {
-        log: &log,
-        ended: Ended::TimedOut,
-        failed,
-        limit: 120,
-        without: Without::Passes,
-        symbols: &symbols,
-    };
-    let result = run.judge(&symbols, 1, 4);
-    assert_eq!(result.verdict, Verdict::Fail, "{}", result.reason);
-    assert!(
-        result
-            .reason
-            .contains("did not end within 60 s; it passes without the tool"),
-        "{}",
-        result.reason
-    );
+    for ended in [Ended::TimedOut, exited(1)] {
+        let log = Log::parse("========= COMPUTE-SANITIZER\n");
+        let result = log.judge(&ended, failed.clone(), 120, [1, 4]);
+        assert_eq!(
+            (result.verdict, &result.reason),
+            (Verdict::Fail, failed.as_ref().unwrap())
+        );
+    }
 }
