@@ -33,15 +33,6 @@ pub struct Reading {
     pub throttle: Option<Vec<String>>,
 }
 
-/// What else is on a GPU that a measurement should have for itself; absent where not reported.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Surroundings {
-    /// Whether it is divided into MIG instances.
-    pub is_divided: Option<bool>,
-    /// Processes with a context, without this one.
-    pub others: Option<usize>,
-}
-
 /// Bits without a name as numbers.
 fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
     let mut names: Vec<String> = reasons
@@ -121,19 +112,6 @@ impl Telemetry {
         self.library
             .device_by_uuid(self.uuid.as_str())
             .map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))
-    }
-
-    /// What else is on the GPU.
-    pub fn surroundings(&self) -> Surroundings {
-        let Ok(device) = self.device() else {
-            return Surroundings::default();
-        };
-        let is_another = |pid: u32| pid != std::process::id();
-        let processes = device.running_compute_processes().ok();
-        Surroundings {
-            is_divided: device.mig_mode().ok().map(|mode| mode.current != 0),
-            others: processes.map(|all| all.iter().filter(|it| is_another(it.pid)).count()),
-        }
     }
 
     /// The GPU's state now. Takes about a millisecond.

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{Block, Document, Table, row};
-use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line, numbers};
+use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::builds;
@@ -15,7 +15,6 @@ use crate::registry;
 use clap::Args;
 use common::device::cuda::{CudaDevice, DeviceInfo};
 use common::stage::LoadedStage;
-use common::telemetry::Surroundings;
 
 pub const EXAMPLES: &str = "\
 Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch.
@@ -35,9 +34,6 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
 }
-
-/// The first major version of g++ whose `-fsanitize=thread` reports every access that the traced build needs.
-const LEAST_GXX: u32 = 12;
 
 /// Something that commands need.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,13 +112,8 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     if machine::workspace().is_some() {
         needs.extend([
             Need::new(
-                "rustc",
-                first_line("rustc").and_then(recent_enough),
-                "Install Rust from https://rustup.rs.",
-            ),
-            Need::new(
                 "g++",
-                first_line(&find::cxx()).and_then(traces),
+                first_line(&find::cxx()),
                 "`apt install g++` (12 or later), or name it in CXX.",
             ),
             Need::new(
@@ -151,15 +142,13 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     needs.extend(of_gpu(
         device.info(),
         without_code.map_or(Ok(()), Err),
-        &device.surroundings().unwrap_or_default(),
         &builds::builds(&stages),
     ));
     needs.extend([
         Need::new(
             "counters by ncu (`profile`)",
-            may_read_counters().and_then(|()| with_version(&NCU)),
-            "Install Nsight Compute, or name it in NCU; reading counters takes root, CAP_SYS_ADMIN, or the driver's option \
-             NVreg_RestrictProfilingToAdminUsers=0.",
+            with_version(&NCU).map(|ncu| ncu + ", which needs the right to read counters"),
+            "Install Nsight Compute, or name it in NCU.",
         ),
         Need::new(
             "compute-sanitizer (C7)",
@@ -177,25 +166,22 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
 
 /// What nvcc built of this program.
 fn compiled(builds: &[StageMeta]) -> Result<String, String> {
-    let compiled = builds.iter().map(|stage| match &stage.device_compiler {
-        DeviceCompiler::Built { nvcc, archs, .. } => {
-            Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
-        }
-        DeviceCompiler::Absent { reason } => {
-            Err(format!("this program was built without it: {reason}"))
-        }
-    });
-    let compiled = compiled.collect::<Result<Vec<String>, String>>();
-    compiled.map(|mut each| each.swap_remove(0))
+    let mut built = Err("this program has no stages".to_string());
+    for stage in builds {
+        built = match &stage.device_compiler {
+            DeviceCompiler::Built { nvcc, archs, .. } => {
+                Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
+            }
+            DeviceCompiler::Absent { reason } => {
+                return Err(format!("this program was built without it: {reason}"));
+            }
+        };
+    }
+    built
 }
 
-/// The GPU, whether anything else uses it, and the stages that it runs. `builds` are without what it cannot run.
-fn of_gpu(
-    info: &DeviceInfo,
-    code: Result<(), String>,
-    around: &Surroundings,
-    builds: &[StageMeta],
-) -> [Need; 3] {
+/// The GPU, and the stages that it runs. `builds` are without what it cannot run.
+fn of_gpu(info: &DeviceInfo, code: Result<(), String>, builds: &[StageMeta]) -> [Need; 2] {
     let DeviceInfo {
         name,
         compute_capability: (major, minor),
@@ -208,12 +194,6 @@ fn of_gpu(
     let gpu = format!(
         "{name}, sm_{major}{minor}, {sms} SMs, driver {driver} for CUDA {cuda_major}.{cuda_minor}"
     );
-    let exclusive = match (around.is_divided, around.others) {
-        (Some(true), _) => Err("the GPU is divided into MIG instances".to_string()),
-        (_, Some(others)) if others > 0 => Err(format!("{others} other processes are on the GPU")),
-        (_, None) => Err("NVML does not report which processes are on the GPU".to_string()),
-        _ => Ok("no other process, no MIG".to_string()),
-    };
     let (runs, not): (Vec<&StageMeta>, Vec<&StageMeta>) =
         builds.iter().partition(|stage| !stage.variants.is_empty());
     let ids = |stages: &[&StageMeta]| joined(stages.iter().map(|stage| &stage.id), ", ");
@@ -227,60 +207,8 @@ fn of_gpu(
             code.map(|()| gpu),
             "Set ATTENTION_CUDA_ARCHS to what this GPU is, and build again.",
         ),
-        Need::new(
-            "exclusive use of the GPU",
-            exclusive,
-            "End whatever else runs on it, or do not trust its latencies.",
-        ),
         Need::new("stages that this GPU runs", Ok(stages), ""),
     ]
-}
-
-/// A rustc that builds the workspace.
-fn recent_enough(version: String) -> Result<String, String> {
-    let least = env!("CARGO_PKG_RUST_VERSION");
-    let number = version.split_whitespace().nth(1).unwrap_or_default();
-    match numbers(number) >= numbers(least) {
-        true => Ok(version),
-        false => Err(format!("{version}; {least} or later is needed")),
-    }
-}
-
-/// A host compiler; an old g++ is refused.
-fn traces(version: String) -> Result<String, String> {
-    let is_gnu = version.contains("g++") || version.contains("gcc") || version.starts_with("c++ ");
-    let number = version.split_whitespace().next_back().unwrap_or_default();
-    match numbers(number).first() {
-        Some(&major) if is_gnu && major < LEAST_GXX => {
-            Err(format!("{version}; {LEAST_GXX} or later is needed"))
-        }
-        _ => Ok(version),
-    }
-}
-
-/// Whether the driver lets this process read counters. Where it does not say, ncu will.
-fn may_read_counters() -> Result<(), String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    counters(
-        &read("/proc/driver/nvidia/params"),
-        &read("/proc/self/status"),
-    )
-}
-
-/// CAP_SYS_ADMIN, of linux/capability.h.
-const SYS_ADMIN: u64 = 1 << 21;
-
-fn counters(driver: &str, process: &str) -> Result<(), String> {
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|value| value.trim().to_string())
-    };
-    let is_restricted = field(driver, "RmProfilingAdminOnly:").as_deref() == Some("1");
-    let capabilities = field(process, "CapEff:").and_then(|hex| u64::from_str_radix(&hex, 16).ok());
-    if is_restricted && capabilities.is_some_and(|has| has & SYS_ADMIN == 0) {
-        return Err("the driver lets only administrators read counters".to_string());
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -289,10 +217,8 @@ mod tests {
     use crate::record::meta::Refusal;
     use crate::testing;
 
-    /// What is said of an H200 in a state that `change` makes of the best.
-    fn h200(
-        change: impl FnOnce(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageMeta>),
-    ) -> Vec<Need> {
+    /// What is said of an H200 with this code and these stages.
+    fn h200(code: Result<(), String>, builds: &[StageMeta]) -> Vec<Need> {
         let info = DeviceInfo {
             name: "NVIDIA H200".into(),
             uuid: "GPU-0".into(),
@@ -303,13 +229,7 @@ mod tests {
             cuda_version: (13, 0),
             driver_version: Some("580.65.06".into()),
         };
-        let mut around = Surroundings {
-            is_divided: Some(false),
-            others: Some(0),
-        };
-        let (mut code, mut builds) = (Ok(()), testing::ladder());
-        change(&mut code, &mut around, &mut builds);
-        of_gpu(&info, code, &around, &builds).into()
+        of_gpu(&info, code, builds).into()
     }
 
     /// All that is said, in one line: the table's cells are wrapped.
@@ -320,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_machine_with_everything_lacks_nothing() {
-        let text = words(&h200(|_, _, _| ()));
+        let text = words(&h200(Ok(()), &testing::ladder()));
         for part in [
             "everything was found",
             "NVIDIA H200, sm_90, 132 SMs",
@@ -333,13 +253,13 @@ mod tests {
 
     #[test]
     fn a_stage_that_the_gpu_cannot_run_is_named() {
-        let text = words(&h200(|_, _, builds| {
-            builds[1].variants.clear();
-            builds[1].refused.push(Refusal {
-                variant: "cpasync-32x64".into(),
-                reason: "needs sm_90a".into(),
-            });
-        }));
+        let mut builds = testing::ladder();
+        builds[1].variants.clear();
+        builds[1].refused.push(Refusal {
+            variant: "cpasync-32x64".into(),
+            reason: "needs sm_90a".into(),
+        });
+        let text = words(&h200(Ok(()), &builds));
         let says =
             "| stage0-scalar; not stage1-cpasync, first cpasync-32x64: needs sm_90a | everything";
         assert!(text.contains(says), "{text}");
@@ -347,29 +267,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_what_installs_it() {
-        type Change = fn(&mut Result<(), String>, &mut Surroundings, &mut Vec<StageMeta>);
-        let cases: [(Change, &str, &str); 3] = [
-            (
-                |code, _, _| *code = Err("sm_75 has no code".into()),
-                "GPU: sm_75 has no code",
-                "ATTENTION_CUDA_ARCHS",
-            ),
-            (
-                |_, around, _| around.is_divided = Some(true),
-                "exclusive use of the GPU: the GPU is divided into MIG instances",
-                "End whatever else",
-            ),
-            (
-                |_, around, _| around.others = Some(2),
-                "exclusive use of the GPU: 2 other processes",
-                "End whatever else",
-            ),
-        ];
-        for (change, what, remedy) in cases {
-            let text = words(&h200(change));
-            assert!(text.contains(what) && text.contains(remedy), "{text}");
-            assert!(text.contains(" not found: "), "{text}");
-        }
+        let text = words(&h200(Err("sm_75 has no code".into()), &testing::ladder()));
+        assert!(
+            text.contains("GPU: sm_75 has no code. Set ATTENTION_CUDA_ARCHS")
+                && text.ends_with("not found: GPU"),
+            "{text}"
+        );
         let missing = Need::new("nvcc", Err("nvcc was not found".into()), "Install it.");
         let text = words(&[missing]);
         assert!(
@@ -379,38 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_compared_as_numbers() {
-        assert!(recent_enough("rustc 1.100.0 (abc 2027-01-01)".into()).is_ok());
-        assert!(
-            recent_enough("rustc 1.9.0 (abc)".into())
-                .unwrap_err()
-                .contains("1.88")
-        );
-        assert!(traces("g++ (Debian 12.2.0-14) 12.2.0".into()).is_ok());
-        assert!(
-            traces("c++ (Ubuntu 9.4.0) 9.4.0".into())
-                .unwrap_err()
-                .contains("12 or later")
-        );
-        assert!(traces("Debian clang version 9.0.1".into()).is_ok());
-    }
-
-    #[test]
-    fn the_right_to_read_counters_is_the_drivers_or_the_processs() {
-        let (restricted, open) = ("RmProfilingAdminOnly: 1\n", "RmProfilingAdminOnly: 0\n");
-        let (user, admin) = ("CapEff:\t0000000000000000\n", "CapEff:\t0000000000200000\n");
-        assert!(counters(restricted, user).is_err());
-        assert_eq!(counters(restricted, admin), Ok(()));
-        assert_eq!(counters(open, user), Ok(()));
-        assert_eq!(counters("", ""), Ok(()), "where nobody says, ncu will");
-    }
-
-    #[test]
     fn this_machine_gets_an_answer() {
         let answer = doctor(&DoctorArgs {
             python: Some("no-such-python".into()),
         });
         let text = answer.unwrap().text;
-        assert!(text.contains("rustc") && text.contains("GPU"), "{text}");
+        assert!(text.contains("g++") && text.contains("GPU"), "{text}");
     }
 }

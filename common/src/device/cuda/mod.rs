@@ -19,7 +19,7 @@ use crate::limits::DeviceLimits;
 use crate::maps::{self, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
-use crate::telemetry::{Conditions, Surroundings, Telemetry, TelemetryError};
+use crate::telemetry::{Conditions, Telemetry, TelemetryError};
 use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
     CUmemPool_attribute as MemoryPoolAttribute, CUresult, CUtensorMapDataType as DataType,
@@ -184,12 +184,6 @@ impl CudaDevice {
                 reason: error.to_string(),
             },
         }
-    }
-
-    /// Other users of the GPU, where NVML tells.
-    pub fn surroundings(&self) -> Option<Surroundings> {
-        let telemetry = self.telemetry.as_ref().ok()?;
-        Some(telemetry.surroundings())
     }
 
     /// The time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
