@@ -13,16 +13,18 @@ use crate::registry::Ladder;
 use anyhow::bail;
 use clap::Args;
 use common::device::emulated::TraceError;
-use common::explain::{Chain, InvestigateError, Step, dense, investigate};
+use common::explain::{Cell, Chain, InvestigateError, investigate};
+use common::gate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use safetensors::tensor::{Dtype as Stored, TensorView};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
 The first quantity that is off by more than its precision allows is printed with the lines that computed it, and hazards in the row's
-blocks. If there is a GPU, its output is compared with the emulator's, which tells a miscompiled kernel from a wrong one.
+blocks. On a GPU, gate B1 compares its output with the emulator's (not for real tensors): a miscompiled kernel is told from a wrong one.
 docs/symptoms.md leads from symptoms to causes.
 
 Examples:
@@ -139,21 +141,16 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::open()?;
     let builds = ladder.builds();
     let build = stage(&args.stage, &builds)?;
-    let variant = match &args.variant {
-        None => build.default_variant.clone(),
-        Some(name) => {
-            let chosen = Chosen {
-                stages: vec![build.id.clone()],
-                variants: vec![name.clone()],
-            };
-            chosen.of(&builds)?;
-            name.clone()
-        }
+    let chosen = Chosen {
+        stages: vec![build.id.clone()],
+        variants: args.variant.iter().cloned().collect(),
     };
+    chosen.of(&builds)?;
+    let variant = args.variant.as_ref().unwrap_or(&build.default_variant);
     let loaded = loaded(&ladder.stages, &build.id);
     let (name, family, inputs) = read(args, build.first_dtype())?;
     let problem = inputs.problem;
-    let prepared = loaded.prepare(&variant, &problem)?;
+    let prepared = loaded.prepare(variant, &problem)?;
     let found = match investigate(&prepared, &inputs, family, args.row) {
         Err(InvestigateError::Trace(error @ TraceError::NoTracedBuild)) => {
             return Ok(Answer::no_data(error));
@@ -164,14 +161,15 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     if let Some(path) = &args.dump {
         write_atomically(path, &dump(&found.explained.chains, dim)?)?;
     }
-    let gpu = match (&ladder.gpu, &found.output) {
-        (Ok(device), Some(output)) => {
-            let staged = &found.staged;
-            let execution = device.execute(loaded, &prepared, staged)?;
-            let there = staged.values(&execution.output);
-            let row = dense(&problem, found.row)?;
-            let name = &device.info().name;
-            Some(Gpu::beside(name, (&problem, family), row, [&there, output]))
+    // Real tensors have no measured bound of B1.
+    let gpu = match (&ladder.gpu, &found.output, family) {
+        (Ok(device), Some(here), Some(family)) => {
+            let execution = device.execute(loaded, &prepared, &found.staged)?;
+            let there = found.staged.values(&execution.output);
+            Some(Gpu {
+                name: device.info().name.clone(),
+                verdict: gate::b1(&problem, family, &there, here),
+            })
         }
         _ => None,
     };
@@ -183,7 +181,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         found: &found,
         gpu: gpu.as_ref(),
     });
-    let is_miscompiled = gpu.is_some_and(|gpu| gpu.is_wrong());
+    let is_miscompiled = gpu.is_some_and(|gpu| gpu.verdict.is_fail());
     let exit = Exit::of(found.is_explained() || is_miscompiled, found.is_red());
     Ok(Answer::new(exit, args.format.print(&document, &document)))
 }
@@ -211,41 +209,38 @@ fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Fami
 fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
     let mut tensors: Vec<(String, Stored, Vec<usize>, Vec<u8>)> = Vec::new();
     for Chain { block, warp, steps } in chains {
-        let [x, y, z] = block;
-        let mut add = |what: &str, stored: Stored, width: Option<usize>, bytes: Vec<u8>| {
-            let name = format!("block{x}.{y}.{z}.warp{warp}.{what}");
-            let shape = [steps.len()].into_iter().chain(width).collect();
-            tensors.push((name, stored, shape, bytes));
+        let keys = steps.iter().map(|step| step.scores.len()).max();
+        let (tiles, keys) = (steps.len(), keys.unwrap_or(0));
+        let mut numbers = Vec::new();
+        let [mut s, mut p, mut maximum, mut sum, mut o] = [const { Vec::new() }; 5];
+        let push = |to: &mut Vec<u8>, value: Option<f64>| {
+            to.extend((value.unwrap_or(f64::NAN) as f32).to_le_bytes());
         };
-        let most = steps.iter().map(|step| step.scores.len()).max();
-        let keys = most.unwrap_or(0);
-        let key = |step: &Step, at: usize| step.scores.keys().nth(at).copied();
-        let numbers = steps
-            .iter()
-            .flat_map(|step| (0..keys).map(move |at| key(step, at)))
-            .flat_map(|key| key.unwrap_or(-1).to_le_bytes());
-        add("keys", Stored::I64, Some(keys), numbers.collect());
-        type Figure<'a> = &'a dyn Fn(&Step, usize) -> Option<f64>;
-        let figures: [(&str, Option<usize>, Figure<'_>); 5] = [
-            ("S", Some(keys), &|step, at| {
-                Some(step.scores.get(&key(step, at)?)?.any())
-            }),
-            ("P", Some(keys), &|step, at| {
-                Some(step.probabilities.get(&key(step, at)?)?.any())
-            }),
-            ("maximum", None, &|step, _| Some(step.max.as_ref()?.any())),
-            ("sum", None, &|step, _| step.row_sum()),
-            ("O", Some(dim), &|step, at| {
-                Some(step.output.get(&(at as i64))?.sum())
-            }),
-        ];
-        for (what, width, figure) in figures {
-            let columns = 0..width.unwrap_or(1);
-            let bytes = steps
-                .iter()
-                .flat_map(|step| columns.clone().map(move |at| figure(step, at)))
-                .flat_map(|value| (value.unwrap_or(f64::NAN) as f32).to_le_bytes());
-            add(what, Stored::F32, width, bytes.collect());
+        for step in steps {
+            for at in 0..keys {
+                let key = step.scores.keys().nth(at);
+                numbers.extend(key.unwrap_or(&-1).to_le_bytes());
+                let any = |of: &BTreeMap<i64, Cell>| Some(of.get(key?)?.any());
+                push(&mut s, any(&step.scores));
+                push(&mut p, any(&step.probabilities));
+            }
+            push(&mut maximum, step.max.as_ref().map(Cell::any));
+            push(&mut sum, step.row_sum());
+            for column in 0..dim as i64 {
+                push(&mut o, step.output.get(&column).map(Cell::sum));
+            }
+        }
+        for (what, stored, shape, bytes) in [
+            ("keys", Stored::I64, vec![tiles, keys], numbers),
+            ("S", Stored::F32, vec![tiles, keys], s),
+            ("P", Stored::F32, vec![tiles, keys], p),
+            ("maximum", Stored::F32, vec![tiles], maximum),
+            ("sum", Stored::F32, vec![tiles], sum),
+            ("O", Stored::F32, vec![tiles, dim], o),
+        ] {
+            let [x, y, z] = block;
+            let name = format!("block{x}.{y}.{z}.warp{warp}.{what}");
+            tensors.push((name, stored, shape, bytes));
         }
     }
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {

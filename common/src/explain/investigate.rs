@@ -72,7 +72,7 @@ impl Investigated {
 }
 
 /// The dense number of a row.
-pub fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
+fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
     let shape = problem.shape;
     let extents = [shape.batch, shape.heads_q, shape.seq_q];
     if row.iter().zip(extents).any(|(&at, extent)| at >= extent) {

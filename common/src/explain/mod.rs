@@ -11,7 +11,7 @@ use crate::reference::Probability;
 use emulator::Place;
 use emulator::trace::Observations;
 
-pub use investigate::{InvestigateError, Investigated, dense, investigate};
+pub use investigate::{InvestigateError, Investigated, investigate};
 pub use look::{Action, Suspect};
 pub use steps::{Cell, Chain, Step, chains};
 

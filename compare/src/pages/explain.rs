@@ -1,13 +1,9 @@
 //! The page of `compare explain`: where a row first goes wrong.
 
 use crate::document::{Block, Document, Table, Text, row};
-use crate::judge::verdict::count;
 use common::explain::{Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
-use common::gate;
-use common::inputs::Family;
-use common::problem::Problem;
 use common::reference::Probability;
-use common::verdict::{GateResult, Verdict};
+use common::verdict::GateResult;
 use emulator::{Place, TraceReport};
 
 use super::{list, text};
@@ -27,42 +23,10 @@ pub struct Finding<'a> {
     pub gpu: Option<&'a Gpu>,
 }
 
-/// The same launch on a GPU.
+/// Gate B1 of the same launch on a GPU.
 pub struct Gpu {
     pub name: String,
-    /// Gate B1; `None` for real tensors, for which no bound was measured.
-    pub verdict: Option<GateResult>,
-    /// The row's largest difference.
-    pub row: f64,
-}
-
-impl Gpu {
-    /// Compares the outputs of a GPU and the emulator.
-    pub fn beside(
-        name: &str,
-        (problem, family): (&Problem, Option<Family>),
-        row: usize,
-        [there, here]: [&[f32]; 2],
-    ) -> Self {
-        let dim = problem.shape.head_dim;
-        let pairs = there.iter().zip(here).skip(row * dim).take(dim);
-        let apart = pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).abs());
-        Self {
-            name: name.to_string(),
-            verdict: family.map(|family| gate::b1(problem, family, there, here)),
-            row: apart.fold(
-                0.0,
-                |most, one| {
-                    if gate::is_worse(most, one) { one } else { most }
-                },
-            ),
-        }
-    }
-
-    pub fn is_wrong(&self) -> bool {
-        let verdict = self.verdict.as_ref();
-        verdict.is_some_and(|gate| gate.verdict == Verdict::Fail)
-    }
+    pub verdict: GateResult,
 }
 
 pub fn document(finding: &Finding<'_>) -> Document {
@@ -77,11 +41,7 @@ pub fn document(finding: &Finding<'_>) -> Document {
         finding.subject, finding.case
     );
     let mut blocks = vec![Block::paragraph(heading)];
-    let red = finding
-        .found
-        .gates
-        .iter()
-        .filter(|gate| gate.verdict == Verdict::Fail);
+    let red = found.gates.iter().filter(|gate| gate.is_fail());
     blocks.extend(list(
         red.map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason)),
     ));
@@ -96,7 +56,8 @@ pub fn document(finding: &Finding<'_>) -> Document {
         Some(deviation) => blocks.extend(of(deviation, &found.explained)),
         None => blocks.push(Block::paragraph(silence(finding))),
     }
-    blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, finding))));
+    let is_right_here = !found.is_explained() && !found.is_red();
+    blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, is_right_here))));
     Document::of(blocks)
 }
 
@@ -121,19 +82,12 @@ fn hazards(traced: &TraceReport) -> Vec<Block> {
 
 fn silence(finding: &Finding<'_>) -> String {
     let found = finding.found;
-    let chains = &found.explained.chains;
-    let tiles: usize = chains.iter().map(|chain| chain.steps.len()).sum();
-    let of = format!(
-        "{} of {}",
-        count(tiles, "tile", "tiles"),
-        count(chains.len(), "warp", "warps")
-    );
     let p = match finding.probability {
         Probability::F32 => "f32".to_string(),
         p => format!("f32 with P in {}", p.name()),
     };
     let silent =
-        format!("Nothing leaves what {p} allows: S, maximum, sum, P and O are right in {of}");
+        format!("Nothing leaves what {p} allows: S, maximum, sum, P and O are right in every tile");
     match (found.is_stopped(), found.is_red()) {
         (true, _) => format!("{silent}, as far as the kernel ran."),
         (false, true) => format!(
@@ -266,68 +220,55 @@ fn line(suspect: &Suspect) -> String {
     }
 }
 
-fn on_gpu(gpu: &Gpu, finding: &Finding<'_>) -> String {
-    let apart = format!(
-        "On the {} this row is {} from the emulator's",
-        gpu.name,
-        number(gpu.row)
-    );
-    let is_right_here = !finding.found.is_explained() && !finding.found.is_red();
-    verdict(gpu, &apart, is_right_here)
-}
-
 /// Whether the source is wrong, or what nvcc makes of it.
-fn verdict(gpu: &Gpu, apart: &str, is_right_here: bool) -> String {
-    match &gpu.verdict {
-        Some(gate) if gpu.is_wrong() && is_right_here => format!(
-            "{apart}, and B1 fails: {}. The source is right in the emulator: look at what nvcc makes of it (`cuobjdump -sass`).",
-            gate.reason
+fn on_gpu(gpu: &Gpu, is_right_here: bool) -> String {
+    let on = format!("On the {} B1", gpu.name);
+    let reason = &gpu.verdict.reason;
+    match (gpu.verdict.is_fail(), is_right_here) {
+        (true, true) => format!(
+            "{on} fails: {reason}. The source is right in the emulator: look at what nvcc makes of it (`cuobjdump -sass`)."
         ),
-        Some(gate) if gpu.is_wrong() => format!("{apart}, and B1 fails: {}.", gate.reason),
-        Some(_) => format!("{apart}, within B1: both compute the same."),
-        None => format!("{apart}; B1 has no measured bound for real tensors."),
+        (true, false) => format!("{on} fails: {reason}."),
+        (false, _) => format!("{on} passes: it computes the same as the emulator."),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::problem::{Dtype, Mask, Shape};
+    use common::gate;
+    use common::inputs::Family;
+    use common::problem::{Dtype, Mask, Problem, Shape};
 
     /// Outputs of a GPU and of the emulator that are made up: whose fault it is follows from both.
     #[test]
     fn a_miscompiled_kernel_is_told_from_a_wrong_one() {
         let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
         let here: Vec<f32> = (0..4 * 64).map(|at| (at as f32).sin()).collect();
-        let beside = |family, row, wrong: &dyn Fn(usize, f32) -> f32| {
+        let says = |is_right_here, wrong: &dyn Fn(usize, f32) -> f32| {
             let there = here.iter().enumerate().map(|(at, value)| wrong(at, *value));
             let there: Vec<f32> = there.collect();
-            Gpu::beside("GPU", (&problem, family), row, [&there, &here])
+            let gpu = Gpu {
+                name: "GPU".into(),
+                verdict: gate::b1(&problem, Family::Normal, &there, &here),
+            };
+            on_gpu(&gpu, is_right_here)
         };
-        let normal = Some(Family::Normal);
-        let same = beside(normal, 2, &|_, x| x);
-        assert!(!same.is_wrong() && same.row == 0.0);
-        let says = verdict(&same, "apart", true);
-        assert_eq!(says, "apart, within B1: both compute the same.");
-
-        let other_row = |at, x| if at / 64 == 3 { 2.0 * x } else { x };
-        let wrong = beside(normal, 2, &other_row);
-        assert!(wrong.is_wrong() && wrong.row == 0.0, "B1 is of all rows");
-        assert!(beside(normal, 3, &other_row).row > 0.5);
-        let miscompiled = verdict(&wrong, "apart", true);
-        assert!(
-            miscompiled.contains("row [0, 0, 3]") && miscompiled.contains("what nvcc makes"),
-            "{miscompiled}"
-        );
-        // Where the emulator's is wrong, too, or a gate fails there, the source is not said to be right.
-        assert!(!verdict(&wrong, "apart", false).contains("is right"));
-
-        let nan = |at, x| if at == 130 { f32::NAN } else { x };
-        let gpu = beside(normal, 2, &nan);
-        assert!(gpu.is_wrong() && gpu.row.is_nan(), "{}", gpu.row);
-        let real = beside(None, 2, &nan);
-        assert!(!real.is_wrong() && real.row.is_nan());
-        assert!(verdict(&real, "apart", true).contains("no measured bound"));
+        let same = says(true, &|_, x| x);
+        assert!(same.contains("B1 passes"), "{same}");
+        let wrong: [&dyn Fn(usize, f32) -> f32; 2] =
+            [&|at, x| if at / 64 == 3 { 2.0 * x } else { x }, &|at, x| {
+                if at == 3 * 64 { f32::NAN } else { x }
+            }];
+        for wrong in wrong {
+            let miscompiled = says(true, wrong);
+            assert!(
+                miscompiled.contains("row [0, 0, 3]") && miscompiled.contains("what nvcc makes"),
+                "{miscompiled}"
+            );
+            // Where the emulator's is wrong, too, or a gate fails there, the source is not said to be right.
+            assert!(!says(false, wrong).contains("is right"));
+        }
     }
 
     #[test]
