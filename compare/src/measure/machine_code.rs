@@ -25,96 +25,73 @@ const CLASSES: [(Metric, &[&str]); 12] = [
 /// Loads and stores of local memory: spills, and arrays that are indexed at run time.
 const LOCAL: [&str; 2] = ["LDL", "STL"];
 
-#[derive(Clone, Debug, PartialEq)]
-struct Instruction {
+/// What an instruction takes, on every architecture since sm_70.
+const INSTRUCTION_BYTES: u64 = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Instruction<'a> {
     /// Offset in bytes from the function's start.
     address: u64,
-    /// Without its predicate: `HGMMA.64x64x16.F32`.
-    name: String,
     /// As printed.
-    text: String,
+    text: &'a str,
 }
 
-/// The machine code of one instance.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Function {
-    /// The symbol of the kernel.
-    symbol: String,
-    /// In the order of their addresses.
-    instructions: Vec<Instruction>,
-}
+/// The code of each instance, in the order of addresses, by architecture (`sm_90a`) and symbol.
+type Functions<'a> = BTreeMap<(&'a str, &'a str), Vec<Instruction<'a>>>;
 
-/// The functions in `listing` for `arch`, such as `sm_90a`.
-fn functions(listing: &str, arch: &str) -> Vec<Function> {
-    let (mut found, mut is_of_arch) = (Vec::<Function>::new(), false);
+fn functions(listing: &str) -> Functions<'_> {
+    let (mut functions, mut arch, mut symbol) = (Functions::new(), "", "");
     for line in listing.lines().map(str::trim) {
-        if let Some(of) = line.strip_prefix("code for ") {
-            is_of_arch = of.trim() == arch;
-        } else if !is_of_arch {
-        } else if let Some(symbol) = line.strip_prefix("Function : ") {
-            found.push(Function {
-                symbol: symbol.to_string(),
-                instructions: vec![],
-            });
-        } else if let (Some(function), Some(instruction)) = (found.last_mut(), instruction(line)) {
-            function.instructions.push(instruction);
+        if let Some(next) = line.strip_prefix("code for ") {
+            arch = next.trim();
+        } else if let Some(next) = line.strip_prefix("Function : ") {
+            symbol = next;
+        } else if let Some(instruction) = instruction(line) {
+            let code: &mut Vec<_> = functions.entry((arch, symbol)).or_default();
+            code.push(instruction);
         }
     }
-    found
+    functions
 }
 
 /// `/*1a10*/ @!P0 BRA 0x650 ; /* 0x… */`
-fn instruction(line: &str) -> Option<Instruction> {
+fn instruction(line: &str) -> Option<Instruction<'_>> {
     let (address, rest) = line.strip_prefix("/*")?.split_once("*/")?;
-    let address = u64::from_str_radix(address, 16).ok()?;
-    let text = rest.split_once(';')?.0.trim();
-    let name = text
-        .split_whitespace()
-        .find(|word| !word.starts_with('@'))?;
     Some(Instruction {
-        address,
-        name: name.to_string(),
-        text: text.to_string(),
+        address: u64::from_str_radix(address, 16).ok()?,
+        text: rest.split_once(';')?.0.trim(),
     })
 }
 
-impl Instruction {
-    /// Its name without modifiers.
-    fn class(&self) -> &str {
-        self.name
-            .split_once('.')
-            .map_or(&self.name, |(class, _)| class)
+impl<'a> Instruction<'a> {
+    /// Its name without modifiers, and those: `HGMMA`, `64x64x16`, `F32`. A predicate is no part of it.
+    fn name(&self) -> impl Iterator<Item = &'a str> {
+        let mut words = self.text.split_whitespace();
+        let name = words.find(|word| !word.starts_with('@'));
+        name.unwrap_or_default().split('.')
+    }
+
+    fn class(&self) -> &'a str {
+        self.name().next().unwrap_or_default()
     }
 
     /// The target address of a branch.
     fn target(&self) -> Option<u64> {
-        let target = || self.text.split_whitespace().last()?.strip_prefix("0x");
-        (self.class() == "BRA")
-            .then(target)
-            .flatten()
-            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        let last = self.text.split_whitespace().last()?;
+        let digits = last.strip_prefix("0x").filter(|_| self.class() == "BRA")?;
+        u64::from_str_radix(digits, 16).ok()
     }
 
     /// Multiply-adds of one warp on tensor cores: 2048 for m16n8k16; a quarter of a warpgroup's m64nNk16.
     fn tensor_macs(&self) -> u64 {
-        let mut sizes = self.name.split('.').skip(1);
-        let product = |shape: &str| {
-            shape
-                .split('x')
-                .map(str::parse::<u64>)
-                .product::<Result<u64, _>>()
-                .ok()
-        };
-        match self.class() {
-            "HMMA" => match sizes.next() {
-                Some("16816") => 16 * 8 * 16,
-                Some("1688") => 16 * 8 * 8,
-                _ => 0,
-            },
-            "HGMMA" | "QGMMA" => sizes
-                .next()
-                .and_then(product)
-                .map_or(0, |of_warpgroup| of_warpgroup / 4),
+        let mut name = self.name();
+        match (name.next(), name.next()) {
+            (Some("HMMA"), Some("16816")) => 16 * 8 * 16,
+            (Some("HMMA"), Some("1688")) => 16 * 8 * 8,
+            (Some("HGMMA" | "QGMMA"), Some(shape)) => {
+                let sizes = shape.split('x').map(str::parse::<u64>);
+                sizes.product::<Result<u64, _>>().unwrap_or(0) / 4
+            }
             _ => 0,
         }
     }
@@ -129,112 +106,71 @@ impl Instruction {
     }
 }
 
-impl Function {
-    /// Size in bytes; all instructions have the size of the first.
-    fn bytes(&self) -> u64 {
-        let Some(last) = self.instructions.last() else {
-            return 0;
-        };
-        let each = self
-            .instructions
-            .get(1)
-            .map_or(0, |second| second.address - self.instructions[0].address);
-        last.address + each
-    }
-
-    /// The main loop: the loop whose own instructions, without those of inner loops, do the most multiply-adds (on tensor cores if
-    /// the function uses them). Of equals it is the last, which is the steady state of a kernel that peels its first tiles.
-    fn main_loop(&self) -> Vec<&Instruction> {
-        let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
-        let ends: Vec<u64> = self
-            .instructions
-            .iter()
-            .filter(|one| one.text == "EXIT")
-            .map(|one| one.address)
-            .collect();
-        for branch in &self.instructions {
-            // A backward branch, except to itself (padding) and from a wait that was moved out of line, behind an EXIT.
-            let is_loop = |&target: &u64| {
-                target < branch.address
-                    && !ends
-                        .iter()
-                        .any(|end| (target..branch.address).contains(end))
-            };
-            if let Some(target) = branch.target().filter(is_loop) {
-                match loops.iter_mut().find(|known| *known.start() == target) {
-                    // Two branches to one target are one loop.
-                    Some(known) => *known = target..=branch.address.max(*known.end()),
-                    None => loops.push(target..=branch.address),
-                }
-            }
-        }
-        let size = |of: &RangeInclusive<u64>| of.end() - of.start();
-        let mut own = vec![Vec::new(); loops.len()];
-        for instruction in &self.instructions {
-            let around = loops
+/// The main loop: the loop whose own instructions, without those of inner loops, do the most multiply-adds (on tensor cores if
+/// the function uses them). Of equals it is the last, which is the steady state of a kernel that peels its first tiles.
+fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
+    let mut loops: Vec<RangeInclusive<u64>> = Vec::new();
+    for branch in code {
+        // A backward branch, except to itself (padding) and from a wait that was moved out of line, behind an EXIT.
+        let is_loop = |&target: &u64| {
+            let mut within = code
                 .iter()
-                .enumerate()
-                .filter(|(_, of)| of.contains(&instruction.address));
-            if let Some((innermost, _)) = around.min_by_key(|(_, of)| size(of)) {
-                own[innermost].push(instruction);
+                .filter(|one| (target..branch.address).contains(&one.address));
+            target < branch.address && within.all(|one| one.text != "EXIT")
+        };
+        if let Some(target) = branch.target().filter(is_loop) {
+            match loops.iter_mut().find(|known| *known.start() == target) {
+                // Two branches to one target are one loop.
+                Some(known) => *known = target..=branch.address.max(*known.end()),
+                None => loops.push(target..=branch.address),
             }
         }
-        let has_tensors = self.instructions.iter().any(|one| one.tensor_macs() > 0);
-        let of_one = if has_tensors {
-            Instruction::tensor_macs
-        } else {
-            Instruction::scalar_macs
-        };
-        let multiplies = |own: &&Vec<&Instruction>| own.iter().map(|one| of_one(one)).sum::<u64>();
-        own.iter()
-            .filter(|own| multiplies(own) > 0)
-            .max_by_key(multiplies)
-            .cloned()
-            .unwrap_or_default()
     }
+    let mut own = vec![Vec::new(); loops.len()];
+    for instruction in code {
+        let around = (0..loops.len()).filter(|at| loops[*at].contains(&instruction.address));
+        if let Some(innermost) = around.min_by_key(|at| loops[*at].end() - loops[*at].start()) {
+            own[innermost].push(*instruction);
+        }
+    }
+    let macs = match code.iter().any(|one| one.tensor_macs() > 0) {
+        true => Instruction::tensor_macs,
+        false => Instruction::scalar_macs,
+    };
+    let multiplies = |own: &Vec<Instruction<'a>>| own.iter().map(macs).sum::<u64>();
+    own.retain(|own| multiplies(own) > 0);
+    own.into_iter().max_by_key(multiplies).unwrap_or_default()
+}
 
-    /// The figures that a record keeps; 0 for classes that do not occur.
-    fn figures(&self) -> Vec<(Metric, f64)> {
-        let main_loop = self.main_loop();
-        let is_of = |one: &Instruction, classes: &[&str]| classes.contains(&one.class());
-        let in_loop =
-            |classes: &[&str]| main_loop.iter().filter(|one| is_of(one, classes)).count() as f64;
-        let local = self.instructions.iter().filter(|one| is_of(one, &LOCAL));
-        let local = local.count();
-        let whole = [
-            (Metric::CodeBytes, self.bytes() as f64),
-            (Metric::LocalAccesses, local as f64),
-            (Metric::LoopInstructions, main_loop.len() as f64),
-            (
-                Metric::LoopMacs,
-                main_loop.iter().map(|one| one.tensor_macs()).sum::<u64>() as f64,
-            ),
-        ];
-        whole
-            .into_iter()
-            .chain(
-                CLASSES
-                    .iter()
-                    .map(|(metric, classes)| (*metric, in_loop(classes))),
-            )
-            .collect()
-    }
+/// The figures that a record keeps of an instance; 0 for classes that do not occur.
+fn figures(code: &[Instruction<'_>]) -> Vec<(Metric, f64)> {
+    let main_loop = main_loop(code);
+    let count = |of: &[Instruction<'_>], classes: &[&str]| {
+        let counted = of.iter().filter(|one| classes.contains(&one.class()));
+        counted.count() as f64
+    };
+    let bytes = code
+        .last()
+        .map_or(0, |last| last.address + INSTRUCTION_BYTES);
+    let macs: u64 = main_loop.iter().map(Instruction::tensor_macs).sum();
+    let mut figures = vec![
+        (Metric::CodeBytes, bytes as f64),
+        (Metric::LocalAccesses, count(code, &LOCAL)),
+        (Metric::LoopInstructions, main_loop.len() as f64),
+        (Metric::LoopMacs, macs as f64),
+    ];
+    figures.extend(CLASSES.map(|(metric, classes)| (metric, count(&main_loop, classes))));
+    figures
 }
 
 /// Adds the figures of its machine code to each instance of `stage`, from the listing.
 pub fn complete(stage: &mut StageMeta, listing: &str) {
-    let mut by_arch: BTreeMap<String, Vec<Function>> = BTreeMap::new();
+    let functions = functions(listing);
     let variants = stage.variants.iter_mut();
     for kernel in variants.flat_map(|variant| &mut variant.kernels) {
         for built in &mut kernel.built {
-            let arch = &built.ptxas.arch;
-            let functions = by_arch
-                .entry(arch.clone())
-                .or_insert_with(|| functions(listing, arch));
-            let function = functions
-                .iter()
-                .find(|function| function.symbol == kernel.facts.symbol);
-            built.code = function.map(Function::figures).unwrap_or_default();
+            let code = functions.get(&(&*built.ptxas.arch, &*kernel.facts.symbol));
+            built.code = code.map_or(vec![], |code| figures(code));
         }
     }
 }
@@ -291,16 +227,9 @@ mod tests {
 ";
 
     fn of(arch: &str, symbol: &str) -> Vec<(Metric, f64)> {
-        let functions = functions(LISTING, arch);
-        let found = functions
-            .iter()
-            .find(|function| function.symbol == symbol)
-            .unwrap_or_else(|| panic!("{arch} {symbol}"));
-        found
-            .figures()
-            .into_iter()
-            .filter(|(_, value)| *value != 0.0)
-            .collect()
+        let figures = figures(&functions(LISTING)[&(arch, symbol)]);
+        let is_there = |figure: &(Metric, f64)| figure.1 != 0.0;
+        figures.into_iter().filter(is_there).collect()
     }
 
     #[test]
@@ -333,7 +262,7 @@ mod tests {
                 (Metric::LoopBarriers, 1.0),
             ]
         );
-        assert!(functions(LISTING, "sm_89").is_empty());
+        assert_eq!(functions(LISTING).len(), 3);
     }
 
     #[test]
