@@ -5,24 +5,21 @@ mod layout;
 
 use crate::answer::{Answer, Format, NoData};
 use crate::document::{Block, Cell, Document, Table, row};
-use crate::instrument::{find, process};
+use crate::instrument::find;
 use crate::judge::list::joined;
-use crate::measure::builds::loaded;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
 use crate::registry::Ladder;
 use anyhow::{bail, ensure};
 use clap::Args;
 use common::metric::Unit;
-use common::stage::LoadedStage;
-use layout::{Buffer, Layout, layouts};
+use layout::{Layout, Member, layouts};
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Each line is an array of `Shared`, the struct by which kernel.cu divides its shared memory, as the C++ compiler lays it out; its size
-is what a launch requests. Arrays that reuse the place of another show where they are members of a union, not where a kernel casts.
+Each line is a member of `Shared`, the struct by which kernel.cu divides its shared memory, as the C++ compiler lays it out; its size
+is what a launch requests. Members of a union have one offset; what a kernel casts has no line. Of an array of structs the first is shown.
 Needs the workspace and g++, but no GPU and no nvcc.
 
 Example:
@@ -46,9 +43,6 @@ pub struct SmemArgs {
     pub format: Format,
 }
 
-/// A stage takes a second.
-const LIMIT: Duration = Duration::from_secs(300);
-
 /// Prints the layouts of the chosen instances.
 pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("structs are read, nothing runs")?;
@@ -67,7 +61,7 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
         if kernels.is_empty() {
             continue;
         }
-        let layouts = of_stage(loaded(&ladder.stages, &picked.stage.id)).map_err(NoData)?;
+        let layouts = of_stage(&picked.stage.id).map_err(NoData)?;
         for (variant, facts) in kernels {
             let layout = of_kernel(&layouts, &facts.symbol, facts.dynamic_shared_bytes)?;
             blocks.push(Block::section(format!(
@@ -93,45 +87,32 @@ fn of_kernel<'a>(
     match found.filter(|_| bytes == asked as u64) {
         Some(layout) => Ok(layout),
         None => bail!(
-            "{symbol} requests {asked} bytes of shared memory, but its struct has {bytes} with this C++ compiler: CXX or \
-             common/emulator/include have changed since this program was built; build again"
+            "{symbol} requests {asked} bytes of shared memory, but its struct has {bytes} with this C++ compiler: CXX or the \
+             sources have changed since this program was built; build again"
         ),
     }
 }
 
-/// The layouts of a stage's instances, by symbol.
-fn of_stage(stage: &LoadedStage) -> Result<BTreeMap<String, Layout>, String> {
-    let id = stage.info().id;
-    let root =
-        machine::workspace().ok_or("the emulator's headers are in the workspace; go there")?;
+/// The layouts of a stage's instances, by symbol, from the workspace's sources.
+fn of_stage(id: &str) -> Result<BTreeMap<String, Layout>, String> {
+    let root = machine::workspace().ok_or("the kernels' sources are in the workspace; go there")?;
     let work = root.join("target/smem").join(id);
-    let write = |name: &str, text: &str| {
-        let path = work.join(name);
-        std::fs::create_dir_all(path.parent().unwrap_or(&work))?;
-        std::fs::write(path, text)
-    };
-    let sources = stage.attention.artifacts().sources;
-    (sources
-        .iter()
-        .try_for_each(|(name, text)| write(name, text)))
-    .and_then(|()| write("structs.cpp", &wrapper(id)))
-    .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
-    let linked = work.join("structs.so");
-    let mut command = Command::new(find::cxx());
-    let flags =
-        "-std=c++17 -O0 -gdwarf-4 -gz=none -w -fPIC -shared -nostdlib -include emulator/prelude.h";
-    // The headers that this program was built from; those that the stage itself does not include are the workspace's.
-    let headers = ["common/emulator/include", "common/cuda"].map(|path| root.join(path));
-    command
-        .current_dir(&work)
-        .args(flags.split(' '))
-        .arg("-I")
-        .arg(&headers[0])
-        .args(["-I", "common/cuda", "-I"])
-        .arg(&headers[1])
-        .args(["structs.cpp", "-o"])
-        .arg(&linked);
-    process::printed(command, &work, "structs.log", LIMIT)?;
+    let [source, linked] = ["structs.cpp", "structs.so"].map(|name| work.join(name));
+    std::fs::create_dir_all(&work)
+        .and_then(|()| std::fs::write(&source, wrapper(id)))
+        .map_err(|error| format!("cannot write {}: {error}", source.display()))?;
+    let flags = "-std=c++17 -O0 -gdwarf-4 -gz=none -w -fPIC -shared -nostdlib -include emulator/prelude.h \
+                 -I common/emulator/include -I common/cuda -I . -o";
+    let compiled = Command::new(find::cxx())
+        .current_dir(&root)
+        .args(flags.split_whitespace())
+        .args([&linked, &source])
+        .output();
+    let compiled = compiled.map_err(|error| format!("{} cannot be run: {error}", find::cxx()))?;
+    if !compiled.status.success() {
+        let errors = String::from_utf8_lossy(&compiled.stderr);
+        return Err(format!("{} failed: {errors}", find::cxx()));
+    }
     let bytes = std::fs::read(&linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     layouts(&bytes)
 }
@@ -154,47 +135,24 @@ fn wrapper(id: &str) -> String {
 }
 
 fn table(layout: &Layout) -> Table {
-    let bytes = |bytes: u64| Cell::figure(bytes as f64, whole(bytes));
-    let row = |buffer: String, element: &str, shape: String, offset: String, bytes: Cell| {
+    let bytes = |bytes: u64| Cell::figure(bytes as f64, Unit::Count.show(bytes as f64));
+    let member = |member: &Member| {
         row! {
-            "buffer" => buffer,
-            "element" => element,
-            "shape" => shape,
-            "offset" => offset,
-            "bytes" => bytes,
+            "member" => member.name.as_str(),
+            "element" => member.element.as_str(),
+            "shape" => joined(&member.extents, " x "),
+            "offset" => bytes(member.offset),
+            "bytes" => bytes(member.bytes),
         }
     };
-    let none = String::new;
-    let sum = |name: &str, of: u64| row(name.into(), "", none(), none(), bytes(of));
-    let buffers = layout.buffers.iter().map(|buffer| {
-        let name = match &buffer.instead_of {
-            Some(first) => format!("{} (where {first} was)", buffer.name),
-            None => buffer.name.clone(),
-        };
-        let size = bytes(buffer.all_bytes());
-        row(name, &buffer.element, shape(buffer), offset(buffer), size)
-    });
-    let padding = (layout.padding() > 0).then(|| sum("padding", layout.padding()));
-    let launch = sum("a launch requests", layout.bytes);
-    Table::of(buffers.chain(padding).chain([launch]))
-}
-
-/// `2 x 64 x 72`
-fn shape(buffer: &Buffer) -> String {
-    joined(&buffer.extents, " x ")
-}
-
-/// `9,216`, of several `9,216, each 18,432 on`.
-fn offset(buffer: &Buffer) -> String {
-    let apart = buffer
-        .repeated
-        .iter()
-        .map(|(_, apart)| format!(", each {} on", whole(*apart)));
-    whole(buffer.offset) + &apart.collect::<String>()
-}
-
-fn whole(bytes: u64) -> String {
-    Unit::Count.show(bytes as f64)
+    let launch = row! {
+        "member" => "a launch requests",
+        "element" => "",
+        "shape" => "",
+        "offset" => "",
+        "bytes" => bytes(layout.bytes),
+    };
+    Table::of(layout.members.iter().map(member).chain([launch]))
 }
 
 #[cfg(test)]
@@ -205,29 +163,22 @@ mod tests {
     #[test]
     fn every_instance_has_the_size_that_its_launch_asks_for() {
         for stage in crate::registry::load().unwrap() {
-            let layouts = of_stage(&stage).unwrap();
+            let layouts = of_stage(stage.info().id).unwrap();
             assert_eq!(layouts.len(), stage.kernels.len(), "{}", stage.info().id);
             for kernel in &stage.kernels {
                 let layout =
                     of_kernel(&layouts, &kernel.symbol, kernel.dynamic_shared_bytes).unwrap();
-                let own = |buffer: &&Buffer| buffer.instead_of.is_none();
-                let sum: u64 = layout
-                    .buffers
-                    .iter()
-                    .filter(own)
-                    .map(Buffer::all_bytes)
-                    .sum();
-                // What takes another's place may be the larger.
+                let ends = layout.members.iter().map(|of| of.offset + of.bytes);
                 assert!(
-                    sum + layout.padding() <= layout.bytes,
+                    ends.max() <= Some(layout.bytes),
                     "{}: {layout:?}",
                     kernel.symbol
                 );
                 // Q is one tile of the block's rows, padded at most by 16 bytes a row.
                 let q = layout
-                    .buffers
+                    .members
                     .iter()
-                    .find(|buffer| buffer.name == "q")
+                    .find(|member| member.name == "q")
                     .unwrap();
                 let row = kernel.head_dim as u64 * if q.element.contains("E4M3") { 1 } else { 2 };
                 let rows = kernel.block_m as u64 * u64::from(kernel.cluster);
@@ -244,7 +195,7 @@ mod tests {
     fn a_struct_of_another_size_is_refused() {
         let layout = |bytes| Layout {
             bytes,
-            buffers: vec![],
+            members: vec![],
         };
         let layouts = [("a".to_string(), layout(128))].into();
         assert_eq!(of_kernel(&layouts, "a", 128).unwrap().bytes, 128);
@@ -258,34 +209,29 @@ mod tests {
 
     #[test]
     fn a_table_says_where_each_lies_and_what_is_asked_for() {
-        let buffer = |name: &str, offset, repeated: &[(u64, u64)]| Buffer {
+        let member = |name: &str, element: &str, extents: &[u64], offset, bytes| Member {
             name: name.into(),
-            element: "half".into(),
-            extents: vec![8, 32],
+            element: element.into(),
+            extents: extents.to_vec(),
             offset,
-            repeated: repeated.to_vec(),
-            bytes: 512,
-            instead_of: (name == "o").then(|| "ring[2]".to_string()),
+            bytes,
         };
         let layout = Layout {
             bytes: 2048,
-            buffers: vec![
-                buffer("ring[2].k", 0, &[(2, 1024)]),
-                buffer("ring[2].v", 512, &[(2, 1024)]),
-                buffer("o", 0, &[]),
+            members: vec![
+                member("ring", "Slot", &[2], 0, 2048),
+                member("ring.k", "half", &[8, 32], 0, 512),
+                member("ring.v", "half", &[8, 32], 512, 512),
             ],
         };
-        let document = Document {
-            blocks: vec![Block::Table(table(&layout))],
-            ..Document::default()
-        };
+        let document = Document::of(vec![Block::Table(table(&layout))]);
         insta::assert_snapshot!(terminal(&document, WIDTH), @r"
-        | buffer                | element | shape  | offset             | bytes |
-        |-----------------------|---------|--------|--------------------|-------|
-        | ring[2].k             | half    | 8 x 32 | 0, each 1,024 on   | 1,024 |
-        | ring[2].v             | half    | 8 x 32 | 512, each 1,024 on | 1,024 |
-        | o (where ring[2] was) | half    | 8 x 32 | 0                  |   512 |
-        | a launch requests     |         |        |                    | 2,048 |
+        | member            | element | shape  | offset | bytes |
+        |-------------------|---------|--------|--------|-------|
+        | ring              | Slot    | 2      | 0      | 2,048 |
+        | ring.k            | half    | 8 x 32 | 0      |   512 |
+        | ring.v            | half    | 8 x 32 | 512    |   512 |
+        | a launch requests |         |        |        | 2,048 |
         ");
     }
 }

@@ -67,33 +67,6 @@ pub fn run(
     }
 }
 
-/// What `command` prints, which stays in the file `log` below `work`; the error has its first line that is about one.
-pub fn printed(
-    command: Command,
-    work: &Path,
-    log: &str,
-    limit: Duration,
-) -> Result<String, String> {
-    let (name, log) = (
-        command.get_program().to_string_lossy().into_owned(),
-        work.join(log),
-    );
-    let ended = run(command, &log, limit, || ())
-        .map_err(|error| format!("{name} cannot be run: {error}"))?;
-    let printed = std::fs::read_to_string(&log).unwrap_or_default();
-    if ended.is_success() {
-        return Ok(printed);
-    }
-    let said = printed
-        .lines()
-        .find(|line| line.contains("error"))
-        .unwrap_or("nothing said");
-    Err(format!(
-        "{name} failed: {said}; its log is {}",
-        log.display()
-    ))
-}
-
 /// A folder for temporary files, removed with its contents when it is dropped.
 pub struct Scratch(PathBuf);
 

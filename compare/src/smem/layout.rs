@@ -8,69 +8,27 @@ use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// One array, or one value, of a struct or of a struct within it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Buffer {
-    /// `ring[4].k`: of arrays of structs with their lengths.
+/// A member of a struct, or of a struct within it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// `ring`, `ring.k`.
     pub name: String,
-    /// The type of one element: `half`, `Mbarrier`; of a tile that is declared as bytes the tile's, `BoxTile<F16, 64, 128>`.
+    /// The type of one element: `half`, `Mbarrier`, `BoxTile<F16, 64, 128>`.
     pub element: String,
     /// The array's extents; none for a single value.
     pub extents: Vec<u64>,
-    /// Of the first, in bytes from the start.
+    /// In bytes from the start; within an array of structs, of the first.
     pub offset: u64,
-    /// Where the structs are an array that it is in: how many there are and how far they lie apart, outermost first.
-    pub repeated: Vec<(u64, u64)>,
-    /// Of one.
     pub bytes: u64,
-    /// What it takes the place of: the first member of its union.
-    pub instead_of: Option<String>,
 }
 
 /// The layout of one struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     pub bytes: u64,
-    pub buffers: Vec<Buffer>,
+    /// A struct comes before its members, and members of a union have one offset.
+    pub members: Vec<Member>,
 }
-
-impl Buffer {
-    /// Of all that there are.
-    pub fn all_bytes(&self) -> u64 {
-        self.bytes
-            * self
-                .repeated
-                .iter()
-                .map(|(count, _)| count)
-                .product::<u64>()
-    }
-
-    /// Where each starts.
-    fn starts(&self) -> Vec<u64> {
-        self.repeated
-            .iter()
-            .fold(vec![self.offset], |starts, &(count, apart)| {
-                let of = |start: u64| (0..count).map(move |at| start + at * apart);
-                starts.into_iter().flat_map(of).collect()
-            })
-    }
-}
-
-impl Layout {
-    /// Bytes in which nothing lies.
-    pub fn padding(&self) -> u64 {
-        let mut is_used = vec![false; self.bytes as usize];
-        for buffer in &self.buffers {
-            for start in buffer.starts() {
-                is_used[start as usize..(start + buffer.bytes) as usize].fill(true);
-            }
-        }
-        is_used.iter().filter(|is_used| !**is_used).count() as u64
-    }
-}
-
-/// What codes and the bytes of a tile are.
-const BYTE: &str = "unsigned char";
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -104,10 +62,10 @@ fn read(dwarf: &Dwarf<Slice<'_>>) -> Result<BTreeMap<String, Layout>, gimli::Err
             let Some(of) = types.of(&entry)? else {
                 continue;
             };
-            let mut buffers = Vec::new();
-            types.members(&of.entry, &Buffer::default(), &mut buffers)?;
+            let mut members = Vec::new();
+            types.members(&of.entry, ("", 0), &mut members)?;
             let bytes = of.bytes;
-            layouts.insert(name, Layout { bytes, buffers });
+            layouts.insert(name, Layout { bytes, members });
         }
     }
     Ok(layouts)
@@ -179,8 +137,8 @@ impl<'a> Types<'a, '_> {
             return Ok(None);
         };
         let own = self.name(&entry)?;
-        // Of numbers those that kernels have a word for, and no bytes.
-        if entry.tag() != dw::DW_TAG_base_type || name.is_empty() || own == BYTE {
+        // Kernels have words for numbers.
+        if entry.tag() != dw::DW_TAG_base_type || name.is_empty() {
             name = own;
         }
         let name = name
@@ -212,69 +170,43 @@ impl<'a> Types<'a, '_> {
         Ok(fields)
     }
 
-    /// Adds what lies in a struct or union that is reached as `way` says.
+    /// Adds the members of a struct or union that has this name and offset.
     fn members(
         &self,
         of: &Entry<Slice<'a>>,
-        way: &Buffer,
-        buffers: &mut Vec<Buffer>,
+        (outer, start): (&str, u64),
+        members: &mut Vec<Member>,
     ) -> Result<(), gimli::Error> {
-        let is_union = of.tag() == dw::DW_TAG_union_type;
-        let mut first = None;
-        for (name, offset, found) in self.fields(of)? {
-            let dot = if way.name.is_empty() || name.is_empty() {
-                ""
-            } else {
-                "."
-            };
-            let mut to = Buffer {
-                name: format!("{}{dot}{name}", way.name),
-                offset: way.offset + offset,
-                ..way.clone()
-            };
-            if is_union {
-                to.instead_of = first.clone().or(to.instead_of);
-                first.get_or_insert(to.name.clone());
-            }
+        for (own, offset, found) in self.fields(of)? {
+            let offset = start + offset;
+            let fields = self.fields(&found.entry)?;
+            let is_number = |of: &Type<'a>| of.entry.tag() == dw::DW_TAG_base_type;
+            let is_array = |of: &Type<'a>| !of.extents.is_empty();
+            // A tile is one array, a pair of numbers (`RowState`) one value.
+            let is_divided = fields.iter().any(|(.., of)| !is_number(of))
+                || fields.len() > 1 && fields.iter().any(|(.., of)| is_array(of));
             // What has no name has its members named as the struct's own.
-            if !name.is_empty() && self.is_whole(&found)? {
-                let count: u64 = found.extents.iter().product();
-                buffers.push(Buffer {
-                    element: found.name,
-                    bytes: found.bytes * count,
-                    extents: found.extents,
-                    ..to
-                });
+            if own.is_empty() {
+                self.members(&found.entry, (outer, offset), members)?;
                 continue;
             }
-            let mut apart = found.bytes * found.extents.iter().product::<u64>();
-            for &count in &found.extents {
-                apart /= count.max(1);
-                to.repeated.push((count, apart));
-                to.name += &format!("[{count}]");
+            let name = match outer {
+                "" => own,
+                outer => format!("{outer}.{own}"),
+            };
+            let count: u64 = found.extents.iter().product();
+            members.push(Member {
+                name: name.clone(),
+                element: found.name,
+                extents: found.extents,
+                offset,
+                bytes: found.bytes * count,
+            });
+            if is_divided {
+                self.members(&found.entry, (&name, offset), members)?;
             }
-            self.members(&found.entry, &to, buffers)?;
         }
         Ok(())
-    }
-
-    /// Whether a type is one thing: a number, a struct of some (`RowState`, `uint4`), or a tile, whose bytes are declared as such.
-    fn is_whole(&self, found: &Type<'a>) -> Result<bool, gimli::Error> {
-        let structs = [
-            dw::DW_TAG_structure_type,
-            dw::DW_TAG_class_type,
-            dw::DW_TAG_union_type,
-        ];
-        if !structs.contains(&found.entry.tag()) {
-            return Ok(true);
-        }
-        let fields = self.fields(&found.entry)?;
-        let is_number = |of: &Type<'a>| of.entry.tag() == dw::DW_TAG_base_type;
-        let are_numbers = fields
-            .iter()
-            .all(|(_, _, of)| is_number(of) && of.extents.is_empty());
-        let is_tile = matches!(&fields[..], [(_, _, of)] if of.name == BYTE);
-        Ok(!fields.is_empty() && (are_numbers || is_tile))
     }
 }
 
@@ -322,39 +254,40 @@ mod tests {
         assert!(command.status().unwrap().success());
         let layout = &layouts(&std::fs::read(path("a.so")).unwrap()).unwrap()["layout"];
         let lines: Vec<String> = layout
-            .buffers
+            .members
             .iter()
-            .map(|b| {
-                let Buffer {
+            .map(|member| {
+                let Member {
                     name,
                     element,
                     extents,
                     offset,
-                    repeated,
                     bytes,
-                    instead_of,
-                } = b;
-                let instead = instead_of.as_deref().unwrap_or("-");
-                format!("{name} {element} {extents:?} {offset} {repeated:?} {bytes} {instead}")
+                } = member;
+                format!("{name} {element} {extents:?} {offset} {bytes}")
             })
             .collect();
         assert_eq!(
             lines,
             [
-                "max float [] 0 [] 4 -",
-                "sum float [] 4 [] 4 -",
-                "q short int [2, 5] 8 [] 20 -",
-                "ring[2].k Tile<float, 8> [] 64 [(2, 128)] 64 -",
-                "ring[2].v float [3] 128 [(2, 128)] 12 -",
-                "first.k Tile<float, 8> [] 320 [] 64 -",
-                "first.v float [3] 384 [] 12 -",
-                "partial.o double [4] 320 [] 32 first",
-                "partial.state State [2] 352 [] 16 first",
-                "full Mbarrier [2] 456 [] 16 -",
-                "empty Mbarrier [] 472 [] 8 -",
+                "max float [] 0 4",
+                "sum float [] 4 4",
+                "q short int [2, 5] 8 20",
+                "ring Slot [2] 64 256",
+                "ring.k Tile<float, 8> [] 64 64",
+                "ring.v float [3] 128 12",
+                "first Slot [] 320 128",
+                "first.k Tile<float, 8> [] 320 64",
+                "first.v float [3] 384 12",
+                "partial  [] 320 48",
+                "partial.o double [4] 320 32",
+                "partial.state State [2] 352 16",
+                "none Nothing [] 448 1",
+                "full Mbarrier [2] 456 16",
+                "empty Mbarrier [] 472 8",
             ]
         );
-        assert_eq!((layout.bytes, layout.padding()), (512, 232));
+        assert_eq!(layout.bytes, 512);
     }
 
     #[test]
