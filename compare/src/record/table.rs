@@ -171,6 +171,7 @@ impl Table {
             let mut row = row.clone();
             let before = self.get(&row.key());
             if let Some(before) = before.filter(|_| row.by == Source::Ptxas)
+                && row.code.is_some()
                 && before.code == row.code
             {
                 for (metric, figure) in &before.figures {
