@@ -2,8 +2,8 @@
 
 use crate::answer::Answer;
 use crate::judge::best::{is_latency, p50};
-use crate::judge::claims::{self, Claimed};
-use crate::judge::diff::{self, Comparison, Tables};
+use crate::judge::claims::Claimed;
+use crate::judge::diff;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
@@ -12,13 +12,13 @@ use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files;
 use crate::record::meta::{Git, Negative, Progress};
-use crate::record::{Kernels, On, Place, Record, Results, Row, Source, StageMeta, Table};
+use crate::record::{Kernels, Place, Record, Results, Row, Source, StageMeta, Table};
 use crate::{negatives, registry};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
 use common::limits::Limited;
-use common::metric::{LATENCY_CHANGE, Metric};
+use common::metric::Metric;
 use common::timing::{Rotation, SpeedOfLight};
 use std::path::PathBuf;
 
@@ -123,18 +123,11 @@ fn merge(
         let of_stage = stages.iter_mut().filter(|stage| stage.id == *id);
         of_stage.for_each(|stage| stage.negatives.clone_from(all));
     }
-    let mut kept = record.clone();
-    // Cases stay with the run.
-    kept.table
-        .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
-    keep_leading(&mut kept.table);
-    let mut table = committed.clone();
-    table.merge(&kept);
-    table.prune(&stages);
-    let claims = claims::claims(&Known::committed(&stages, &table));
-    table.retain(|row| row.by != Source::Claim);
-    table.extend(claims.iter().map(Claimed::row));
-    let comparison = compare(&committed, &table, &stages);
+    let mut record = record.clone();
+    record.meta.stages.clone_from(&stages);
+    let mut table = diff::accepted(&record, &committed);
+    keep_leading(&mut table, name);
+    let comparison = diff::of_accepting(&committed, &table, &stages);
     let newest = committed.sessions.keys().last();
     if let Some(session) = table.sessions.get_mut(name) {
         session.changes = match committed.sessions.get(name) {
@@ -172,17 +165,6 @@ fn merge(
         negatives,
         lines,
     })
-}
-
-fn compare(committed: &Table, table: &Table, stages: &[StageMeta]) -> Comparison {
-    let tables = Tables {
-        base: committed,
-        new: table,
-        cases: [&[], &[]],
-        covers: false,
-        threshold: LATENCY_CHANGE,
-    };
-    diff::compare(&tables, stages)
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.
@@ -324,9 +306,10 @@ fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reduces the latencies that are not among the fastest of their problem to [`OF_OTHERS`].
-fn keep_leading(table: &mut Table) {
-    let latencies = table.rows().filter(|row| is_latency(row)).cloned();
+/// Reduces the session's latencies that are not among the fastest of their problem to [`OF_OTHERS`].
+fn keep_leading(table: &mut Table, session: &str) {
+    let is_new = |row: &&Row| is_latency(row) && row.session == session;
+    let latencies = table.rows().filter(is_new).cloned();
     let by_problem: Vec<_> = latencies.map(|row| (row.on.clone(), row)).collect();
     for (_, mut rows) in grouped(by_problem) {
         rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));

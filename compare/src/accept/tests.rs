@@ -1,7 +1,7 @@
 use super::*;
 use crate::measure::rows;
 use crate::record::meta::{Selection, Tier};
-use crate::record::{Figure, Judged, Subject};
+use crate::record::{Figure, Judged, On, Subject};
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, mission, suppressed, timed};
 use common::faults::{Caught, Fault};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -326,7 +326,7 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
 fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     let slower = good().sampled("stage0-scalar/none", mission(), &[50.0, 51.0, 52.0]);
     let mut table = slower.table.clone();
-    keep_leading(&mut table);
+    keep_leading(&mut table, &slower.meta.session);
     let changed: Vec<&Row> = (table.rows())
         .filter(|row| slower.table.get(&row.key()) != Some(row))
         .collect();

@@ -1,7 +1,7 @@
 //! Claims of speed (L1) and of counters (E1): what the table says of each, and whether it is recorded as refuted. One path from a
 //! stage's constant to its verdict.
 
-use super::best::{best_of, p50, time};
+use super::best::{Latency, best_of, latency, p50, time};
 use super::{Known, peers};
 use crate::record::meta;
 use crate::record::{
@@ -128,9 +128,16 @@ fn interleaved<'a>(
         .family(&claim.family)
         .map(|variant| stage.subject(&variant.name));
     let pairs = subjects.flat_map(|subject| known.table.of(&subject, Source::Gpu));
+    // What is wrong is not fast.
+    let is_withheld =
+        |subject: &Subject| matches!(latency(known, subject, &claim.on), Latency::Withheld(_));
     let pairs = pairs.filter(|row| {
         let against = row.against.as_ref();
-        row.on == on && against.is_some_and(|against| is_of(base_stage, &base.family, against))
+        row.on == on
+            && !is_withheld(&row.subject)
+            && against.is_some_and(|against| {
+                is_of(base_stage, &base.family, against) && !is_withheld(against)
+            })
     });
     let time_of =
         |subject: &Subject| time(&known.table, subject, &claim.on).map_or(f64::INFINITY, p50);
@@ -478,6 +485,13 @@ impl Claimed {
         row.judge(gate, judged);
         row
     }
+}
+
+/// The table with what it says of every claim now, in place of what it said before.
+pub fn restate(table: &mut Table, stages: &[StageMeta]) {
+    let claims = claims(&Known::committed(stages, table));
+    table.retain(|row| row.by != Source::Claim);
+    table.extend(claims.iter().map(Claimed::row));
 }
 
 /// Every claim of the ladder as built now.

@@ -6,10 +6,11 @@
 //! worse nor better.
 
 use super::best::{self, is_latency};
-use super::drift::{Drift, is_of_one_kernel};
+use super::claims;
+use super::drift::{Drift, FEWEST, is_of_one_kernel};
 use crate::record::meta::{Changes, DeviceCompiler, Gpu, Worse};
-use crate::record::{Figure, Key, Meta, On, Row, Source, StageMeta, Subject, Table};
-use common::metric::{Better, Metric, Threshold};
+use crate::record::{Figure, Key, Meta, On, Record, Row, Source, StageMeta, Subject, Table};
+use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
@@ -223,6 +224,31 @@ pub fn covers(base: &Meta, new: &Meta) -> bool {
     (has_one_scope || new.scope.is_all() && new.tier >= base.tier)
         && base.backend == new.backend
         && base.device == new.device
+}
+
+/// The table after a run is accepted: the run's rows in place of those with the same keys, without what the sources no longer declare.
+pub fn accepted(record: &Record, committed: &Table) -> Table {
+    let mut kept = record.clone();
+    // Cases stay with the run.
+    kept.table
+        .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
+    let mut table = committed.clone();
+    table.merge(&kept);
+    table.prune(&record.meta.stages);
+    claims::restate(&mut table, &record.meta.stages);
+    table
+}
+
+/// What accepting a run changes in the table.
+pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -> Comparison {
+    let tables = Tables {
+        base: committed,
+        new: accepted,
+        cases: [&[], &[]],
+        covers: false,
+        threshold: LATENCY_CHANGE,
+    };
+    compare(&tables, stages)
 }
 
 /// Compares two tables; `stages` give the order.
@@ -472,7 +498,14 @@ impl<'a> Join<'a> {
             return vec![row(What::Row(group), Change::Missing, &why)];
         }
         if group == Group::Errors {
-            return errors(old, new);
+            let found = errors(old, new).into_iter();
+            let is_lost = |d: &Difference| d.change == Change::Missing && self.tables.covers;
+            return found
+                .map(|d| Difference {
+                    required: is_lost(&d),
+                    ..d
+                })
+                .collect();
         }
         let is_compared = |metric: &&Metric| metric.spec().threshold != Threshold::NotCompared;
         let moved = (new.figures.iter()).filter_map(|(&metric, is)| {
@@ -532,12 +565,17 @@ impl<'a> Join<'a> {
         let metric = Metric::P50;
         let row = |change, why: String| {
             Difference::new(new, What::Metric(metric), Group::Latency, change, why)
+                .required(change == Change::Missing && self.tables.covers)
         };
         if let Some(why) = self.incomparable(old, new) {
             return row(Change::Missing, why);
         }
         let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
         if let Some(why) = unequal(was, is) {
+            return row(Change::Missing, why);
+        }
+        let failing = failing(self.tables.base, old).or_else(|| failing(self.tables.new, new));
+        if let Some(why) = failing {
             return row(Change::Missing, why);
         }
         let ratio = ratio(old, new);
@@ -562,7 +600,7 @@ impl<'a> Join<'a> {
         let limit = self.tables.threshold.max(spread);
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
-            0 => format!(
+            n if n < FEWEST => format!(
                 "{:.1} %, as far as kernels move between sessions",
                 100.0 * limit
             ),
@@ -613,6 +651,15 @@ impl<'a> Join<'a> {
             Decided::Slower => beyond(Change::Worse),
         }
     }
+}
+
+/// Why a latency says nothing, if its kernel is wrong.
+fn failing(table: &Table, row: &Row) -> Option<String> {
+    let summary = table.row(&row.subject, &On::All, Source::Gpu);
+    let summary = summary.filter(|summary| summary.identity == row.identity);
+    let mut failed = summary.into_iter().chain([row]).flat_map(Row::failed);
+    let (gate, _) = failed.next()?;
+    Some(format!("{} fails {gate}", row.subject))
 }
 
 fn noted(row: &Row) -> String {

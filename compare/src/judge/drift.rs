@@ -13,7 +13,7 @@ const COVERED: f64 = 0.95;
 const UNMEASURED: f64 = 0.03;
 
 /// So many unchanged kernels are needed to tell.
-const FEWEST: usize = 20;
+pub const FEWEST: usize = 20;
 
 /// How the latencies of unchanged kernels moved between two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -8,7 +8,6 @@ use super::state::{self, Failure, State};
 use super::{Known, diff};
 use crate::record::meta::Changes;
 use crate::record::{On, Record, Row, Source, Subject, Table};
-use common::metric::LATENCY_CHANGE;
 use common::verdict::GateId;
 use std::fmt;
 
@@ -129,14 +128,8 @@ pub fn report_of_run<'a>(record: &'a Record, committed: &Table) -> Report<'a> {
     let since = newest
         .filter(|_| record.meta.device.is_none())
         .map(|newest| {
-            let tables = diff::Tables {
-                base: committed,
-                new: &known.table,
-                cases: [&[], &[]],
-                covers: false,
-                threshold: LATENCY_CHANGE,
-            };
-            diff::compare(&tables, known.stages).changes(newest)
+            let accepted = diff::accepted(record, committed);
+            diff::of_accepting(committed, &accepted, known.stages).changes(newest)
         });
     let mut report = report_since(known, since);
     report.missing.extend(missing::uncovered(record));
