@@ -521,3 +521,6 @@ fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
         negative: negative.cloned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -800,3 +800,6 @@ impl Comparison {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

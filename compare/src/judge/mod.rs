@@ -117,3 +117,6 @@ pub fn place(session: &Meta) -> String {
         (BackendKind::Emulated, _) => "the emulator".into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

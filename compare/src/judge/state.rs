@@ -289,3 +289,6 @@ pub fn tally<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Tally {
     }
     tally
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,3 +21,6 @@ pub use meta::{Claim, Meta, Negative, Relation, StageMeta, VariantMeta};
 pub use record::Record;
 pub use row::{CORRECT_MODEL, Figure, Judged, Key, On, Place, Row, Source, Subject};
 pub use table::{Results, Table};
+
+#[cfg(test)]
+mod tests;
