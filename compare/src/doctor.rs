@@ -166,18 +166,18 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
 
 /// What nvcc built of this program.
 fn compiled(builds: &[StageMeta]) -> Result<String, String> {
-    let mut built = Err("this program has no stages".to_string());
+    let mut compiled = String::new();
     for stage in builds {
-        built = match &stage.device_compiler {
+        compiled = match &stage.device_compiler {
             DeviceCompiler::Built { nvcc, archs, .. } => {
-                Ok(format!("built by nvcc {nvcc} for {}", archs.join(", ")))
+                format!("built by nvcc {nvcc} for {}", archs.join(", "))
             }
             DeviceCompiler::Absent { reason } => {
                 return Err(format!("this program was built without it: {reason}"));
             }
         };
     }
-    built
+    Ok(compiled)
 }
 
 /// The GPU, and the stages that it runs. `builds` are without what it cannot run.

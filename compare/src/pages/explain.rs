@@ -115,19 +115,14 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         }
         None => "; all that the warps computed is right".to_string(),
     };
-    let what = if *quantity == Quantity::Result {
-        "column"
-    } else {
-        unit(*quantity)
-    };
-    let range = ranges(wrong);
-    let whose = match (what, wrong.len() == deviation.of) {
-        ("", _) => String::new(),
-        (_, true) => format!(" All {} are wrong: {what}s {range}.", deviation.of),
-        (_, false) => format!(
-            " {} of {} are wrong: {what}s {range}.",
+    let what = unit(*quantity);
+    let whose = match what {
+        "" => String::new(),
+        what => format!(
+            " {} of {} are wrong: {what}s {}.",
             wrong.len(),
-            deviation.of
+            deviation.of,
+            ranges(wrong)
         ),
     };
     let strong = format!("{quantity} leaves what its precision allows{place}.");
