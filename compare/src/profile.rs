@@ -69,6 +69,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
+    ladder.gpu_to("profile on")?;
     let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
     let is_named = !args.chosen.variants.is_empty();
     let (variants, red) = places(&selected, &builds, is_named, &record.record);
@@ -79,7 +80,6 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             joined(red, ", ")
         )));
     }
-    ladder.gpu_to("profile on")?;
     let ncu = NCU.find().map_err(NoData)?;
     let work = record.work("profile")?;
     let launches = Launches {
