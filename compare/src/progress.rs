@@ -1,10 +1,9 @@
 //! Progress on standard error: a bar on a terminal, a line per tenth in a log.
 
-use crate::measure::sink::Sink;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// The progress of a run, which it is told as a [`Sink`].
+/// The progress of a command.
 pub struct Progress {
     shown: Shown,
     kind: &'static str,
@@ -66,12 +65,6 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
-    }
-}
-
-impl Sink for Progress {
-    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
-        self.step(kind, label, done, total);
     }
 }
 

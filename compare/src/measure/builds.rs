@@ -52,10 +52,15 @@ fn build(stage: &LoadedStage) -> StageMeta {
         refused.extend(refusal(stage, name, &not));
         if let Some(first) = runs.first() {
             let family = first.family.clone();
-            let kernels = runs
-                .iter()
-                .map(|kernel| kernel_build(stage, kernel))
-                .collect();
+            let built = |ptxas| BuiltKernel {
+                ptxas,
+                code: vec![],
+            };
+            let kernel = |kernel: &&Kernel| KernelBuild {
+                facts: kernel.facts.clone(),
+                built: stage.ptxas_entries(kernel).into_iter().map(built).collect(),
+            };
+            let kernels = runs.iter().map(kernel).collect();
             variants.push(VariantMeta {
                 name: name.to_string(),
                 family,
@@ -106,19 +111,6 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
         on: Place::new(on.shape, on.dtype, on.mask),
         why: stated.why.to_string(),
     })
-}
-
-fn kernel_build(stage: &LoadedStage, kernel: &Kernel) -> KernelBuild {
-    let built = stage.ptxas_entries(kernel).into_iter();
-    KernelBuild {
-        facts: kernel.facts.clone(),
-        built: built
-            .map(|ptxas| BuiltKernel {
-                ptxas,
-                code: vec![],
-            })
-            .collect(),
-    }
 }
 
 fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {

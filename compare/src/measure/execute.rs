@@ -345,20 +345,13 @@ fn interleaved(known: &Known<'_>) -> Vec<(Place, Subject, Subject)> {
 }
 
 fn emulated(mode: Mode) -> Target<'static> {
-    match mode {
-        Mode::Traced => Target::Emulated {
-            schedules: &tier0::SCHEDULES,
-            traced: &tier0::SCHEDULES,
-        },
-        Mode::TracedOnce => Target::Emulated {
-            schedules: &tier0::SCHEDULES,
-            traced: &tier0::SCHEDULES[..1],
-        },
-        Mode::Plain | Mode::Device | Mode::Both => Target::Emulated {
-            schedules: &tier0::SCHEDULES[..1],
-            traced: &[],
-        },
-    }
+    let all = &tier0::SCHEDULES[..];
+    let (schedules, traced) = match mode {
+        Mode::Traced => (all, all),
+        Mode::TracedOnce => (all, &all[..1]),
+        Mode::Plain | Mode::Device | Mode::Both => (&all[..1], &all[..0]),
+    };
+    Target::Emulated { schedules, traced }
 }
 
 /// Launches one case after the other, up to the first that loses the GPU.

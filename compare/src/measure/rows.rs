@@ -388,8 +388,8 @@ mod tests {
             of_outcome(Row::new(WMMA, on, Source::Gpu), &outcome)
         };
         insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"emulator","max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15,"C1":"pass","C2":"fail","C2_reason":"too large","C3":"pass","C4":"pass","C5":"pass","C6":"pass"}"#);
-        insta::assert_snapshot!(line(&of(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","note":"too long"}"#);
-        insta::assert_snapshot!(line(&of(Err(NoOutput::Failed { reason: "illegal address".into(), fatal: false }))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","on":"mission f16 full normal:0","by":"gpu","verdicts":{"C1":{"is":"fail","reason":"the launch failed: illegal address"}}}"#);
+        insta::assert_snapshot!(line(&of(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"gpu","note":"too long"}"#);
+        insta::assert_snapshot!(line(&of(Err(NoOutput::Failed { reason: "illegal address".into(), fatal: false }))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"gpu","C1":"fail","C1_reason":"the launch failed: illegal address"}"#);
     }
 
     #[test]
