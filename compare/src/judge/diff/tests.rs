@@ -557,7 +557,7 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     let untimed = || {
         timed(US).without(|row| is_of(CPASYNC)(row) && row.by == Source::Gpu && row.on != On::All)
     };
-    let left_out = untimed().changed(|meta| drop(meta.left_out.insert("stage1-cpasync".into(), 1)));
+    let left_out = untimed().changed(|meta| meta.left_out = [("stage1-cpasync".into(), 1)].into());
     let declared = Row::new(WMMA, instance(), Source::Kernel).figure(Metric::Threads, 128_u32);
     let built = || timed(US).built(96, 0).with(declared.clone());
     let not_built = |by: Source| built().without(move |row| is_of(WMMA)(row) && row.by == by);
