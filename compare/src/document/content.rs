@@ -108,6 +108,22 @@ impl Table {
         table
     }
 
+    /// Without the columns that no row fills.
+    pub fn filled(mut self) -> Self {
+        let is_filled = |column: &usize| {
+            let mut rows = self.rows.iter();
+            rows.any(|row| !matches!(row[*column], Cell::Missing(_)))
+        };
+        let filled: Vec<usize> = (0..self.columns.len()).filter(is_filled).collect();
+        let pick = |cells: &[Cell]| filled.iter().map(|&column| cells[column].clone()).collect();
+        self.rows = self.rows.iter().map(|row| pick(row)).collect();
+        self.columns = filled
+            .iter()
+            .map(|&column| self.columns[column].clone())
+            .collect();
+        self
+    }
+
     /// Whether the column holds figures and nothing else: these are aligned right.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut kinds = self

@@ -4,12 +4,12 @@ use super::{missing, noted, or_missing, stale, state, times, us};
 use crate::document::{Block, Cell, Table, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
-use crate::judge::list::{grouped, joined};
+use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled};
 use crate::judge::verdict::Report;
 use crate::record::meta::first_place;
-use crate::record::{On, Place, Relation, Row, Source, StageMeta, Subject};
+use crate::record::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 
@@ -175,49 +175,44 @@ pub fn about(report: &Report<'_>) -> String {
         extents("mission"),
         extents(LARGE)
     );
-    let (mut cited, mut withheld) = (Vec::new(), Vec::new());
+    let (mut sessions, mut withheld) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = best::subject(known, stage);
         match best::latency(known, &subject, &first_place(Some(stage))) {
-            Latency::Measured(row) if !known.is_of_run(row) => {
-                cited.push((row.session.as_str(), short(&stage.id)));
-            }
+            Latency::Measured(row) => sessions.push(format!("`{}`", row.session)),
             Latency::Withheld(why) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
-            _ => {}
+            Latency::NoData => {}
         }
     }
-    let gpu = known.gpu().unwrap_or("no GPU");
-    let cited = grouped(cited)
-        .into_iter()
-        .map(|(session, stages)| format!("{} of session `{session}`", joined(stages, ", ")));
-    let cited = Some(joined(cited, "; ")).filter(|cited| !cited.is_empty());
-    let cited = cited.map(|cited| format!("On an {gpu}: {cited}."));
-    joined([about].into_iter().chain(cited).chain(withheld), " ")
+    let sessions = joined(distinct(sessions), ", ");
+    let sessions = (!sessions.is_empty()).then(|| {
+        let gpu = known.gpu().unwrap_or("no GPU");
+        format!("On an {gpu}; sessions {sessions}.")
+    });
+    joined([about].into_iter().chain(sessions).chain(withheld), " ")
 }
 
 /// `Our fastest stage is faster than the fastest peer on 6 of 12 problems, slower on 5 and inconclusive on 1: …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let problems = peers::problems(known);
-    let mut ratios: Vec<(f64, String)> = Vec::new();
-    let (mut outcomes, mut stale): (Vec<Outcome>, usize) = Default::default();
-    for problem in &problems {
-        let Some((_, over)) = &problem.fastest else {
-            continue;
-        };
-        let ratio = *over.figures.get(&Metric::SpeedupP50)?;
-        ratios.push((ratio.value, problem.place.to_string()));
-        outcomes.push(peers::outcome(ratio));
-        stale += usize::from(known.is_stale(problem.ours));
-    }
-    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let ((worst, lowest), (best, highest)) = (ratios.first()?, ratios.last()?);
-    let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
+    let judged = problems.iter().filter_map(|problem| {
+        let (_, over) = problem.fastest.as_ref()?;
+        Some((over.estimate(Metric::SpeedupP50), problem))
+    });
+    let mut ratios: Vec<(Figure, &peers::Problem<'_>)> = judged.collect();
+    ratios.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+    let ((lowest, worst), (highest, best)) = (ratios.first()?, ratios.last()?);
+    let on = |of: Outcome| {
+        let outcomes = ratios.iter().map(|(ratio, _)| peers::outcome(*ratio));
+        outcomes.filter(|outcome| *outcome == of).count()
+    };
     let (won, all, lost) = (on(Outcome::Won), ratios.len(), on(Outcome::Lost));
+    let stale = ratios.iter().filter(|(_, of)| known.is_stale(of.ours));
     let rest = match on(Outcome::Inconclusive) {
         0 => format!(" and slower on {lost}"),
         open => format!(", slower on {lost} and inconclusive on {open}"),
     };
-    let stale = match stale {
+    let stale = match stale.count() {
         0 => String::new(),
         stale => format!(" {stale} of them are STALE: their kernels have changed since."),
     };
@@ -225,7 +220,8 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
         "Our fastest stage is faster than the fastest peer on {won} of {all} problems{rest}"
     );
     Some(Text::default().strong(sentence).plain(format!(
-        ": from {worst:.2}x ({lowest}) to {best:.2}x ({highest}).{stale}"
+        ": from {:.2}x ({}) to {:.2}x ({}).{stale}",
+        lowest.value, worst.place, highest.value, best.place
     )))
 }
 

@@ -17,7 +17,6 @@ pub mod show;
 mod stage;
 pub mod summary;
 
-use self::insights::register_limit;
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
 use crate::judge::diff::{Difference, Group};
@@ -27,7 +26,7 @@ use crate::judge::verdict::{count, counts};
 use crate::judge::{Known, best};
 use crate::record::meta::{Git, Gpu};
 use crate::record::{Figure, Row, StageMeta, Subject};
-use common::metric::{Metric, Unit, significant};
+use common::metric::{Metric, significant};
 use common::verdict::{GateId, Verdict};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -62,11 +61,6 @@ fn figure(metric: Metric, value: f64) -> Cell {
     Cell::figure(value, metric.show(value))
 }
 
-/// A number of things.
-fn whole(value: f64) -> Cell {
-    Cell::figure(value, Unit::Count.show(value))
-}
-
 /// The figure of a row; a dash if it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
     let found = row.and_then(|row| row.value(metric));
@@ -76,16 +70,43 @@ fn of(row: Option<&Row>, metric: Metric) -> Cell {
     )
 }
 
-/// The figures of several metrics, under their labels.
-fn each<const N: usize>(row: Option<&Row>, metrics: [Metric; N]) -> TableRow {
-    metrics
-        .map(|metric| (metric.to_string(), of(row, metric)))
-        .into()
+/// The figures of several metrics, under their labels; in parentheses their ratios to those of `base`.
+fn each(row: Option<&Row>, metrics: &[Metric], base: Option<&Row>) -> TableRow {
+    let cell = |&metric: &Metric| {
+        let [is, was] = [row, base].map(|row| row?.value(metric));
+        let ratio = is.zip(was.filter(|was| *was != 0.0));
+        let ratio = ratio.map(|(is, was)| format!("{:.3}x", is / was));
+        (metric.to_string(), noted(of(row, metric), ratio.as_deref()))
+    };
+    metrics.iter().map(cell).collect()
 }
 
-/// The registers that launch bounds leave to each thread of an instance.
-fn limit(declared: Option<&Row>) -> Cell {
-    or_missing(declared.and_then(register_limit).map(whole), "not declared")
+/// All that a row has: figures, verdicts, notes.
+fn cells(row: &Row, base: Option<&Row>) -> TableRow {
+    let verdict = |gate: GateId| {
+        let judged = row.verdicts.get(&gate);
+        let judged = judged.map(|judged| match (judged.passed, judged.of) {
+            (Some(passed), Some(all)) => text(judged.verdict).noted(format!("{passed} of {all}")),
+            _ => text(judged.verdict),
+        });
+        (gate.to_string(), or_missing(judged, "not judged"))
+    };
+    let reasons = row.verdicts.values().map(|judged| &judged.reason);
+    let notes = row.note.iter().chain(reasons);
+    let notes = joined(notes.filter(|note| !note.is_empty()), ". ");
+    let notes = Some(notes).filter(|notes| !notes.is_empty());
+    [
+        row! { "where" => short(&row.subject), "what" => row.on.to_string().trim_start_matches(": ") },
+        each(Some(row), Metric::ALL, base),
+        GateId::ALL.map(verdict).into(),
+        row! { "notes" => or_missing(notes, "none") },
+    ]
+    .concat()
+}
+
+/// Rows down; across what any of them has.
+fn measured<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    Table::of(rows.into_iter().map(|row| cells(row, None))).filled()
 }
 
 /// Microseconds, for a column whose title has the unit.
@@ -152,6 +173,30 @@ fn standing(of: &Claimed) -> (String, &'static str) {
             (found.to_string(), word)
         }
     }
+}
+
+/// Claims as a table, with `more` columns.
+fn claims(claims: &[&Claimed], more: impl Fn(&Claimed) -> TableRow) -> Table {
+    let row = |of: &&Claimed| {
+        let shown = row! {
+            "claim" => of.title(),
+            "verdict" => standing(of).0,
+            "measured" => &of.finding.reason,
+        };
+        [shown, more(of)].concat()
+    };
+    Table::of(claims.iter().map(row))
+}
+
+/// Why claims are refuted: `NEGATIVE, 4 claims: …`
+fn refuted(claims: &[&Claimed]) -> Vec<Text> {
+    let refuted = claims.iter().filter(|of| of.is_unexpected().is_none());
+    let by_reason = grouped(refuted.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
+    let line = |(why, claims): (&String, Vec<_>)| {
+        let claims = count(claims.len(), "claim", "claims");
+        Text::from(format!("NEGATIVE, {claims}: {why}"))
+    };
+    by_reason.into_iter().map(line).collect()
 }
 
 /// `12 kept, 8 refuted and recorded, 2 inconclusive`

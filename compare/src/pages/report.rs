@@ -1,8 +1,8 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    clip, commit, first_lines, first_of, gpu, ladder, line, of, per_stage, sections, self_test,
-    stale, standing, tally, text, times, us,
+    commit, first_lines, first_of, gpu, ladder, of, per_stage, refuted, sections, self_test, stale,
+    tally, text, times, us,
 };
 use crate::document::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::judge::best;
@@ -52,7 +52,7 @@ pub fn document(report: &Report<'_>) -> Document {
         ("Missing, but required", missing(report, true)),
         ("The ladder", ladder),
         (&changed, since.map_or(vec![], changes_of)),
-        ("Against peers", beside(report)),
+        ("Against peers", against_peers(report)),
         ("Rate by sequence length", lengths(report)),
         ("Claims", claims(report)),
         ("Missing, not required", missing(report, false)),
@@ -169,7 +169,7 @@ fn failures(report: &Report<'_>) -> Vec<Block> {
         row! {
             "where" => text(&failure.subject),
             "gate" => text(failure.gate),
-            "why" => line(&failure.reason, 160),
+            "why" => &failure.reason,
         }
     };
     let table = |failures: &[Failure]| Block::Table(Table::of(failures.iter().map(row)));
@@ -195,7 +195,7 @@ fn refused(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// What is won and lost against peers.
-pub fn beside(report: &Report<'_>) -> Vec<Block> {
+fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let known = &report.known;
     let problems = peers::problems(known);
     if problems.is_empty() {
@@ -312,8 +312,8 @@ fn fast_p(fast: &FastP) -> String {
 pub fn changes_of(since: &Changes) -> Vec<Block> {
     let row = |worse: &Worse| {
         let values = match (worse.base.as_str(), worse.new.as_str()) {
-            ("", "") => line(&worse.why, 110).into(),
-            (was, is) => Cell::from(format!("{was} → {is}")).noted(line(&worse.why, 110)),
+            ("", "") => worse.why.as_str().into(),
+            (was, is) => Cell::from(format!("{was} → {is}")).noted(worse.why.as_str()),
         };
         row! {
             "where" => super::short(&worse.subject),
@@ -341,22 +341,6 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     let is_unmeasured = |of: &&Claimed| of.verdict() == Some(Judgement::NoData);
     let (unmeasured, open): (Vec<&Claimed>, Vec<&Claimed>) =
         others.into_iter().partition(is_unmeasured);
-    let row = |of: &&Claimed| {
-        row! {
-            "claim" => of.title(),
-            "verdict" => standing(of).0,
-            "measured" => clip(&of.finding.reason, 180),
-        }
-    };
-    let table = |claims: &[&Claimed]| Block::Table(Table::of(claims.iter().map(row)));
-    let negative = open.iter().filter(|of| of.is_unexpected().is_none());
-    let negative = grouped(negative.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
-    let negative = negative.into_iter().map(|(why, claims)| {
-        Text::from(format!(
-            "NEGATIVE, {}: {why}",
-            count(claims.len(), "claim", "claims")
-        ))
-    });
     let by_reason = grouped(unmeasured.into_iter().map(|of| (&of.finding.reason, of)));
     let unmeasured = by_reason.into_iter().map(|(why, claims)| {
         let claims = count(claims.len(), "claim", "claims");
@@ -372,12 +356,10 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
         let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
         Some(format!("{title}: {stages} (`compare show claims`).").into())
     });
-    let lines = super::list(negative.chain(unmeasured).chain(kept));
-    [
-        first_of(&open, MOST_CLAIMS, table, "compare show claims"),
-        lines,
-    ]
-    .concat()
+    let table = |open: &[&Claimed]| Block::Table(super::claims(open, |_| vec![]));
+    let lines = super::list(refuted(&open).into_iter().chain(unmeasured).chain(kept));
+    let open = first_of(&open, MOST_CLAIMS, table, "compare show claims");
+    [open, lines].concat()
 }
 
 fn more(report: &Report<'_>) -> Vec<Block> {

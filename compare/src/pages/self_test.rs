@@ -1,11 +1,10 @@
 //! What the self-test kills (gate S1), of a record and of `compare selftest`.
 
-use super::{of, or_missing, short, some, text};
-use crate::document::{Block, Table, row};
+use super::{measured, some};
+use crate::document::Block;
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
 use crate::record::Row;
-use common::metric::Metric;
 
 /// How many faults and mutants are killed or listed as redundant, and what is wrong; `None` if nothing was tried.
 pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Block> {
@@ -36,20 +35,6 @@ pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Bl
 
 /// The same, and every fault, mutant and check.
 pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Vec<Block> {
-    let line = |row: &Row| {
-        let reasons = row.verdicts.values().map(|judged| judged.reason.as_str());
-        let reasons = row.note.as_deref().into_iter().chain(reasons);
-        let judged = row.verdicts.values().next();
-        let judged = judged.map(|judged| text(judged.verdict));
-        row! {
-            "where" => short(&row.subject),
-            "what" => row.on.to_string().trim_start_matches(": "),
-            "cases" => of(Some(row), Metric::Cases),
-            "failed" => of(Some(row), Metric::CasesFailed),
-            "S1" => or_missing(judged, "not judged"),
-            "outcome" => joined(reasons.filter(|reason| !reason.is_empty()), ". "),
-        }
-    };
-    let table = Table::of(rows.clone().into_iter().map(line));
+    let table = measured(rows.clone());
     summary(rows).into_iter().chain(some(table)).collect()
 }

@@ -1,8 +1,8 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    each, figure, ladder, limit, list, missing, of, or_line, or_missing, report, sections, share,
-    short, some, stage, standing, state, text, times, us, whole,
+    cells, claims, each, ladder, list, measured, or_line, or_missing, refuted, report, sections,
+    share, short, some, stage, state, text, times, us,
 };
 use crate::document::{Block, Document, Table, TableRow, row};
 use crate::judge::best::{self, OnProblem};
@@ -11,14 +11,12 @@ use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::place;
-use crate::judge::state::{self as judged, State};
+use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
 use crate::record::meta::DeviceCompiler;
-use crate::record::ncu;
-use crate::record::{self, Meta, On, Row, Source, StageMeta, Subject, VariantMeta};
+use crate::record::{self, Meta, On, Row, Source, StageMeta, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
-use common::verdict::Verdict;
 
 /// A part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,12 +107,27 @@ impl<'a> Show<'a> {
             Section::Gates => self.gates(),
             Section::Latencies => self.latencies(),
             Section::Resources => self.resources(),
-            Section::Counters => self.counters(),
-            Section::Profile => self.profile(),
-            Section::Sanitizer => self.sanitizer(),
+            Section::Counters => {
+                let about =
+                    "In parentheses: the figure over that of the same preset of the stage before.";
+                let base = |row: &Row| self.table.row(&self.base(&row.subject)?, &row.on, row.by);
+                self.on_problems(Source::Emulator, about, base)
+            }
+            Section::Profile => {
+                let about = "In parentheses: the figure over what the emulator counts.";
+                let counted = |row: &Row| self.table.row(&row.subject, &row.on, Source::Emulator);
+                self.on_problems(Source::Ncu, about, counted)
+            }
+            Section::Sanitizer => {
+                let found = measured(self.rows(Source::ComputeSanitizer));
+                [some(found), self.tools(Source::ComputeSanitizer)].concat()
+            }
             Section::Peers => self.peers(),
             Section::Claims => self.claims(),
-            Section::Changes => self.changes(),
+            Section::Changes => {
+                let since = self.report.since.as_ref();
+                since.map_or(vec![], report::changes_of)
+            }
             Section::SelfTest => self.self_test(),
             Section::Missing => self.missing(),
             Section::Built => self.built(),
@@ -141,13 +154,14 @@ impl<'a> Show<'a> {
 
     /// A note below tables of best variants.
     fn only_best(&self) -> Vec<Block> {
-        let said = "Best variants only; `--stage STAGE` shows every variant of a stage.";
+        let note = "Best variants only; `--stage STAGE` shows every variant of a stage.";
         match self.stages.is_empty() {
-            true => vec![Block::paragraph(said)],
+            true => vec![Block::paragraph(note)],
             false => vec![],
         }
     }
 
+    /// Failures first.
     fn gates(&self) -> Vec<Block> {
         let known = &self.report.known;
         let states = self.report.states.iter();
@@ -160,38 +174,29 @@ impl<'a> Show<'a> {
         };
         let mut shown: Vec<&(Subject, State)> = states.collect();
         shown.sort_by_key(|(_, of)| rank(of));
-        let row = |(subject, of_variant): &&(Subject, State)| {
-            let row = judged::summary(known, subject, known.backend());
-            let gates = judged::gates(known, subject);
-            let with = |verdict: Verdict| judged::with(&gates, verdict);
-            let kinds = [
-                Verdict::Fail,
-                Verdict::Ambiguous,
-                Verdict::NoData,
-                Verdict::Pass,
-            ];
-            let said = kinds.into_iter().filter_map(|verdict| {
-                let gates = joined(with(verdict).map(|(gate, _)| gate), " ");
-                (!gates.is_empty()).then(|| format!("{verdict} {gates}"))
-            });
-            let said = match of_variant {
-                State::NotRun(why) => why.clone(),
-                _ => joined(said, "; "),
-            };
-            let why =
-                with(Verdict::Fail).map(|(gate, judged)| format!("{gate}: {}", judged.reason));
-            let why = Some(joined(why, "; ")).filter(|why| !why.is_empty());
+        let row = |(subject, of): &&(Subject, State)| {
+            let row = summary(known, subject, known.backend());
+            let failures = self.report.failures.iter();
+            let failures = failures.filter(|failure| failure.subject == *subject);
+            let failures = failures.map(|failure| format!("{}: {}", failure.gate, failure.reason));
             let place = row.and_then(|row| row.note.clone());
-            row! {
-                "variant" => short(subject),
-                "verdict" => state(of_variant),
-                "cases" => of(row, Metric::Cases),
-                "gates" => said,
-                "max error" => of(row, Metric::MaxError),
-                "error / bound" => of(row, Metric::ErrorOfBound),
-                "row error / bound" => of(row, Metric::RowErrorOfBound),
-                "where" => why.or(place).unwrap_or_default(),
-            }
+            let place = match of {
+                State::NotRun(why) => why.clone(),
+                State::Failed(_) => joined(failures, "; "),
+                _ => place.unwrap_or_default(),
+            };
+            let metrics = [
+                Metric::Cases,
+                Metric::MaxError,
+                Metric::ErrorOfBound,
+                Metric::RowErrorOfBound,
+            ];
+            [
+                row! { "variant" => short(subject), "verdict" => state(of) },
+                each(row, &metrics, None),
+                row! { "where" => place },
+            ]
+            .concat()
         };
         some(Table::of(shown.iter().map(row)))
     }
@@ -200,41 +205,35 @@ impl<'a> Show<'a> {
     fn latencies(&self) -> Vec<Block> {
         let known = &self.report.known;
         if self.stages.is_empty() {
-            let problems = best::by_problem(known);
-            let is_timed = |at: &usize| problems.iter().any(|(_, rows)| rows[*at].is_some());
-            let timed: Vec<usize> = (0..known.stages.len()).filter(is_timed).collect();
             let row = |(place, rows): &OnProblem<'_>| -> TableRow {
-                let cell = |at: &usize| {
-                    let time = rows[*at].map(|row| us(best::p50(row)));
-                    let title = ladder::short(&known.stages[*at].id).to_string();
+                let cell = |(stage, row): (&StageMeta, &Option<&Row>)| {
+                    let time = row.map(|row| us(best::p50(row)));
+                    let title = ladder::short(&stage.id).to_string();
                     (title, or_missing(time, "not timed"))
                 };
                 let title = row! { "µs of the best variant" => text(place) };
-                title.into_iter().chain(timed.iter().map(cell)).collect()
+                let times = known.stages.iter().zip(rows).map(cell);
+                title.into_iter().chain(times).collect()
             };
-            let table = some(Table::of(problems.iter().map(row)));
-            return match table.is_empty() {
-                true => table,
-                false => [table, self.only_best()].concat(),
+            let table = Table::of(best::by_problem(known).iter().map(row)).filled();
+            return match table.rows.is_empty() {
+                true => vec![],
+                false => [some(table), self.only_best()].concat(),
             };
         }
+        let metrics = [
+            Metric::P50,
+            Metric::P90,
+            Metric::SingleP50,
+            Metric::SmMhz,
+            Metric::PowerW,
+        ];
+        let timed = best::shown(known).filter(|row| self.covers(row.subject.stage()));
         let row = |row: &Row| {
-            let withheld = best::withheld(known, row);
-            let time = withheld.map_or_else(|| us(best::p50(row)), missing);
-            let variant = row! {
-                "problem" => text(&row.on),
-                "variant" => row.subject.name(),
-                "p50 µs" => time,
-            };
-            let metrics = [
-                Metric::P90,
-                Metric::SingleP50,
-                Metric::SmMhz,
-                Metric::PowerW,
-            ];
-            [variant, each(Some(row), metrics)].concat()
+            let [problem, variant] = [text(&row.on), row.subject.name().into()];
+            let title = row! { "problem" => problem, "variant" => variant };
+            [title, each(Some(row), &metrics, None)].concat()
         };
-        let timed = best::timed(self.table).filter(|row| self.covers(row.subject.stage()));
         let left_out = known.run.iter().flat_map(|run| &run.left_out);
         let left_out = left_out.filter(|(stage, _)| self.covers(stage));
         let left_out = left_out.map(|(stage, n)| {
@@ -243,153 +242,102 @@ impl<'a> Show<'a> {
                  timed; --all-variants times them"
             )
         });
-        let table = some(Table::of(by_problem(timed).into_iter().map(row)));
-        [table, list(left_out)].concat()
+        let table = Table::of(by_problem(timed).into_iter().map(row)).filled();
+        [some(table), list(left_out)].concat()
     }
 
     /// The tools that measured.
     fn tools(&self, by: Source) -> Vec<Block> {
         let sessions = self.table.sessions.values().chain(self.report.known.run);
         let tools = sessions.filter_map(|session| session.tools.get(&by));
-        let tools = distinct(tools.map(|tools| tools.join(", ")));
-        list(tools)
+        list(distinct(tools.map(|tools| tools.join(", "))))
     }
 
+    /// What nvcc made of each instance, and what kernel.cu declares of it.
     fn resources(&self) -> Vec<Block> {
+        let compiled = [
+            Metric::Registers,
+            Metric::SpillBytes,
+            Metric::StackBytes,
+            Metric::StaticSharedBytes,
+            Metric::Occupancy,
+        ];
+        let declared = [
+            Metric::DynamicSharedBytes,
+            Metric::RegisterCap,
+            Metric::SharedCapBytes,
+        ];
         let row = |row: &Row| {
-            let declared = self.table.declared(row);
-            let dynamic = declared.and_then(|declared| declared.value(Metric::DynamicSharedBytes));
-            let fixed = row.value(Metric::StaticSharedBytes).unwrap_or(0.0);
-            let shared = dynamic.map(|dynamic| whole(dynamic + fixed));
-            let occupancy = match row.value(Metric::Occupancy) {
-                Some(0.0) => "0 blocks/SM".into(),
-                _ => of(Some(row), Metric::Occupancy),
-            };
-            let judged = row.verdicts.values().next();
-            let judged = judged.map(|judged| text(judged.verdict));
-            row! {
-                "variant" => short(&row.subject),
-                "instance" => text(&row.on),
-                "registers" => of(Some(row), Metric::Registers),
-                "limit" => limit(declared),
-                "cap" => of(declared, Metric::RegisterCap),
-                "spilled B" => of(Some(row), Metric::SpillBytes),
-                "stack B" => of(Some(row), Metric::StackBytes),
-                "shared B" => or_missing(shared, "not declared"),
-                "shared cap" => of(declared, Metric::SharedCapBytes),
-                "occupancy" => occupancy,
-                "R1" => or_missing(judged, "not judged"),
-            }
+            [
+                row! { "variant" => short(&row.subject), "instance" => text(&row.on) },
+                each(Some(row), &compiled, None),
+                each(self.table.declared(row), &declared, None),
+            ]
+            .concat()
         };
-        some(Table::of(self.rows(Source::Ptxas).map(row)))
+        let rows = self.rows(Source::Ptxas);
+        let rows = rows.filter(|row| self.is_shown(&row.subject));
+        let table = Table::of(rows.map(row));
+        match table.rows.is_empty() {
+            true => vec![],
+            false => [some(table), self.only_best()].concat(),
+        }
     }
 
-    /// The same-preset variant of the predecessor, in the family of its default if that has one.
+    /// The same preset of the predecessor's default family.
     fn base(&self, subject: &Subject) -> Option<Subject> {
         let known = &self.report.known;
         let stage = known.stage(subject.stage())?;
+        let before = known.stage(stage.predecessor.as_deref()?)?;
+        let family = &before.variant(&before.default_variant)?.family;
         let preset = stage.variant(subject.name())?.preset();
-        let before: &StageMeta = known.stage(stage.predecessor.as_deref()?)?;
-        let default = before.variant(&before.default_variant);
-        let family = default.map_or("", |variant| &variant.family);
-        let same = |variant: &&VariantMeta| variant.preset() == preset;
-        let found = before.family(family).find(same);
-        let found = found.or_else(|| before.variants.iter().find(same))?;
-        Some(before.subject(&found.name))
+        Some(before.subject(&before.same_preset(family, preset)?.name))
     }
 
-    fn counters(&self) -> Vec<Block> {
-        let by = Source::Emulator;
-        let base = |row: &Row| self.table.row(&self.base(&row.subject)?, &row.on, by);
-        let titles = ["value", "same-preset baseline", "value / baseline"];
-        [self.beside(by, titles, base), self.only_best()].concat()
-    }
-
-    fn profile(&self) -> Vec<Block> {
-        let counted = |row: &Row| self.table.row(&row.subject, &row.on, Source::Emulator);
-        let titles = ["ncu", "emulator", "ncu / emulator"];
-        let blocks = self.beside(Source::Ncu, titles, counted);
-        let tools = match blocks.is_empty() {
-            true => vec![],
-            false => self.tools(Source::Ncu),
-        };
-        [blocks, tools, self.only_best()].concat()
-    }
-
-    /// The figures of one source on problems beside those of another row, without those that are 0 in both.
-    fn beside(
+    /// The figures of one source on problems.
+    fn on_problems(
         &self,
         by: Source,
-        [value, base, ratio]: [&str; 3],
-        other: impl Fn(&Row) -> Option<&'a Row>,
+        about: &str,
+        base: impl Fn(&Row) -> Option<&'a Row>,
     ) -> Vec<Block> {
-        let none = "nothing to compare with";
-        let mut rows: Vec<TableRow> = Vec::new();
-        let of_problems = self.rows(by).filter(|row| row.on.problem().is_some());
-        for row in of_problems.filter(|row| self.is_shown(&row.subject)) {
-            let other = other(row);
-            for (&metric, is) in &row.figures {
-                let (is, was) = (is.value, other.and_then(|other| other.value(metric)));
-                if is == 0.0 && was.unwrap_or(0.0) == 0.0 {
-                    continue;
-                }
-                let formula = ncu::formula(metric).filter(|formula| {
-                    by == Source::Ncu && was.is_none() && !formula.meaning.is_empty()
-                });
-                let over = was.filter(|was| *was != 0.0).map(|was| share(is / was));
-                rows.push(row! {
-                    "variant" => row.subject.name(),
-                    "problem" => text(&row.on),
-                    "figure" => super::noted(text(metric), formula.map(|formula| formula.meaning)),
-                    value => figure(metric, is),
-                    base => or_missing(was.map(|was| figure(metric, was)), none),
-                    ratio => or_missing(over, none),
-                });
-            }
+        let rows = self.rows(by).filter(|row| row.on.problem().is_some());
+        let rows = rows.filter(|row| self.is_shown(&row.subject));
+        let table = Table::of(rows.map(|row| cells(row, base(row)))).filled();
+        match table.rows.is_empty() {
+            true => vec![],
+            false => [
+                vec![Block::paragraph(about), Block::Table(table)],
+                self.tools(by),
+                self.only_best(),
+            ]
+            .concat(),
         }
-        some(Table::of(rows))
-    }
-
-    fn sanitizer(&self) -> Vec<Block> {
-        let by = Source::ComputeSanitizer;
-        let rows = self.rows(by).flat_map(|row| {
-            row.verdicts.values().map(move |judged| {
-                let (passed, all) = (judged.passed.unwrap_or(0), judged.of.unwrap_or(0));
-                row! {
-                    "variant" => short(&row.subject),
-                    "C7" => text(judged.verdict),
-                    "tools passed" => format!("{passed} of {all}"),
-                    "launches" => of(Some(row), Metric::Cases),
-                    "why" => &judged.reason,
-                }
-            })
-        });
-        [some(Table::of(rows)), self.tools(by)].concat()
     }
 
     fn peers(&self) -> Vec<Block> {
         let known = &self.report.known;
         let problems = peers::problems(known);
-        let time =
-            |arm: &Row, metric: Metric| or_missing(arm.value(metric).map(us), "it was not timed");
         let place = |arm: &Row| {
-            problems
-                .iter()
-                .position(|problem| problem.ours.on == arm.on)
+            let mut problems = problems.iter();
+            problems.position(|problem| problem.ours.on == arm.on)
         };
+        let metrics = [
+            Metric::P50,
+            Metric::SingleP50,
+            Metric::HostP50,
+            Metric::MaxError,
+        ];
         let row = |arm: &Row| {
-            let problem = place(arm).map(|at| &problems[at]);
-            let over = problem.and_then(|of| peers::over(known, of.ours, &arm.subject));
-            let over = over.and_then(|over| over.figures.get(&Metric::SpeedupP50));
-            row! {
-                "problem" => text(&arm.on),
-                "arm" => short(&arm.subject),
-                "p50 µs" => time(arm, Metric::P50),
-                "single µs" => time(arm, Metric::SingleP50),
-                "host µs" => time(arm, Metric::HostP50),
-                "max error" => of(Some(arm), Metric::MaxError),
-                "peer / ours" => or_missing(over.map(|over| times(*over)), "no pair"),
-            }
+            let over =
+                place(arm).and_then(|at| peers::over(known, problems[at].ours, &arm.subject));
+            let over = over.map(|over| times(over.estimate(Metric::SpeedupP50)));
+            [
+                row! { "problem" => text(&arm.on), "arm" => short(&arm.subject) },
+                each(Some(arm), &metrics, None),
+                row! { "peer / ours" => or_missing(over, "no pair") },
+            ]
+            .concat()
         };
         let mut arms: Vec<&Row> = peers::arms(known).collect();
         // Those without a peer come last.
@@ -401,61 +349,28 @@ impl<'a> Show<'a> {
         let notes = list(arms.iter().filter_map(note));
         let table = some(Table::of(by_problem(arms).into_iter().map(row)));
         let ceiling = self.table.row(&"ceiling".into(), &On::All, Source::Peers);
-        let ceiling = ceiling.map(|row| {
-            let figures = [Metric::MatrixFlops, Metric::CopyBytesPerSecond];
-            let [flops, copy] =
-                figures.map(|metric| format!("{metric} {}", of(Some(row), metric).shown()));
-            Block::paragraph(format!(
-                "Reached by that GPU: {flops} (FLOP/s), {copy} (B/s)."
-            ))
-        });
-        let ceiling = ceiling.into_iter().collect();
-        let mut about = report::beside(self.report);
-        about.truncate(1);
-        [about, table, notes, ceiling, self.tools(Source::Peers)].concat()
+        let ceiling = some(measured(ceiling));
+        [table, notes, ceiling, self.tools(Source::Peers)].concat()
     }
 
     fn claims(&self) -> Vec<Block> {
-        let row = |of: &Claimed| {
+        let all = self.report.claims.iter();
+        let all: Vec<&Claimed> = all.filter(|of| self.covers(&of.stage)).collect();
+        let more = |of: &Claimed| {
             let pair = of.finding.pair.as_ref();
             let same = pair.and_then(|pair| pair.same_preset);
+            let recorded = of
+                .negative
+                .as_ref()
+                .map(|negative| negative.measured.as_str());
             row! {
-                "claim" => of.claim.to_string(),
-                "verdict" => standing(of).0,
-                "measured" => &of.finding.reason,
+                "recorded as refuted" => or_missing(recorded, "not refuted"),
                 "same preset" => or_missing(same.map(share), "no such pair"),
                 "session" => of.session.as_deref().unwrap_or("–"),
                 "because" => &of.claim.why,
             }
         };
-        let claims = || {
-            self.report
-                .claims
-                .iter()
-                .filter(|of| self.covers(&of.stage))
-        };
-        let by_stage = grouped(claims().map(|of| (&of.stage, row(of))));
-        let table = |(stage, rows)| [Block::subsection(stage), Block::Table(Table::of(rows))];
-        let tables = by_stage.into_iter().flat_map(table);
-        let negatives = grouped(claims().filter_map(|of| {
-            let negative = of.negative.as_ref()?;
-            Some((
-                &negative.why,
-                format!("{}: {}", of.title(), negative.measured),
-            ))
-        }));
-        let negatives = negatives.into_iter().flat_map(|(why, lines)| {
-            let head = Block::paragraph(format!("NEGATIVE: {why}"));
-            [vec![head], list(lines)].concat()
-        });
-        tables.chain(negatives).collect()
-    }
-
-    fn changes(&self) -> Vec<Block> {
-        self.report
-            .since
-            .as_ref()
-            .map_or(vec![], report::changes_of)
+        [some(claims(&all, more)), list(refuted(&all))].concat()
     }
 
     fn self_test(&self) -> Vec<Block> {
@@ -478,24 +393,15 @@ impl<'a> Show<'a> {
     }
 
     fn built(&self) -> Vec<Block> {
-        let known = &self.report.known;
-        let row = |stage: &StageMeta| {
-            let compiler = match &stage.device_compiler {
-                DeviceCompiler::Built { nvcc, archs, .. } => {
-                    format!("nvcc {nvcc}: {}", archs.join(", "))
-                }
-                DeviceCompiler::Absent { reason } => format!("none: {reason}"),
-            };
+        let stage = |stage: &StageMeta| {
             row! {
                 "stage" => &stage.id,
                 "idea" => &stage.idea,
                 "identity" => format!("{:.12}", stage.identity),
-                "GPU compiler" => compiler,
-                "host compiler" => &stage.host_compiler,
             }
         };
-        let stages = known.stages.iter().filter(|stage| self.covers(&stage.id));
-        let table = some(Table::of(stages.map(row)));
+        let stages = self.report.known.stages.iter();
+        let stages = stages.filter(|stage| self.covers(&stage.id)).map(stage);
         let session = |session: &Meta| {
             row! {
                 "session" => &session.session,
@@ -508,8 +414,8 @@ impl<'a> Show<'a> {
                 },
             }
         };
-        let sessions = some(Table::of(self.table.sessions.values().map(session)));
-        [table, sessions].concat()
+        let sessions = self.table.sessions.values().map(session);
+        [some(Table::of(stages)), some(Table::of(sessions))].concat()
     }
 }
 

@@ -4,7 +4,7 @@ use super::insights::insights;
 use super::{
     first_lines, gpu, ladder, list, missing, or_missing, some, standing, state, tally, us,
 };
-use crate::document::{Block, Cell, Table, TableRow, Text, row};
+use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::claims::Claimed;
@@ -20,8 +20,8 @@ use common::verdict::Verdict;
 /// How many variants have a line of their own, the fastest first.
 const MOST_VARIANTS: usize = 3;
 
-/// The most lines of claims of each kind, so that the page fits a screen.
-const MOST_CLAIMS: usize = 3;
+/// The most lines of claims, so that the page fits a screen.
+const MOST_CLAIMS: usize = 6;
 
 /// Nothing if there is no such stage.
 pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
@@ -29,15 +29,19 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
         return vec![];
     };
     let best = best::subject(&report.known, stage);
-    let conclusions = list(insights(&report.known, &best));
     let sections = [
         (
             "Fastest variant by problem, and its ratio to the fastest peer (*: STALE)".to_string(),
             problems(report, stage),
         ),
-        (format!("Conclusions for {}", best.name()), conclusions),
-        ("Targets".to_string(), targets(report, id)),
-        ("Negative results".to_string(), negatives(report, id)),
+        (
+            format!("Conclusions for {}", best.name()),
+            list(insights(&report.known, &best)),
+        ),
+        (
+            "Claims that do not hold, and goals not reached".to_string(),
+            open_claims(report, id),
+        ),
     ];
     let present = sections
         .into_iter()
@@ -152,49 +156,23 @@ fn problems(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
     some(Table::of(problems.into_iter().map(row)))
 }
 
-/// Claims that are neither kept nor refuted, and goals that are not reached; then a command that shows the others.
-fn targets(report: &Report<'_>, id: &str) -> Vec<Block> {
+/// Claims that do not hold, recorded as refuted or not, and goals that are not reached.
+fn open_claims(report: &Report<'_>, id: &str) -> Vec<Block> {
     let line = |of: &Claimed| {
-        let (verdict, _) = standing(of);
-        let speedup = of
-            .finding
-            .pair
-            .as_ref()
-            .map(|pair| (pair.speedup, pair.interval));
-        let measured = match speedup {
-            Some((value, (low, high))) => format!("{value:.2}x [{low:.2}, {high:.2}]"),
-            None => of.finding.reason.clone(),
-        };
-        let is_kept = of.verdict() == Some(Verdict::Pass) && !of.is_stale;
+        let holds = of.verdict() == Some(Verdict::Pass) && !of.is_stale;
+        let speedup = of.finding.pair.as_ref().map(|pair| pair.speedup);
         let goal = match of.claim.relation {
-            Relation::FasterThanPeer { goal, .. } if is_kept => {
-                goal.filter(|goal| speedup.is_some_and(|(value, _)| value < *goal))
-            }
+            Relation::FasterThanPeer { goal, .. } => goal,
             _ => None,
         };
-        match goal {
-            Some(goal) => Some(format!("goal {goal:.2}x: {}: {measured}", of.claim)),
-            None if is_kept || of.negative.is_some() => None,
-            None => Some(format!("{verdict}: {}: {measured}", of.claim)),
-        }
+        let goal = goal.filter(|goal| speedup < Some(*goal));
+        let word = match goal {
+            Some(goal) if holds => format!("goal {goal:.2}x"),
+            _ if holds => return None,
+            _ => standing(of).0,
+        };
+        Some(format!("{word}: {}: {}", of.claim, of.finding.reason).into())
     };
-    let lines = claims_of(report, id).filter_map(line).map(Text::from);
-    first_lines(lines, MOST_CLAIMS, &in_full(id))
-}
-
-/// Claims that are recorded as refuted, with what was measured.
-fn negatives(report: &Report<'_>, id: &str) -> Vec<Block> {
-    let line = |of: &Claimed| {
-        let negative = of.negative.as_ref()?;
-        Some(Text::from(format!("{}: {}", of.claim, negative.measured)))
-    };
-    first_lines(
-        claims_of(report, id).filter_map(line),
-        MOST_CLAIMS,
-        &in_full(id),
-    )
-}
-
-fn in_full(id: &str) -> String {
-    format!("compare show --stage {id} claims")
+    let how = format!("compare show --stage {id} claims");
+    first_lines(claims_of(report, id).filter_map(line), MOST_CLAIMS, &how)
 }

@@ -69,11 +69,6 @@ impl Formula {
     }
 }
 
-/// The formula of a metric, if ncu measures it.
-pub fn formula(metric: Metric) -> Option<&'static Formula> {
-    FORMULAS.iter().find(|formula| formula.metric == metric)
-}
-
 /// Every ncu metric that the formulas need.
 pub fn names() -> Vec<&'static str> {
     let of_one = |formula: &'static Formula| formula.sum.iter().chain(formula.over);
@@ -250,6 +245,10 @@ pub static FORMULAS: [Formula; 27] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn formula(metric: Metric) -> Option<&'static Formula> {
+        FORMULAS.iter().find(|formula| formula.metric == metric)
+    }
     use crate::record::{On, Source};
     use common::metric::Unit;
 
