@@ -5,8 +5,6 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, pr
 
 /// Width of a terminal that does not report its own.
 pub const WIDTH: u16 = 100;
-/// A table that would need narrower columns is written as a list.
-const NARROWEST_COLUMN: usize = 12;
 /// Titles of columns, and the line below them.
 const HEADER_LINES: usize = 2;
 
@@ -39,21 +37,32 @@ pub fn terminal(document: &Document, width: u16) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// A table's cells as text.
-struct Grid {
-    columns: Vec<Column>,
-}
-
 struct Column {
     title: String,
     cells: Vec<String>,
     is_numeric: bool,
 }
 
-/// Characters of the longest of these texts.
-fn longest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
-    let lengths = texts.map(|text| text.chars().count());
-    lengths.max().unwrap_or(0)
+impl Column {
+    /// Characters of the longest of its texts' `parts`.
+    fn longest<'a>(&'a self, parts: impl Fn(&'a str) -> Vec<&'a str>) -> usize {
+        let texts = self.cells.iter().chain([&self.title]);
+        let parts = texts.flat_map(|text| parts(text));
+        parts.map(|part| part.chars().count()).max().unwrap_or(0)
+    }
+
+    /// The longest word: names can be copied if they are whole.
+    fn narrowest(&self) -> usize {
+        self.longest(|text| text.split_whitespace().collect())
+    }
+
+    fn widest(&self) -> usize {
+        self.longest(|text| vec![text])
+    }
+
+    fn is_the_same_in_all_rows(&self) -> bool {
+        self.cells.len() > 1 && self.cells.iter().all(|cell| *cell == self.cells[0])
+    }
 }
 
 /// `title: cell` of each column at a row, but for empty cells.
@@ -63,119 +72,59 @@ fn named(columns: &[Column], at: usize) -> String {
     named.collect::<Vec<_>>().join("; ")
 }
 
-impl Column {
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        self.cells.iter().chain([&self.title]).map(String::as_str)
-    }
-
-    /// The longest word.
-    fn word(&self) -> usize {
-        longest(self.texts().flat_map(str::split_whitespace))
-    }
-
-    /// The longest cell, or the title.
-    fn widest(&self) -> usize {
-        longest(self.texts())
-    }
-
-    /// As narrow as it may be drawn: titles wrap between words.
-    fn narrowest(&self) -> usize {
-        let cells = longest(self.cells.iter().map(String::as_str));
-        let title = longest(self.title.split_whitespace());
-        cells.max(title).min(NARROWEST_COLUMN)
-    }
-
-    fn is_the_same_in_all_rows(&self) -> bool {
-        self.cells.len() > 1 && self.cells.iter().all(|cell| *cell == self.cells[0])
-    }
-}
-
-impl Grid {
-    fn of(table: &Table) -> Self {
-        let column = |(at, title): (usize, &String)| {
-            let cells = table.rows.iter().map(|row| row[at].shown().to_string());
-            Column {
-                title: printable(title),
-                cells: cells.map(|cell| printable(&cell)).collect(),
-                is_numeric: table.is_numeric(at),
-            }
-        };
-        Self {
-            columns: table.columns.iter().enumerate().map(column).collect(),
-        }
-    }
-
-    fn fits(&self, least: fn(&Column) -> usize, width: u16) -> bool {
-        let drawn = self
-            .columns
-            .iter()
-            .map(|column| least(column) + " | ".len());
-        drawn.sum::<usize>() + "|".len() <= usize::from(width)
-    }
-
-    /// Takes out the columns, but for the first, that are the same in all rows.
-    fn take_same(&mut self) -> Vec<Column> {
-        let others = self.columns.len().min(1)..;
-        let same = |column: &mut Column| column.is_the_same_in_all_rows();
-        self.columns.extract_if(others, same).collect()
-    }
-
-    fn rows(&self) -> std::ops::Range<usize> {
-        0..self.columns.first().map_or(0, |first| first.cells.len())
-    }
-
-    /// Each row is its first cell, then the others with their titles.
-    fn list(&self, width: u16) -> String {
-        let Some((first, others)) = self.columns.split_first() else {
-            return String::new();
-        };
-        let row = |at: usize| {
-            wrapped(&first.cells[at], width) + "\n" + &hanging("  ", &named(others, at), width)
-        };
-        self.rows().map(row).collect::<Vec<_>>().join("\n")
-    }
-
-    fn drawn(&self, width: u16) -> String {
-        let mut drawn = comfy_table::Table::new();
-        drawn
-            .load_style(presets::ASCII_MARKDOWN)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(width);
-        drawn.set_header(self.columns.iter().map(|column| &column.title));
-        let row = |at: usize| self.columns.iter().map(move |column| &column.cells[at]);
-        drawn.add_rows(self.rows().map(row));
-        // Names can be copied if they are whole.
-        let are_whole = self.fits(Column::word, width);
-        for (of, column) in self.columns.iter().zip(drawn.column_iter_mut()) {
-            if are_whole {
-                let width = Width::Fixed((of.word() + " ".len() * 2) as u16);
-                column.set_constraint(ColumnConstraint::LowerBoundary(width));
-            }
-            if of.is_numeric {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        drawn.to_string()
-    }
-}
-
 /// Where a cell would take several lines, columns that are the same in all rows stand above the others; where these do not fit side by
-/// side, or take fewer lines so, each row is a list.
+/// side, or take fewer lines so, each row is a list: its first cell, then the others with their titles.
 fn table(table: &Table, width: u16) -> String {
-    let mut grid = Grid::of(table);
-    let same = match grid.fits(Column::widest, width) {
-        true => vec![],
-        false => grid.take_same(),
+    let column = |(at, title): (usize, &String)| Column {
+        title: printable(title),
+        cells: (table.rows.iter())
+            .map(|row| printable(&row[at].shown().to_string()))
+            .collect(),
+        is_numeric: table.is_numeric(at),
     };
-    let above = named(&same, 0);
-    let above = match above.is_empty() {
-        true => above,
-        false => wrapped(&format!("In all rows: {above}"), width) + "\n\n",
+    let mut columns: Vec<Column> = table.columns.iter().enumerate().map(column).collect();
+    let fits = |columns: &[Column], least: fn(&Column) -> usize| {
+        let drawn = columns.iter().map(|column| least(column) + " | ".len());
+        drawn.sum::<usize>() + "|".len() <= usize::from(width)
     };
-    let list = grid.list(width);
-    let drawn = (grid.fits(Column::narrowest, width)).then(|| grid.drawn(width));
+    let mut above = String::new();
+    if !fits(&columns, Column::widest) {
+        let others = columns.len().min(1)..;
+        let same = columns.extract_if(others, |column| column.is_the_same_in_all_rows());
+        let same: Vec<Column> = same.collect();
+        if !same.is_empty() {
+            above = wrapped(&format!("In all rows: {}", named(&same, 0)), width) + "\n\n";
+        }
+    }
+    let row = |at: usize| {
+        let first = wrapped(&columns[0].cells[at], width);
+        first + "\n" + &hanging("  ", &named(&columns[1..], at), width)
+    };
+    let rows = (0..table.rows.len()).map(row);
+    let list = rows.collect::<Vec<_>>().join("\n");
+    let drawn = fits(&columns, Column::narrowest).then(|| drawn(&columns, width));
     let is_short = |drawn: &String| drawn.lines().count() <= list.lines().count() + HEADER_LINES;
     above + &drawn.filter(is_short).unwrap_or(list)
+}
+
+fn drawn(columns: &[Column], width: u16) -> String {
+    let mut drawn = comfy_table::Table::new();
+    drawn
+        .load_style(presets::ASCII_MARKDOWN)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(width);
+    drawn.set_header(columns.iter().map(|column| &column.title));
+    let rows = columns.first().map_or(0, |first| first.cells.len());
+    let row = |at: usize| columns.iter().map(move |column| &column.cells[at]);
+    drawn.add_rows((0..rows).map(row));
+    for (of, column) in columns.iter().zip(drawn.column_iter_mut()) {
+        let width = Width::Fixed((of.narrowest() + " ".len() * 2) as u16);
+        column.set_constraint(ColumnConstraint::LowerBoundary(width));
+        if of.is_numeric {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    drawn.to_string()
 }
 
 /// Text with a mark before it and its further lines indented.
@@ -304,7 +253,7 @@ mod tests {
             wide.starts_with("| variant | limit | R1   | note | because of"),
             "{wide}"
         );
-        let alone = of(Block::Table(Table::of([rows[0].clone()])), 44);
+        let alone = of(Block::Table(Table::of([rows[0].clone()])), 36);
         assert!(
             alone.starts_with("wmma\n  limit: 168; R1: PASS; because of:"),
             "{alone}"

@@ -8,7 +8,7 @@
 use super::best::{self, is_latency};
 use super::claims;
 use super::drift::{Drift, FEWEST, is_of_one_kernel};
-use crate::record::meta::{Changes, DeviceCompiler, Gpu, Worse};
+use crate::record::meta::{Changes, DeviceCompiler, Gpu, Moved};
 use crate::record::{Figure, Key, Meta, On, Record, Row, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold};
 use common::timing::Change as Decided;
@@ -773,6 +773,20 @@ fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (C
     }
 }
 
+impl From<&Difference> for Moved {
+    fn from(difference: &Difference) -> Self {
+        let why = &difference.why;
+        let ratio = difference.ratio.as_ref();
+        Self {
+            subject: difference.subject.clone(),
+            metric: difference.title(),
+            base: difference.base.clone().unwrap_or_default(),
+            new: difference.new.clone().unwrap_or_default(),
+            why: ratio.map_or(why.clone(), |ratio| format!("{:.2}x; {why}", ratio.value)),
+        }
+    }
+}
+
 /// The most lines of what is worse that a session keeps.
 const KEPT: usize = 40;
 
@@ -786,13 +800,7 @@ impl Comparison {
                 .or_default() += 1;
         }
         let worse = (self.differences.iter()).filter(|d| d.change == Change::Worse);
-        let worse = worse.take(KEPT).map(|difference| Worse {
-            subject: difference.subject.clone(),
-            metric: difference.title(),
-            base: difference.base.clone().unwrap_or_default(),
-            new: difference.new.clone().unwrap_or_default(),
-            why: difference.why.clone(),
-        });
+        let worse = worse.take(KEPT).map(Moved::from);
         Changes {
             since: since.to_string(),
             counts,

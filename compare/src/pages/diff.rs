@@ -1,15 +1,12 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
-use super::{
-    by_weight, changes, clip, counts, first_lines, first_of, is_used, ladder, line, list,
-    or_missing, sections, short, state,
-};
-use crate::document::{Block, Document, Table, Text, Verdict, row};
+use super::{changes, first_lines, first_of, ladder, list, sections};
+use crate::document::{Block, Document, Verdict};
 use crate::judge::Known;
-use crate::judge::diff::{self, Change, Difference, Group, What};
+use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
-use crate::judge::state::state as judged;
-use crate::judge::verdict::{Overall, count};
+use crate::judge::verdict::{Overall, count, counts};
+use crate::record::meta::Moved;
 use crate::record::{self, Meta, StageMeta, Subject};
 use serde_json::{Value, json};
 
@@ -53,21 +50,6 @@ impl Pair {
     }
 }
 
-impl Comparison {
-    fn known<'a>(&'a self, pair: &'a Pair) -> Known<'a> {
-        Known {
-            run: self.run.as_ref(),
-            ..Known::committed(&self.stages, &pair.new)
-        }
-    }
-
-    fn worse<'a>(&'a self, pair: &'a Pair) -> Vec<&'a Difference> {
-        let mut worse = pair.of(Change::Worse);
-        by_weight(&mut worse, is_used(&self.known(pair)));
-        worse
-    }
-}
-
 pub fn document(comparison: &Comparison) -> Document {
     let overall = &comparison.overall;
     let all = comparison
@@ -81,9 +63,8 @@ pub fn document(comparison: &Comparison) -> Document {
             counts => counts,
         },
     };
-    let actions = overall.actions.iter().map(Text::from);
     let mut blocks = vec![
-        Block::bullets(worst(comparison).into_iter().chain(actions)),
+        Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
             "`{}` against `{}` (base).",
             comparison.new, comparison.base
@@ -94,25 +75,14 @@ pub fn document(comparison: &Comparison) -> Document {
         if comparison.pairs.len() > 1 {
             blocks.push(Block::section(&*pair.name));
         }
-        let mut better = pair.of(Change::Better);
-        let all_better = better.len();
-        let is_used = is_used(&comparison.known(pair));
-        better.retain(|difference| is_used(difference));
-        by_weight(&mut better, |_| true);
-        let others = all_better - better.len();
+        let required = required(&pair.comparison.differences, share(MOST_MISSING));
         blocks.extend(sections([
-            (
-                "Missing data",
-                required(&pair.comparison.differences, share(MOST_MISSING)),
-            ),
+            ("Missing data", required),
+            ("Worse", table(pair, Change::Worse, share(MOST_WORSE))),
             ("New", added(comparison, pair, share(MOST_NEW))),
-            ("Worse", table(&comparison.worse(pair), share(MOST_WORSE))),
-            (
-                "Improved: best and default variants",
-                table(&better, share(MOST_BETTER)),
-            ),
+            ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
         ]));
-        blocks.push(Block::paragraph(rest(pair, others)));
+        blocks.push(Block::paragraph(rest(pair)));
     }
     blocks.extend(list(&comparison.unpaired));
     Document {
@@ -122,86 +92,42 @@ pub fn document(comparison: &Comparison) -> Document {
     }
 }
 
-/// What is worse: a sentence for each kind of figure, with the most important one.
-fn worst(comparison: &Comparison) -> Vec<Text> {
-    let groups = [
-        (Group::Gates, "gate or claim", "gates or claims"),
-        (Group::Latency, "latency", "latencies"),
-        (Group::Errors, "error", "errors"),
-        (Group::Resources, "compiled figure", "compiled figures"),
-        (Group::Counters, "counter", "counters"),
-    ];
-    let mut all: Vec<(bool, &Difference)> = Vec::new();
-    for pair in &comparison.pairs {
-        let is_used = is_used(&comparison.known(pair));
-        let worse = comparison.worse(pair).into_iter();
-        all.extend(worse.map(|difference| (is_used(difference), difference)));
-    }
-    all.sort_by_key(|(is_used, _)| !is_used);
-    let sentence = |(group, one, many): (Group, &str, &str)| {
-        let in_group: Vec<_> = all.iter().filter(|(_, of)| of.group == group).collect();
-        let (_, first) = in_group.first()?;
-        let values = match (&first.base, &first.new) {
-            (Some(base), Some(new)) => format!(", {base} → {new}"),
-            (None, Some(new)) => format!(", {new}"),
-            _ => String::new(),
-        };
-        let reason = match group {
-            Group::Gates => format!(": {}", clip(&first.why, 110)),
-            _ => String::new(),
-        };
-        let ordinal = if in_group.len() == 1 { "" } else { "first " };
-        let text = Text::default().strong(format!("{} worse", count(in_group.len(), one, many)));
-        let (subject, title) = (&first.subject, first.title());
-        Some(text.plain(format!(": {ordinal}{subject}: {title}{values}{reason}")))
-    };
-    groups.into_iter().filter_map(sentence).collect()
+/// Gates before figures, and large changes before small ones.
+fn table(pair: &Pair, change: Change, most: usize) -> Vec<Block> {
+    let mut changed = pair.of(change);
+    let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
+    changed.sort_by(|a, b| a.group.cmp(&b.group).then(moved(b).total_cmp(&moved(a))));
+    let changed: Vec<Moved> = changed.into_iter().map(Moved::from).collect();
+    first_of(&changed, most, |of| Block::Table(changes(of)), HOW)
 }
 
 fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     let required = differences.iter().filter(|difference| difference.required);
-    let lines = required.map(|d| line(format!("{}: {}: {}", d.subject, d.title(), d.why), 160));
+    let lines = required.map(|d| format!("{}: {}: {}", d.subject, d.title(), d.why).into());
     first_lines(lines, most, HOW)
 }
 
 /// New variants.
 fn added(comparison: &Comparison, pair: &Pair, most: usize) -> Vec<Block> {
-    let known = comparison.known(pair);
+    let known = Known {
+        run: comparison.run.as_ref(),
+        ..Known::committed(&comparison.stages, &pair.new)
+    };
     let new = pair.of(Change::Informational).into_iter();
     let new = new.filter(|d| d.what == What::Variant && d.new.is_none() && d.base.is_none());
     let is_there = |subject: &&Subject| pair.new.about(subject).next().is_some();
-    let added: Vec<&Subject> = new.map(|d| &d.subject).filter(is_there).collect();
-    let row = |subject: &&Subject| {
-        let stage = known.stage(subject.stage());
-        let gates = stage.map(|stage| state(&judged(&known, stage, subject)));
-        let [time, previous] = ladder::times_of(&known, subject);
-        row! {
-            "variant" => short(subject),
-            "gates" => or_missing(gates, "not declared"),
-            "p50 µs" => time,
-            "vs previous" => previous,
-            "resources" => or_missing(ladder::resources(&known, subject), "not built by nvcc"),
-        }
-    };
-    let table = |added: &[&Subject]| Block::Table(Table::of(added.iter().map(row)));
+    let added = new.map(|d| &d.subject).filter(is_there).cloned();
+    let added: Vec<Subject> = added.collect();
+    let table = |added: &[Subject]| Block::Table(ladder::variants(&known, added));
     first_of(&added, most, table, "compare show gates latencies")
 }
 
-fn table(of: &[&Difference], most: usize) -> Vec<Block> {
-    first_of(of, most, |of| Block::Table(changes(of)), HOW)
-}
-
 /// Counts of everything else, and what the latencies of unchanged kernels say.
-fn rest(pair: &Pair, better: usize) -> String {
+fn rest(pair: &Pair) -> String {
     let others = pair.comparison.differences.iter();
     let others = others.filter(|d| !matches!(d.change, Change::Worse | Change::Better));
-    let better = match better {
-        0 => String::new(),
-        n => format!("{n} improved of other variants"),
-    };
-    let also = [better, counts(others)];
-    let also = joined(also.iter().filter(|words| !words.is_empty()), ", ");
-    let also = (!also.is_empty()).then(|| format!("Also: {also}."));
+    let also = Some(counts(others)).filter(|counts| !counts.is_empty());
+    let also = also.map(|counts| format!("Also: {counts}."));
     let drift = pair.comparison.drift;
     let drift = (drift.kernels > 0).then(|| {
         format!(

@@ -8,7 +8,6 @@ use crate::judge::verdict::{self, Report};
 use crate::record::files::{is_stream, write_atomically};
 use crate::record::{Results, StageMeta, StoreError};
 use anyhow::Context;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A file of a report.
@@ -73,38 +72,25 @@ pub fn committed(
     Ok([compare, readme].into_iter().chain(choices).collect())
 }
 
-/// Why the README has no place for the ladder.
+/// The README has no place for the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "README.md must have one line '{}' and below it one '{}'; it has {begins} and {ends}{}",
-    LADDER[0], LADDER[1], if *.begins == 1 && *.ends == 1 { ", in the wrong order" } else { "" }
-)]
-pub struct NoLadder {
-    begins: usize,
-    ends: usize,
-}
-
-/// Where in `readme` the ladder stands.
-fn place_of_ladder(readme: &str) -> Result<Range<usize>, NoLadder> {
-    let [begins, ends] = LADDER.map(|marker| readme.matches(marker).count());
-    let wrong = NoLadder { begins, ends };
-    let place = LADDER.map(|marker| readme.find(marker));
-    match (begins, ends, place) {
-        (1, 1, [Some(begin), Some(end)]) if begin < end => Ok(begin + LADDER[0].len()..end),
-        _ => Err(wrong),
-    }
-}
+#[error("README.md must have one line '{}' and below it one '{}'", LADDER[0], LADDER[1])]
+pub struct NoLadder;
 
 /// `readme` with the ladder between its markers.
 fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
-    let place = place_of_ladder(readme)?;
+    let [begin, end] = LADDER;
+    let (head, rest) = readme.split_once(begin).ok_or(NoLadder)?;
+    let (_, tail) = rest.split_once(end).ok_or(NoLadder)?;
+    if LADDER
+        .iter()
+        .any(|marker| readme.matches(marker).count() > 1)
+    {
+        return Err(NoLadder);
+    }
     let ladder = document::markdown::blocks(&ladder::readme(report));
-    Ok(format!(
-        "{}\n{}\n{}",
-        &readme[..place.start],
-        ladder.trim_end(),
-        &readme[place.end..]
-    ))
+    let ladder = ladder.trim_end();
+    Ok(format!("{head}{begin}\n{ladder}\n{end}{tail}"))
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.

@@ -23,7 +23,7 @@ struct Rule {
 /// Of every wavefront; the bound is that of stage 5's claim.
 const CONFLICTS: Rule = Rule {
     by: Source::Emulator,
-    title: "bank conflicts of shared-memory reads",
+    title: "Bank conflicts per wavefront of shared-memory reads",
     figure: Metric::SharedReadConflicts,
     scale: 1.0,
     over: Some(Metric::SharedReadWavefronts),
@@ -34,7 +34,7 @@ const CONFLICTS: Rule = Rule {
 /// For each 32 bytes requested; 1 is ideal.
 const SECTORS: Rule = Rule {
     by: Source::Emulator,
-    title: "sectors for 32 bytes of global reads",
+    title: "Sectors per 32 bytes of global reads",
     figure: Metric::GlobalReadSectors,
     scale: 32.0,
     over: Some(Metric::GlobalReadBytes),
@@ -45,7 +45,7 @@ const SECTORS: Rule = Rule {
 /// Of a warp's time.
 const STALL: Rule = Rule {
     by: Source::Ncu,
-    title: "stalls at block barriers",
+    title: "Share of time stalled at block barriers",
     figure: Metric::BarrierStallShare,
     scale: 1.0,
     over: None,
@@ -56,33 +56,33 @@ const STALL: Rule = Rule {
 const RULES: [Rule; 8] = [
     CONFLICTS,
     Rule {
-        title: "bank conflicts of shared-memory writes",
+        title: "Bank conflicts per wavefront of shared-memory writes",
         figure: Metric::SharedWriteConflicts,
         over: Some(Metric::SharedWriteWavefronts),
         ..CONFLICTS
     },
     Rule {
-        title: "bank conflicts of writes by cp.async",
+        title: "Bank conflicts per wavefront of writes by cp.async",
         figure: Metric::AsyncWriteConflicts,
         over: Some(Metric::AsyncWriteWavefronts),
         ..CONFLICTS
     },
     SECTORS,
     Rule {
-        title: "sectors for 32 bytes of global writes",
+        title: "Sectors per 32 bytes of global writes",
         figure: Metric::GlobalWriteSectors,
         over: Some(Metric::GlobalWriteBytes),
         ..SECTORS
     },
     STALL,
     Rule {
-        title: "stalls on global memory",
+        title: "Share of time stalled on global memory",
         figure: Metric::LongScoreboardShare,
         remedy: "copy earlier or with more stages in flight, to hide its latency",
         ..STALL
     },
     Rule {
-        title: "stalls on shared memory",
+        title: "Share of time stalled on shared memory",
         figure: Metric::ShortScoreboardShare,
         remedy: "fewer or wider accesses, fewer back-to-back exponentials",
         ..STALL
@@ -94,7 +94,7 @@ impl Rule {
         let whole = self.over.map_or(1.0, |over| row.value(over).unwrap_or(0.0));
         let value = self.scale * row.value(self.figure)? / whole.max(1.0);
         let (title, bound, remedy) = (self.title, self.bound, self.remedy);
-        (value > bound).then(|| format!("{title} {value:.2} (rule: above {bound}): {remedy}."))
+        (value > bound).then(|| format!("{title}: {value:.2} (rule: above {bound}): {remedy}."))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
-use crate::judge::state::{State, compiled};
+use crate::judge::state::{State, compiled, state as judged};
 use crate::judge::verdict::Report;
 use crate::record::meta::first_place;
 use crate::record::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
@@ -157,6 +157,23 @@ pub fn resources(known: &Known<'_>, subject: &Subject) -> Option<String> {
         None => String::new(),
     };
     Some(format!("{registers} registers{occupancy}"))
+}
+
+/// Variants by themselves.
+pub fn variants(known: &Known<'_>, subjects: &[Subject]) -> Table {
+    let row = |subject: &Subject| {
+        let stage = known.stage(subject.stage());
+        let gates = stage.map(|stage| state(&judged(known, stage, subject)));
+        let [time, previous] = times_of(known, subject);
+        row! {
+            "variant" => super::short(subject),
+            "gates" => or_missing(gates, "not declared"),
+            "µs at mission" => time,
+            "vs previous" => previous,
+            "resources" => or_missing(resources(known, subject), "not built by nvcc"),
+        }
+    };
+    Table::of(subjects.iter().map(row))
 }
 
 /// What the table shows, and the sessions that its latencies are from.

@@ -18,17 +18,15 @@ mod stage;
 pub mod summary;
 
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
+use crate::judge::Known;
 use crate::judge::claims::Claimed;
-use crate::judge::diff::{Difference, Group};
 use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::state::State;
-use crate::judge::verdict::{count, counts};
-use crate::judge::{Known, best};
-use crate::record::meta::{Git, Gpu};
-use crate::record::{Figure, Row, StageMeta, Subject};
+use crate::judge::verdict::count;
+use crate::record::meta::{Git, Gpu, Moved};
+use crate::record::{Figure, Row, Subject};
 use common::metric::{Metric, significant};
 use common::verdict::{GateId, Verdict};
-use std::collections::HashMap;
 use std::fmt::Display;
 
 fn text(of: impl Display) -> Cell {
@@ -212,73 +210,21 @@ fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
     tallied(claims.into_iter().map(|of| standing(of).1), &words)
 }
 
-/// Whether a difference concerns the best or default variant of a stage, or all of it: these are what people use.
-fn is_used(known: &Known<'_>) -> impl Fn(&Difference) -> bool + use<> {
-    let used = |stage: &StageMeta| {
-        let used = [stage.default_variant.as_str(), best::variant(known, stage)];
-        (stage.id.clone(), used.map(String::from))
-    };
-    let used: HashMap<String, [String; 2]> = known.stages.iter().map(used).collect();
-    move |difference| {
-        let (stage, name) = (difference.subject.stage(), difference.subject.name());
-        let is_used = |used: &[String; 2]| used.iter().any(|used| used == name);
-        name.is_empty() || used.get(stage).is_none_or(is_used)
-    }
-}
-
-/// Gates before figures, then what is used before the rest, then large changes before small ones.
-fn by_weight(differences: &mut [&Difference], is_used: impl Fn(&Difference) -> bool) {
-    let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
-    differences.sort_by(|a, b| {
-        let key = |d: &Difference| (d.group != Group::Gates, !is_used(d), d.group);
-        key(a).cmp(&key(b)).then(moved(b).total_cmp(&moved(a)))
-    });
-}
-
-/// Differences as a table. Those of a variant's resources or counters that say the same share a row.
-fn changes(differences: &[&Difference]) -> Table {
-    let keyed = |(at, of): (usize, &&'_ Difference)| {
-        let is_alone = !matches!(of.group, Group::Resources | Group::Counters);
-        let key = (of.subject.clone(), of.group, of.change, of.why.clone());
-        ((is_alone.then_some(at), key), at)
-    };
-    let alike = grouped(differences.iter().enumerate().map(keyed)).into_iter();
-    let alike = alike.map(|(_, all)| all.into_iter().map(|at| differences[at]).collect());
-    Table::of(alike.map(|alike: Vec<&Difference>| change(&alike)))
-}
-
 /// Where, what, and how far; the reason if there are no values.
-fn change(alike: &[&Difference]) -> TableRow {
-    let Difference {
-        subject,
-        base,
-        new,
-        why,
-        group,
-        ratio,
-        ..
-    } = alike[0];
-    let what = alike.iter().map(|of| of.title());
-    let side = |of: fn(&Difference) -> &Option<String>| {
-        let values = alike.iter().map(|one| of(one).as_deref().unwrap_or("–"));
-        joined(values, "; ")
+fn changes(changes: &[Moved]) -> Table {
+    let row = |change: &Moved| {
+        let values = match (change.base.as_str(), change.new.as_str()) {
+            ("", "") => change.why.as_str().into(),
+            ("", is) => Cell::from(is).noted(change.why.as_str()),
+            (was, is) => Cell::from(format!("{was} → {is}")).noted(change.why.as_str()),
+        };
+        row! {
+            "where" => short(&change.subject),
+            "what" => &change.metric,
+            "was → is" => values,
+        }
     };
-    let values = match (side(|of| &of.base), side(|of| &of.new)) {
-        (was, is) if was == is => is,
-        (was, is) => format!("{was} → {is}"),
-    };
-    let why = line(why, 110);
-    let values = match (base, new) {
-        (Some(_), Some(_)) if *group != Group::Gates => values.into(),
-        (_, Some(_)) => Cell::from(values).noted(why),
-        _ => why.into(),
-    };
-    row! {
-        "where" => short(subject),
-        "what" => clip(&joined(what, "; "), 160),
-        "was → is" => values,
-        "base / new" => or_missing(ratio.map(times), "no latency"),
-    }
+    Table::of(changes.iter().map(row))
 }
 
 /// `stage5/swizzle-32x64`: the number identifies the stage.
@@ -287,21 +233,6 @@ fn short(subject: &Subject) -> String {
         (Some((stage, _)), name) if !name.is_empty() => format!("{stage}/{name}"),
         _ => subject.to_string(),
     }
-}
-
-/// At most `most` characters, cut between words.
-fn clip(text: &str, most: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(most) else {
-        return text.to_string();
-    };
-    let head = &text[..end];
-    let head = head.rsplit_once(' ').map_or(head, |(head, _)| head);
-    format!("{} …", head.trim_end_matches([',', ';']))
-}
-
-/// A line of at most `most` characters.
-fn line(of: impl Display, most: usize) -> Text {
-    clip(&of.to_string(), most).into()
 }
 
 /// Sections by title, without those that are empty.

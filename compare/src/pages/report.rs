@@ -11,7 +11,7 @@ use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
-use crate::record::meta::{Changes, Progress, Worse};
+use crate::record::meta::{Changes, Moved, Progress};
 use crate::record::{Figure, Meta, Place, Row, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -164,19 +164,20 @@ fn origin(report: &Report<'_>, session: &Meta) -> String {
     )
 }
 
-fn failures(report: &Report<'_>) -> Vec<Block> {
-    let row = |failure: &Failure| {
-        row! {
-            "where" => text(&failure.subject),
-            "gate" => text(failure.gate),
-            "why" => &failure.reason,
-        }
+pub fn failures(report: &Report<'_>) -> Vec<Block> {
+    let line = |failure: &Failure| {
+        let Failure {
+            gate,
+            subject,
+            reason,
+        } = failure;
+        format!("FAIL {gate} of {subject}: {reason}").into()
     };
-    let table = |failures: &[Failure]| Block::Table(Table::of(failures.iter().map(row)));
-    first_of(&report.failures, MOST_FAILURES, table, "compare show gates")
+    let lines = report.failures.iter().map(line);
+    first_lines(lines, MOST_FAILURES, "compare show gates")
 }
 
-fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
+pub fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
     let of_kind = report
         .missing
         .iter()
@@ -310,18 +311,7 @@ fn fast_p(fast: &FastP) -> String {
 }
 
 pub fn changes_of(since: &Changes) -> Vec<Block> {
-    let row = |worse: &Worse| {
-        let values = match (worse.base.as_str(), worse.new.as_str()) {
-            ("", "") => worse.why.as_str().into(),
-            (was, is) => Cell::from(format!("{was} → {is}")).noted(worse.why.as_str()),
-        };
-        row! {
-            "where" => super::short(&worse.subject),
-            "what" => &worse.metric,
-            "was → is" => values,
-        }
-    };
-    let table = |worse: &[Worse]| Block::Table(Table::of(worse.iter().map(row)));
+    let table = |worse: &[Moved]| Block::Table(super::changes(worse));
     let how = "compare diff BASE NEW";
     let blocks = first_of(&since.worse, MOST_CHANGES, table, how);
     super::or_line(
@@ -330,36 +320,29 @@ pub fn changes_of(since: &Changes) -> Vec<Block> {
     )
 }
 
-/// Claims that are not simply kept; those that are as counts.
+/// Claims that do not hold; the others as counts.
 fn claims(report: &Report<'_>) -> Vec<Block> {
-    let is_kept = |of: &&Claimed| of.verdict() == Some(Judgement::Pass);
-    let (kept, mut others): (Vec<&Claimed>, Vec<&Claimed>) =
-        report.claims.iter().partition(is_kept);
+    const OPEN: &str = "";
+    let kind = |of: &Claimed| match of.verdict() {
+        Some(Judgement::Pass) if of.is_stale => "STALE: held on another version",
+        Some(Judgement::Pass) => "Claims that hold",
+        Some(Judgement::NoData) => "Not measured",
+        _ => OPEN,
+    };
+    let kinds = grouped(report.claims.iter().map(|of| (kind(of), of)));
+    let (open, others): (Vec<_>, Vec<_>) = kinds.into_iter().partition(|(kind, _)| *kind == OPEN);
     // Failures, then the newest stages: reviewers know the others.
-    others.reverse();
-    others.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
-    let is_unmeasured = |of: &&Claimed| of.verdict() == Some(Judgement::NoData);
-    let (unmeasured, open): (Vec<&Claimed>, Vec<&Claimed>) =
-        others.into_iter().partition(is_unmeasured);
-    let by_reason = grouped(unmeasured.into_iter().map(|of| (&of.finding.reason, of)));
-    let unmeasured = by_reason.into_iter().map(|(why, claims)| {
-        let claims = count(claims.len(), "claim", "claims");
-        Text::from(format!("NO DATA for {claims}: {why}"))
-    });
-    let (stale, kept): (Vec<&Claimed>, Vec<&Claimed>) =
-        kept.into_iter().partition(|of| of.is_stale);
-    let kept = [
-        ("Claims that hold", kept),
-        ("STALE: held on another version", stale),
-    ];
-    let kept = kept.into_iter().filter_map(|(title, claims)| {
-        let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
-        Some(format!("{title}: {stages} (`compare show claims`).").into())
-    });
+    let mut open: Vec<&Claimed> = open.into_iter().flat_map(|(_, claims)| claims).collect();
+    open.reverse();
+    open.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
     let table = |open: &[&Claimed]| Block::Table(super::claims(open, |_| vec![]));
-    let lines = super::list(refuted(&open).into_iter().chain(unmeasured).chain(kept));
-    let open = first_of(&open, MOST_CLAIMS, table, "compare show claims");
-    [open, lines].concat()
+    let how = "compare show claims";
+    let others = others.into_iter().filter_map(|(kind, claims)| {
+        let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
+        Some(format!("{kind}: {stages} (`{how}`).").into())
+    });
+    let lines = super::list(refuted(&open).into_iter().chain(others));
+    [first_of(&open, MOST_CLAIMS, table, how), lines].concat()
 }
 
 fn more(report: &Report<'_>) -> Vec<Block> {

@@ -49,18 +49,6 @@ pub enum Section {
     Thresholds,
 }
 
-impl Section {
-    /// `Self-test`
-    fn title(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or(String::new(), |value| capital(value.get_name()))
-    }
-}
-
-fn capital(words: &str) -> String {
-    words[..1].to_uppercase() + &words[1..]
-}
-
 /// The parts asked for, of the stages named or of all. Without parts each of the stages on a page; without stages either, the summary.
 pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
     if what.is_empty() && !stages.is_empty() {
@@ -84,7 +72,9 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     let asked = all.filter(|section| what.contains(section));
     let section = |section: Section| {
         let found = show.section(section);
-        (section.title(), or_line(found, "NO DATA."))
+        let name = section.to_possible_value();
+        let title = name.map_or(String::new(), |name| name.get_name().to_string());
+        (title, or_line(found, "NO DATA."))
     };
     let summary = vec![Block::Bullets(report::summary(report))];
     Document {

@@ -12,12 +12,12 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::record::meta::first_place;
-use crate::record::{Place, Row, StageMeta, Subject};
+use crate::record::{Place, StageMeta, Subject};
 use common::claim::Relation;
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
 
-/// How many variants have a line of their own, the fastest first.
+/// How many variants are named, the fastest first.
 const MOST_VARIANTS: usize = 3;
 
 /// The most lines of claims, so that the page fits a screen.
@@ -30,6 +30,10 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     };
     let best = best::subject(&report.known, stage);
     let sections = [
+        (
+            "Fastest variants at mission".to_string(),
+            fastest(&report.known, stage),
+        ),
         (
             "Fastest variant by problem, and its ratio to the fastest peer (*: STALE)".to_string(),
             problems(report, stage),
@@ -53,7 +57,7 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     head.into_iter().chain(sections).collect()
 }
 
-/// The predecessor, the record that figures are of, gates, claims, and the fastest variants.
+/// The predecessor, the session that figures are of, gates and claims.
 fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(
@@ -83,7 +87,6 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     ));
     let claims = tally(claims_of(report, &stage.id));
     lines.extend((!claims.is_empty()).then(|| format!("claims: {claims}")));
-    lines.extend(fastest(known, stage));
     lines
 }
 
@@ -91,31 +94,12 @@ fn claims_of<'a>(report: &'a Report<'_>, id: &str) -> impl Iterator<Item = &'a C
     report.claims.iter().filter(move |of| of.stage == id)
 }
 
-/// `swizzle-32x256-k4: 5.274 µs on mission f16 full, 1.77x (−43 %) over stage4, 128 registers, 25.0 % occupancy`
-fn fastest(known: &Known<'_>, stage: &StageMeta) -> Vec<String> {
+fn fastest(known: &Known<'_>, stage: &StageMeta) -> Vec<Block> {
     let place = first_place(Some(stage));
-    let line = |row: &&Row| {
-        let subject = &row.subject;
-        let [_, ratio] = ladder::times_of(known, subject);
-        let over_previous = match (ratio, &stage.predecessor) {
-            (Cell::Missing(_), _) | (_, None) => None,
-            (ratio, Some(before)) => {
-                Some(format!("{} over {}", ratio.shown(), ladder::short(before)))
-            }
-        };
-        let stale = known.is_stale(row).then(|| "STALE".to_string());
-        let figures = [
-            Some(format!("{} µs", us(best::p50(row)).shown())),
-            over_previous,
-            ladder::resources(known, subject),
-            stale,
-        ];
-        let figures = joined(figures.into_iter().flatten(), ", ");
-        format!("{}: {figures}", subject.name())
-    };
     let leading = best::leading(known, stage, MOST_VARIANTS);
     let here = leading.iter().filter(|(on, _)| **on == place);
-    here.flat_map(|(_, rows)| rows).map(line).collect()
+    let subjects = here.flat_map(|(_, rows)| rows.iter().map(|row| row.subject.clone()));
+    some(ladder::variants(known, &subjects.collect::<Vec<_>>()))
 }
 
 /// Problems down; under each mask the fastest variant, its time, and its speedup over the fastest peer. An asterisk marks what is STALE.

@@ -1,78 +1,33 @@
-//! What `run` prints to the terminal: failures, else a line per stage; then what is missing, what to do, and the verdict.
+//! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict.
 
-use super::{
-    figure, ladder, line, list, or_missing, report::verdict, some, state, text, us, variants,
-};
+use super::{figure, ladder, or_missing, report, some, us};
 use crate::document::{Block, Document, Table, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency};
-use crate::judge::list::joined;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
 use crate::record::meta::first_place;
 use crate::record::{StageMeta, Subject};
 use common::metric::Metric;
 
-/// The most lines of what is not green, and of what is missing.
-const MOST: usize = 12;
-
 pub fn document(report: &Report<'_>) -> Document {
-    let is_open = |(_, of): &&(Subject, State)| {
-        matches!(of, State::Ambiguous(_) | State::NoData(_) | State::Stale)
-    };
-    let open: Vec<_> = report.states.iter().filter(is_open).collect();
-    let row = |(subject, of): &&(Subject, State)| {
-        row! { "not green" => text(subject), "verdict" => state(of) }
-    };
-    let shown = some(Table::of(open.iter().take(MOST).map(row)));
-    let required: Vec<_> = report.required().collect();
-    let missing = required.iter().take(MOST);
-    let missing = missing.map(|missing| line(format!("missing: {missing}"), 180));
-    let hidden = required.len().saturating_sub(MOST) + open.len().saturating_sub(MOST);
-    let hidden =
-        (hidden > 0).then(|| format!("{hidden} more: `compare show gates missing`").into());
-    let refused = refused(report);
-    let missing = list(missing.chain(hidden).chain(refused));
     let end = vec![
+        Block::Bullets(report::summary(report)),
         Block::bullets(report.overall.actions.clone()),
         verdict_line(report),
     ];
-    Document::of([failures(report), shown, stages(report), missing, end].concat())
-}
-
-/// How many variants the device cannot run: not at all, and not for every element type and head size.
-fn refused(report: &Report<'_>) -> Option<Text> {
-    let (mut whole, mut partial) = (0, 0);
-    for stage in report.known.stages {
-        for refusal in &stage.refused {
-            match stage.variant(&refusal.variant) {
-                None => whole += 1,
-                Some(_) => partial += 1,
-            }
-        }
-    }
-    let whole = (whole > 0).then(|| format!("{} that the device cannot run", variants(whole)));
-    let partial = (partial > 0).then(|| {
-        let of = variants(partial);
-        format!("{of} that it runs, but not for every element type and head size")
-    });
-    let lines = joined(whole.into_iter().chain(partial), "; ");
-    (!lines.is_empty()).then(|| lines.into())
+    let missing = report::missing(report, true);
+    Document::of([report::failures(report), stages(report), missing, end].concat())
 }
 
 /// With `--quiet`: why the exit code is not 0, if so.
 pub fn reproach(report: &Report<'_>) -> Option<Document> {
-    let blocks = || [vec![verdict_line(report)], failures(report)].concat();
+    let blocks = || [vec![verdict_line(report)], report::failures(report)].concat();
     (report.overall.exit != Exit::Pass).then(|| Document::of(blocks()))
 }
 
 fn verdict_line(report: &Report<'_>) -> Block {
-    Block::Paragraph(Text::default().strong(verdict(report).to_string()))
-}
-
-fn failures(report: &Report<'_>) -> Vec<Block> {
-    let failures = report.failures.iter();
-    list(failures.map(|of| format!("FAIL {} of {}: {}", of.gate, of.subject, of.reason)))
+    Block::Paragraph(Text::default().strong(report::verdict(report).to_string()))
 }
 
 /// A row for each stage of the run.
@@ -122,7 +77,6 @@ mod tests {
     use crate::document::terminal;
     use crate::judge::verdict;
     use crate::pages::testing::{OTHER, record, row};
-    use crate::record::meta::Refusal;
     use crate::record::{On, Record, Source};
     use common::verdict::{GateId, GateResult};
 
@@ -140,6 +94,9 @@ mod tests {
 |---------------|--------------|--------|---------------|--------|
 | stage0-scalar | scalar-32x64 |  10.00 |        40.0 % | 1 of 1 |
 | stage1-mma    | mma-32x64    |  5.000 |        40.0 % | 2 of 2 |
+
+- gates: 3 of 3 variants green
+- claims: 1 kept
 
 - No action needed.
 
@@ -171,28 +128,5 @@ PASS: 3 variants are green
             !page.contains("mma-64x64") && page.contains("1 of 1"),
             "{page}"
         );
-    }
-
-    #[test]
-    fn what_the_device_refuses_is_told_apart_from_what_it_runs_in_part() {
-        let refuse = |record: &mut Record, variant: &str| {
-            record.meta.stages[1].refused.push(Refusal {
-                variant: variant.into(),
-                reason: "f16 d128 needs 164 KB; the device has 99 KB".into(),
-            });
-        };
-        let mut limited = record();
-        refuse(&mut limited, "mma-64x64");
-        let expected = "- 1 variant that it runs, but not for every element type and head size";
-        assert!(page(&limited).contains(expected), "{}", page(&limited));
-        refuse(&mut limited, "mma-128x64");
-        refuse(&mut limited, "mma-256x64");
-        let page = page(&limited)
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ");
-        let expected = "- 2 variants that the device cannot run; 1 variant that it runs, but not for every element type and head \
-                        size";
-        assert!(page.contains(expected), "{page}");
     }
 }

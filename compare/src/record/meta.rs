@@ -73,12 +73,12 @@ pub struct Changes {
     pub counts: BTreeMap<String, usize>,
     /// Most important first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub worse: Vec<Worse>,
+    pub worse: Vec<Moved>,
 }
 
-/// A figure or verdict that is worse, as people read it.
+/// A figure or verdict that changed, as people read it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Worse {
+pub struct Moved {
     pub subject: Subject,
     pub metric: String,
     pub base: String,

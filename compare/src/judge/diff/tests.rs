@@ -905,6 +905,6 @@ fn a_session_keeps_what_it_changed() {
     insta::assert_snapshot!(format!("{}: {:?}\n{}", changes.since, changes.counts, worse.join("\n")), @r#"
     1: {"improved": 1, "not comparable": 2, "unchanged": 33, "worse": 2}
     stage0-scalar/scalar-32x64 gate C3: PASS -> FAIL, too large
-    stage0-scalar/wmma-qk-32x64 p50 on mission f16 full: 20.02 µs -> 21.02 µs, beyond 3.0 %, as far as kernels move between sessions
+    stage0-scalar/wmma-qk-32x64 p50 on mission f16 full: 20.02 µs -> 21.02 µs, 0.95x; beyond 3.0 %, as far as kernels move between sessions
     "#);
 }
