@@ -7,7 +7,7 @@ use crate::document::terminal::{WIDTH, terminal};
 use crate::estimate;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
-use crate::judge::candidate::checked;
+use crate::judge::candidate::judge;
 use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
 use crate::measure::machine;
@@ -20,25 +20,21 @@ use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
-use crate::python::session::{Calls, Python, SessionError};
+use crate::python::session::{Callable, Python, SessionError};
 use crate::record::files::write_atomically;
 use crate::record::{On, Place, Record, Results, Row, Source, StageMeta, Subject, Table};
 use crate::registry::{self, Ladder};
 use anyhow::{Context, bail, ensure};
-use call::Caller;
 use clap::Args;
-use common::check::{self, Launched, NoOutput, StagedInputs};
+use common::check::{self, StagedInputs};
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::inputs::{Family, Inputs};
 use common::reference::reference;
 use common::verdict::Verdict;
-use std::cell::RefCell;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
@@ -110,8 +106,8 @@ pub struct CandidateArgs {
     pub quiet: bool,
 }
 
-/// The candidate that `args` name, `mine.py:attention`, and how it is called.
-fn named(args: &CandidateArgs) -> anyhow::Result<(String, Calls)> {
+/// The candidate that `args` name, `mine.py:attention`.
+fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
     let text = &args.candidate;
     let parts = text
         .rsplit_once(':')
@@ -129,30 +125,25 @@ fn named(args: &CandidateArgs) -> anyhow::Result<(String, Calls)> {
         file.display()
     );
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("{name}:{function}");
-    let calls = Calls::Candidate {
-        name: name.clone(),
+    Ok(Callable {
+        name: format!("{name}:{function}"),
         file,
         function: function.to_string(),
         patience: Duration::from_secs(args.patience),
-    };
-    Ok((name, calls))
+    })
 }
 
 /// Checks, times and judges the candidate that `args` name.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
-    let json_file = args.json.as_deref();
-    let json_file = json_file.filter(|path| path.as_os_str() != "-");
-    let (name, calls) = named(args)?;
-    let subject = Subject::from(name.as_str());
+    let named = named(args)?;
+    let subject = Subject::from(named.name.as_str());
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
     let stages = registry::builds()?;
     let read = |folder: &Path| Record::read(folder, &stages);
     let record = args.record.as_deref().map(read).transpose();
     let record = record.context("--record")?;
-    let program = python::program(args.python.as_deref());
-    let mut worker = Python::new(program.clone(), calls);
-    let hello = match worker.start() {
+    let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
+    let hello = match python.start() {
         Ok(hello) => hello.clone(),
         Err(error @ SessionError::Load { .. }) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
@@ -196,219 +187,146 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     };
     let (planned, timings) = plan::candidate(&subject, &request, backend)?;
     estimate::check(&planned, machine::processors(), estimate::available())?;
-    let caller = Caller {
-        name: subject.to_string(),
-        python: RefCell::new(worker),
-        exchange: Scratch::new("candidate")?,
-    };
+    let exchange = Scratch::new("candidate")?;
     let interrupted = interrupted().context("cannot wait for signals")?;
     let mut bars = Progress::new(args.quiet);
-    let cases = check(&planned, &caller, &mut bars, &interrupted)?;
-    let summary = summary(subject.clone(), Source::Peers, &Vec::from_iter(&cases));
-    let on = hello.gpu.clone().unwrap_or("the processor".into());
-    let mut candidate = checked(&name, on, &summary, &cases);
-    candidate.software = hello.tools();
-    let is_timed = args.iters != Some(0) && candidate.verdict == Verdict::Pass;
-    // No number without a green gate.
-    if let (true, Some(device)) = (is_timed, device) {
-        let timing = Timing {
-            args,
-            named: record.as_ref(),
-            program,
-            ladder: &ladder,
-            device,
-        };
-        let rows = timing.time(&timings, &cases, caller, &mut bars, &interrupted)?;
-        candidate = candidate.timed(&subject, &rows);
-    }
-    bars.finish();
-    candidate.is_interrupted = interrupted.load(Ordering::Relaxed);
-    let shown = |page| terminal(&page, WIDTH).trim_end().to_string();
-    let text = shown(pages::candidate::document(&candidate));
-    let failure = pages::candidate::failure(&candidate).filter(|_| args.quiet);
-    let mut notes = Vec::from_iter(failure.map(shown));
-    let exit = candidate.exit();
-    if args.json.is_some() {
-        let json = answer::json(&candidate);
-        let Some(path) = json_file else {
-            // Standard output belongs to the document.
-            notes.extend((!args.quiet).then_some(text));
-            return Ok(Answer::new(exit, json).noting(notes));
-        };
-        write_atomically(path, json.as_bytes())?;
-    }
-    Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
-}
-
-/// A case whose calls have been made.
-struct Called<'a> {
-    case: &'a PlannedCase,
-    inputs: Inputs,
-    launched: Result<Launched, NoOutput>,
-}
-
-impl Called<'_> {
-    /// The gates, as a row.
-    fn judge(self) -> anyhow::Result<Row> {
-        let outcome = match self.launched {
-            Ok(launched) => {
-                let reference = reference(&self.inputs, launched.probability())?;
-                Ok(launched.judge(&reference))
-            }
-            Err(none) => Err(none),
-        };
-        let row = Row::new(&self.case.subject, self.case.on(), Source::Peers);
-        Ok(rows::of_outcome(row, &outcome))
-    }
-}
-
-/// Calls the candidate in every case, and judges the one before meanwhile. Ends early if it is interrupted.
-fn check(
-    cases: &[PlannedCase],
-    caller: &Caller,
-    bars: &mut Progress,
-    interrupted: &AtomicBool,
-) -> anyhow::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let mut waiting: Option<Called<'_>> = None;
-    for (done, case) in cases.iter().enumerate() {
+    let mut cases = Vec::new();
+    for (done, case) in planned.iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        bars.step("case", &case.on().to_string(), done, cases.len());
-        let check::Source::Seeded { family, seed } = case.source else {
-            bail!("{} is of no generated inputs", case.on());
-        };
-        let inputs = Inputs::generate(&case.problem, family, seed);
-        let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
-        let (launched, judged) = thread::scope(|scope| {
-            let judging = waiting.take().map(|case| scope.spawn(|| case.judge()));
-            let launched = caller.launch(&staged);
-            let judged = judging.map(|of| of.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            (launched, judged)
-        });
-        rows.extend(judged.transpose()?);
-        waiting = Some(Called {
-            case,
-            inputs,
-            launched,
-        });
+        bars.step("case", &case.on().to_string(), done, planned.len());
+        cases.push(check(case, &mut python, &exchange)?);
     }
-    rows.extend(waiting.map(Called::judge).transpose()?);
-    Ok(rows)
-}
-
-/// Times the candidate against ours and the peers.
-struct Timing<'a> {
-    args: &'a CandidateArgs,
-    named: Option<&'a Record>,
-    program: String,
-    ladder: &'a Ladder,
-    device: &'a CudaDevice,
-}
-
-impl Timing<'_> {
-    /// Rows of the candidate, its rivals and their pairs on every problem of which it passed a case.
-    fn time(
-        &self,
-        timings: &[PlannedTiming],
-        cases: &[Row],
-        caller: Caller,
-        bars: &mut Progress,
-        interrupted: &AtomicBool,
-    ) -> anyhow::Result<Vec<Row>> {
-        let mut python = caller.python.into_inner();
-        let mut peers = Python::new(self.program.clone(), Calls::Peers);
+    let summary = summary(subject, Source::Peers, &Vec::from_iter(&cases));
+    let device_name = hello.gpu.as_deref().unwrap_or("the processor");
+    let mut judged = judge(device_name, &summary, &cases, &[]);
+    let is_timed = args.iters != Some(0) && judged.verdict == Verdict::Pass;
+    // No number without a green gate.
+    if let (true, Some(device)) = (is_timed, device) {
+        let is_supported = |timing: &&PlannedTiming| {
+            cases.iter().any(|row| {
+                matches!(&row.on, On::Case(on, _) if *on == Place::of(&timing.problem))
+                    && !row.verdicts.is_empty()
+            })
+        };
+        let timings: Vec<&PlannedTiming> = timings.iter().filter(is_supported).collect();
+        let builds = ladder.builds();
+        let mut peers = Python::new(python::program(args.python.as_deref()), None);
         let mut rows = Vec::new();
         match peers.start() {
             Ok(hello) => rows.extend(python::not_installed(hello)),
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
-        let builds = self.ladder.builds();
-        let base = self.base(&builds);
-        if let Err(reason) = &base {
+        let table = ours(record.as_ref(), &ladder, &builds);
+        if let Err(reason) = &table {
             rows.push(absent("our stages", On::All, reason));
         }
-        let base = base.ok();
-        let base = base.as_ref().map(|table| Known::committed(&builds, table));
-        let plan = python::plan(self.args.iters);
+        let table = table.ok();
+        let known = table.as_ref().map(|table| Known::committed(&builds, table));
+        let plan = python::plan(args.iters);
+        let zero_line = device.zero_line(&plan);
         let bench = Bench {
-            device: self.device,
-            stages: &self.ladder.stages,
+            device,
+            stages: &ladder.stages,
             builds: &builds,
-            known: base.clone(),
+            known: known.clone(),
             // An empty kernel is compiled with ours.
-            zero_us: self
-                .device
-                .zero_line(&plan)
-                .map_or(0.0, |zero| zero.device.p50),
+            zero_us: zero_line.map_or(0.0, |zero| zero.device.p50),
             plan,
             matrix_flops: None,
-            exchange: caller.exchange,
+            exchange,
         };
-        let is_supported = |place: &Place| {
-            cases.iter().any(|row| {
-                matches!(&row.on, On::Case(on, _) if on == place) && !row.verdicts.is_empty()
-            })
-        };
-        for (done, timing) in timings.iter().enumerate() {
+        for (done, PlannedTiming { problem, .. }) in timings.iter().enumerate() {
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
-            let place = &Place::of(&timing.problem);
-            if !is_supported(place) {
-                continue;
-            }
+            let place = Place::of(problem);
             bars.step("timing", &place.to_string(), done, timings.len());
-            let against = |base| self.against(base, &builds, place);
+            let rivals = |known| rivals(&args.stages, known, &place);
             let item = Item {
-                place: place.clone(),
-                problem: timing.problem,
-                stages: base.as_ref().map_or(vec![], against),
+                stages: known.as_ref().map_or(vec![], rivals),
+                place,
+                problem: *problem,
             };
-            // The candidate first: what a peer writes is right, and not there yet.
             rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }
-        Ok(rows)
+        judged = judge(device_name, &summary, &cases, &rows);
     }
-
-    /// What says which of ours are right and fast here.
-    fn base(&self, stages: &[StageMeta]) -> Result<Table, String> {
-        let device = self.ladder.gpu.as_ref().map_err(String::clone)?;
-        let (name, folder) = (
-            &self.device.info().name,
-            machine::machine(Ok(device.info())).name,
-        );
-        let table = match self.named {
-            Some(run) if run.meta.gpu() == Some(name) => run.table.clone(),
-            Some(_) => Table::default(),
-            None => {
-                let results = Results::read(&machine::results());
-                results.map_err(|error| error.to_string())?.of_gpu(&folder)
-            }
-        };
-        let known = Known::committed(stages, &table);
-        let is_timed = best::shown(&known).any(|row| !known.is_stale(row));
-        is_timed.then(|| table.clone()).ok_or_else(|| {
-            format!("nothing says which of our variants are green on {name}; run `compare`, and name its folder by --record")
-        })
-    }
-
-    /// Stages to time it against on a problem: those that were asked for, else the fastest there.
-    fn against(&self, known: &Known<'_>, builds: &[StageMeta], place: &Place) -> Vec<String> {
-        let mut fastest = Vec::new();
-        for build in select::stages(&self.args.stages, builds).unwrap_or_default() {
-            let row = best::best(known, build, place, |_| true);
-            if let Some(row) = row.filter(|row| !known.is_stale(row)) {
-                fastest.push((best::p50(row), build.id.clone()));
-            }
+    bars.finish();
+    judged.software = hello.tools();
+    judged.is_interrupted = interrupted.load(Ordering::Relaxed);
+    let shown = |page| terminal(&page, WIDTH).trim_end().to_string();
+    let text = shown(pages::candidate::document(&judged));
+    let failure = pages::candidate::failure(&judged).filter(|_| args.quiet);
+    let mut notes = Vec::from_iter(failure.map(shown));
+    let exit = judged.exit();
+    match &args.json {
+        // Standard output belongs to the document.
+        Some(path) if path.as_os_str() == "-" => {
+            notes.extend((!args.quiet).then_some(text));
+            return Ok(Answer::new(exit, answer::json(&judged)).noting(notes));
         }
-        fastest.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if self.args.stages.is_empty() {
-            fastest.truncate(FASTEST);
-        }
-        fastest.into_iter().map(|(_, id)| id).collect()
+        Some(path) => write_atomically(path, answer::json(&judged).as_bytes())?,
+        None => {}
     }
+    Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
+}
+
+/// Calls the candidate in a case, and judges what it wrote: a row with its gates.
+fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow::Result<Row> {
+    let check::Source::Seeded { family, seed } = case.source else {
+        bail!("{} is of no generated inputs", case.on());
+    };
+    let inputs = Inputs::generate(&case.problem, family, seed);
+    let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
+    let outcome = match call::launch(python, exchange, &staged) {
+        Ok(launched) => {
+            let reference = reference(&inputs, launched.probability())?;
+            Ok(launched.judge(&reference))
+        }
+        Err(none) => Err(none),
+    };
+    let row = Row::new(&case.subject, case.on(), Source::Peers);
+    Ok(rows::of_outcome(row, &outcome))
+}
+
+/// What says which of ours are right and fast here: the record that was named, else the committed table of this GPU.
+fn ours(named: Option<&Record>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
+    let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
+    let table = match named {
+        Some(run) if run.meta.gpu() == Some(&info.name) => run.table.clone(),
+        Some(_) => Table::default(),
+        None => {
+            let results = Results::read(&machine::results());
+            let results = results.map_err(|error| error.to_string())?;
+            results.of_gpu(&machine::machine(Ok(info)).name)
+        }
+    };
+    let known = Known::committed(stages, &table);
+    if !best::shown(&known).any(|row| !known.is_stale(row)) {
+        return Err(format!(
+            "nothing says which of our variants are green on {}; run `compare`, and name its folder by --record",
+            info.name
+        ));
+    }
+    Ok(table)
+}
+
+/// Stages to time it against on a problem: those that were `asked` for, else the fastest there.
+fn rivals(asked: &[String], known: &Known<'_>, place: &Place) -> Vec<String> {
+    let mut fastest = Vec::new();
+    for build in select::stages(asked, known.stages).unwrap_or_default() {
+        let row = best::best(known, build, place, |_| true);
+        if let Some(row) = row.filter(|row| !known.is_stale(row)) {
+            fastest.push((best::p50(row), build.id.clone()));
+        }
+    }
+    fastest.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if asked.is_empty() {
+        fastest.truncate(FASTEST);
+    }
+    fastest.into_iter().map(|(_, id)| id).collect()
 }
 
 /// So many of our stages are timed against a candidate.

@@ -16,7 +16,7 @@ use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item};
-use crate::python::session::{Calls, Python, Reached};
+use crate::python::session::{Python, Reached};
 use crate::python::{self, check_uuid, not_installed, plan};
 use crate::record::StageMeta;
 use crate::record::{On, Record, Row, Source};
@@ -89,7 +89,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
     let Ladder { stages, .. } = &ladder;
-    let mut python = Python::new(python::program(args.python.as_deref()), Calls::Peers);
+    let mut python = Python::new(python::program(args.python.as_deref()), None);
     let hello = python.start().cloned().map_err(|error| {
         NoData(format!(
             "peers are timed by a Python with PyTorch on a GPU: {error}"

@@ -105,7 +105,7 @@ fn a_right_callable_passes_and_says_so_in_json() {
     for gate in ["C1", "C2", "C3", "C5", "C6"] {
         let passed = &judged["gates"][gate];
         assert_eq!(
-            (&passed["is"], &passed["of"]),
+            (&passed["verdict"], &passed["of"]),
             (&"pass".into(), &judged["cases"])
         );
     }
@@ -167,7 +167,11 @@ fn wrong_callables_fail_the_gate_that_is_for_it() {
 #[test]
 fn cheats_are_refused_by_name() {
     refused(&[
-        ("cheats.py:kept_by_address", "C5", "a kept result"),
+        (
+            "cheats.py:kept_by_address",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
         (
             "cheats.py:one_buffer",
             "C6",

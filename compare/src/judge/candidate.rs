@@ -1,16 +1,15 @@
 //! What a candidate reached: its gates over all cases, and its times against ours and the peers.
 
+use super::Known;
 use super::list::distinct;
-use super::peers::{Outcome, outcome};
+use super::peers::{Outcome, arms, fastest, outcome};
+use super::state::{NEEDED, rank};
 use super::verdict::Exit;
-use crate::record::{Figure, Judged, On, Place, Row, Subject};
+use crate::record::{Judged, On, Row, Table};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// The gates that a candidate must pass; C4 does not apply to every problem.
-const NEEDED: [GateId; 5] = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
@@ -27,62 +26,76 @@ pub struct Candidate {
     pub error_of_bound: Option<f64>,
     /// Problems that the candidate does not support, and why.
     pub unsupported: Vec<String>,
-    pub timings: Vec<Timing>,
+    /// The candidate, ours and the peers on each problem that was timed, and its pair with each of them.
+    pub timings: Vec<Row>,
     /// What was not timed, and why.
     pub not_timed: Vec<String>,
 }
 
-/// A problem on which the candidate was timed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Timing {
-    pub problem: Place,
-    pub p50_us: Figure,
-    pub host_us: Option<Figure>,
-    /// Why it was timed without a graph, if it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-    pub rivals: Vec<Rival>,
-}
-
-/// One of our variants, or a peer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Rival {
-    pub subject: Subject,
-    pub p50_us: Figure,
-    pub host_us: Option<Figure>,
-    /// Its time over the candidate's; `None` if either output is wrong.
-    pub speedup: Option<Figure>,
-}
-
-impl Rival {
-    /// Whether it is one of our variants.
-    pub fn is_ours(&self) -> bool {
-        !self.subject.name().is_empty()
+/// Judges `cases`, of which `summary` is the row over all, and what was timed, both on `device`.
+pub fn judge(device: &str, summary: &Row, cases: &[Row], timed: &[Row]) -> Candidate {
+    let unsupported = cases.iter().filter_map(|row| match (&row.on, &row.note) {
+        (On::Case(place, _), Some(note)) if row.verdicts.is_empty() => {
+            Some(format!("{place}: {note}"))
+        }
+        _ => None,
+    });
+    let mut gates = summary.verdicts.clone();
+    for row in timed.iter().filter(|row| row.subject == summary.subject) {
+        for (gate, judged) in row.failed() {
+            let known = gates.get(&gate);
+            if known.is_none_or(|known| known.verdict != Verdict::Fail) {
+                let reason = format!("{} as timed: {}", row.on, judged.reason);
+                gates.insert(
+                    gate,
+                    Judged {
+                        reason,
+                        ..judged.clone()
+                    },
+                );
+            }
+        }
+    }
+    let is_timed = |row: &&Row| row.against.is_some() || row.has(Metric::P50);
+    let (timings, absent): (Vec<&Row>, Vec<&Row>) = timed.iter().partition(is_timed);
+    let not_timed = absent.iter().filter_map(|row| {
+        let note = row.note.as_ref()?;
+        Some(match &row.on {
+            On::All => format!("{}: {note}", row.subject),
+            on => format!("{} on {on}: {note}", row.subject),
+        })
+    });
+    Candidate {
+        name: summary.subject.to_string(),
+        device: device.to_string(),
+        software: vec![],
+        is_interrupted: false,
+        verdict: verdict(&gates),
+        gates,
+        cases: summary.value(Metric::Cases).unwrap_or(0.0) as usize,
+        error_of_bound: summary.value(Metric::ErrorOfBound),
+        unsupported: distinct(unsupported),
+        not_timed: distinct(not_timed),
+        timings: timings.into_iter().cloned().collect(),
     }
 }
 
-impl Timing {
-    /// The fastest right rival of those that `is_wanted` accepts.
-    pub fn fastest(&self, is_wanted: impl Fn(&Rival) -> bool) -> Option<&Rival> {
-        let right = self.rivals.iter().filter(|rival| rival.speedup.is_some());
-        right
-            .filter(|rival| is_wanted(rival))
-            .min_by(|a, b| a.p50_us.value.total_cmp(&b.p50_us.value))
-    }
-
-    /// Against the fastest rival of all.
-    pub fn outcome(&self) -> Option<Outcome> {
-        Some(outcome(self.fastest(|_| true)?.speedup?))
+/// FAIL or AMBIGUOUS if any gate is; else PASS if all that are needed are, else NO DATA.
+fn verdict(gates: &BTreeMap<GateId, Judged>) -> Verdict {
+    let verdicts = gates.values().map(|judged| judged.verdict);
+    let passes = |gate| matches!(gates.get(gate), Some(of) if of.verdict == Verdict::Pass);
+    match verdicts.min_by_key(|verdict| rank(*verdict)) {
+        Some(worst @ (Verdict::Fail | Verdict::Ambiguous)) => worst,
+        _ if NEEDED.iter().all(passes) => Verdict::Pass,
+        _ => Verdict::NoData,
     }
 }
 
 impl Candidate {
     pub fn exit(&self) -> Exit {
-        match self.verdict {
-            _ if self.is_interrupted => Exit::Interrupted,
-            Verdict::Fail => Exit::Fail,
-            Verdict::Pass => Exit::Pass,
-            Verdict::Ambiguous | Verdict::NoData => Exit::Inconclusive,
+        match self.is_interrupted {
+            true => Exit::Interrupted,
+            false => Exit::of(self.verdict == Verdict::Fail, self.verdict != Verdict::Pass),
         }
     }
 
@@ -93,109 +106,27 @@ impl Candidate {
         failed.map(|(gate, judged)| format!("FAIL {gate} of {}: {}", self.name, judged.reason))
     }
 
-    /// Adds what was timed: the candidate's rows, those of its rivals, and those of the pairs.
-    pub fn timed(mut self, subject: &Subject, rows: &[Row]) -> Self {
-        let own = |row: &&Row| row.subject == *subject;
-        for row in rows.iter().filter(own) {
-            for (&gate, judged) in &row.verdicts {
-                let reason = format!("{} as timed: {}", row.on, judged.reason);
-                if judged.verdict == Verdict::Fail {
-                    let judged = Judged {
-                        reason,
-                        ..judged.clone()
-                    };
-                    let known = self.gates.entry(gate).or_insert_with(|| judged.clone());
-                    if known.verdict != Verdict::Fail {
-                        *known = judged;
-                    }
-                }
-            }
-        }
-        self.verdict = verdict(&self.gates);
-        let arms = |on: &On| {
-            let is_arm = |row: &&Row| row.against.is_none() && row.has(Metric::P50);
-            let on = on.clone();
-            rows.iter().filter(is_arm).filter(move |row| row.on == on)
-        };
-        let figure = |row: &Row, metric: Metric| row.figures.get(&metric).copied();
-        for candidate in rows.iter().filter(own).filter(|row| row.against.is_none()) {
-            let (Some(problem), Some(p50_us)) =
-                (candidate.on.problem(), figure(candidate, Metric::P50))
-            else {
-                continue;
-            };
-            let rivals = arms(&candidate.on).filter(|row| row.subject != *subject);
-            let rivals = rivals.map(|rival| {
-                let is_pair = |row: &&Row| {
-                    own(row) && row.on == rival.on && row.against.as_ref() == Some(&rival.subject)
-                };
-                let pair = rows.iter().find(is_pair);
-                Rival {
-                    subject: rival.subject.clone(),
-                    p50_us: rival.estimate(Metric::P50),
-                    host_us: figure(rival, Metric::HostP50),
-                    speedup: pair.and_then(|pair| figure(pair, Metric::SpeedupP50)),
-                }
-            });
-            self.timings.push(Timing {
-                problem: problem.clone(),
-                p50_us,
-                host_us: figure(candidate, Metric::HostP50),
-                note: candidate.note.clone(),
-                rivals: rivals.collect(),
-            });
-        }
-        let absent = |row: &Row| {
-            let note = row.note.as_ref().filter(|_| !row.has(Metric::P50))?;
-            Some(match &row.on {
-                On::All => format!("{}: {note}", row.subject),
-                on => format!("{} on {on}: {note}", row.subject),
-            })
-        };
-        self.not_timed
-            .extend(distinct(rows.iter().filter_map(absent)));
-        self
+    pub fn table(&self) -> Table {
+        let mut table = Table::default();
+        table.extend(self.timings.iter().cloned());
+        table
     }
-}
 
-/// A candidate that was checked and not timed. `summary` is the row over its `cases`.
-pub fn checked(name: &str, device: String, summary: &Row, cases: &[Row]) -> Candidate {
-    let unsupported = cases.iter().filter_map(|row| match (&row.on, &row.note) {
-        (On::Case(place, _), Some(note)) if row.verdicts.is_empty() => {
-            Some(format!("{place}: {note}"))
-        }
-        _ => None,
-    });
-    Candidate {
-        name: name.to_string(),
-        device,
-        software: vec![],
-        is_interrupted: false,
-        verdict: verdict(&summary.verdicts),
-        gates: summary.verdicts.clone(),
-        cases: summary.value(Metric::Cases).unwrap_or(0.0) as usize,
-        error_of_bound: summary.value(Metric::ErrorOfBound),
-        unsupported: distinct(unsupported),
-        timings: vec![],
-        not_timed: vec![],
+    /// Its own rows in its `table`, one a problem.
+    pub fn own<'a>(&self, known: &'a Known<'_>) -> impl Iterator<Item = &'a Row> {
+        arms(known).filter(|row| row.subject.as_str() == self.name)
     }
-}
 
-/// FAIL or AMBIGUOUS if any gate is; else PASS if all that are needed are, else NO DATA.
-fn verdict(gates: &BTreeMap<GateId, Judged>) -> Verdict {
-    let has = |verdict| gates.values().any(|judged| judged.verdict == verdict);
-    let passes = |gate| {
-        gates
-            .get(&gate)
-            .is_some_and(|of| of.verdict == Verdict::Pass)
-    };
-    match [Verdict::Fail, Verdict::Ambiguous]
-        .into_iter()
-        .find(|of| has(*of))
-    {
-        Some(worst) => worst,
-        None if NEEDED.into_iter().all(passes) => Verdict::Pass,
-        None => Verdict::NoData,
+    /// Against the fastest rival of all, on each problem with one that is right.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        let table = self.table();
+        let known = Known::committed(&[], &table);
+        let pairs = self
+            .own(&known)
+            .filter_map(|row| fastest(&known, row, |_| true));
+        pairs
+            .map(|(_, pair)| outcome(pair.estimate(Metric::SpeedupP50)))
+            .collect()
     }
 }
 
@@ -216,7 +147,11 @@ mod tests {
     }
 
     fn of(gates: &[(GateId, bool)]) -> Candidate {
-        checked(NAME, "NVIDIA H200".into(), &summary(gates), &[])
+        timed(gates, &[])
+    }
+
+    fn timed(gates: &[(GateId, bool)], rows: &[Row]) -> Candidate {
+        judge("NVIDIA H200", &summary(gates), &[], rows)
     }
 
     fn arm(subject: &str, us: f64) -> Row {
@@ -255,13 +190,13 @@ mod tests {
         let all = NEEDED.map(|gate| (gate, true));
         for gate in [GateId::C2, GateId::L1] {
             let wrong = arm(NAME, 20.0).verdict(&GateResult::judge(gate, false, "off"));
-            let judged = of(&all).timed(&NAME.into(), &[wrong]);
+            let judged = timed(&all, &[wrong]);
             assert_eq!(judged.exit(), Exit::Fail, "{gate}");
             let reason = &judged.gates[&gate].reason;
             assert_eq!(reason, "mission f16 full as timed: off");
         }
         let rival = arm("torch-flash", 20.0).verdict(&GateResult::judge(GateId::C2, false, "off"));
-        let judged = of(&all).timed(&NAME.into(), &[arm(NAME, 20.0), rival]);
+        let judged = timed(&all, &[arm(NAME, 20.0), rival]);
         assert_eq!(
             judged.exit(),
             Exit::Pass,
@@ -281,12 +216,16 @@ mod tests {
             pair(flash, (1.25, 0.9, 1.3)),
             Row::new("torch-math", On::All, Source::Peers).note("not installed"),
         ];
-        let judged = of(&[]).timed(&NAME.into(), &rows);
-        let timing = &judged.timings[0];
-        let over = |is_ours: bool| timing.fastest(|rival| rival.is_ours() == is_ours).unwrap();
-        assert_eq!(over(true).subject.as_str(), ours);
-        assert_eq!(over(false).subject.as_str(), flash);
-        assert_eq!(timing.outcome(), Some(Outcome::Inconclusive));
+        let judged = timed(&[], &rows);
+        let table = judged.table();
+        let known = Known::committed(&[], &table);
+        let own = judged.own(&known).next().unwrap();
+        let over = |is_ours: bool| {
+            let (rival, _) = fastest(&known, own, |of| of.name().is_empty() != is_ours).unwrap();
+            rival.subject.as_str()
+        };
+        assert_eq!((over(true), over(false)), (ours, flash));
+        assert_eq!(judged.outcomes(), [Outcome::Inconclusive]);
         assert_eq!(judged.not_timed, ["torch-math: not installed"]);
     }
 }

@@ -73,9 +73,8 @@ pub fn fastest<'a>(
     ours: &Row,
     is_rival: impl Fn(&Subject) -> bool,
 ) -> Option<(&'a Row, &'a Row)> {
-    let theirs = arms(known)
-        .filter(|row| row.on == ours.on && is_rival(&row.subject) && !is_ours(known, row));
-    // A wrong peer has no speedup.
+    let theirs = arms(known).filter(|row| row.on == ours.on && is_rival(&row.subject));
+    // A wrong peer has no speedup, nor is one of ours timed against another.
     let right = theirs.filter_map(|peer| Some((peer, over(known, ours, &peer.subject)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
 }

@@ -114,13 +114,15 @@ pub fn cases(known: &Known<'_>, subject: &Subject) -> Option<f64> {
     summary(known, subject, known.backend())?.value(Metric::Cases)
 }
 
+/// The gates that must pass before a latency is shown.
+pub const NEEDED: [GateId; 5] = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
+
 /// Whether a variant's latency may be shown: all correctness gates pass. C4, C8 and B1 may have no data: C4 does not apply to some
 /// problems, C8 only to kernels that write log-sum-exps, B1 only to problems of some tiers.
 pub fn is_green(known: &Known<'_>, subject: &Subject, by: Source) -> bool {
     let Some(row) = summary(known, subject, by) else {
         return false;
     };
-    let needed = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6];
     let optional = [GateId::C4, GateId::C8, GateId::B1];
     let passes = |gate: &GateId| row.says(*gate) == Some(Verdict::Pass);
     let may_pass = |gate: &GateId| {
@@ -132,7 +134,7 @@ pub fn is_green(known: &Known<'_>, subject: &Subject, by: Source) -> bool {
     let hazards = gates(known, subject).remove(&GateId::H1);
     row.value(Metric::CasesFailed).unwrap_or(0.0) == 0.0
         && hazards.is_none_or(|judged| judged.verdict != Verdict::Fail)
-        && needed.iter().all(passes)
+        && NEEDED.iter().all(passes)
         && optional.iter().all(may_pass)
 }
 

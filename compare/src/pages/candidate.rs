@@ -2,13 +2,15 @@
 
 use super::{figure, list, noted, or_missing, some, text, times};
 use crate::document::{Block, Cell, Document, Table, TableRow, Text, row};
-use crate::judge::candidate::{Candidate, Rival, Timing};
-use crate::judge::peers::{DEFAULT, Outcome};
+use crate::judge::Known;
+use crate::judge::candidate::Candidate;
+use crate::judge::peers::{DEFAULT, Outcome, fastest};
+use crate::record::{Judged, Row, Source};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
 pub fn document(candidate: &Candidate) -> Document {
-    let gate = |(gate, judged): (&GateId, &crate::record::Judged)| {
+    let gate = |(gate, judged): (&GateId, &Judged)| {
         let counts = judged.passed.zip(judged.of);
         row! {
             "gate" => text(gate),
@@ -16,7 +18,9 @@ pub fn document(candidate: &Candidate) -> Document {
             "cases passed" => or_missing(counts.map(|(passed, of)| format!("{passed} of {of}")), "as timed"),
         }
     };
-    let timings = candidate.timings.iter().map(timing);
+    let table = candidate.table();
+    let known = Known::committed(&[], &table);
+    let timings = candidate.own(&known).map(|own| timing(&known, own));
     let about = "Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns \
                  to Python.";
     let about = (!candidate.timings.is_empty()).then(|| Block::paragraph(about));
@@ -51,31 +55,32 @@ pub fn failure(candidate: &Candidate) -> Option<Document> {
         .then(|| Document::of([list(candidate.failures()), vec![last]].concat()))
 }
 
-fn timing(of: &Timing) -> TableRow {
+/// `own`: the candidate on a problem.
+fn timing(known: &Known<'_>, own: &Row) -> TableRow {
     let over = |is_ours: bool| -> Cell {
-        let rival = of.fastest(|rival| rival.is_ours() == is_ours);
-        let cell = rival.and_then(|rival| {
-            let name = format!(
+        let fastest = fastest(known, own, |rival| rival.name().is_empty() != is_ours);
+        let cell = fastest.map(|(rival, pair)| {
+            let us = figure(Metric::P50, rival.estimate(Metric::P50).value);
+            times(pair.estimate(Metric::SpeedupP50).value).noted(format!(
                 "{} {}",
                 rival.subject,
-                figure(Metric::P50, rival.p50_us.value).shown()
-            );
-            Some(times(rival.speedup?.value).noted(name))
+                us.shown()
+            ))
         });
         or_missing(cell, "none was timed and right")
     };
-    let host = |us: Option<crate::record::Figure>| {
-        or_missing(us.map(|us| figure(Metric::HostP50, us.value)), "not timed")
+    let host = |row: Option<&Row>| {
+        let us = row.and_then(|row| row.value(Metric::HostP50));
+        or_missing(us.map(|us| figure(Metric::HostP50, us)), "not timed")
     };
-    let is_default = |rival: &&Rival| rival.subject.as_str() == DEFAULT;
-    let default = of.rivals.iter().find(is_default);
+    let default = known.table.row(&DEFAULT.into(), &own.on, Source::Peers);
     row! {
-        "problem" => text(&of.problem),
-        "p50" => noted(figure(Metric::P50, of.p50_us.value), of.note.as_deref()),
+        "problem" => text(&own.on),
+        "p50" => noted(figure(Metric::P50, own.estimate(Metric::P50).value), own.note.as_deref()),
         "over our fastest" => over(true),
         "over the fastest peer" => over(false),
-        "host call" => host(of.host_us),
-        "torch's host call" => host(default.and_then(|rival| rival.host_us)),
+        "host call" => host(Some(own)),
+        "torch's host call" => host(default),
     }
 }
 
@@ -94,11 +99,7 @@ fn conclusion(candidate: &Candidate) -> String {
         }
         other => format!("{other}: {name} was judged in {cases} on {device}"),
     };
-    let outcomes: Vec<Outcome> = candidate
-        .timings
-        .iter()
-        .filter_map(Timing::outcome)
-        .collect();
+    let outcomes = candidate.outcomes();
     if !outcomes.is_empty() {
         let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
         words += &format!(
@@ -119,8 +120,8 @@ fn conclusion(candidate: &Candidate) -> String {
 mod tests {
     use super::*;
     use crate::document::markdown;
-    use crate::judge::candidate::checked;
-    use crate::record::{On, Place, Row, Source};
+    use crate::judge::candidate::judge;
+    use crate::record::{On, Place};
     use common::problem::{Dtype, Mask};
     use common::verdict::GateResult;
 
@@ -160,7 +161,7 @@ mod tests {
             pair(DEFAULT, 1.6),
             Row::new("flash-attn", On::All, Source::Peers).note("not installed"),
         ];
-        let of = checked(name, "NVIDIA H200".into(), &summary, &cases).timed(&name.into(), &rows);
+        let of = judge("NVIDIA H200", &summary, &cases, &rows);
         insta::assert_snapshot!(markdown::blocks(&document(&of).blocks), @r"
         | gate | verdict | cases passed |
         |---|---|---|
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(failure(&of), None);
         let mut wrong = summary;
         wrong.judge(GateId::C2, (&judged(GateId::C2, false)).into());
-        let of = checked(name, "NVIDIA H200".into(), &wrong, &[]);
+        let of = judge("NVIDIA H200", &wrong, &[], &[]);
         insta::assert_snapshot!(markdown::blocks(&failure(&of).unwrap().blocks), @r"
         - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
 

@@ -5,7 +5,7 @@ use crate::judge::Known;
 use crate::python::bench::{graphs, stand_ins, unsupported};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{
-    Called, DeviceTime, Finished, Hello, Kind, Peer, Process, SCRIPT, SessionError, SingleCalls,
+    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError, SingleCalls,
 };
 use crate::record::Record;
 use crate::record::meta::{Claim, Relation};
@@ -26,7 +26,7 @@ const STUB: &str = r#"
 import json, sys
 answers = {
     "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None,
-              "peers": [{"name": "torch-flash", "kind": "library", "dtypes": ["f16", "bf16"]}],
+              "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"]}],
               "absent": {"flash-attn": "not installed"}},
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
     "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
@@ -44,7 +44,6 @@ for line in sys.stdin:
 fn peer(name: &str) -> Peer {
     Peer {
         name: name.into(),
-        kind: Kind::Library,
         dtypes: vec![Dtype::F16, Dtype::Bf16],
     }
 }
@@ -162,7 +161,7 @@ cuda = types.SimpleNamespace(Event=Event, synchronize=synchronize)
 worker = object.__new__(Worker)
 worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
 worker.device, worker.candidate = "cuda", None
-worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer("torch-flash", call)}
+worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer(call, HALVES)}
 next(commands())
 print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
 "#;
@@ -367,56 +366,76 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
             eager: None,
         })
     };
-    let given = |peers: &[&str]| {
-        let one = |(of, name): (usize, &&str)| (of, vec![peer(name)]);
-        peers.iter().enumerate().map(one).collect::<Vec<_>>()
-    };
+    let peers = |names: &[&str]| names.iter().map(|name| peer(name)).collect::<Vec<_>>();
     // Starting a graph takes 8 us.
-    let of = |sets: usize, us: f64| {
-        let (mut lost, mut built) = (vec![], 0);
-        let given = given(&["mine.py:f", "torch-math"]);
-        let (launches, ready) = graphs((&plan, sets), None, given, &mut lost, |_, _, count| {
-            assert_eq!(count % sets, 0);
-            built = count;
-            time(us + 8.0 / count as f64)
-        });
-        assert_eq!((ready.len(), lost.len(), launches), (2, 0, built));
-        launches
+    let launches_of = |sets: usize, us: f64| {
+        let (mut launches, mut built) = (None, 0);
+        for one in ["mine.py:f", "torch-math"] {
+            let graphs = graphs((&plan, sets), &mut launches, &peers(&[one]), |_, count| {
+                assert_eq!(count % sets, 0);
+                built = count;
+                time(us + 8.0 / count as f64)
+            });
+            assert!(graphs.iter().all(Result::is_ok));
+        }
+        assert_eq!(launches, Some(built));
+        built
     };
     for sets in 1..=4 {
-        assert!(of(sets, 5.0) as f64 * 5.0 > 0.9 * sample_us, "{sets}");
-        assert_eq!(of(sets, 1e4), sets);
+        assert!(
+            launches_of(sets, 5.0) as f64 * 5.0 > 0.9 * sample_us,
+            "{sets}"
+        );
+        assert_eq!(launches_of(sets, 1e4), sets);
     }
-    let mut lost = vec![];
+    let ended = || Err(SessionError::Ended("Python ended".into()));
     let refused = || Err(SessionError::Refused("not here".into()));
-    // The first Python ends, the peer of the second refuses: the third says.
-    let three = given(&["mine.py:f", "torch-math", "torch-flash"]);
-    let (launches, ready) = graphs((&plan, 4), None, three, &mut lost, |of, _, _| match of {
-        0 => Err(SessionError::Ended("Python ended".into())),
-        1 => refused(),
-        _ => time(100.0),
-    });
-    let names: Vec<&str> = ready.iter().map(|ready| ready.peer.name.as_str()).collect();
-    assert_eq!((launches, &names[..]), (4, &["torch-flash"][..]));
-    let [gone, refusing] = &lost[..] else {
-        panic!("{lost:?}")
+    let words = |graphs: Vec<Result<DeviceTime, SessionError>>| -> Vec<String> {
+        let word = |graph: Result<_, SessionError>| {
+            graph.map_or_else(|e| e.to_string(), |_| "built".into())
+        };
+        graphs.into_iter().map(word).collect()
     };
-    assert!(gone.0.name == "mine.py:f" && gone.1.contains("Python ended"));
-    assert_eq!(refusing.1, "not here");
-    let (launches, ready) = graphs((&plan, 4), None, given(&["a"]), &mut lost, |_, _, _| {
-        refused()
-    });
-    assert_eq!((launches, ready.len()), (4, 0));
+    // The first Python ends, the peer of the second refuses: the third says.
+    let mut launches = None;
+    let mut build = |names: &[&str], answer: &dyn Fn() -> Result<DeviceTime, SessionError>| {
+        let graphs = graphs((&plan, 4), &mut launches, &peers(names), |_, _| answer());
+        (words(graphs), launches)
+    };
+    assert_eq!(
+        build(&["mine.py:f"], &ended),
+        (vec!["Python ended".into()], None)
+    );
+    assert_eq!(
+        build(&["torch-math"], &refused),
+        (vec!["not here".into()], None)
+    );
+    let one = (vec!["built".into()], Some(4));
+    assert_eq!(build(&["torch-flash"], &|| time(1e4)), one);
     // With one of ours, all have what it has; what a Python built goes with it.
-    let two = vec![(0, vec![peer("a"), peer("b")])];
-    let (launches, ready) = graphs((&plan, 4), Some(8), two, &mut lost, |_, peer, count| {
-        assert_eq!(count, 8);
-        match peer.name.as_str() {
-            "a" => time(1.0),
-            _ => Err(SessionError::Ended("Python ended".into())),
-        }
-    });
-    assert_eq!((launches, ready.len(), lost.len()), (8, 0, 5));
+    let two = graphs(
+        (&plan, 4),
+        &mut Some(8),
+        &peers(&["a", "b"]),
+        |peer, count| {
+            assert_eq!(count, 8);
+            match peer.name.as_str() {
+                "a" => time(1.0),
+                _ => ended(),
+            }
+        },
+    );
+    assert_eq!(words(two), ["Python ended"; 2]);
+    let two = graphs(
+        (&plan, 4),
+        &mut Some(8),
+        &peers(&["a", "b"]),
+        |peer, _| match peer.name.as_str() {
+            "a" => refused(),
+            _ => time(1.0),
+        },
+    );
+    assert_eq!(words(two), ["not here", "built"]);
 }
 
 #[test]
@@ -635,12 +654,11 @@ for name in ("flash_attn_interface", "flash_attn"):
     sys.modules[name] = module(flash_attn_func=None)
 sys.modules["cudnn"] = cudnn
 worker = object.__new__(Worker)
-worker.peers, worker.absent = {}, {}
-worker.find_flash_attn()
-worker.find_flash_attn_3()
-worker.find_cudnn_fp8()
+worker.torch, worker.peers, worker.absent = None, {}, {}
+for library in LIBRARIES:
+    worker.add(*library)
 next(commands())
-peers = [{"name": peer.name, "kind": peer.kind, "dtypes": peer.dtypes} for peer in worker.peers.values()]
+peers = [{"name": name, "dtypes": peer.dtypes} for name, peer in worker.peers.items()]
 answer = {"ok": True, "software": {}, "gpu": None, "uuid": None, "peers": peers, "absent": {}}
 print(json.dumps(answer), file=ANSWERS)
 "#;
@@ -655,10 +673,7 @@ print(json.dumps(answer), file=ANSWERS)
         ("flash-attn-3-fp8", vec![Dtype::E4m3]),
         ("cudnn-fp8", vec![Dtype::E4m3]),
     ];
-    let found = hello.peers.into_iter().map(|peer| {
-        assert_eq!(peer.kind, Kind::Library);
-        (peer.name, peer.dtypes)
-    });
+    let found = hello.peers.into_iter().map(|peer| (peer.name, peer.dtypes));
     let expected = expected.map(|(name, dtypes)| (name.to_string(), dtypes));
     assert_eq!(Vec::from_iter(found), expected);
 }

@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
-use super::session::{DeviceTime, Finished, Kind, Peer, Python, SessionError, SingleCalls};
+use super::session::{DeviceTime, Finished, Peer, Python, SessionError, SingleCalls};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
@@ -12,16 +12,16 @@ use crate::record::StageMeta;
 use crate::record::VariantMeta;
 use crate::record::meta::by_id;
 use crate::record::{On, Place, Row, Source, Subject};
-use common::device::cuda::{Arm, CudaDevice, CudaError};
+use anyhow::bail;
+use common::device::cuda::{self, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
 use common::metric::Metric;
 use common::problem::{Mask, Problem};
 use common::reference::Probability;
 use common::stage::LoadedStage;
-use common::timing::stats::SampleError;
-use common::timing::{Plan, SpeedOfLight};
+use common::timing::Plan;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -63,230 +63,222 @@ pub struct Bench<'a> {
     pub exchange: Scratch,
 }
 
-/// One of ours, ready to be timed.
-struct Ours<'a> {
-    arm: Arm<'a>,
+/// A program, ready to be timed.
+struct Arm<'a> {
     subject: Subject,
-    probability: Probability,
+    program: Program<'a>,
     /// Microseconds per launch, roughly.
     us: f64,
 }
 
-impl Ours<'_> {
-    /// One sample, in microseconds per launch.
-    fn chunk(&mut self, plan: &Plan) -> Result<f64, CudaError> {
-        launch_us(&mut self.arm, plan, LEAD_IN * chunk_us(self.us))?;
-        launch_us(&mut self.arm, plan, chunk_us(self.us))
-    }
-
-    /// Single calls, and the gates on what it computed in the graph that was timed.
-    fn finish(
-        &mut self,
-        device_us: Vec<f64>,
-        bench: &mut TimedProblem,
-    ) -> Result<Sampled, CudaError> {
-        let calls = self.arm.calls(CALLS)?;
-        Ok(Sampled {
-            subject: self.subject.clone(),
-            device_us,
-            single_us: calls.single_us,
-            host_us: calls.host_us,
-            judged: bench.judge(&self.arm.outputs()?, self.probability),
-            eager: None,
-        })
-    }
+enum Program<'a> {
+    Ours {
+        arm: cuda::Arm<'a>,
+        probability: Probability,
+    },
+    Theirs {
+        /// Which of the Pythons has it.
+        python: usize,
+        eager: Option<String>,
+        /// The share of the time that passed here that it reported, chunk by chunk.
+        reported: Vec<f64>,
+    },
 }
 
-pub type Lost = (Peer, String);
+impl<'a> Arm<'a> {
+    fn ours(&mut self) -> Option<&mut cuda::Arm<'a>> {
+        match &mut self.program {
+            Program::Ours { arm, .. } => Some(arm),
+            Program::Theirs { .. } => None,
+        }
+    }
 
-pub struct Ready {
-    pub peer: Peer,
-    /// Which of the Pythons has it.
-    of: usize,
-    /// What a call takes, roughly.
-    time: DeviceTime,
-    /// The share of the time that passed here that it reported, chunk by chunk.
-    reported: Vec<f64>,
+    fn python(&self) -> Option<usize> {
+        match self.program {
+            Program::Ours { .. } => None,
+            Program::Theirs { python, .. } => Some(python),
+        }
+    }
 }
 
 /// How often a graph is built anew until it is long enough. Starting one adds to the time of its launches, the less the longer
 /// it is.
 const SETTLING: usize = 4;
 
-/// The graphs of the peers that each of the Pythons `given` has, by `prepare`, and how many launches each graph has: `launches`,
-/// or, where none of ours is timed, as many as would be of ours, by the first peer that can be prepared. What cannot
-/// goes to `lost`; with a Python that ends go all the graphs that it had built.
+/// The graphs of `peers`, all of one Python, by `prepare`. Each has as many `launches`; where none of ours is timed, as many as would
+/// be of ours, by the first peer that can be prepared. A Python that ends takes all its graphs along.
 pub fn graphs(
     (plan, sets): (&Plan, usize),
-    mut launches: Option<usize>,
-    given: Vec<(usize, Vec<Peer>)>,
-    lost: &mut Vec<Lost>,
-    mut prepare: impl FnMut(usize, &Peer, usize) -> Result<DeviceTime, SessionError>,
-) -> (usize, Vec<Ready>) {
-    let mut ready = Vec::new();
-    for (of, peers) in given {
-        let (mut built, mut failed) = (Vec::new(), Vec::new());
-        for peer in &peers {
-            let mut settle = || {
-                if let Some(count) = launches {
-                    return prepare(of, peer, count);
-                }
-                let mut count = sets;
-                let mut time = prepare(of, peer, count)?;
-                for _ in 0..SETTLING {
-                    let filling = plan.launches_per_sample(time.device_us, sets);
-                    if filling <= count {
-                        break;
-                    }
-                    count = filling;
-                    time = prepare(of, peer, count)?;
-                }
-                launches = Some(count);
-                Ok(time)
-            };
-            match settle() {
-                Ok(time) => built.push(Ready {
-                    peer: peer.clone(),
-                    of,
-                    time,
-                    reported: Vec::new(),
-                }),
-                Err(error) if error.is_fatal() => {
-                    (built, failed) = (vec![], all_lost(&peers, &error));
-                    break;
-                }
-                Err(error) => failed.push((peer.clone(), error.to_string())),
+    launches: &mut Option<usize>,
+    peers: &[Peer],
+    mut prepare: impl FnMut(&Peer, usize) -> Result<DeviceTime, SessionError>,
+) -> Vec<Result<DeviceTime, SessionError>> {
+    let mut settle = |peer| -> Result<DeviceTime, SessionError> {
+        let mut count = launches.unwrap_or(sets);
+        let mut time = prepare(peer, count)?;
+        for _ in 0..SETTLING {
+            let filling = plan.launches_per_sample(time.device_us, sets);
+            if launches.is_some() || filling <= count {
+                break;
             }
+            count = filling;
+            time = prepare(peer, count)?;
         }
-        ready.extend(built);
-        lost.extend(failed);
+        *launches = Some(count);
+        Ok(time)
+    };
+    let mut graphs = Vec::new();
+    for peer in peers {
+        match settle(peer) {
+            Err(error) if error.is_fatal() => return vec![Err(error); peers.len()],
+            graph => graphs.push(graph),
+        }
     }
-    (launches.unwrap_or(sets), ready)
-}
-
-/// `peers` of a Python, with why none of them can be timed.
-fn all_lost(peers: &[Peer], error: &SessionError) -> Vec<Lost> {
-    let lost = peers.iter().map(|peer| (peer.clone(), error.to_string()));
-    lost.collect()
-}
-
-struct Timed {
-    place: Place,
-    /// What the buffers amount to.
-    cache: &'static str,
-    speed_of_light: SpeedOfLight,
-    /// Microseconds that the problem takes at the rate of a matrix product of the same 16-bit operands.
-    matrix_us: Option<f64>,
-    ours: Vec<Sampled>,
-    theirs: Vec<(Kind, Sampled)>,
-    lost: Vec<Lost>,
-}
-
-impl Timed {
-    /// A row per arm, one per pair, and one per peer that was not timed. Pairs are of ours and each peer, or, where a candidate
-    /// was to be timed, of that and everything else.
-    fn rows(self) -> Result<Vec<Row>, SampleError> {
-        let (mut candidates, mut peers) = (Vec::new(), Vec::new());
-        for (kind, arm) in self.theirs {
-            match kind {
-                Kind::Candidate => candidates.push(arm),
-                Kind::Library => peers.push(arm),
-            }
-        }
-        let mut lost = self.lost.iter();
-        let is_of_candidate =
-            !candidates.is_empty() || lost.any(|(peer, _)| peer.kind == Kind::Candidate);
-        let (mut judged, mut against) = (self.ours, peers);
-        if is_of_candidate {
-            for arm in &mut candidates {
-                let least = arm.device_us.iter().copied().fold(f64::INFINITY, f64::min);
-                let impossible = self.speed_of_light.impossible(least);
-                arm.judged.gates.extend(impossible);
-            }
-            judged.append(&mut against);
-            (judged, against) = (candidates, judged);
-        }
-        let mut rows = Vec::new();
-        for arm in judged.iter().chain(&against) {
-            let row = arm.row(&self.place, self.cache)?;
-            // A wrong output has no rate.
-            let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
-            rows.push(match self.matrix_us.zip(us) {
-                Some((matrix_us, us)) => row.figure(Metric::PeakShare, matrix_us / us),
-                None => row,
-            });
-        }
-        for theirs in &against {
-            for ours in &judged {
-                rows.extend(pair(theirs, ours, &self.place, &self.speed_of_light)?);
-            }
-        }
-        for (peer, reason) in self.lost {
-            let row = absent(&peer.name, On::Problem(self.place.clone()), &reason);
-            rows.push(match peer.kind {
-                Kind::Candidate => row.verdict(&not_launched(&reason)),
-                Kind::Library => row,
-            });
-        }
-        Ok(rows)
-    }
+    graphs
 }
 
 impl<'a> Bench<'a> {
+    /// A row per arm, one per pair, and one per peer that was not timed. Pairs are of ours and each peer, or, if one of `pythons` has a
+    /// candidate, of that and everything else.
     pub fn measure(&self, item: &Item, pythons: &mut [&mut Python]) -> anyhow::Result<Vec<Row>> {
         // No library but ours takes a scale for each head.
-        let mut bench = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
-        let speed_of_light = bench.speed_of_light(self.device, self.zero_us);
-        let mut ours = Vec::new();
+        let mut problem = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
+        let speed_of_light = problem.speed_of_light(self.device, self.zero_us);
+        let candidate = pythons.iter().position(|python| python.candidate.is_some());
+        let lost = |python, name: &str, reason: String| {
+            let row = absent(name, On::Problem(item.place.clone()), &reason);
+            match candidate == Some(python) {
+                true => row.verdict(&not_launched(&reason)),
+                false => row,
+            }
+        };
+        let mut rows = Vec::new();
+        let mut arms = Vec::new();
         for id in &item.stages {
-            ours.extend(self.fastest(id, item, &bench)?);
+            arms.extend(self.fastest(id, item, &problem)?);
         }
         let mut launches = None;
-        for arm in &mut ours {
-            launches = launches.max(Some(arm.arm.graph_launches(&self.plan)?));
+        for arm in arms.iter_mut().filter_map(Arm::ours) {
+            launches = launches.max(Some(arm.graph_launches(&self.plan)?));
         }
-        for arm in &mut ours {
-            arm.arm.resize_graph(launches.expect("that of an arm"))?;
+        for arm in arms.iter_mut().filter_map(Arm::ours) {
+            arm.resize_graph(launches.expect("that of an arm"))?;
         }
-        let mut lost = Vec::new();
-        let (launches, mut ready) = self.prepare(&bench, launches, pythons, &mut lost)?;
-        let mut samples = loop {
-            match self.sample(&mut ours, &mut ready, launches, pythons) {
+        let sets = problem.pool.rotation().sets;
+        let arguments = self.arguments(&problem)?;
+        for (index, python) in pythons.iter_mut().enumerate() {
+            let mut peers = python.hello.peers.clone();
+            peers.retain(|peer| peer.dtypes.contains(&item.problem.dtype));
+            if let Some(reason) = unsupported(&item.problem).filter(|_| candidate != Some(index)) {
+                let names = peers.drain(..).map(|peer| peer.name);
+                rows.extend(names.map(|name| lost(index, &name, reason.into())));
+            }
+            if peers.is_empty() {
+                continue;
+            }
+            let started = python.start().map(drop);
+            let given =
+                started.and_then(|()| python.ask::<IgnoredAny>("problem", arguments.clone()));
+            let graphs = match given {
+                Err(error) => vec![Err(error); peers.len()],
+                Ok(_) => graphs(
+                    (&self.plan, sets),
+                    &mut launches,
+                    &peers,
+                    |peer, launches| {
+                        python.ask(
+                            "prepare",
+                            json!({ "peer": peer.name, "launches": launches }),
+                        )
+                    },
+                ),
+            };
+            for (peer, graph) in peers.iter().zip(graphs) {
+                match graph {
+                    Ok(time) => arms.push(Arm {
+                        subject: peer.name.as_str().into(),
+                        program: Program::Theirs {
+                            python: index,
+                            eager: time.eager,
+                            reported: Vec::new(),
+                        },
+                        us: time.device_us,
+                    }),
+                    Err(error) => rows.push(lost(index, &peer.name, error.to_string())),
+                }
+            }
+        }
+        let launches = launches.unwrap_or(sets);
+        // First what is judged against the others.
+        let is_judged = |arm: &Arm<'_>| arm.python() == candidate;
+        arms.sort_by_key(|arm| !is_judged(arm));
+        let samples = loop {
+            let judged = arms.iter().filter(|arm| is_judged(arm)).count();
+            let sampled = deciding_rounds(arms.len(), judged, self.plan.samples, |index| {
+                let arm = &mut arms[index];
+                let python = arm.python();
+                self.chunk(arm, launches, pythons)
+                    .map_err(|error| (python, error))
+            });
+            match sampled {
                 Ok(samples) => break samples,
-                Err(Interrupted::Ours(error)) => return Err(error.into()),
+                Err((None, error)) => return Err(error),
                 // What its process had built went with it; the others go on.
-                Err(Interrupted::Python(of, error)) => {
-                    let (gone, stay): (Vec<Ready>, _) =
-                        ready.into_iter().partition(|ready| ready.of == of);
-                    ready = stay;
-                    lost.extend(gone.into_iter().map(|gone| (gone.peer, error.to_string())));
+                Err((Some(python), error)) => {
+                    let gone = arms.extract_if(.., |arm| arm.python() == Some(python));
+                    rows.extend(
+                        gone.map(|arm| lost(python, arm.subject.as_str(), error.to_string())),
+                    );
                 }
             }
         };
-        let of_peers = samples.split_off(ours.len());
-        let mut theirs = Vec::new();
-        for (ready, us) in ready.into_iter().zip(of_peers) {
-            match self.finish(&ready, us, &mut bench, pythons[ready.of]) {
-                Ok(sampled) => theirs.push((ready.peer.kind, sampled)),
-                Err(error) => lost.push((ready.peer, error.to_string())),
+        let (mut judged, mut against) = (Vec::new(), Vec::new());
+        for (mut arm, device_us) in arms.into_iter().zip(samples) {
+            let sampled = self.finish(&mut arm, device_us, &mut problem, pythons);
+            let mut sampled = match (sampled, arm.python()) {
+                (Ok(sampled), _) => sampled,
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(python)) => {
+                    rows.push(lost(python, arm.subject.as_str(), error.to_string()));
+                    continue;
+                }
+            };
+            if candidate.is_some() && is_judged(&arm) {
+                let least = sampled
+                    .device_us
+                    .iter()
+                    .copied()
+                    .fold(f64::INFINITY, f64::min);
+                sampled
+                    .judged
+                    .gates
+                    .extend(speed_of_light.impossible(least));
+            }
+            let row = sampled.row(&item.place, problem.pool.rotation().state.name())?;
+            let rate = self
+                .matrix_flops
+                .filter(|_| item.problem.dtype.bytes() == 2);
+            // A wrong output has no rate.
+            let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
+            rows.push(match rate.zip(us) {
+                // Of the time that the problem takes at the rate of a matrix product of the same 16-bit operands.
+                Some((rate, us)) => {
+                    let matrix_us = item.problem.flops() as f64 / rate * 1e6;
+                    row.figure(Metric::PeakShare, matrix_us / us)
+                }
+                None => row,
+            });
+            match is_judged(&arm) {
+                true => judged.push(sampled),
+                false => against.push(sampled),
             }
         }
-        let mut arms = Vec::new();
-        for (us, ours) in samples.into_iter().zip(&mut ours) {
-            arms.push(ours.finish(us, &mut bench)?);
+        for theirs in &against {
+            for ours in &judged {
+                rows.extend(pair(theirs, ours, &item.place, &speed_of_light)?);
+            }
         }
-        let timed = Timed {
-            place: item.place.clone(),
-            cache: bench.pool.rotation().state.name(),
-            speed_of_light,
-            matrix_us: (self.matrix_flops)
-                .filter(|_| item.problem.dtype.bytes() == 2)
-                .map(|rate| item.problem.flops() as f64 / rate * 1e6),
-            ours: arms,
-            theirs,
-            lost,
-        };
-        Ok(timed.rows()?)
+        Ok(rows)
     }
 
     /// The fastest variant that may stand for a stage, by a trial where the record does not say.
@@ -294,25 +286,27 @@ impl<'a> Bench<'a> {
         &self,
         id: &str,
         item: &Item,
-        bench: &TimedProblem,
-    ) -> Result<Option<Ours<'a>>, CudaError> {
+        problem: &TimedProblem,
+    ) -> Result<Option<Arm<'a>>, CudaError> {
         let stage = self.stages.iter().find(|stage| stage.info().id == id);
         let (Some(build), Some(stage), Some(known)) = (by_id(self.builds, id), stage, &self.known)
         else {
             return Ok(None);
         };
-        let mut best: Option<Ours<'a>> = None;
+        let mut best: Option<Arm<'a>> = None;
         for variant in stand_ins(known, build, &item.place) {
-            let Ok(prepared) = stage.prepare(&variant, &bench.problem) else {
+            let Ok(prepared) = stage.prepare(&variant, &item.problem) else {
                 continue;
             };
-            let mut arm = self.device.arm(stage, &prepared, &bench.pool)?;
+            let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
             let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
             if best.as_ref().is_none_or(|best| us < best.us) {
-                best = Some(Ours {
-                    arm,
+                best = Some(Arm {
                     subject: build.subject(&variant),
-                    probability: prepared.kernel.probability,
+                    program: Program::Ours {
+                        arm,
+                        probability: prepared.kernel.probability,
+                    },
                     us,
                 });
             }
@@ -320,133 +314,114 @@ impl<'a> Bench<'a> {
         Ok(best)
     }
 
-    /// Hands the problem to each Python and builds every peer's graph, with as many launches as ours have, if there are any:
-    /// whole rotations over the sets, so that each has an output to judge.
-    fn prepare(
-        &self,
-        bench: &TimedProblem,
-        launches: Option<usize>,
-        pythons: &mut [&mut Python],
-        lost: &mut Vec<Lost>,
-    ) -> anyhow::Result<(usize, Vec<Ready>)> {
-        let (mut contents, mut scales) = (Vec::new(), Vec::new());
-        for (index, Inputs { q, k, v, .. }) in bench.inputs.iter().enumerate() {
-            let file = |name: &str, operand: &Operand| {
-                self.exchange
-                    .write(&format!("{name}{index}"), &operand.bytes)
-            };
-            contents.push([file("q", q)?, file("k", k)?, file("v", v)?]);
-            let each = [q, k, v].map(|operand| operand.scales.first());
-            scales.push(each.into_iter().flatten().collect::<Vec<_>>());
+    /// The problem as each Python is told of it.
+    fn arguments(&self, problem: &TimedProblem) -> anyhow::Result<Value> {
+        let mut contents = Vec::new();
+        for (index, Inputs { q, k, v, .. }) in problem.inputs.iter().enumerate() {
+            let shape = &problem.problem.shape;
+            let keys = shape.kv_extents();
+            let mut content = Vec::new();
+            for (name, Operand { bytes, scales, .. }, extents) in
+                [("q", q, shape.q_extents()), ("k", k, keys), ("v", v, keys)]
+            {
+                let file = self.exchange.write(&format!("{name}{index}"), bytes)?;
+                content.push(json!({ "file": file, "extents": extents, "scales": scales }));
+            }
+            contents.push(content);
         }
-        let (problem, sets) = (&bench.problem, bench.pool.rotation().sets);
-        let arguments = json!({
-            "q_extents": problem.shape.q_extents(),
-            "kv_extents": problem.shape.kv_extents(),
-            "dtype": problem.dtype,
-            "causal": problem.mask == Mask::Causal,
-            "scale": problem.softmax_scale,
+        Ok(json!({
+            "dtype": problem.problem.dtype,
+            "causal": problem.problem.mask == Mask::Causal,
+            "scale": problem.problem.softmax_scale,
             "contents": contents,
-            "scales": scales,
-            "sets": sets,
-        });
-        let mut given = Vec::new();
-        for (of, python) in pythons.iter_mut().enumerate() {
-            let mut peers = python.hello.peers.clone();
-            peers.retain(|peer| peer.dtypes.contains(&problem.dtype));
-            if let Some(reason) = unsupported(problem) {
-                let refused = peers.extract_if(.., |peer| peer.kind == Kind::Library);
-                lost.extend(refused.map(|peer| (peer, reason.to_string())));
-            }
-            if peers.is_empty() {
-                continue;
-            }
-            let started = python.start().map(drop);
-            match started.and_then(|()| python.ask("problem", arguments.clone())) {
-                Ok(IgnoredAny) => given.push((of, peers)),
-                Err(error) => lost.extend(all_lost(&peers, &error)),
-            }
-        }
-        let rotation = (&self.plan, sets);
-        Ok(graphs(
-            rotation,
-            launches,
-            given,
-            lost,
-            |of, peer, launches| {
-                let arguments = json!({ "peer": peer.name, "launches": launches });
-                pythons[of].ask("prepare", arguments)
-            },
-        ))
+            "sets": problem.pool.rotation().sets,
+        }))
     }
 
-    /// Device times of ours, then of theirs.
-    fn sample(
+    /// One sample, in microseconds per launch, of an arm whose graph has so many `launches`.
+    fn chunk(
         &self,
-        ours: &mut [Ours<'_>],
-        peers: &mut [Ready],
+        arm: &mut Arm<'_>,
         launches: usize,
         pythons: &mut [&mut Python],
-    ) -> Result<Vec<Vec<f64>>, Interrupted> {
-        let (arms, count) = (ours.len() + peers.len(), ours.len());
-        deciding_rounds(arms, count, self.plan.samples, |arm| {
-            if let Some(ours) = ours.get_mut(arm) {
-                return ours.chunk(&self.plan).map_err(Interrupted::Ours);
+    ) -> anyhow::Result<f64> {
+        match &mut arm.program {
+            Program::Ours { arm: ours, .. } => {
+                launch_us(ours, &self.plan, LEAD_IN * chunk_us(arm.us))?;
+                Ok(launch_us(ours, &self.plan, chunk_us(arm.us))?)
             }
-            let ready = &mut peers[arm - count];
-            let (us, launches) = (ready.time.device_us, launches as f64);
-            let replays = (chunk_us(us) / (us * launches).max(1.0)).ceil().max(1.0);
-            let lead_in = (LEAD_IN * replays).ceil();
-            let arguments = json!({
-                "peer": ready.peer.name,
-                "lead_in": lead_in as usize,
-                "replays": replays as usize,
-            });
-            let start = Instant::now();
-            let took: DeviceTime = pythons[ready.of]
-                .ask("chunk", arguments)
-                .map_err(|error| Interrupted::Python(ready.of, error))?;
-            let here = start.elapsed().as_secs_f64() * 1e6;
-            let reported = took.device_us * launches * (lead_in + replays);
-            ready.reported.push(reported / here);
-            Ok(took.device_us)
-        })
+            Program::Theirs {
+                python, reported, ..
+            } => {
+                let launches = launches as f64;
+                let replays = (chunk_us(arm.us) / (arm.us * launches).max(1.0))
+                    .ceil()
+                    .max(1.0);
+                let lead_in = (LEAD_IN * replays).ceil();
+                let arguments = json!({
+                    "peer": arm.subject,
+                    "lead_in": lead_in as usize,
+                    "replays": replays as usize,
+                });
+                let start = Instant::now();
+                let DeviceTime { device_us, .. } = pythons[*python].ask("chunk", arguments)?;
+                let here = start.elapsed().as_secs_f64() * 1e6;
+                reported.push(device_us * launches * (lead_in + replays) / here);
+                Ok(device_us)
+            }
+        }
     }
 
-    /// Single calls of a peer, and the gates on what it computed in the graph that was timed.
+    /// Single calls, and the gates on what it computed in the graph that was timed.
     fn finish(
         &self,
-        ready: &Ready,
+        arm: &mut Arm<'_>,
         device_us: Vec<f64>,
-        bench: &mut TimedProblem,
-        python: &mut Python,
-    ) -> Result<Sampled, SessionError> {
-        let peer = ready.peer.name.as_str();
-        if let Some(reason) = wrong_clock(&ready.reported) {
-            return Err(SessionError::Refused(reason));
+        problem: &mut TimedProblem,
+        pythons: &mut [&mut Python],
+    ) -> anyhow::Result<Sampled> {
+        let subject = arm.subject.clone();
+        let (python, eager, reported) = match &mut arm.program {
+            Program::Ours { arm, probability } => {
+                let calls = arm.calls(CALLS)?;
+                return Ok(Sampled {
+                    subject,
+                    device_us,
+                    single_us: calls.single_us,
+                    host_us: calls.host_us,
+                    judged: problem.judge(&arm.outputs()?, *probability),
+                    eager: None,
+                });
+            }
+            Program::Theirs {
+                python,
+                eager,
+                reported,
+            } => (&mut pythons[*python], eager.take(), reported),
+        };
+        if let Some(reason) = wrong_clock(reported) {
+            bail!(reason);
         }
-        let calls: SingleCalls = python.ask("calls", json!({ "peer": peer, "count": CALLS }))?;
-        let files: Vec<PathBuf> = (0..bench.pool.rotation().sets)
+        let calls: SingleCalls = python.ask("calls", json!({ "peer": subject, "count": CALLS }))?;
+        let files: Vec<PathBuf> = (0..problem.pool.rotation().sets)
             .map(|index| self.exchange.path(&format!("o{index}")))
             .collect();
-        let finished: Finished = python.ask("finish", json!({ "peer": peer, "outputs": files }))?;
-        let format = bench.problem.dtype.output();
-        // The graph was replayed on other values than it was captured on: each set has the content of the next one.
-        let contents = bench.inputs.len();
-        let outputs: Vec<(usize, Vec<f32>)> = files
-            .iter()
-            .enumerate()
-            .map(|(set, file)| ((set + 1) % contents, format.decode_bytes(&take(file))))
+        let finished: Finished =
+            python.ask("finish", json!({ "peer": subject, "outputs": files }))?;
+        let dtype = problem.problem.dtype;
+        let contents = problem.inputs.len();
+        let outputs: Vec<(usize, Vec<f32>)> = (files.iter().enumerate())
+            .map(|(set, file)| (set % contents, dtype.output().decode_bytes(&take(file))))
             .collect();
         // P is of the type of the operands, as in all of these libraries.
-        let probability = Probability::of_operands(bench.problem.dtype);
+        let probability = Probability::of_operands(dtype);
         Ok(Sampled {
-            subject: peer.into(),
+            subject,
             device_us,
             single_us: calls.single_us,
             host_us: calls.host_us,
-            judged: bench.judge_dense(&outputs, probability, finished.e4m3_scale),
-            eager: ready.time.eager.clone(),
+            judged: problem.judge_dense(&outputs, probability, finished.e4m3_scale),
+            eager,
         })
     }
 }
@@ -493,7 +468,7 @@ fn chunk_us(us: f64) -> f64 {
 }
 
 /// Microseconds per launch over about `us` microseconds of replays.
-fn launch_us(arm: &mut Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> {
+fn launch_us(arm: &mut cuda::Arm<'_>, plan: &Plan, us: f64) -> Result<f64, CudaError> {
     let graph = arm.graph_launches(plan)? as u64;
     let one = arm.device_time(graph, plan)?.as_secs_f64() * 1e6;
     let launches = graph * (us / one.max(0.1)).ceil().max(1.0) as u64;
@@ -506,9 +481,4 @@ pub fn take(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap_or_default();
     let _ = std::fs::remove_file(path);
     bytes
-}
-
-enum Interrupted {
-    Ours(CudaError),
-    Python(usize, SessionError),
 }

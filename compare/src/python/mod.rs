@@ -11,7 +11,7 @@ use anyhow::ensure;
 use common::device::cuda::CudaDevice;
 use common::timing::Plan;
 use pair::absent;
-use session::{Calls, Hello, Python};
+use session::{Hello, Python};
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 const SAMPLES: usize = 20;
@@ -43,7 +43,7 @@ pub fn program(named: Option<&str>) -> String {
 
 /// Which peers a Python can call, in words, or why none.
 pub fn found(python: Option<&str>) -> Result<String, String> {
-    let mut python = Python::new(program(python), Calls::Peers);
+    let mut python = Python::new(program(python), None);
     let hello = python.start().map_err(|error| error.to_string())?;
     let (peers, absent) = (
         joined(hello.peers.iter().map(|peer| &peer.name), ", "),

@@ -13,16 +13,17 @@ process can be interleaved with the caller's.
   call     q, k, v, place,   calls that peer once, on views of the files' bytes at the addresses of the previous call with this
            output, after ... place; writes what it returns, and the inputs' bytes after the call; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
-  problem                    dtype (f16, bf16, e4m3), extents, mask, scale, sets to rotate over, files with Q, K and V: dense values, or
-                             E4M3 codes with the scale of each tensor
+  problem                    dtype (f16, bf16, e4m3), mask, scale, sets to rotate over, and their contents, each a file, extents and scales
+                             (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
+                             kept of a call is right afterwards
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
   calls    peer, count       single calls, each from an idle stream: time between two events; and the host time of one of several
                              calls back to back, once a round
-  finish   peer, outputs     writes other values to the graph's inputs, fills its outputs with NaN, replays it, and drops it; file i
-                             gets the output of set i for content i + 1, in bf16 if the inputs are, else in f16;
-                             e4m3_scale: the scale of outputs that were held in E4M3
+  finish   peer, outputs     writes the contents to the graph's inputs, fills its outputs with NaN, replays it, and drops it; file i gets
+                             the output of set i, in bf16 if the inputs are, else in f16; e4m3_scale: the scale of outputs that were
+                             held in E4M3
 """
 import contextlib
 import ctypes
@@ -89,19 +90,27 @@ def first(result):
 class Peer:
     """What can be called on q, k and v, and on a scale of each in E4M3, within `context`."""
 
-    name: str
     call: Callable
-    kind: str = "library"
-    dtypes: tuple = ("f16", "bf16")
+    dtypes: tuple
     context: Callable = contextlib.nullcontext
     # [batch, heads, rows, head_dim]; otherwise [batch, rows, heads, head_dim].
     heads_first: bool = True
-    # With more keys it is not timed.
-    most_keys: float = float("inf")
 
-    @property
-    def is_candidate(self):
-        return self.kind == "candidate"
+
+HALVES, CODES = ("f16", "bf16"), ("e4m3",)
+# A peer's name, the method of `Worker` that makes it, with which argument, and its element types.
+LIBRARIES = (
+    ("torch-default", "sdpa", None, HALVES),
+    ("torch-flash", "sdpa", "FLASH_ATTENTION", HALVES),
+    ("torch-cudnn", "sdpa", "CUDNN_ATTENTION", HALVES),
+    ("torch-efficient", "sdpa", "EFFICIENT_ATTENTION", HALVES),
+    ("torch-math", "sdpa", "MATH", HALVES),
+    ("flash-attn-4", "flash_attention", "flash_attn.cute", HALVES),
+    ("flash-attn", "flash_attention", "flash_attn", HALVES),
+    ("flash-attn-3", "flash_attention", "flash_attn_interface", HALVES),
+    ("flash-attn-3-fp8", "flash_attention", "flash_attn_interface", CODES),
+    ("cudnn-fp8", "cudnn_frontend", "cudnn", CODES),
+)
 
 
 class Worker:
@@ -114,89 +123,59 @@ class Worker:
         self.graphs = {}
         self.candidate, self.arenas, self.kept = None, {}, []
 
-    def add(self, name, call, **properties):
-        self.peers[name] = Peer(name, call, **properties)
+    def add(self, name, library, argument, dtypes):
+        try:
+            self.peers[name] = getattr(self, library)(argument, dtypes)
+        except Exception as error:  # a broken installation is absent too
+            self.absent[name] = describe(error)
 
-    def find_sdpa(self):
+    def sdpa(self, backend, dtypes):
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
         sdpa = self.torch.nn.functional.scaled_dot_product_attention
 
         def call(q, k, v):
+            if backend == "MATH" and k.shape[2] > MATH_KEYS:
+                raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
             options = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
             return sdpa(q, k, v, is_causal=self.causal, scale=self.scale, **options)
 
-        self.add("torch-default", call)
-        for name, backend in (
-            ("flash", "FLASH_ATTENTION"),
-            ("cudnn", "CUDNN_ATTENTION"),
-            ("efficient", "EFFICIENT_ATTENTION"),
-            ("math", "MATH"),
-        ):
-            chosen = getattr(SDPBackend, backend, None)
-            if chosen is None:
-                self.absent[f"torch-{name}"] = f"this torch has no SDPBackend.{backend}"
-            else:
-                # The math backend writes all scores to memory.
-                most_keys = MATH_KEYS if name == "math" else float("inf")
-                self.add(f"torch-{name}", call, context=functools.partial(sdpa_kernel, chosen), most_keys=most_keys)
+        if backend is None:
+            return Peer(call, dtypes)
+        return Peer(call, dtypes, functools.partial(sdpa_kernel, getattr(SDPBackend, backend)))
 
-    def find_flash_attn(self):
-        for name, module in (("flash-attn-4", "flash_attn.cute"), ("flash-attn", "flash_attn")):
-            try:
-                function = importlib.import_module(module).flash_attn_func
-            except Exception as error:  # a broken installation is absent too
-                self.absent[name] = describe(error)
-                continue
-
-            def call(q, k, v, function=function):
-                return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal))
-
-            self.add(name, call, heads_first=False)
-
-    def find_flash_attn_3(self):
-        try:
-            function = importlib.import_module("flash_attn_interface").flash_attn_func
-        except Exception as error:
-            self.absent["flash-attn-3"] = self.absent["flash-attn-3-fp8"] = describe(error)
-            return
+    def flash_attention(self, module, dtypes):
+        function = importlib.import_module(module).flash_attn_func
 
         def call(q, k, v, *scales):
             names = ("q_descale", "k_descale", "v_descale")
             scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
             return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
 
-        self.add("flash-attn-3", call, heads_first=False)
-        self.add("flash-attn-3-fp8", call, heads_first=False, dtypes=("e4m3",))
+        return Peer(call, dtypes, heads_first=False)
 
-    def find_cudnn_fp8(self):
-        """cuDNN through its frontend: PyTorch does not pass E4M3 to it."""
-        try:
-            self.cudnn = importlib.import_module("cudnn")
-            self.cudnn_handle, self.cudnn_graphs = self.cudnn.create_handle(), {}
-        except Exception as error:
-            self.absent["cudnn-fp8"] = describe(error)
-            return
-        self.add("cudnn-fp8", self.cudnn_fp8, dtypes=("e4m3",))
+    def cudnn_frontend(self, module, dtypes):
+        """PyTorch does not pass E4M3 to cuDNN."""
+        torch, cudnn = self.torch, importlib.import_module(module)
+        handle, graphs = cudnn.create_handle(), {}
 
-    def cudnn_fp8(self, q, k, v, *scales):
+        def call(q, k, v, *scales):
+            key = (q.shape, k.shape, self.causal, self.scale)
+            if key not in graphs:
+                graphs[key] = self.cudnn_graph(cudnn, handle, q, k, v)
+            graph, inputs, output, constants, workspace = graphs[key]
+            out = torch.empty_like(q)
+            tensors = dict(zip(inputs, (q, k, v, *scales)))
+            cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream().cuda_stream)
+            graph.execute({**tensors, **constants, output: out}, workspace, handle=handle)
+            return out
+
+        return Peer(call, dtypes)
+
+    def cudnn_graph(self, cudnn, handle, q, k, v):
         torch = self.torch
-        key = (q.shape, k.shape, self.causal, self.scale)
-        if key not in self.cudnn_graphs:
-            self.cudnn_graphs[key] = self.cudnn_graph(q, k, v)
-        graph, inputs, output, constants, workspace = self.cudnn_graphs[key]
-        out = torch.empty_like(q)
-        tensors = dict(zip(inputs, (q, k, v, *scales)))
-        self.cudnn.set_stream(handle=self.cudnn_handle, stream=torch.cuda.current_stream().cuda_stream)
-        graph.execute({**tensors, **constants, output: out}, workspace, handle=self.cudnn_handle)
-        return out
-
-    def cudnn_graph(self, q, k, v):
-        torch, cudnn = self.torch, self.cudnn
         codes, floats = cudnn.data_type.FP8_E4M3, cudnn.data_type.FLOAT
-        graph = cudnn.pygraph(
-            io_data_type=codes, intermediate_data_type=floats, compute_data_type=floats, handle=self.cudnn_handle
-        )
+        graph = cudnn.pygraph(io_data_type=codes, intermediate_data_type=floats, compute_data_type=floats, handle=handle)
 
         def tensor(name, like, kind):
             return graph.tensor(name=name, dim=list(like.shape), stride=list(like.stride()), data_type=kind)
@@ -229,10 +208,8 @@ class Worker:
     def hello(self, command):
         if self.device == "cpu":
             raise RuntimeError(f"torch {self.torch.__version__} sees no CUDA device")
-        self.find_sdpa()
-        self.find_flash_attn()
-        self.find_flash_attn_3()
-        self.find_cudnn_fp8()
+        for library in LIBRARIES:
+            self.add(*library)
         return self.found()
 
     def load(self, command):
@@ -244,7 +221,7 @@ class Worker:
             sys.modules["candidate"] = module
             spec.loader.exec_module(module)
             function = getattr(module, command["function"])
-            self.takes_scales = "scales" in inspect.signature(function).parameters
+            takes_scales = "scales" in inspect.signature(function).parameters
         except (Exception, SystemExit) as error:
             self.absent[command["peer"]] = describe(error)
             return self.found()
@@ -253,9 +230,7 @@ class Worker:
             options = {"scales": scales} if scales else {}
             return function(q, k, v, causal=self.causal, softmax_scale=self.scale, **options)
 
-        dtypes = ("f16", "bf16", "e4m3") if self.takes_scales else ("f16", "bf16")
-        self.add(command["peer"], call, kind="candidate", dtypes=dtypes)
-        self.candidate = self.peers[command["peer"]]
+        self.candidate = self.peers[command["peer"]] = Peer(call, HALVES + CODES if takes_scales else HALVES)
         return self.found()
 
     def found(self):
@@ -271,7 +246,7 @@ class Worker:
             "software": software,
             "gpu": device and device.name,
             "uuid": None if uuid is None else str(uuid),
-            "peers": [{"name": peer.name, "kind": peer.kind, "dtypes": peer.dtypes} for peer in self.peers.values()],
+            "peers": [{"name": name, "dtypes": peer.dtypes} for name, peer in self.peers.items()],
             "absent": self.absent,
         }
 
@@ -279,7 +254,7 @@ class Worker:
         torch = self.torch
         self.causal, self.scale = command["causal"], command["scale"]
         kind = self.kind_of(command["dtype"])
-        if kind == torch.float8_e4m3fn and not self.takes_scales:
+        if command["dtype"] not in self.candidate.dtypes:
             return {"unsupported": "it has no argument `scales`, which E4M3 needs"}
         if command["fresh"]:
             self.kept = []
@@ -289,9 +264,7 @@ class Worker:
             images[name] = image = self.placed(command["place"], name, operand["file"])
             elements = image[operand["offset"] :].view(kind)
             tensors.append(elements.as_strided(operand["extents"], [*operand["strides"], 1]))
-            if operand["scales"]:
-                scale = torch.tensor(operand["scales"], dtype=torch.float32, device=self.device)
-                scales.append(scale.reshape(operand["extents"][:2]))
+            scales += self.scales(operand)
         extents = command["q"]["extents"]
         copy = self.unwritten(extents)
         self.poison(extents)
@@ -311,12 +284,19 @@ class Worker:
         for name, image in images.items():
             if overlap(output, image):
                 findings.append(("C6", f"its output shares memory with {name}"))
-            self.write(command["after"][name], image)
+            self.write(command[name]["after"], image)
         for number, (earlier, was) in enumerate(self.kept, 1):
             if overlap(output, earlier) or not torch.equal(bits(earlier), was):
                 findings.append(("C6", f"its output shares memory with that of call {number}, which is still in use"))
         self.kept.append((output, bits(output)))
         return {"findings": findings}
+
+    def scales(self, operand):
+        """The scale of each head, in E4M3. Libraries take one per tensor, and all are equal."""
+        if not operand["scales"]:
+            return []
+        scales = self.torch.tensor(operand["scales"], dtype=self.torch.float32, device=self.device)
+        return [scales.reshape(operand["extents"][:2]) if self.candidate else scales[:1].reshape(1, 1, 1, 1)]
 
     def kind_of(self, dtype):
         """The torch type of Q, K and V. From here on outputs are bf16 if that is, else f16."""
@@ -394,24 +374,28 @@ class Worker:
         return start.elapsed_time(end) * 1e3 / repeats
 
     def problem(self, command):
-        torch = self.torch
         self.graphs.clear()
-        self.sets = {}
-        torch.cuda.empty_cache()
-        self.causal, self.scale, self.keys = command["causal"], command["scale"], command["kv_extents"][2]
-        extents = [command["q_extents"], command["kv_extents"], command["kv_extents"]]
+        self.sets, self.contents = {}, []
+        self.torch.cuda.empty_cache()
+        self.causal, self.scale = command["causal"], command["scale"]
         kind = self.kind_of(command["dtype"])
-        contents = []
-        for paths, scales in zip(command["contents"], command["scales"]):
-            tensors = [self.stored(path, kind).reshape(shape).cuda() for path, shape in zip(paths, extents)]
-            each = [shape[:2] if self.candidate else (1, 1, 1, 1) for shape in extents]
-            contents.append(tensors + [torch.full(of, scale, device="cuda") for of, scale in zip(each, scales)])
+        self.contents = [
+            [self.stored(of["file"], kind).reshape(of["extents"]).to(self.device) for of in operands]
+            for operands in command["contents"]
+        ]
         # Each set has its own addresses.
-        count = command["sets"]
-        self.sets["bhsd"] = [[t.clone() for t in contents[i % len(contents)]] for i in range(count)]
-        self.contents = len(contents)
-        torch.cuda.synchronize()
+        self.sets["bhsd"] = []
+        for i in range(command["sets"]):
+            which = i % len(self.contents)
+            scales = [scale for operand in command["contents"][which] for scale in self.scales(operand)]
+            self.sets["bhsd"].append([self.backwards(tensor) for tensor in self.contents[which]] + scales)
+        self.wait()
         return {}
+
+    def backwards(self, tensor):
+        """A copy with its elements in reverse order. torch cannot flip E4M3 itself."""
+        bits = tensor.view(self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16)
+        return bits.flatten().flip(0).reshape(tensor.shape).view(tensor.dtype)
 
     def stored(self, path, kind):
         with open(path, "rb") as file:
@@ -429,8 +413,6 @@ class Worker:
 
     def prepare(self, command):
         torch, peer, launches = self.torch, self.peers[command["peer"]], command["launches"]
-        if self.keys > peer.most_keys:
-            raise ValueError(f"not timed above {peer.most_keys} keys: it writes all scores to memory")
         sets = self.inputs(peer)
         if launches < len(sets):
             raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
@@ -456,19 +438,19 @@ class Worker:
                     launch()
                 entry["replay"] = graph.replay
             except Exception as error:
-                if not peer.is_candidate:
+                if not self.candidate:
                     raise
                 torch.cuda.synchronize()
                 entry["eager"] = describe(error)
         for _ in range(3):
             replay_us = self.replay_us(entry, 1)
         self.check_timed(peer, entry["outputs"])
-        self.graphs[peer.name] = entry
+        self.graphs[command["peer"]] = entry
         return {"device_us": replay_us / launches, "eager": entry["eager"]}
 
     def check_timed(self, peer, outputs):
         """A candidate must return in timed calls what `call` demands of it."""
-        if not peer.is_candidate:
+        if not self.candidate:
             return
         sets = self.inputs(peer)
         for i, output in enumerate(outputs):
@@ -508,65 +490,33 @@ class Worker:
 
     def finish(self, command):
         torch, peer = self.torch, self.peers[command["peer"]]
-        entry = self.graphs.pop(peer.name)
+        entry = self.graphs.pop(command["peer"])
         outputs = entry["outputs"]
-        is_coded = not peer.is_candidate and outputs[0].dtype == torch.float8_e4m3fn
+        is_coded = not self.candidate and outputs[0].dtype == torch.float8_e4m3fn
         for output in outputs:
             output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
-        with self.other_values(peer):
-            if entry["eager"]:
-                self.poison(outputs[0].shape)
-            self.replay_us(entry, 1)
+        self.put(peer, lambda content: content)
+        if entry["eager"]:
+            self.poison(outputs[0].shape)
+        self.replay_us(entry, 1)
+        # For the peers that are still to be judged.
+        self.put(peer, self.backwards)
         self.check_timed(peer, outputs)
         for path, output in zip(command["outputs"], outputs):
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            self.write(path, self.turned_back(self.heads_first(peer, values)).to(self.output_kind))
+            self.write(path, self.heads_first(peer, values).to(self.output_kind))
         del entry, outputs, output, values
         torch.cuda.empty_cache()
         return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}
 
-    @contextlib.contextmanager
-    def other_values(self, peer):
-        """Other values at the same addresses, so that a result computed before or during capture is wrong: each set gets the content of
-        the next one with its heads rotated by one, V negated, and every second column of Q and K negated. That leaves the scores of a
-        head as they were; only the sign and the position of its output change, which `turned_back` undoes."""
-        sets, contents = self.inputs(peer), self.contents
-        before = [[tensor.clone() for tensor in s] for s in sets[:contents]]
-
-        def put(shift):
-            for i, of in enumerate(sets):
-                for tensor, was in zip(of, before[(i + shift) % contents]):
-                    tensor.copy_(was)
-
-        put(1)
-        for of in sets:
-            # E4M3 has one scale per tensor here, so that heads can be rotated.
-            q, k, v = (self.heads_first(peer, self.sign_bits(tensor)) for tensor in of[:3])
-            self.kv_heads = k.shape[1]
-            for tensor, columns in ((q, slice(0, None, 2)), (k, slice(0, None, 2)), (v, slice(None))):
-                turned = self.rolled(tensor, 1)
-                turned[..., columns] ^= 0x80 if turned.dtype == self.torch.uint8 else -0x8000
-                tensor.copy_(turned)
-        try:
-            yield
-        finally:
-            put(0)
-
-    def sign_bits(self, tensor):
-        """The same memory as integers whose highest bit is the sign."""
-        return tensor.view(self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16)
+    def put(self, peer, change):
+        """Writes the contents, changed, to the peer's inputs."""
+        for i, tensors in enumerate(self.inputs(peer)):
+            for tensor, content in zip(tensors, self.contents[i % len(self.contents)]):
+                self.heads_first(peer, tensor).copy_(change(content))
 
     def heads_first(self, peer, tensor):
         return tensor if peer.heads_first else tensor.transpose(1, 2)
-
-    def rolled(self, tensor, by):
-        """A copy, rotated by `by` in the batches, in the key heads, and in the query heads of each key head."""
-        batch, heads, rows, columns = tensor.shape
-        groups = tensor.reshape(batch, self.kv_heads, heads // self.kv_heads, rows, columns)
-        return groups.roll((by, by, by), (0, 1, 2)).reshape(tensor.shape)
-
-    def turned_back(self, output):
-        return -self.rolled(output, -1)
 
 
 def commands():

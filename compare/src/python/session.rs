@@ -29,7 +29,7 @@ const STARTS: usize = 3;
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum SessionError {
     /// The command failed; the process goes on.
     #[error("{0}")]
@@ -75,17 +75,7 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Peer {
     pub name: String,
-    pub kind: Kind,
     pub dtypes: Vec<Dtype>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// PyTorch, or a package for it.
-    Library,
-    /// A callable of the user's.
-    Candidate,
 }
 
 /// The answer to `ceilings`.
@@ -133,23 +123,21 @@ pub struct Finished {
     pub e4m3_scale: Option<f32>,
 }
 
-pub enum Calls {
-    Peers,
-    /// A function of the user's.
-    Candidate {
-        /// What rows call it.
-        name: String,
-        file: PathBuf,
-        function: String,
-        /// How long it may take for one answer.
-        patience: Duration,
-    },
+/// A function of the user's, in place of the peers.
+#[derive(Clone, Debug)]
+pub struct Callable {
+    /// What rows call it.
+    pub name: String,
+    pub file: PathBuf,
+    pub function: String,
+    /// How long it may take for one answer.
+    pub patience: Duration,
 }
 
 /// A Python that is started when it is needed.
 pub struct Python {
     program: String,
-    calls: Calls,
+    pub candidate: Option<Callable>,
     process: Option<Process>,
     starts: usize,
     /// What it answered when it was last started.
@@ -157,10 +145,10 @@ pub struct Python {
 }
 
 impl Python {
-    pub fn new(program: String, calls: Calls) -> Self {
+    pub fn new(program: String, candidate: Option<Callable>) -> Self {
         Self {
             program,
-            calls,
+            candidate,
             process: None,
             starts: 0,
             hello: Hello::default(),
@@ -178,31 +166,20 @@ impl Python {
             )));
         }
         self.starts += 1;
-        let start = || Process::start(&self.program, SCRIPT);
-        let (process, hello) = match &self.calls {
-            Calls::Peers => {
-                let mut process = start()?;
-                let hello = process.ask("hello", json!({}))?;
-                (process, hello)
-            }
-            Calls::Candidate {
-                name,
-                file,
-                function,
-                patience,
-            } => {
-                let mut process = start()?;
+        let mut process = Process::start(&self.program, SCRIPT)?;
+        self.hello = match &self.candidate {
+            None => process.ask("hello", json!({}))?,
+            Some(of) => {
                 // Importing torch does not count against the candidate's patience, and fails for other reasons than its file.
                 process.ask::<IgnoredAny>("begin", json!({}))?;
-                process.patience = *patience;
-                let arguments = json!({ "peer": name, "file": file, "function": function });
-                let hello = process
-                    .ask("load", arguments)
-                    .map_err(|error| SessionError::Load(error.to_string()))?;
-                (process, hello)
+                process.patience = of.patience;
+                let arguments =
+                    json!({ "peer": of.name, "file": of.file, "function": of.function });
+                let loaded = process.ask("load", arguments);
+                loaded.map_err(|error| SessionError::Load(error.to_string()))?
             }
         };
-        (self.process, self.hello) = (Some(process), hello);
+        self.process = Some(process);
         Ok(&self.hello)
     }
 
