@@ -163,7 +163,7 @@ fn places(
     }
     let all = ladder.iter().flat_map(|stage| stage.subjects());
     all.filter(|place| wanted.contains(place))
-        .partition(|place| is_green(&known, place, Source::Gpu))
+        .partition(|place| is_green(&known, place, known.backend()))
 }
 
 /// Launches every variant on every problem under ncu.

@@ -456,7 +456,7 @@ pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<Str
     let is_one = |variant: &&VariantMeta| {
         variant.takes(place.dtype)
             && of_default_family(stage, &variant.name)
-            && is_green(known, &stage.subject(&variant.name), Source::Gpu)
+            && is_green(known, &stage.subject(&variant.name), known.backend())
     };
     let variants = stage.variants.iter().filter(is_one);
     variants.map(|variant| variant.name.clone()).collect()
