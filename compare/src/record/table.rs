@@ -5,7 +5,7 @@ use super::error::StoreError;
 use super::files::{read, write_atomically};
 use super::kernels::Kernels;
 use super::meta::{Meta, StageMeta, by_id};
-use super::record::Record;
+use super::record::{Record, is_record};
 use super::row::{Key, On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -338,7 +338,8 @@ impl Results {
         for entry in entries {
             let entry = entry.map_err(&fail)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with('.') || !entry.path().join(ROWS).is_file() {
+            let is_table = entry.path().join(ROWS).is_file() && !is_record(&entry.path());
+            if name.starts_with('.') || !is_table {
                 continue;
             }
             results.insert(name, Table::read(&entry.path())?);
