@@ -19,9 +19,7 @@ fn a_stage_is_green_and_timed_on_a_real_gpu() {
     }
     let judged = rows_of_gpu(&["--quick"]);
     assert!(
-        judged
-            .iter()
-            .any(|row| row.contains("\"B1\":{\"is\":\"pass\"")),
+        judged.iter().any(|row| row.contains("\"B1\":\"pass\"")),
         "{judged:#?}"
     );
     let timed = rows_of_gpu(&[

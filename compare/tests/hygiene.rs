@@ -792,8 +792,8 @@ fn tracked_files_name_no_machine() {
     );
 }
 
-/// The names of records in a text: a time, such as 20261121T163113Z, and a machine.
-fn records_in(text: &str) -> impl Iterator<Item = &str> {
+/// The names of sessions in a text: a time, such as 20261121T163113Z, and a machine.
+fn sessions_in(text: &str) -> impl Iterator<Item = &str> {
     let is_time = |time: &str| {
         let of_form = |(at, byte): (usize, u8)| match at {
             8 => byte == b'T',
@@ -807,17 +807,21 @@ fn records_in(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn pages_name_records_that_are_committed() {
+fn pages_name_sessions_that_the_tables_have() {
     let words = "of `20261121T163113Z-nvidia-h200`, and 2026-11-21T163113Z.";
-    let found: Vec<&str> = records_in(words).collect();
+    let found: Vec<&str> = sessions_in(words).collect();
     assert_eq!(found, ["20261121T163113Z-nvidia-h200"]);
+    let tables = files_below(&root().join("results"), &|path| {
+        path.ends_with("sessions.jsonl")
+    });
+    let tables: String = tables.iter().map(|path| read(path)).collect();
     for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
-        // What a run has written there is of the run's record, until it is committed.
+        // What a run has written there is of the run, until it is accepted.
         let committed = (name == "COMPARE.md").then(|| committed(name)).flatten();
-        for record in records_in(committed.as_ref().unwrap_or(text)) {
+        for session in sessions_in(committed.as_ref().unwrap_or(text)) {
             assert!(
-                root().join("results").join(record).is_dir(),
-                "{name} names {record}, which is not in results/: give the figures of a record that is"
+                tables.contains(&format!("{{\"session\":\"{session}\",")),
+                "{name} names {session}, of which results/ has no row: give figures of a session that it has"
             );
         }
     }

@@ -16,7 +16,7 @@ exec sh -c "$*"
 const COMPARE: &str = r#"#!/bin/sh
 echo "$*" >> "$HERE/calls"
 step="$1"
-if [ "$step" = run ] && [ -z "$NO_RECORD" ]; then mkdir -p rec/20260101T000000Z-gpu; echo kept > rec/20260101T000000Z-gpu/meta.json; fi
+if [ "$step" = run ] && [ -z "$NO_RECORD" ]; then mkdir -p rec/20260101T000000Z-gpu; echo kept > rec/20260101T000000Z-gpu/session.json; fi
 eval "exit \${${step}_code:-0}"
 "#;
 
@@ -62,7 +62,7 @@ fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
             .lines()
             .map(String::from)
             .collect(),
-        record: read("checkout/target/compare/20260101T000000Z-gpu/meta.json"),
+        record: read("checkout/target/compare/20260101T000000Z-gpu/session.json"),
     }
 }
 
