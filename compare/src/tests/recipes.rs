@@ -34,6 +34,9 @@ fn check(line: &str, stages: &[StageMeta]) -> Result<(), String> {
     if OTHERS.contains(&program) {
         return Ok(());
     }
+    if let Some(query) = line.strip_prefix("duckdb -c ") {
+        return check_query(query).map_err(|error| format!("{line}: {error}"));
+    }
     match line.strip_prefix(COMPARE) {
         Some(rest) => check_compare(&words(rest), stages),
         // What follows `--` are flags of `compare run`.
@@ -75,6 +78,42 @@ fn check_compare(words: &[String], stages: &[StageMeta]) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// What a query is made of besides columns, the names that it gives, and text in single quotes.
+const SQL: &str = "AND AS BY DISTINCT FILTER FROM GROUP IS NOT NULL ORDER SELECT WHERE bar count max min read_json t true union_by_name";
+
+/// Its columns are those of the committed table.
+fn check_query(query: &str) -> Result<(), String> {
+    let query = query
+        .strip_prefix('"')
+        .and_then(|query| query.strip_suffix('"'));
+    let query = query.ok_or("a query stands between double quotes")?;
+    let parts: Vec<&str> = query.split('\'').collect();
+    if parts.len().is_multiple_of(2) {
+        return Err("a single quote is not closed".into());
+    }
+    let words = parts.into_iter().step_by(2).flat_map(|part| {
+        part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic()))
+    });
+    let words: Vec<&str> = words.collect();
+    let given = words
+        .windows(2)
+        .filter(|pair| pair[0] == "AS")
+        .map(|pair| pair[1]);
+    let given: Vec<&str> = given.collect();
+    let table = root().join("results/nvidia-h200/rows.jsonl");
+    let rows = std::fs::read_to_string(table).map_err(|error| error.to_string())?;
+    let is_known = |word: &&str| {
+        SQL.split(' ').any(|known| known == *word)
+            || given.contains(word)
+            || rows.contains(&format!("\"{word}\":"))
+    };
+    match words.iter().find(|word| !is_known(word)) {
+        Some(word) => Err(format!("the table has no column {word}")),
+        None => Ok(()),
+    }
 }
 
 /// A script says in its own text which flags it has.
@@ -157,6 +196,11 @@ fn what_is_no_command_is_noticed() {
         ("cargo run -p compare -- --shapes misson", "did you mean"),
         ("scripts/reviews main", "No such file"),
         ("scripts/review main --slow", "has no --slow"),
+        (
+            "duckdb -c \"SELECT p05 FROM read_json('x') AS t\"",
+            "no column p05",
+        ),
+        ("duckdb -c \"SELECT p50 FROM read_json('x)\"", "not closed"),
         ("ls", "neither compare nor a script"),
         ("gits log", "neither compare nor a script"),
     ] {
