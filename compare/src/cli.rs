@@ -18,7 +18,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
-    /// Check the stages, time them if there is a GPU, and write a record and its report (the default)
+    /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, what installs the rest, and which stages the GPU runs
@@ -26,20 +26,19 @@ pub enum Command {
     Doctor(crate::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
     Selftest(crate::selftest::SelftestArgs),
-    /// Compare two records, folders of records or git revisions: what is faster, slower, uses more registers or shared
-    /// memory, or is wrong
+    /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared memory, or is wrong
     #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
-    /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a record
+    /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a table or run
     #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
-    /// Add Nsight Compute (ncu) metrics of each variant's launch to a record
+    /// Add Nsight Compute (ncu) metrics of each variant's launch to a run
     #[command(after_help = crate::profile::EXAMPLES)]
     Profile(crate::profile::ProfileArgs),
-    /// Add compute-sanitizer's findings on each variant to a record (gate C7)
+    /// Add compute-sanitizer's findings on each variant to a run (gate C7)
     #[command(after_help = crate::sanitize::EXAMPLES)]
     Sanitize(crate::sanitize::SanitizeArgs),
-    /// Add timings of PyTorch and other libraries to a record: same problems, same GPU, interleaved with ours
+    /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved with ours
     #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
     /// Check a Python callable of your own with the same gates, and time it against the ladder and PyTorch
@@ -51,10 +50,10 @@ pub enum Command {
     /// Show the shared-memory layout of the kernels, and what each launch requests; needs no GPU
     #[command(after_help = crate::smem::EXAMPLES)]
     Smem(crate::smem::SmemArgs),
-    /// Check a record, and copy it into results/ for committing
+    /// Check runs, and merge them into the table of their GPU model in results/ for committing
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
-    /// Render COMPARE.md, report.html and the README's ladder from the committed records, without running anything
+    /// Render COMPARE.md and the README's ladder from the committed tables, without running anything
     Render(crate::render::RenderArgs),
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]

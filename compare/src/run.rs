@@ -46,8 +46,8 @@ Examples:
                                                 copy a record into results/ for committing
 
 Exit codes:
-  0  every gate passes, and every claim that fails is refuted by a committed negative record
-  1  a correctness, hazard or resource gate failed, or a claim failed without a negative record
+  0  every gate passes, and every claim that fails is recorded as refuted
+  1  a correctness, hazard or resource gate failed, or a claim failed that is not recorded as refuted
   2  wrong usage, unreadable input, or an environment that cannot run what was asked
   3  AMBIGUOUS, or NO DATA where data is required
   130  interrupted; what finished is in the record";
@@ -309,7 +309,7 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
         |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
     ensure!(
         !canonical(out)?.starts_with(canonical(results)?),
-        "{}: that is where committed records are; run elsewhere, then `compare accept` the record",
+        "{}: that is where committed tables are; run elsewhere, then `compare accept` the run",
         out.display()
     );
     Ok(())

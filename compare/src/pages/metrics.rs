@@ -13,8 +13,9 @@ use common::verdict::{GateId, GateResult};
 
 pub fn page() -> String {
     let about = [
-        "A record is a folder of `meta.json`, which holds for all rows, and `rows.jsonl`, one row a line. A row is everything that one \
-         source measured of one subject in one place. A figure that was not measured is absent; 0 is a measured 0.",
+        "`rows.jsonl` has one row a line: everything that one source knows about one subject at one place. A figure that was not measured \
+         is absent; 0 is a measured 0. `results/` has a table for each GPU model and one of the build, each with `sessions.jsonl`, the \
+         sessions that measured its rows; the folder of a run has `session.json`.",
         "This page is generated from the registry of metrics (`common/src/metric.rs`).",
     ];
     let example = Text::from("Example: ").code(example());
@@ -277,7 +278,7 @@ mod tests {
         insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"
 # Rows, metrics and gates
 
-A record is a folder of `meta.json`, which holds for all rows, and `rows.jsonl`, one row a line. A row is everything that one source measured of one subject in one place. A figure that was not measured is absent; 0 is a measured 0.
+`rows.jsonl` has one row a line: everything that one source knows about one subject at one place. A figure that was not measured is absent; 0 is a measured 0. `results/` has a table for each GPU model and one of the build, each with `sessions.jsonl`, the sessions that measured its rows; the folder of a run has `session.json`.
 
 This page is generated from the registry of metrics (`common/src/metric.rs`).
 
