@@ -11,7 +11,7 @@ use crate::measure::timed_problem::TimedProblem;
 use crate::record::StageMeta;
 use crate::record::VariantMeta;
 use crate::record::meta::by_id;
-use crate::record::{On, Place, Row, Source, Subject};
+use crate::record::{On, Place, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
