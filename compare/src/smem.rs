@@ -129,7 +129,7 @@ fn wrapper(id: &str) -> String {
              __attribute__((used)) __VA_ARGS__::Shared ATTN_CONCAT(ATTN_STAGE, name##suffix);\n\
          #define ATTN_MAPPED_INSTANCE ATTN_INSTANCE\n\
          #define ATTN_CLUSTER_INSTANCE ATTN_INSTANCE\n\
-         #include \"{id}/kernel.cu\"\n",
+         #include <{id}/kernel.cu>\n",
         id.replace('-', "_")
     )
 }

@@ -84,11 +84,16 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
 /// What the run of a report set out to have, and what its machine cannot measure.
 fn of_run(known: &Known<'_>, run: &Meta) -> Vec<Missing> {
     let mut missing = Vec::new();
-    if let Progress::Partial { finished, planned } = run.progress {
-        missing.push(required(
-            format!("{} of {planned} cases", planned - finished.min(planned)),
-            "the run was interrupted",
-        ));
+    match run.progress {
+        Progress::Partial { finished, planned } if finished < planned => {
+            let lacking = format!("{} of {planned} cases", planned - finished);
+            missing.push(required(lacking, "the run was interrupted"));
+        }
+        // Variants and claims say which they lack.
+        Progress::Partial { .. } => {
+            missing.push(optional("some timings", "the run was interrupted"));
+        }
+        _ => {}
     }
     let summaries = (known.table.by(run.backend.into()))
         .filter(|row| row.on == On::All && known.is_of_run(row));

@@ -66,13 +66,18 @@ impl<'a> Known<'a> {
         by_id(self.stages, id)
     }
 
-    /// The session that the report is about: the run, else the newest one of the table.
+    /// The session that the report is about: the run, else the newest one on the GPU of the table, else the newest one.
     pub fn session(&self) -> Option<&Meta> {
-        let newest = || {
-            let sessions = self.table.sessions.values();
-            sessions.max_by(|a, b| a.started.cmp(&b.started))
-        };
-        self.run.or_else(newest)
+        let sessions = self.table.sessions.values();
+        let newest = || sessions.max_by_key(|session| &session.started);
+        self.run.or_else(|| self.newest_on_gpu()).or_else(newest)
+    }
+
+    /// The newest session that measured on the GPU of the table. What the compiler says may be of a session on another GPU.
+    fn newest_on_gpu(&self) -> Option<&Meta> {
+        let rows = self.table.by(Source::Gpu);
+        let sessions = rows.filter_map(|row| self.table.session(row));
+        sessions.max_by_key(|session| &session.started)
     }
 
     /// Whether a kernel that the row is about has changed since.
@@ -102,10 +107,9 @@ impl<'a> Known<'a> {
 
     /// The GPU whose figures the table has.
     pub fn gpu(&self) -> Option<&str> {
-        let on_gpu = |session: &&Meta| session.backend == BackendKind::Cuda;
-        let sessions = self.table.sessions.values();
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
-        run.or(sessions.filter(on_gpu).last()).and_then(Meta::gpu)
+        let session = run.or_else(|| self.newest_on_gpu());
+        session.and_then(Meta::gpu)
     }
 }
 

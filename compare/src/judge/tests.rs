@@ -314,12 +314,13 @@ fn data_that_a_whole_tier_should_have_is_required() {
         record.scope(GateId::R1, measurable);
         record
     };
-    let interrupted = emulated().changed(|meta| {
-        meta.progress = Progress::Partial {
-            finished: 3,
+    let interrupted = |finished| {
+        let progress = Progress::Partial {
+            finished,
             planned: 9,
-        }
-    });
+        };
+        emulated().changed(move |meta| meta.progress = progress)
+    };
     let variants = selected(Selection {
         variants: vec!["x".into()],
         ..Selection::default()
@@ -327,7 +328,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let lines = [
         emulated(),
         without(GateId::C5),
-        interrupted,
+        interrupted(3),
+        interrupted(9),
         uncounted(Measurable::Yes),
         uncounted(no("no traced build")),
         uncounted(Measurable::Yes).changed(selected(stages())),
@@ -345,6 +347,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
     - 
     - stage0-scalar/wmma-qk-32x64: C5: none of its cases had this evidence
     - 6 of 9 cases: the run was interrupted
+    - 
     - stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     - 
     - 
@@ -596,7 +599,19 @@ fn a_committed_table_is_judged_by_its_rows_and_stale_where_kernels_have_changed(
     );
     let table = table(&sessions);
     let known = Known::committed(&sessions[0].meta.stages, &table);
-    assert_eq!(known.session().unwrap().session, "2");
+    assert_eq!(known.session().unwrap().session, "1");
+    assert_eq!(known.gpu(), Some(crate::testing::GPU));
+    // A newer session on another GPU, of which this table has only what the compiler says.
+    let other = (timed(US).named("3"))
+        .changed(|meta| {
+            meta.machine.gpu = Gpu::Absent {
+                reason: "another".into(),
+            }
+        })
+        .without(|row| row.by == Source::Gpu);
+    let with_other = self::table(&[sessions[0].clone(), other]);
+    let known = Known::committed(&sessions[0].meta.stages, &with_other);
+    assert_eq!(known.session().unwrap().session, "1");
     assert_eq!(known.gpu(), Some(crate::testing::GPU));
     let (code, word, line) = committed(&rebuilt(emulated()).meta.stages, &sessions);
     assert_eq!((code, word), (Exit::Pass, "STALE"));
