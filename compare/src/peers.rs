@@ -102,7 +102,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.record));
     let planned = items.len();
     begin_session(&mut completing.record, hello.tools(), &items);
-    let mut done = 0;
     completing.append(not_installed(&hello))?;
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
     // Only the rate of this session says which share of it was reached.
@@ -129,11 +128,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         matrix_flops,
         exchange: Scratch::new("peers")?,
     };
-    for item in &items {
+    for (done, item) in items.iter().enumerate() {
         bars.step("problem", &item.place.to_string(), done, planned);
         let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
         // An interrupt loses the problem that is being measured, no more.
-        done += 1;
         completing.append(rows)?;
     }
     completing.append([])?;

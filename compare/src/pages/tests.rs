@@ -176,7 +176,8 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
         can_go_with_a_pull_request(report);
     });
     // The last three again.
-    for stage in stages[stages.len() - 3..].to_vec() {
+    let last: Vec<StageMeta> = stages[stages.len() - 3..].to_vec();
+    for stage in last {
         let again = format!("{}-again", stage.id);
         let renamed = |subject: &Subject| match subject.stage() == stage.id {
             true => Subject::variant(&again, subject.name()),
@@ -414,7 +415,7 @@ fn what_was_planted_is_named_at_the_top_of_a_comparison() {
     ] {
         let page = markdown(&super::diff::document(&compared(
             &stages,
-            &[(&base, &table(&[new.clone()]))],
+            &[(&base, &table(std::slice::from_ref(new)))],
         )));
         let head: String = page.split_inclusive('\n').take(14).collect();
         assert!(head.contains(says), "{head}");

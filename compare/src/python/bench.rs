@@ -73,7 +73,7 @@ struct Arm<'a> {
 
 enum Program<'a> {
     Ours {
-        arm: cuda::Arm<'a>,
+        arm: Box<cuda::Arm<'a>>,
         probability: Probability,
     },
     Theirs {
@@ -88,7 +88,7 @@ enum Program<'a> {
 impl<'a> Arm<'a> {
     fn ours(&mut self) -> Option<&mut cuda::Arm<'a>> {
         match &mut self.program {
-            Program::Ours { arm, .. } => Some(arm),
+            Program::Ours { arm, .. } => Some(arm.as_mut()),
             Program::Theirs { .. } => None,
         }
     }
@@ -304,7 +304,7 @@ impl<'a> Bench<'a> {
                 best = Some(Arm {
                     subject: build.subject(&variant),
                     program: Program::Ours {
-                        arm,
+                        arm: Box::new(arm),
                         probability: prepared.kernel.probability,
                     },
                     us,
