@@ -403,7 +403,9 @@ pub fn results() -> Results {
 /// The sessions merged into one table, oldest first.
 pub fn table(records: &[Record]) -> Table {
     let mut table = Table::default();
-    records.iter().for_each(|record| table.merge(record));
+    for record in records {
+        table.merge(&record.meta, &record.table);
+    }
     table
 }
 

@@ -1,8 +1,9 @@
 //! What BASE and NEW name: the folder of a run, a folder of tables, or a git revision.
 
 use crate::answer::NoData;
+use crate::record::files::is_record;
 use crate::record::files::name_of;
-use crate::record::record::{is_record, newest_run};
+use crate::record::record::newest_run;
 use crate::record::table::{ROWS, SESSIONS};
 use crate::record::{Meta, Record, Results, Row, StageMeta, Table};
 use anyhow::{Context, anyhow, bail};

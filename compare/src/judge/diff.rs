@@ -233,7 +233,7 @@ pub fn accepted(record: &Record, committed: &Table) -> Table {
     kept.table
         .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
     let mut table = committed.clone();
-    table.merge(&kept);
+    table.merge(&kept.meta, &kept.table);
     table.prune(&record.meta.stages);
     claims::restate(&mut table, &record.meta.stages);
     table

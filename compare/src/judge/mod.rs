@@ -55,7 +55,7 @@ impl<'a> Known<'a> {
             return Self::alone(record);
         }
         let mut merged = table.clone();
-        merged.merge(record);
+        merged.merge(&record.meta, &record.table);
         Self {
             table: Cow::Owned(merged),
             ..Self::alone(record)

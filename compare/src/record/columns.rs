@@ -168,49 +168,51 @@ fn wrong(column: &str, expected: &'static str) -> RowError {
     }
 }
 
-/// Reads a row, and returns the names of columns that are not of this version.
-pub fn parse(line: &[u8]) -> Result<(Row, Vec<String>), RowError> {
-    let mut columns = Columns(serde_json::from_slice(line)?);
-    let subject: Subject = columns.required("subject", "the name of what was measured")?;
-    let by: Source = columns.required("by", "a source such as gpu, ptxas or emulator")?;
-    let on = columns.on()?;
-    let mut row = Row {
-        against: columns.take("against", "the name of the other arm")?,
-        under: columns.text("under")?,
-        session: columns.text("session")?.unwrap_or_default(),
-        identity: columns.text("identity")?,
-        code: columns.text("code")?,
-        note: columns.text("note")?,
-        ..Row::new(subject, on, by)
-    };
-    for &metric in Metric::ALL {
-        let name = name_of(&metric);
-        let Some(value) = columns.number(&name)? else {
-            continue;
+impl Row {
+    /// Reads a line of `rows.jsonl`, and returns the names of columns that this version does not know.
+    pub fn parse(line: &[u8]) -> Result<(Self, Vec<String>), RowError> {
+        let mut columns = Columns(serde_json::from_slice(line)?);
+        let subject: Subject = columns.required("subject", "the name of what was measured")?;
+        let by: Source = columns.required("by", "a source such as gpu, ptxas or emulator")?;
+        let on = columns.on()?;
+        let mut row = Row {
+            against: columns.take("against", "the name of the other arm")?,
+            under: columns.text("under")?,
+            session: columns.text("session")?.unwrap_or_default(),
+            identity: columns.text("identity")?,
+            code: columns.text("code")?,
+            note: columns.text("note")?,
+            ..Row::new(subject, on, by)
         };
-        let low = columns.number(&format!("{name}{LOW}"))?;
-        let high = columns.number(&format!("{name}{HIGH}"))?;
-        let interval = low.zip(high);
-        row.figures.insert(metric, Figure { value, interval });
+        for &metric in Metric::ALL {
+            let name = name_of(&metric);
+            let Some(value) = columns.number(&name)? else {
+                continue;
+            };
+            let low = columns.number(&format!("{name}{LOW}"))?;
+            let high = columns.number(&format!("{name}{HIGH}"))?;
+            let interval = low.zip(high);
+            row.figures.insert(metric, Figure { value, interval });
+        }
+        for gate in GateId::ALL {
+            let verdict: Option<Verdict> =
+                columns.take(&gate.to_string(), "pass, fail, ambiguous or no_data")?;
+            let Some(verdict) = verdict else { continue };
+            let judged = Judged {
+                verdict,
+                passed: columns.take(&format!("{gate}{PASSED}"), "a count")?,
+                of: columns.take(&format!("{gate}{CASES}"), "a count")?,
+                reason: columns
+                    .text(&format!("{gate}{REASON}"))?
+                    .unwrap_or_default(),
+            };
+            row.verdicts.insert(gate, judged);
+        }
+        if let Some(error) = row.impossible() {
+            return Err(error);
+        }
+        Ok((row, columns.0.into_iter().map(|(name, _)| name).collect()))
     }
-    for gate in GateId::ALL {
-        let verdict: Option<Verdict> =
-            columns.take(&gate.to_string(), "pass, fail, ambiguous or no_data")?;
-        let Some(verdict) = verdict else { continue };
-        let judged = Judged {
-            verdict,
-            passed: columns.take(&format!("{gate}{PASSED}"), "a count")?,
-            of: columns.take(&format!("{gate}{CASES}"), "a count")?,
-            reason: columns
-                .text(&format!("{gate}{REASON}"))?
-                .unwrap_or_default(),
-        };
-        row.verdicts.insert(gate, judged);
-    }
-    if let Some(error) = row.impossible() {
-        return Err(error);
-    }
-    Ok((row, columns.0.into_iter().map(|(name, _)| name).collect()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+pub const SESSION: &str = "session.json";
+
+/// Whether `folder` is that of a run.
+pub fn is_record(folder: &Path) -> bool {
+    folder.join(SESSION).is_file()
+}
+
 /// The largest number of symbolic links to follow, as on Linux.
 const MOST_LINKS: usize = 40;
 

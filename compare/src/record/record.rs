@@ -1,7 +1,7 @@
 //! The folder of a run: `session.json`, `rows.jsonl`, and `cases.jsonl` with the passing cases, which are never committed.
 
 use super::error::StoreError;
-use super::files::{is_listed, name_of, read, write_atomically};
+use super::files::{SESSION, is_listed, is_record, name_of, read, write_atomically};
 use super::kernels::Kernels;
 use super::meta::{Meta, Progress, StageMeta};
 use super::row::{On, Row, Source, Subject};
@@ -10,7 +10,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub const SESSION: &str = "session.json";
 pub const CASES: &str = "cases.jsonl";
 
 /// Everything that one run measured.
@@ -122,11 +121,6 @@ impl Record {
         session.push('\n');
         write(SESSION, session.as_bytes())
     }
-}
-
-/// Whether `folder` is that of a run.
-pub fn is_record(folder: &Path) -> bool {
-    folder.join(SESSION).is_file()
 }
 
 /// The newest finished run in a folder of runs: names begin with the time.

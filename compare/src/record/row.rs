@@ -1,6 +1,5 @@
 //! A row: everything that one source knows about one subject at one place.
 
-use super::columns;
 use common::device::BackendKind;
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
@@ -195,11 +194,6 @@ impl Row {
                 }
             })
         })
-    }
-
-    /// Reads a line of `rows.jsonl`, and returns the names of columns that this version does not know.
-    pub fn parse(line: &[u8]) -> Result<(Self, Vec<String>), RowError> {
-        columns::parse(line)
     }
 }
 

@@ -2,10 +2,9 @@
 //! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
 
 use super::error::StoreError;
-use super::files::{read, write_atomically};
+use super::files::{is_record, read, write_atomically};
 use super::kernels::Kernels;
 use super::meta::{Meta, StageMeta, by_id};
-use super::record::{Record, is_record};
 use super::row::{Key, On, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -153,13 +152,13 @@ impl Table {
 
     /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
     /// is a self-test of one stage. What was read of the same machine code stays where the session did not read it.
-    pub fn merge(&mut self, run: &Record) {
+    pub fn merge(&mut self, session: &Meta, measured: &Table) {
         let against_peers = |stage: &str, on: &On| {
-            let mut rows = run.table.by(Source::Peers).filter(|row| row.on == *on);
-            let is_kernel = by_id(&run.meta.stages, stage).is_some();
+            let mut rows = measured.by(Source::Peers).filter(|row| row.on == *on);
+            let is_kernel = by_id(&session.stages, stage).is_some();
             rows.any(|row| !is_kernel || row.subject.stage() == stage)
         };
-        let tested: BTreeSet<&str> = (run.table.by(Source::SelfTest))
+        let tested: BTreeSet<&str> = (measured.by(Source::SelfTest))
             .map(|row| row.subject.stage())
             .collect();
         self.rows.retain(|key, _| match key.by {
@@ -167,7 +166,7 @@ impl Table {
             Source::SelfTest => !tested.contains(key.subject.stage()),
             _ => true,
         });
-        for row in run.table.rows() {
+        for row in measured.rows() {
             let mut row = row.clone();
             let before = self.get(&row.key());
             if let Some(before) = before.filter(|_| row.by == Source::Ptxas)
@@ -180,8 +179,8 @@ impl Table {
             }
             self.rows.insert(row.key(), row);
         }
-        let session = run.meta.clone();
-        self.sessions.insert(session.session.clone(), session);
+        let name = session.session.clone();
+        self.sessions.insert(name, session.clone());
     }
 
     /// Whether it has verdicts on the same kernel over more cases than the row, which passed.

@@ -1,6 +1,7 @@
 //! Tables: what is merged, dropped and restamped, and what is read back from their files and from those of a run.
 
-use super::record::{CASES, SESSION, is_record, newest_run};
+use super::files::{SESSION, is_record};
+use super::record::{CASES, newest_run};
 use super::table::{BUILD, ROWS, SESSIONS};
 use super::*;
 use crate::testing::{
