@@ -2,7 +2,7 @@
 
 use super::meta::{StageMeta, by_id};
 use super::row::{On, Row, Source, Subject};
-use super::table::Table;
+use super::table::{Results, Table};
 use common::problem::Dtype;
 use sha2::{Digest, Sha256};
 
@@ -70,6 +70,37 @@ impl Kernels<'_> {
                     .collect::<String>(),
             )
         })
+    }
+}
+
+impl Table {
+    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
+    pub fn restamp(&mut self, now: &Kernels<'_>) -> usize {
+        let mut stamped = 0;
+        for row in self.rows.values_mut() {
+            let identity = now.identity(row);
+            if row.identity != identity && row.code.is_some() && row.code == now.code(row) {
+                row.identity = identity;
+                stamped += 1;
+            }
+        }
+        stamped
+    }
+}
+
+impl Results {
+    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
+    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) -> usize {
+        let tables = self.gpus.values_mut().chain([&mut self.build]);
+        let stamped = tables.map(|table| {
+            let arch = table.compiled_arch().map(String::from);
+            table.restamp(&Kernels {
+                stages,
+                built,
+                arch: arch.as_deref(),
+            })
+        });
+        stamped.sum()
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::error::StoreError;
 use super::files::{is_record, read, write_atomically};
-use super::kernels::Kernels;
 use super::meta::{Meta, StageMeta, by_id};
 use super::row::{Key, On, Row, Source, Subject};
 use common::metric::Metric;
@@ -23,7 +22,7 @@ pub const BUILD: &str = "build";
 /// Rows by key, and the sessions that they name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    rows: BTreeMap<Key, Row>,
+    pub(super) rows: BTreeMap<Key, Row>,
     pub sessions: BTreeMap<String, Meta>,
     /// Columns that this version does not know, which were left out.
     pub ignored: BTreeSet<String>,
@@ -225,19 +224,6 @@ impl Table {
         }
     }
 
-    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
-    pub fn restamp(&mut self, now: &Kernels<'_>) -> usize {
-        let mut stamped = 0;
-        for row in self.rows.values_mut() {
-            let identity = now.identity(row);
-            if row.identity != identity && row.code.is_some() && row.code == now.code(row) {
-                row.identity = identity;
-                stamped += 1;
-            }
-        }
-        stamped
-    }
-
     /// Reads the table in `folder`; empty if there is none.
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut table = Self::default();
@@ -372,20 +358,6 @@ impl Results {
         let gpus = self.gpus.iter();
         let largest = gpus.max_by_key(|(_, table)| table.rows.len());
         largest.map(|(name, _)| name.as_str())
-    }
-
-    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
-    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) -> usize {
-        let tables = self.gpus.values_mut().chain([&mut self.build]);
-        let stamped = tables.map(|table| {
-            let arch = table.compiled_arch().map(String::from);
-            table.restamp(&Kernels {
-                stages,
-                built,
-                arch: arch.as_deref(),
-            })
-        });
-        stamped.sum()
     }
 
     /// Splits a table of one GPU model into the part of the build and that of the GPU, and keeps both.
