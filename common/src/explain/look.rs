@@ -1,7 +1,7 @@
 //! Where to look for what makes a value wrong.
 
+use super::operands::{Operands, Quantity, Wrong};
 use super::steps::{Cell, Step};
-use super::{Operands, Quantity, Wrong};
 use emulator::Place;
 use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
 use std::fmt;

@@ -3,6 +3,7 @@
 
 mod investigate;
 mod look;
+mod operands;
 mod steps;
 
 use crate::inputs::{Inputs, Operand};
@@ -13,45 +14,11 @@ use emulator::trace::Observations;
 
 pub use investigate::{InvestigateError, Investigated, investigate};
 pub use look::{Action, Suspect};
+pub use operands::{Quantity, Wrong};
 pub use steps::{Cell, Chain, Step, chains};
 
 use look::Doubt;
-
-named! {
-    /// What is compared, in the order of a step.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Quantity {
-        /// Q·K, masked, not scaled.
-        Score = "S",
-        /// The running maximum of scaled scores, in base 2.
-        Maximum = "the running maximum",
-        /// Exponentials under the maximum.
-        Probability = "P",
-        /// The running sum of exponentials.
-        Sum = "the running sum",
-        /// O so far, under the new maximum.
-        Rescaled = "O, rescaled,",
-        /// O with the tile's P·V.
-        Output = "O",
-        /// The keys that count in a row.
-        Keys = "the set of keys",
-        /// O in global memory.
-        Result = "the stored output",
-    }
-}
-
-/// A number outside its bound.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wrong {
-    /// Key or output column; 0 for what the row has once.
-    pub at: i64,
-    /// The kernel's value.
-    pub kernel: f64,
-    /// The model's value.
-    pub model: f64,
-    /// Largest difference allowed.
-    pub bound: f64,
-}
+use operands::Operands;
 
 /// The first tile that is wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,22 +63,6 @@ const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
 /// ex2.approx is within 2 ulp; a multiply-add and a product stand around it.
 const EXPONENTIAL: f64 = 8.0 * UNIT;
-
-/// The row's operands, decoded.
-struct Operands {
-    q: Vec<f64>,
-    k: Vec<f64>,
-    v: Vec<f64>,
-    scale_log2: f64,
-    value_scale: f64,
-    dim: usize,
-    /// Keys of one head.
-    keys: usize,
-    /// `batch * heads_kv + head_kv`.
-    head: usize,
-    visible: usize,
-    dtype: Dtype,
-}
 
 impl Operands {
     fn new(case: &Case<'_>) -> Self {

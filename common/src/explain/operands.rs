@@ -1,0 +1,55 @@
+//! What is compared of a row, and what the model has of it.
+
+use crate::problem::Dtype;
+
+named! {
+    /// What is compared, in the order of a step.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Quantity {
+        /// Q·K, masked, not scaled.
+        Score = "S",
+        /// The running maximum of scaled scores, in base 2.
+        Maximum = "the running maximum",
+        /// Exponentials under the maximum.
+        Probability = "P",
+        /// The running sum of exponentials.
+        Sum = "the running sum",
+        /// O so far, under the new maximum.
+        Rescaled = "O, rescaled,",
+        /// O with the tile's P·V.
+        Output = "O",
+        /// The keys that count in a row.
+        Keys = "the set of keys",
+        /// O in global memory.
+        Result = "the stored output",
+    }
+}
+
+/// A number outside its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wrong {
+    /// Key or output column; 0 for what the row has once.
+    pub at: i64,
+    /// The kernel's value.
+    pub kernel: f64,
+    /// The model's value.
+    pub model: f64,
+    /// Largest difference allowed.
+    pub bound: f64,
+}
+
+/// The row's operands, decoded.
+pub struct Operands {
+    pub q: Vec<f64>,
+    pub k: Vec<f64>,
+    pub v: Vec<f64>,
+    pub scale_log2: f64,
+    pub value_scale: f64,
+    pub dim: usize,
+    /// Keys of one head.
+    pub keys: usize,
+    /// `batch * heads_kv + head_kv`.
+    pub head: usize,
+    pub visible: usize,
+    pub dtype: Dtype,
+}
