@@ -112,7 +112,7 @@ pub(super) fn look(
     let shown = observations.places.get(cell.place);
     let here = Suspect::new(
         Action::Shows(quantity),
-        super::own(shown.map_or(&[], Vec::as_slice)),
+        own(shown.map_or(&[], Vec::as_slice)),
     );
     let way = || observations.ways.get(cell.way).into_iter().flatten().rev();
     let mut look: Vec<Suspect> = Vec::new();
@@ -195,7 +195,7 @@ fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     let mut suspects: Vec<Suspect> = Vec::new();
     for mut suspect in look {
         if suspect.places.len() > 1 && !matches!(suspect.action, Action::Shows(_)) {
-            suspect.places = super::own(&suspect.places).to_vec();
+            suspect.places = own(&suspect.places).to_vec();
         }
         if !suspects.iter().any(|known| known.places == suspect.places) {
             suspects.push(suspect);
@@ -203,4 +203,9 @@ fn distinct(look: Vec<Suspect>) -> Vec<Suspect> {
     }
     suspects.truncate(MOST);
     suspects
+}
+
+/// A chain of callers without the outermost: the line that declares the variant.
+fn own(places: &[Place]) -> &[Place] {
+    &places[..places.len().saturating_sub(1).max(places.len().min(1))]
 }

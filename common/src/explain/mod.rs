@@ -9,7 +9,6 @@ mod steps;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
-use emulator::Place;
 use emulator::trace::Observations;
 
 pub use investigate::{InvestigateError, Investigated, investigate};
@@ -385,11 +384,6 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         }),
     };
     Explained { chains, deviation }
-}
-
-/// A chain of callers without the outermost: the line that declares the variant.
-fn own(places: &[Place]) -> &[Place] {
-    &places[..places.len().saturating_sub(1).max(places.len().min(1))]
 }
 
 /// Each visible key counts once, in one warp.

@@ -3,6 +3,7 @@ use crate::e4m3::E4m3;
 use crate::faults::Fault;
 use crate::inputs::Family;
 use crate::problem::{Mask, Problem, parse_shape};
+use emulator::Place;
 use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
 
 const TILE: usize = 16;
