@@ -128,7 +128,7 @@ fn merge(
     let mut table = diff::accepted(&record, &committed);
     keep_leading(&mut table, name);
     let comparison = diff::of_accepting(&committed, &table, &stages);
-    let newest = committed.sessions.keys().last();
+    let newest = committed.newest().map(|newest| &newest.session);
     if let Some(session) = table.sessions.get_mut(name) {
         session.changes = match committed.sessions.get(name) {
             // It is accepted again.
@@ -193,10 +193,7 @@ fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
     );
     let here = place(meta);
-    let mut timed = of_gpu.iter().flat_map(|table| {
-        let rows = table.by(Source::Gpu);
-        rows.filter_map(|row| table.session(row))
-    });
+    let mut timed = of_gpu.iter().flat_map(|table| table.sessions_on_gpu());
     if let Some(other) = timed.find(|other| place(other) != here) {
         bail!(
             "{name} was measured on {here}, and the table is of {}",

@@ -66,18 +66,9 @@ impl<'a> Known<'a> {
         by_id(self.stages, id)
     }
 
-    /// The session that the report is about: the run, else the newest one on the GPU of the table, else the newest one.
+    /// The session that the report is about: the run, else the newest one of the table.
     pub fn session(&self) -> Option<&Meta> {
-        let sessions = self.table.sessions.values();
-        let newest = || sessions.max_by_key(|session| &session.started);
-        self.run.or_else(|| self.newest_on_gpu()).or_else(newest)
-    }
-
-    /// The newest session that measured on the GPU of the table. What the compiler says may be of a session on another GPU.
-    fn newest_on_gpu(&self) -> Option<&Meta> {
-        let rows = self.table.by(Source::Gpu);
-        let sessions = rows.filter_map(|row| self.table.session(row));
-        sessions.max_by_key(|session| &session.started)
+        self.run.or_else(|| self.table.newest())
     }
 
     /// Whether a kernel that the row is about has changed since.
@@ -108,7 +99,7 @@ impl<'a> Known<'a> {
     /// The GPU whose figures the table has.
     pub fn gpu(&self) -> Option<&str> {
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
-        let session = run.or_else(|| self.newest_on_gpu());
+        let session = run.or_else(|| self.table.newest_on_gpu());
         session.and_then(Meta::gpu)
     }
 }

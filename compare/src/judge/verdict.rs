@@ -124,7 +124,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
 /// Judges a run on top of the committed table of its GPU model.
 pub fn report_of_run<'a>(record: &'a Record, committed: &Table) -> Report<'a> {
     let known = Known::of_run(record, committed);
-    let newest = committed.sessions.keys().last();
+    let newest = committed.newest().map(|newest| &newest.session);
     let since = newest
         .filter(|_| record.meta.device.is_none())
         .map(|newest| {

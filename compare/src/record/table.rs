@@ -143,10 +143,28 @@ impl Table {
         self.sessions.get(&row.session)
     }
 
-    /// The architecture of the machine code that its newest session on a GPU ran: `sm_90a`.
+    /// The sessions that measured on the GPU of the table. What the compiler says may be of a session on another GPU.
+    pub fn sessions_on_gpu(&self) -> impl Iterator<Item = &Meta> {
+        let rows = self.by(Source::Gpu);
+        rows.filter_map(|row| self.session(row))
+    }
+
+    /// The newest session on the GPU of the table.
+    pub fn newest_on_gpu(&self) -> Option<&Meta> {
+        self.sessions_on_gpu().max_by_key(|meta| &meta.started)
+    }
+
+    /// The newest session on the GPU of the table, else the newest one.
+    pub fn newest(&self) -> Option<&Meta> {
+        let newest = || self.sessions.values().max_by_key(|meta| &meta.started);
+        self.newest_on_gpu().or_else(newest)
+    }
+
+    /// The architecture of the machine code that the GPU of the table runs, else that of its newest session on any GPU: `sm_90a`.
     pub fn compiled_arch(&self) -> Option<&str> {
         let mut sessions = self.sessions.values().rev();
-        sessions.find_map(Meta::compiled_arch)
+        let on_gpu = self.newest_on_gpu().and_then(Meta::compiled_arch);
+        on_gpu.or_else(|| sessions.find_map(Meta::compiled_arch))
     }
 
     /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
