@@ -12,7 +12,7 @@ use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files;
 use crate::record::meta::{Git, Negative, Progress};
-use crate::record::{Kernels, Place, Record, Results, Row, Source, StageMeta, Table};
+use crate::record::{Kernels, Place, Record, Results, Row, StageMeta, Table};
 use crate::{negatives, registry};
 use anyhow::{Context, bail, ensure};
 use clap::Args;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::measure::rows;
+use crate::record::Source;
 use crate::record::meta::{Selection, Tier};
 use crate::record::{Figure, Judged, On, Subject};
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, mission, suppressed, timed};
