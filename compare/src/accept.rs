@@ -11,9 +11,9 @@ use crate::judge::verdict::{count, counts, of_differences, report_of_run};
 use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files;
-use crate::record::meta::{Git, Negative, Progress};
-use crate::record::{Kernels, Place, Record, Results, Row, StageMeta, Table};
-use crate::{negatives, registry};
+use crate::table::session::{Git, Negative, Progress};
+use crate::table::{Kernels, Place, Results, Row, Run, StageMeta, Table};
+use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
@@ -64,15 +64,15 @@ pub struct AcceptArgs {
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let root = machine::root("--into DIR")?;
     let into = args.into.clone().unwrap_or_else(|| root.join("results"));
-    let mut stages = registry::builds()?;
+    let mut stages = stages::builds()?;
     let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
     let (mut lines, mut refuted) = (Vec::new(), Vec::new());
     for folder in &args.runs {
-        let record = Record::read(folder, &stages).context(
+        let run = Run::read(folder, &stages).context(
             "the run cannot be accepted; give a folder that `compare run` of this version wrote",
         )?;
-        let accepted = merge(&record, &results, &built, args.negative.as_deref())?;
+        let accepted = merge(&run, &results, &built, args.negative.as_deref())?;
         lines.extend(accepted.lines);
         results = accepted.results;
         stages = accepted.stages;
@@ -102,14 +102,14 @@ struct Accepted {
 
 /// The tables with one run merged into them, or why it is refused.
 fn merge(
-    record: &Record,
+    run: &Run,
     results: &Results,
     built: &Table,
     reason: Option<&str>,
 ) -> anyhow::Result<Accepted> {
-    let meta = &record.meta;
-    let (name, mut stages) = (&meta.session, meta.stages.clone());
-    let folder = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
+    let session = &run.session;
+    let (name, mut stages) = (&session.name, session.stages.clone());
+    let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
     let arch = committed.compiled_arch().map(String::from);
     committed.restamp(&Kernels {
@@ -117,18 +117,18 @@ fn merge(
         built,
         arch: arch.as_deref(),
     });
-    refuse(record, folder.and_then(|folder| results.gpus.get(folder)))?;
-    let negatives = judge(record, &committed, reason)?;
+    refuse(run, folder.and_then(|folder| results.gpus.get(folder)))?;
+    let negatives = judge(run, &committed, reason)?;
     for (id, all) in &negatives {
         let of_stage = stages.iter_mut().filter(|stage| stage.id == *id);
         of_stage.for_each(|stage| stage.negatives.clone_from(all));
     }
-    let mut record = record.clone();
-    record.meta.stages.clone_from(&stages);
-    let mut table = diff::accepted(&record, &committed);
+    let mut run = run.clone();
+    run.session.stages.clone_from(&stages);
+    let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
     let comparison = diff::of_accepting(&committed, &table, &stages);
-    let newest = committed.newest().map(|newest| &newest.session);
+    let newest = committed.newest().map(|newest| &newest.name);
     if let Some(session) = table.sessions.get_mut(name) {
         session.changes = match committed.sessions.get(name) {
             // It is accepted again.
@@ -168,17 +168,17 @@ fn merge(
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.
-fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
-    let meta = &record.meta;
-    let name = &meta.session;
-    if let Progress::Partial { finished, planned } = meta.progress {
+fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
+    let session = &run.session;
+    let name = &session.name;
+    if let Progress::Partial { finished, planned } = session.progress {
         ensure!(
             finished >= planned,
             "{name} was interrupted after {finished} of {planned} cases; run the stages that are missing again (`--stages`)"
         );
     }
-    Limited::refuse(name, meta.device)?;
-    match &meta.git {
+    Limited::refuse(name, session.device)?;
+    match &session.git {
         Git::Commit { dirty: false, .. } => {}
         Git::Commit { sha, .. } => bail!(
             "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
@@ -188,11 +188,11 @@ fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
         }
     }
     ensure!(
-        meta.source_lines,
+        session.source_lines,
         "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
          `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
     );
-    let here = place(meta);
+    let here = place(session);
     let mut timed = of_gpu.iter().flat_map(|table| table.sessions_on_gpu());
     if let Some(other) = timed.find(|other| place(other) != here) {
         bail!(
@@ -200,15 +200,15 @@ fn refuse(record: &Record, of_gpu: Option<&Table>) -> anyhow::Result<()> {
             place(other)
         );
     }
-    let known = Known::alone(record);
-    let stale = record.table.rows().filter(|row| known.is_stale(row));
+    let known = Known::alone(run);
+    let stale = run.table.rows().filter(|row| known.is_stale(row));
     let stale = distinct(stale.map(|row| row.subject.stage()));
     ensure!(
         stale.is_empty(),
         "{name} measured other kernels than the sources' of {}; run it again with this build",
         joined(stale, ", ")
     );
-    let impossible = record.table.rows().filter_map(|row| {
+    let impossible = run.table.rows().filter_map(|row| {
         let us = row.value(Metric::P50)?;
         let floor = floor(row, &here).max(row.value(Metric::FloorUs).unwrap_or(0.0));
         (us <= floor).then(|| {
@@ -235,12 +235,12 @@ fn floor(row: &Row, gpu: &str) -> f64 {
 
 /// The refutations to record where claims fail, or why the run is refused.
 fn judge(
-    record: &Record,
+    run: &Run,
     committed: &Table,
     reason: Option<&str>,
 ) -> anyhow::Result<Vec<(String, Vec<Negative>)>> {
-    let name = &record.meta.session;
-    let report = report_of_run(record, committed);
+    let name = &run.session.name;
+    let report = report_of_run(run, committed);
     let failures = report.failures.iter();
     let failures = failures.map(|f| format!("{} {}: {}", f.subject, f.gate, f.reason));
     none(
@@ -254,7 +254,7 @@ fn judge(
             count(lacking.len(), "variant", "variants")
         );
     }
-    let wrong = state::self_test(&record.table).map(|row| {
+    let wrong = state::self_test(&run.table).map(|row| {
         let reason = row.failure().unwrap_or_default();
         format!("{}: {reason}", row.key())
     });
@@ -286,11 +286,11 @@ fn judge(
                 "{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"
             ),
         )?;
-        return Ok(negatives::without_kept(&report.claims, record));
+        return Ok(negatives::without_kept(&report.claims, run));
     };
     Ok(negatives::with_broken(
         &report.claims,
-        record,
+        run,
         reason,
         report.known.gpu(),
     ))

@@ -21,9 +21,9 @@ use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
 use crate::python::session::{Callable, Python, SessionError};
-use crate::record::files::write_atomically;
-use crate::record::{On, Place, Record, Results, Row, Source, StageMeta, Subject, Table};
-use crate::registry::{self, Ladder};
+use crate::stages::{self, Ladder};
+use crate::table::files::write_atomically;
+use crate::table::{On, Place, Results, Row, Run, Source, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
@@ -91,7 +91,7 @@ pub struct CandidateArgs {
     pub stages: Vec<String>,
     /// The record that says which of our variants are green and fastest [default: the newest committed one of this GPU]
     #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    pub run: Option<PathBuf>,
     /// Seconds that a call may take, compilation included, before its process is ended
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
@@ -138,10 +138,10 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
     let subject = Subject::from(named.name.as_str());
     // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
-    let stages = registry::builds()?;
-    let read = |folder: &Path| Record::read(folder, &stages);
-    let record = args.record.as_deref().map(read).transpose();
-    let record = record.context("--record")?;
+    let stages = stages::builds()?;
+    let read = |folder: &Path| Run::read(folder, &stages);
+    let run = args.run.as_deref().map(read).transpose();
+    let run = run.context("--record")?;
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
@@ -218,7 +218,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             Ok(hello) => rows.extend(python::not_installed(hello)),
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
-        let table = ours(record.as_ref(), &ladder, &builds);
+        let table = ours(run.as_ref(), &ladder, &builds);
         if let Err(reason) = &table {
             rows.push(absent("our stages", On::All, reason));
         }
@@ -292,10 +292,10 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
 }
 
 /// What says which of ours are right and fast here: the record that was named, else the committed table of this GPU.
-fn ours(named: Option<&Record>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
+fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
     let table = match named {
-        Some(run) if run.meta.gpu() == Some(&info.name) => run.table.clone(),
+        Some(run) if run.session.gpu() == Some(&info.name) => run.table.clone(),
         Some(_) => Table::default(),
         None => {
             let results = Results::read(&machine::results());

@@ -10,9 +10,9 @@ use crate::judge::verdict::{Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
-use crate::record::files::write_atomically;
-use crate::record::{Row, StageMeta};
-use crate::registry;
+use crate::stages;
+use crate::table::files::write_atomically;
+use crate::table::{Row, StageMeta};
 use clap::Args;
 use common::metric::LATENCY_CHANGE;
 use source::Side;
@@ -67,7 +67,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Compares what `args` name.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let root = machine::workspace();
-    let stages = registry::builds()?;
+    let stages = stages::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
     let comparison = compare(&base, &new, &stages, args.threshold / 100.0);
@@ -160,7 +160,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
             alone(&of_new, &of_base, "the new side"),
         ]
         .concat(),
-        run: new.run.as_ref().map(|(meta, _)| meta.clone()),
+        run: new.run.as_ref().map(|(session, _)| session.clone()),
         stages: stages.to_vec(),
         overall,
     }

@@ -9,9 +9,9 @@ use crate::judge::verdict::Exit;
 use crate::measure::builds;
 use crate::measure::machine;
 use crate::python;
-use crate::record::StageMeta;
-use crate::record::meta::DeviceCompiler;
-use crate::registry;
+use crate::stages;
+use crate::table::StageMeta;
+use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::{CudaDevice, DeviceInfo};
 use common::stage::LoadedStage;
@@ -86,7 +86,7 @@ fn document(needs: &[Need]) -> Document {
 }
 
 fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
-    let mut stages = registry::load()?;
+    let mut stages = stages::load()?;
     let untraced = stages.iter().find(|stage| !LoadedStage::is_traced(stage));
     let traced = match untraced {
         Some(stage) => Err(format!("{} has no traced build", stage.info().id)),
@@ -135,7 +135,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         }
     };
     let limits = device.info().limits();
-    let without_code = registry::without_code(&stages, limits);
+    let without_code = stages::without_code(&stages, limits);
     stages
         .iter_mut()
         .for_each(|stage| stage.device = Some(limits));
@@ -214,7 +214,7 @@ fn of_gpu(info: &DeviceInfo, code: Result<(), String>, builds: &[StageMeta]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::meta::Refusal;
+    use crate::table::session::Refusal;
     use crate::testing;
 
     /// What is said of an H200 with this code and these stages.

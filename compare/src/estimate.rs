@@ -1,7 +1,7 @@
 //! Refuses a plan that does not fit in memory, or that the emulator would not finish in a day.
 
 use crate::measure::plan::{Mode, PlannedCase};
-use crate::record::Place;
+use crate::table::Place;
 use anyhow::ensure;
 use common::problem::Problem;
 

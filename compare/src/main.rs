@@ -25,15 +25,15 @@ mod python;
 #[cfg(test)]
 #[path = "tests/recipes.rs"]
 mod recipes;
-mod record;
 mod recorder;
-mod registry;
 mod render;
 mod run;
 mod sanitize;
 mod selftest;
 mod show;
 mod smem;
+mod stages;
+mod table;
 #[cfg(test)]
 mod testing;
 

@@ -1,8 +1,8 @@
 //! Refuted claims: `negatives.json` beside each stage. A claim that is recorded there and fails is NEGATIVE, which is no error.
 
 use crate::judge::claims::{Claimed, is_of_gpu};
-use crate::record::files::{read, write_atomically};
-use crate::record::{Negative, Record, StageMeta, StoreError};
+use crate::table::files::{read, write_atomically};
+use crate::table::{Negative, Run, StageMeta, StoreError};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,18 +19,18 @@ pub fn of_stage(root: &Path, stage: &str) -> Result<Vec<Negative>, StoreError> {
 }
 
 /// The refutations of each stage that loses some: claims that a run shows to hold are promoted.
-pub fn without_kept(claims: &[Claimed], record: &Record) -> Vec<(String, Vec<Negative>)> {
-    changed(record, claims, |_| None)
+pub fn without_kept(claims: &[Claimed], run: &Run) -> Vec<(String, Vec<Negative>)> {
+    changed(run, claims, |_| None)
 }
 
 /// The same, with those claims added that fail, for a reason.
 pub fn with_broken(
     claims: &[Claimed],
-    record: &Record,
+    run: &Run,
     reason: &str,
     gpu: Option<&str>,
 ) -> Vec<(String, Vec<Negative>)> {
-    changed(record, claims, |claimed| {
+    changed(run, claims, |claimed| {
         let measured = match &claimed.finding.pair {
             Some(pair) => {
                 let (new, base) = (pair.new.name(), &pair.base);
@@ -38,7 +38,7 @@ pub fn with_broken(
             }
             None => claimed.finding.reason.clone(),
         };
-        let session = claimed.session.as_deref().unwrap_or(&record.meta.session);
+        let session = claimed.session.as_deref().unwrap_or(&run.session.name);
         let is_of_gpu = is_of_gpu(&claimed.claim);
         claimed.is_broken().then(|| Negative {
             claim: claimed.claim.id(),
@@ -50,7 +50,7 @@ pub fn with_broken(
 }
 
 fn changed(
-    record: &Record,
+    run: &Run,
     claims: &[Claimed],
     refutation: impl Fn(&Claimed) -> Option<Negative>,
 ) -> Vec<(String, Vec<Negative>)> {
@@ -65,7 +65,7 @@ fn changed(
         all.sort_by(|a, b| (&a.claim, &a.gpu).cmp(&(&b.claim, &b.gpu)));
         (all != stage.negatives).then(|| (stage.id.clone(), all))
     };
-    record.meta.stages.iter().filter_map(of_stage).collect()
+    run.session.stages.iter().filter_map(of_stage).collect()
 }
 
 /// Writes the refutations of these stages below `root`; a stage without any has no file.

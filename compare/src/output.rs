@@ -1,7 +1,7 @@
 //! The files that a command line names to be written.
 
 use crate::measure::machine::{self, NoWorkspace};
-use crate::record::files::{destination, folder_of, is_stream};
+use crate::table::files::{destination, folder_of, is_stream};
 use anyhow::bail;
 use std::fs;
 use std::io;

@@ -18,16 +18,16 @@ use crate::progress::Progress;
 use crate::python::bench::{Bench, Item};
 use crate::python::session::{Python, Reached};
 use crate::python::{self, check_uuid, not_installed, plan};
-use crate::record::StageMeta;
-use crate::record::{On, Record, Row, Source};
-use crate::registry::Ladder;
+use crate::stages::Ladder;
+use crate::table::StageMeta;
+use crate::table::{On, Row, Run, Source};
 use anyhow::Context;
 use clap::Args;
 use common::metric::Metric;
 use serde_json::json;
 
 pub const EXAMPLES: &str = "\
-Completes a record of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if
+Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if
 it is installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been measured. Run
 again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
 
@@ -37,9 +37,9 @@ Examples:
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
-  0  measured and written; every claim against a peer holds, or a committed negative record refutes it
+  0  measured and written; every claim against a peer holds, or a committed negative run refutes it
   1  such a claim fails, or one of our kernels cannot be launched
-  2  wrong usage, a record of another build or GPU, or a file that cannot be read or written
+  2  wrong usage, a run of another build or GPU, or a file that cannot be read or written
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
 
 #[derive(Clone, Debug, Default, Args)]
@@ -64,7 +64,7 @@ pub struct PeersArgs {
 /// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = measure(args)?;
-    let known = Known::alone(&completing.record);
+    let known = Known::alone(&completing.run);
     let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
         let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
         of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
@@ -99,9 +99,9 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let builds = builds(stages);
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageMeta> = picked.map(|picked| picked.stage).collect();
-    let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.record));
+    let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.run));
     let planned = items.len();
-    begin_session(&mut completing.record, hello.tools(), &items);
+    begin_session(&mut completing.run, hello.tools(), &items);
     completing.append(not_installed(&hello))?;
     let ceiling = Row::new("ceiling", On::All, Source::Peers);
     // Only the rate of this session says which share of it was reached.
@@ -114,7 +114,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
     let mut bars = Progress::new(args.target.quiet);
-    let timed = completing.record.clone();
+    let timed = completing.run.clone();
     let plan = plan(args.iters);
     let failed = "the peers could not be timed";
     let zero_line = device.zero_line(&plan).context(failed)?;
@@ -141,15 +141,14 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
 
 /// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
 /// stay. What is measured once a session is measured again, and what other tools measured goes.
-fn begin_session(record: &mut Record, tools: Vec<String>, items: &[Item]) {
-    let before = record.meta.tools.insert(Source::Peers, tools.clone());
+fn begin_session(run: &mut Run, tools: Vec<String>, items: &[Item]) {
+    let before = run.session.tools.insert(Source::Peers, tools.clone());
     let is_alike = before == Some(tools);
     let is_again = |row: &Row| {
         let mut places = items.iter().map(|item| &item.place);
         places.any(|place| row.on.problem() == Some(place))
     };
     let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
-    record
-        .table
+    run.table
         .retain(|row| row.by != Source::Peers || stays(row));
 }

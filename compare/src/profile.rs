@@ -16,8 +16,8 @@ use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::ncu;
-use crate::record::{Claim, On, Record, Row, Source, StageMeta, Subject};
+use crate::table::ncu;
+use crate::table::{Claim, On, Row, Run, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -28,17 +28,17 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Each variant is launched once under ncu, with its output checked as in a run. The figures stand beside the emulator's counters and
-the stages' predictions (gate E1), and become rows of the record. ncu's own report, with what the flags after -- add to it, stays in
+the stages' predictions (gate E1), and become rows of the run. ncu's own report, with what the flags after -- add to it, stays in
 target/profile. Without --variants: the fastest green variant of each stage and every variant that its evidence claims are about.
 
 Examples:
-  compare profile                               complete the newest record under target/compare
+  compare profile                               complete the newest run under target/compare
   compare profile --stages 8 --shapes long -- --set full   and every section of ncu, for ncu-ui
 
 Exit codes:
   0  profiled and written
   1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
-  2  wrong usage, or a record of other kernels or another GPU
+  2  wrong usage, or a run of other kernels or another GPU
   3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
 
 #[derive(Clone, Debug, Args)]
@@ -66,26 +66,26 @@ const WATCHDOG_SECONDS: u64 = 120;
 /// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
 /// written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
-    let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
+    let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     ladder.gpu_to("profile on")?;
     let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
     let is_named = !args.chosen.variants.is_empty();
-    let (variants, red) = places(&selected, &builds, is_named, &record.record);
+    let (variants, red) = places(&selected, &builds, is_named, &run.run);
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
-            record.name,
+            run.name,
             joined(red, ", ")
         )));
     }
     let ncu = NCU.find().map_err(NoData)?;
-    let work = record.work("profile")?;
+    let work = run.work("profile")?;
     let launches = Launches {
         variants,
         problems: args.problems.or(&["mission"], &dtypes, &[Mask::Full]),
-        device: record.record.meta.device,
+        device: run.run.session.device,
         watchdog: WATCHDOG_SECONDS,
     };
     let made = measure(&ncu, &launches, &args.ncu_flags, &work, args.target.quiet)?;
@@ -107,9 +107,9 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     }
     let measured = figures(&ncu, &work, limit(planned))?;
     let profiled = profiled(&builds, &made.rows, &measured).map_err(NoData)?;
-    record.set_tool(Source::Ncu, format!("ncu {}", ncu.version));
-    record.append(profiled)?;
-    let known = Known::alone(&record.record);
+    run.set_tool(Source::Ncu, format!("ncu {}", ncu.version));
+    run.append(profiled)?;
+    let known = Known::alone(&run.run);
     let mut refuted = Vec::new();
     for Picked { stage, .. } in &selected {
         for claim in judged_by_ncu(stage) {
@@ -124,7 +124,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             }
         }
     }
-    let (text, ()) = record.conclude(Section::Profile, |_| ())?;
+    let (text, ()) = run.conclude(Section::Profile, |_| ())?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text)
@@ -144,9 +144,9 @@ fn places(
     selected: &[Picked<'_>],
     ladder: &[StageMeta],
     is_named: bool,
-    record: &Record,
+    run: &Run,
 ) -> (Vec<Subject>, Vec<Subject>) {
-    let known = Known::alone(record);
+    let known = Known::alone(run);
     let mut wanted: Vec<Subject> = Vec::new();
     for Picked { stage, variants } in selected {
         if is_named {
@@ -282,14 +282,14 @@ mod tests {
             .unwrap()
         };
         let selected = chosen(&[], &[]);
-        let record = timed(US);
+        let run = timed(US);
         let all = VARIANTS.map(Subject::from);
-        let (green, red) = places(&selected, &ladder, false, &record);
+        let (green, red) = places(&selected, &ladder, false, &run);
         assert_eq!((green.as_slice(), red.len()), (&all[..], 0));
-        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &record);
+        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &run);
         assert_eq!(green, all[2..]);
-        let record = record.failing(SCALAR, GateId::C1);
-        let (green, red) = places(&selected, &ladder, false, &record);
+        let run = run.failing(SCALAR, GateId::C1);
+        let (green, red) = places(&selected, &ladder, false, &run);
         assert_eq!((green.as_slice(), red.as_slice()), (&all[1..], &all[..1]));
     }
 

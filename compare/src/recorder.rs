@@ -6,8 +6,8 @@ use crate::measure::plan::PlannedCase;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
 use crate::progress::Progress as Bars;
-use crate::record::Record;
-use crate::record::files::write_atomically;
+use crate::table::Run;
+use crate::table::files::write_atomically;
 use anyhow::Context;
 use safetensors::tensor::TensorView;
 use std::path::Path;
@@ -73,17 +73,17 @@ impl Sink for Recorder<'_> {
         })
     }
 
-    fn grown(&mut self, record: &mut Record) -> Result<(), ExecuteError> {
+    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         if self.interrupted.load(Ordering::Relaxed) {
-            return Err(ExecuteError::Interrupted); // the run writes the record before it ends
+            return Err(ExecuteError::Interrupted); // the run writes the run before it ends
         }
         let start = Instant::now();
         if start < self.write_after {
             return Ok(());
         }
-        record.goes_on(self.planned.len());
-        summarise(record, self.planned);
-        let written = record
+        run.goes_on(self.planned.len());
+        summarise(run, self.planned);
+        let written = run
             .write(self.folder)
             .map_err(|error| ExecuteError::Unwritable {
                 what: format!("the record {}", self.folder.display()),

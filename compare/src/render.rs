@@ -4,8 +4,8 @@ use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
-use crate::record::Results;
-use crate::registry;
+use crate::stages;
+use crate::table::Results;
 use anyhow::bail;
 use clap::Args;
 
@@ -29,7 +29,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             folder.display()
         );
     }
-    let stages = registry::builds()?;
+    let stages = stages::builds()?;
     let built = builds::table(&stages);
     results.restamp(&stages, &built);
     let mut files = files::committed(&results, &stages, &root)?;

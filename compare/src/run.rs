@@ -8,19 +8,19 @@ use crate::judge::{Known, best};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::meta::begin;
 use crate::measure::plan::{self, Plan, PlannedTiming, Request};
 use crate::measure::rows;
+use crate::measure::session::begin;
 use crate::measure::sink::Sink;
 use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
-use crate::record::StageMeta;
-use crate::record::files::{Unfinished, write_atomically};
-use crate::record::meta::{Gpu, Machine, Tier};
-use crate::record::{On, Place, Record, Results, Row, Source, Subject};
 use crate::recorder::Recorder;
-use crate::registry::Ladder;
+use crate::stages::Ladder;
+use crate::table::StageMeta;
+use crate::table::files::{Unfinished, write_atomically};
+use crate::table::session::{Gpu, Machine, Tier};
+use crate::table::{On, Place, Results, Row, Run, Source, Subject};
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -43,14 +43,14 @@ Examples:
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
   compare accept target/compare/20261120T183000Z-nvidia-h200
-                                                copy a record into results/ for committing
+                                                copy a run into results/ for committing
 
 Exit codes:
   0  every gate passes, and every claim that fails is recorded as refuted
   1  a correctness, hazard or resource gate failed, or a claim failed that is not recorded as refuted
   2  wrong usage, unreadable input, or an environment that cannot run what was asked
   3  AMBIGUOUS, or NO DATA where data is required
-  130  interrupted; what finished is in the record";
+  130  interrupted; what finished is in the run";
 
 /// Where kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -119,9 +119,9 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         &[("--input", args.input.as_deref())],
     )?;
     let committed = Results::read(&machine::results())?;
-    let (folder, record) = measure(args, ladder, &committed)?;
-    let table = committed.of_gpu(&record.meta.machine.name);
-    let report = verdict::report_of_run(&record, &table);
+    let (folder, run) = measure(args, ladder, &committed)?;
+    let table = committed.of_gpu(&run.session.machine.name);
+    let report = verdict::report_of_run(&run, &table);
     files::write(&files::report(&report, &folder, report_path.as_deref()))?;
     let (text, mut notes) = files::summary(&report, args.quiet);
     let place = match &report_path {
@@ -151,7 +151,7 @@ fn measure(
     args: &RunArgs,
     mut ladder: Ladder,
     committed: &Results,
-) -> anyhow::Result<(PathBuf, Record)> {
+) -> anyhow::Result<(PathBuf, Run)> {
     let (start, started) = (Instant::now(), Timestamp::now());
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
@@ -165,9 +165,9 @@ fn measure(
     let stages = &ladder.stages;
     let read_by = read_machine_code(stages, &plan, &mut builds);
     let name = unfinished.name();
-    let mut record = begin(&name, &started, &plan, stages, &builds, machine);
-    record.meta.device = limited;
-    record.meta.tools.extend(read_by);
+    let mut run = begin(&name, &started, &plan, stages, &builds, machine);
+    run.session.device = limited;
+    run.session.tools.extend(read_by);
     bars.say(&format!(
         "record: {} (renamed when the run ends)",
         folder.display()
@@ -175,10 +175,10 @@ fn measure(
     let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
     recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a record.
-    record.write(&folder)?;
-    record.extend(self_test(stages, &plan, &mut recorder));
-    record.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
-    record.write(&folder)?;
+    run.write(&folder)?;
+    run.extend(self_test(stages, &plan, &mut recorder));
+    run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
+    run.write(&folder)?;
     let iters = args.request.iters.filter(|&iters| iters > 0);
     let executor = Executor {
         device: ladder.gpu.as_ref().ok(),
@@ -190,22 +190,22 @@ fn measure(
         samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
         ..Executor::new(&plan, stages)
     };
-    let outcome = executor.run(&mut record, &mut recorder);
+    let outcome = executor.run(&mut run, &mut recorder);
     recorder.bars.finish();
     match &outcome {
-        Ok(()) => record.has_ended(start.elapsed().as_secs()),
-        Err(_) => record.goes_on(plan.cases.len()),
+        Ok(()) => run.has_ended(start.elapsed().as_secs()),
+        Err(_) => run.goes_on(plan.cases.len()),
     }
-    record.write(&folder)?;
+    run.write(&folder)?;
     outcome.with_context(|| {
         format!(
             "the run stopped after {} of {} cases; what it finished is in {}, and a run with --stages or --shapes measures the rest",
-            record.all_cases().count(),
+            run.all_cases().count(),
             plan.cases.len(),
             folder.display()
         )
     })?;
-    Ok((unfinished.finish()?, record))
+    Ok((unfinished.finish()?, run))
 }
 
 /// This machine, under the name of the smaller device that the run is limited to, if any.

@@ -12,7 +12,7 @@ use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::record::{Row, Source, Subject, VariantMeta};
+use crate::table::{Row, Source, Subject, VariantMeta};
 use anyhow::bail;
 use clap::Args;
 use common::problem::{Dtype, Mask};
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per variant and
-tool, on small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the record. The tools' logs stay in
+tool, on small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the run. The tools' logs stay in
 target/sanitize. `compare accept` refuses a full run on a GPU that lacks C7 of any variant.
 
 What a clean result does not prove: memcheck checks the bounds of allocations, and tensors lie between guard bands, which are C6's and
@@ -34,13 +34,13 @@ initcheck finds bytes that were never written, not stale ones, and before versio
 barriers that part of a warp or block does not reach, not missing ones.
 
 Examples:
-  compare sanitize                              complete the newest record under target/compare
+  compare sanitize                              complete the newest run under target/compare
   compare sanitize --stages stage4-warpspec --limit 600
 
 Exit codes:
   0  clean
   1  a finding, or a launch that fails or hangs
-  2  wrong usage, or a record of other kernels or another GPU
+  2  wrong usage, or a run of other kernels or another GPU
   3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --limit";
 
 #[derive(Clone, Debug, Args)]
@@ -77,7 +77,7 @@ const WATCHDOG_SECONDS: u64 = 60;
 
 /// Runs what `args` select under every tool and completes the record. What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
-    let (mut record, ladder) = Completing::begin(&args.target, &args.chosen)?;
+    let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
     let subjects = selected.iter().flat_map(|Picked { stage, variants }| {
@@ -88,10 +88,10 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     ladder.gpu_to("launch on")?;
     let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);
-    let work = record.work("sanitize")?;
+    let work = run.work("sanitize")?;
     let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
     let version = format!("compute-sanitizer {}", tool.version);
-    record.set_tool(Source::ComputeSanitizer, version);
+    run.set_tool(Source::ComputeSanitizer, version);
     let mut bars = Progress::new(args.target.quiet);
     let (mut failed, mut undecided, mut is_any_decided) = (Vec::new(), Vec::new(), false);
     for (index, subject) in subjects.iter().enumerate() {
@@ -99,7 +99,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         let launches = Launches {
             variants: vec![subject.clone()],
             problems: problems.clone(),
-            device: record.record.meta.device,
+            device: run.run.session.device,
             watchdog: WATCHDOG_SECONDS,
         };
         let under = |(name, options): (&'static str, &'static [&'static str])| {
@@ -125,7 +125,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         // One by one: an interrupt loses one.
         if judged.verdict != Verdict::NoData || judged.passed != Some(0) {
             is_any_decided = true;
-            record.append([row])?;
+            run.append([row])?;
         }
     }
     bars.finish();
@@ -133,7 +133,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         let first = undecided.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
-    let (text, ()) = record.conclude(Section::Sanitizer, |_| ())?;
+    let (text, ()) = run.conclude(Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), !undecided.is_empty());
     Ok(Answer::new(exit, text)

@@ -7,8 +7,8 @@ use crate::measure::machine;
 use crate::measure::select;
 use crate::pages::names;
 use crate::pages::show::{self as layout, Section};
-use crate::record::{Record, Results};
-use crate::registry;
+use crate::stages;
+use crate::table::{Results, Run};
 use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   compare show                                  names of stages, variants, shapes, input families, gates
   compare show --stage 5                        stage 5 on a page
-  compare show changes --record target/compare/20261120T183000Z-nvidia-h200
+  compare show changes --run target/compare/20261120T183000Z-nvidia-h200
 
 Exit codes:
   0  shown
@@ -31,7 +31,7 @@ pub struct ShowArgs {
     pub parts: Vec<Section>,
     /// The folder of a run, shown on top of the committed table [default: the committed table]
     #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    pub run: Option<PathBuf>,
     /// The GPU model whose committed table is shown: a folder of results/ [default: the one that COMPARE.md is about]
     #[arg(long, value_name = "NAME", conflicts_with = "record")]
     pub gpu: Option<String>,
@@ -50,8 +50,8 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     if args.metrics {
         return Ok(Answer::pass(crate::pages::metrics::page()));
     }
-    let built = registry::builds()?;
-    if args.parts.is_empty() && args.stages.is_empty() && args.record.is_none() {
+    let built = stages::builds()?;
+    if args.parts.is_empty() && args.stages.is_empty() && args.run.is_none() {
         let document = names::document(&built);
         return Ok(Answer::pass(args.format.print(&document, &document)));
     }
@@ -66,10 +66,10 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         let document = layout::document(&report, &args.parts, &ids);
         Answer::pass(args.format.print(&document, &document))
     };
-    if let Some(folder) = &args.record {
-        let record = Record::read(folder, &stages)?;
-        let table = results.of_gpu(&record.meta.machine.name);
-        return Ok(print(report_of_run(&record, &table)));
+    if let Some(folder) = &args.run {
+        let run = Run::read(folder, &stages)?;
+        let table = results.of_gpu(&run.session.machine.name);
+        return Ok(print(report_of_run(&run, &table)));
     }
     let gpu = match (&args.gpu, results.main()) {
         (Some(gpu), _) if results.gpus.contains_key(gpu) => gpu,

@@ -9,7 +9,7 @@ use crate::instrument::find;
 use crate::judge::list::joined;
 use crate::measure::machine;
 use crate::measure::select::{Chosen, Instances};
-use crate::registry::Ladder;
+use crate::stages::Ladder;
 use anyhow::{bail, ensure};
 use clap::Args;
 use common::metric::Unit;
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_instance_has_the_size_that_its_launch_asks_for() {
-        for stage in crate::registry::load().unwrap() {
+        for stage in crate::stages::load().unwrap() {
             let layouts = of_stage(stage.info().id).unwrap();
             assert_eq!(layouts.len(), stage.kernels.len(), "{}", stage.info().id);
             for kernel in &stage.kernels {

@@ -4,11 +4,11 @@ use crate::judge::{Known, claims};
 use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::python::pair::{Sampled, pair};
-use crate::record::meta::{
+use crate::table::session::{
     DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,
 };
-use crate::record::{
-    Claim, Judged, Meta, Negative, On, Place, Record, Relation, Results, Row, Source, StageMeta,
+use crate::table::{
+    Claim, Judged, Negative, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta,
     Table, VariantMeta,
 };
 use common::claim::{Base, Rival};
@@ -260,12 +260,12 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
 }
 
 /// Of a whole emulated run that came to its end; no gate has a scope yet.
-pub fn meta(stages: Vec<StageMeta>) -> Meta {
+pub fn session(stages: Vec<StageMeta>) -> Session {
     let gpu = Gpu::Absent {
         reason: "no NVIDIA driver".into(),
     };
-    Meta {
-        session: "20261120T183000Z-linux".into(),
+    Session {
+        name: "20261120T183000Z-linux".into(),
         started: "2026-11-20T18:30:00Z".into(),
         progress: Progress::Complete {
             cases: 3,
@@ -303,7 +303,7 @@ pub fn meta(stages: Vec<StageMeta>) -> Meta {
 }
 
 /// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
-pub fn emulated() -> Record {
+pub fn emulated() -> Run {
     let no = |reason: &str| Measurable::No {
         reason: reason.into(),
     };
@@ -313,12 +313,12 @@ pub fn emulated() -> Record {
         (GateId::E1, Measurable::Yes),
         (GateId::L1, no("latency is measured on a GPU")),
     ]);
-    let mut record = Record::new(Meta {
+    let mut run = Run::new(Session {
         gates,
-        ..meta(ladder())
+        ..session(ladder())
     });
     for subject in VARIANTS {
-        record = record
+        run = run
             .with(checked(subject, Source::Emulator))
             .counted(subject, 1_048_576, 0);
     }
@@ -335,13 +335,11 @@ pub fn emulated() -> Record {
         gates_that_failed: vec![GateId::C2],
         ..model.clone()
     };
-    let record = record
-        .with(rows::planted(&model))
-        .with(rows::planted(&fault));
+    let run = run.with(rows::planted(&model)).with(rows::planted(&fault));
     suppressed()
         .sites
         .iter()
-        .fold(record, |record, site| record.with(rows::site(site)))
+        .fold(run, |run, site| run.with(rows::site(site)))
 }
 
 /// All cases of a variant: one, and it is green.
@@ -365,17 +363,16 @@ pub fn samples(us: f64) -> Vec<f64> {
 }
 
 /// The same ladder on a GPU, with a latency for each of [`VARIANTS`] and the pairs of both claims.
-pub fn timed(us: [f64; 3]) -> Record {
-    let mut record = emulated().on_gpu(GPU);
-    (record.meta.backend, record.meta.tier) = (BackendKind::Cuda, Tier::T2);
-    record.meta.machine.name = "nvidia-h200".into();
-    record.scope(GateId::L1, Measurable::Yes);
-    record.table.retain(|row| row.on != On::All);
+pub fn timed(us: [f64; 3]) -> Run {
+    let mut run = emulated().on_gpu(GPU);
+    (run.session.backend, run.session.tier) = (BackendKind::Cuda, Tier::T2);
+    run.session.machine.name = "nvidia-h200".into();
+    run.scope(GateId::L1, Measurable::Yes);
+    run.table.retain(|row| row.on != On::All);
     for (subject, us) in VARIANTS.into_iter().zip(us) {
-        record =
-            record
-                .with(checked(subject, Source::Gpu))
-                .sampled(subject, mission(), &samples(us));
+        run = run
+            .with(checked(subject, Source::Gpu))
+            .sampled(subject, mission(), &samples(us));
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
         let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
@@ -389,8 +386,7 @@ pub fn timed(us: [f64; 3]) -> Record {
             &speed_of_light,
         )
     };
-    record
-        .with(pair(WMMA, us[1], SCALAR, us[0]))
+    run.with(pair(WMMA, us[1], SCALAR, us[0]))
         .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
@@ -401,16 +397,16 @@ pub fn results() -> Results {
 }
 
 /// The sessions merged into one table, oldest first.
-pub fn table(records: &[Record]) -> Table {
+pub fn table(runs: &[Run]) -> Table {
     let mut table = Table::default();
-    for record in records {
-        table.merge(&record.meta, &record.table);
+    for run in runs {
+        table.merge(&run.session, &run.table);
     }
     table
 }
 
 /// What tests change in a record.
-impl Record {
+impl Run {
     pub fn with(mut self, row: Row) -> Self {
         self.append(row);
         self
@@ -422,18 +418,18 @@ impl Record {
     }
 
     /// As if it had been measured so from the start.
-    pub fn changed(mut self, change: impl FnOnce(&mut Meta)) -> Self {
-        change(&mut self.meta);
+    pub fn changed(mut self, change: impl FnOnce(&mut Session)) -> Self {
+        change(&mut self.session);
         let rows: Vec<Row> = self.table.rows().cloned().collect();
         self.extend(rows);
         self
     }
 
     /// As another session.
-    pub fn named(self, session: &str) -> Self {
-        self.changed(|meta| {
-            meta.session = session.into();
-            meta.started = session.into();
+    pub fn named(self, name: &str) -> Self {
+        self.changed(|session| {
+            session.name = name.into();
+            session.started = name.into();
         })
     }
 
@@ -444,12 +440,12 @@ impl Record {
 
     /// The row over all cases of a variant.
     pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
-        let by = self.meta.backend.into();
+        let by = self.session.backend.into();
         self.row_mut(subject, &On::All, by)
     }
 
     pub fn scope(&mut self, gate: GateId, measurable: Measurable) {
-        self.meta.gates.insert(gate, measurable);
+        self.session.gates.insert(gate, measurable);
     }
 
     /// A gate says this of a variant over its cases.
@@ -473,7 +469,7 @@ impl Record {
     }
 
     pub fn on_gpu(mut self, name: &str) -> Self {
-        self.meta.machine.gpu = Gpu::Present {
+        self.session.machine.gpu = Gpu::Present {
             name: name.into(),
             uuid: String::new(),
             arch: "sm_90".into(),
@@ -514,10 +510,10 @@ impl Record {
             flags: vec![],
             archs: vec!["sm_90a".into()],
         };
-        for stage in &mut self.meta.stages {
+        for stage in &mut self.session.stages {
             stage.device_compiler = compiler.clone();
         }
-        self.meta.device_compiler = compiler;
+        self.session.device_compiler = compiler;
         let row = |subject: &str| {
             let result = GateResult::judge(GateId::R1, spills == 0, "sm_90a: spilled bytes 8 > 0");
             // 128 threads: 96 and 104 registers fit 5 and 4 blocks.
@@ -532,7 +528,7 @@ impl Record {
         };
         VARIANTS
             .into_iter()
-            .fold(self, |record, subject| record.with(row(subject)))
+            .fold(self, |run, subject| run.with(row(subject)))
     }
 
     /// What compute-sanitizer found in a variant under memcheck and racecheck.
@@ -548,15 +544,15 @@ impl Record {
 
     /// After `compare sanitize`, which found nothing.
     pub fn clean(self) -> Self {
-        VARIANTS.into_iter().fold(self, |record, subject| {
-            record.sanitized(subject, [Verdict::Pass; 2])
+        VARIANTS.into_iter().fold(self, |run, subject| {
+            run.sanitized(subject, [Verdict::Pass; 2])
         })
     }
 
     /// A session with peers on a problem, f16 and full mask: cpasync-32x64 takes `ours` microseconds; peers by name with
     /// what they take and whether they are right. The ladder claims something of them.
     pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
-        self.meta.stages[1].claims = claiming().remove(1).claims;
+        self.session.stages[1].claims = claiming().remove(1).claims;
         self.beside(CPASYNC, shape, ours, peers)
     }
 
@@ -576,7 +572,7 @@ impl Record {
             self = self.with(theirs.row(&place, "warm L2").unwrap());
             let speed_of_light = SpeedOfLight::none("literal samples");
             let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap();
-            self = row.into_iter().fold(self, Record::with);
+            self = row.into_iter().fold(self, Run::with);
         }
         self
     }
@@ -585,9 +581,9 @@ impl Record {
     pub fn refuting(self, reason: &str) -> Self {
         let broken = claims::claims(&Known::alone(&self));
         let broken: Vec<_> = broken.into_iter().filter(|of| of.is_broken()).collect();
-        self.changed(|meta| {
+        self.changed(|session| {
             for claimed in broken {
-                let mut stages = meta.stages.iter_mut();
+                let mut stages = session.stages.iter_mut();
                 let stage = stages.find(|stage| stage.id == claimed.stage).unwrap();
                 stage.negatives.push(Negative {
                     claim: claimed.claim.id(),

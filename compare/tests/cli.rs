@@ -286,7 +286,7 @@ fn without_a_gpu_the_committed_report_stays_as_it_is() {
     };
     // A workspace.
     write("Cargo.toml", "");
-    write("compare/src/registry.rs", "");
+    write("compare/src/stages.rs", "");
     write("COMPARE.md", "# COMPARE\nof a GPU");
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     let output = command
@@ -354,7 +354,7 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     for name in ["compare/src", "results/nvidia-h200", "results/build"] {
         std::fs::create_dir_all(folder.path(name)).unwrap();
     }
-    for name in ["Cargo.toml", "compare/src/registry.rs"] {
+    for name in ["Cargo.toml", "compare/src/stages.rs"] {
         std::fs::write(folder.path(name), "").unwrap();
     }
     std::fs::write(folder.path("COMPARE.md"), "# COMPARE\nkept").unwrap();

@@ -33,16 +33,16 @@ const ROOMS: [(&str, &[&str]); 7] = [
             "output",
             "document",
             "pages",
-            "record",
-            "registry",
+            "table",
+            "stages",
         ],
     ),
-    ("python", &["instrument", "judge", "measure", "record"]),
-    ("measure", &["record", "judge"]),
-    ("record", &[]),
-    ("judge", &["record"]),
+    ("python", &["instrument", "judge", "measure", "table"]),
+    ("measure", &["table", "judge"]),
+    ("table", &[]),
+    ("judge", &["table"]),
     ("document", &[]),
-    ("pages", &["record", "judge", "document"]),
+    ("pages", &["table", "judge", "document"]),
 ];
 
 fn root() -> PathBuf {

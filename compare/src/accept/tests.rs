@@ -1,8 +1,8 @@
 use super::*;
 use crate::measure::rows;
-use crate::record::Source;
-use crate::record::meta::{Selection, Tier};
-use crate::record::{Figure, Judged, On, Subject};
+use crate::table::Source;
+use crate::table::session::{Selection, Tier};
+use crate::table::{Figure, Judged, On, Subject};
 use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, mission, suppressed, timed};
 use common::faults::{Caught, Fault};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -15,20 +15,20 @@ const FOLDER: &str = "nvidia-h200";
 const REFUTES: [f64; 3] = [24.0, 20.0, 15.0];
 
 /// A whole run on a GPU, completed by `compare sanitize`.
-fn good() -> Record {
+fn good() -> Run {
     timed(US).clean()
 }
 
-fn merged(record: &Record, results: &Results) -> anyhow::Result<Accepted> {
-    merge(record, results, &Table::default(), None)
+fn merged(run: &Run, results: &Results) -> anyhow::Result<Accepted> {
+    merge(run, results, &Table::default(), None)
 }
 
-fn accepted(record: &Record, results: &Results) -> Results {
-    merged(record, results).unwrap().results
+fn accepted(run: &Run, results: &Results) -> Results {
+    merged(run, results).unwrap().results
 }
 
-fn refused(record: &Record, reason: Option<&str>) -> String {
-    let refused = merge(record, &Results::default(), &Table::default(), reason);
+fn refused(run: &Run, reason: Option<&str>) -> String {
+    let refused = merge(run, &Results::default(), &Table::default(), reason);
     format!("{:#}", refused.err().expect("it is refused"))
 }
 
@@ -41,23 +41,22 @@ fn text(results: &Results) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
-    let other_kernels = |mut record: Record| {
-        record.meta.stages[1].identity = "of yesterday".into();
-        record
+    let other_kernels = |mut run: Run| {
+        run.session.stages[1].identity = "of yesterday".into();
+        run
     };
     let figure = |metric: Metric, us: f64| {
-        let mut record = good();
-        let row = record.row_mut(SCALAR, &mission(), Source::Gpu);
+        let mut run = good();
+        let row = run.row_mut(SCALAR, &mission(), Source::Gpu);
         row.figures.insert(metric, us.into());
-        record
+        run
     };
     let timed_wrong = |gate, reason: &str| {
-        let mut record = good();
+        let mut run = good();
         let judged = Judged::from(&GateResult::judge(gate, false, reason));
-        record
-            .row_mut(WMMA, &mission(), Source::Gpu)
+        run.row_mut(WMMA, &mission(), Source::Gpu)
             .judge(gate, judged);
-        record
+        run
     };
     let mut unlisted = suppressed().sites[0].clone();
     unlisted.listed = None;
@@ -75,10 +74,10 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
     };
     let racecheck = [Verdict::Pass, Verdict::Fail];
     let is_of_sanitizer = |row: &Row| row.by == Source::ComputeSanitizer;
-    for (record, says) in [
+    for (run, says) in [
         (
-            good().changed(|meta| {
-                meta.progress = Progress::Partial {
+            good().changed(|session| {
+                session.progress = Progress::Partial {
                     finished: 3,
                     planned: 10,
                 }
@@ -86,23 +85,23 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
             "was interrupted after 3 of 10 cases",
         ),
         (
-            good().changed(|meta| meta.device = "sm_89".parse().ok()),
+            good().changed(|session| session.device = "sm_89".parse().ok()),
             "is limited to what sm_89 offers and is not kept: run without --device",
         ),
         (
-            good().changed(|meta| meta.git = commit("0123456789abcdef", true)),
+            good().changed(|session| session.git = commit("0123456789abcdef", true)),
             "was built from 0123456789ab with uncommitted changes; commit them",
         ),
         (
-            good().changed(|meta| {
-                meta.git = Git::Unknown {
+            good().changed(|session| {
+                session.git = Git::Unknown {
                     reason: "no git".into(),
                 }
             }),
             "the source of 20261120T183000Z-linux is unknown (no git)",
         ),
         (
-            good().changed(|meta| meta.source_lines = false),
+            good().changed(|session| session.source_lines = false),
             "hazards in it name no source lines; build it unstripped",
         ),
         (
@@ -143,8 +142,8 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
             "no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64; complete it on its GPU with `compare sanitize`",
         ),
         (
-            good().without(is_of_sanitizer).changed(|meta| {
-                meta.scope = Selection {
+            good().without(is_of_sanitizer).changed(|session| {
+                session.scope = Selection {
                     stages: vec!["0".into()],
                     ..Selection::default()
                 };
@@ -171,7 +170,7 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
     ] {
         for reason in [None, Some("the kernel is new")] {
             // A reason without a failed claim is refused too, but later than all of these.
-            let error = refused(&record, reason);
+            let error = refused(&run, reason);
             let is_size = says.contains("narrow") && reason.is_some();
             assert!(is_size || error.contains(says), "{says}: {error}");
         }
@@ -188,11 +187,11 @@ fn a_time_that_is_no_positive_number_in_its_interval_is_refused_by_name() {
         (f64::INFINITY.into(), "p50 is NaN"),
         ((3.0, 3.5, 4.0).into(), "p50 is 3 [3.5, 4]"),
     ] {
-        let mut record = good();
-        let row = record.row_mut(SCALAR, &mission(), Source::Gpu);
+        let mut run = good();
+        let row = run.row_mut(SCALAR, &mission(), Source::Gpu);
         row.figures.insert(Metric::P50, figure);
         let folder = TempDir::new().unwrap();
-        record.write(&folder.path().join("run")).unwrap();
+        run.write(&folder.path().join("run")).unwrap();
         let into = folder.path().join("results");
         let args = AcceptArgs {
             runs: vec![folder.path().join("run")],
@@ -229,7 +228,7 @@ fn a_session_of_another_gpu_model_is_refused_and_has_a_table_of_its_own() {
         error.ends_with("was measured on NVIDIA H100, and the table is of NVIDIA H200"),
         "{error}"
     );
-    let other = other().changed(|meta| meta.machine.name = "nvidia-h100".into());
+    let other = other().changed(|session| session.machine.name = "nvidia-h100".into());
     let results = accepted(&other, &results);
     let folders: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
     assert_eq!(folders, ["nvidia-h100", FOLDER]);
@@ -240,11 +239,11 @@ fn a_session_of_another_gpu_model_is_refused_and_has_a_table_of_its_own() {
 #[test]
 fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
     let case = crate::testing::case(SCALAR, Source::Gpu, None);
-    let record = good()
+    let run = good()
         .peers("mission", 15.0, &[("torch-default", 40.0, true)])
         .with(case);
-    let once = merged(&record, &Results::default()).unwrap();
-    let twice = accepted(&record, &once.results);
+    let once = merged(&run, &Results::default()).unwrap();
+    let twice = accepted(&run, &once.results);
     assert!(text(&once.results) == text(&twice));
     let rows: Vec<&Row> = once.results.gpus[FOLDER].rows().collect();
     assert!(!rows.iter().any(|row| matches!(row.on, On::Case(..))));
@@ -284,8 +283,8 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
         .clean()
         .without(|row| !is_of_first(row))
         .named(LATER)
-        .changed(|meta| {
-            meta.scope = Selection {
+        .changed(|session| {
+            session.scope = Selection {
                 stages: vec!["0".into()],
                 ..Selection::default()
             }
@@ -300,9 +299,9 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
     assert_eq!(changes.since, "20261120T183000Z-linux");
 
     let mut fewer = good().named("20261122T183000Z-nvidia-h200");
-    fewer.meta.stages[0].claims.clear();
-    fewer.meta.stages[1].claims.clear();
-    fewer.meta.stages[0].variants.truncate(1);
+    fewer.session.stages[0].claims.clear();
+    fewer.session.stages[1].claims.clear();
+    fewer.session.stages[0].variants.truncate(1);
     let fewer = fewer.without(|row| row.subject == Subject::from(WMMA) || row.against.is_some());
     let third = accepted(&fewer, &second);
     let all = third
@@ -327,7 +326,7 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
 fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     let slower = good().sampled("stage0-scalar/none", mission(), &[50.0, 51.0, 52.0]);
     let mut table = slower.table.clone();
-    keep_leading(&mut table, &slower.meta.session);
+    keep_leading(&mut table, &slower.session.name);
     let changed: Vec<&Row> = (table.rows())
         .filter(|row| slower.table.get(&row.key()) != Some(row))
         .collect();
@@ -352,12 +351,12 @@ fn runs_that_need_no_sanitizer_are_accepted() {
     let supported = unsupported.summary_mut(SCALAR);
     supported.figures.insert(Metric::Cases, 1_u32.into());
     let unsupported = unsupported.sanitized(SCALAR, [Verdict::Pass; 2]);
-    for record in [
+    for run in [
         emulated(),
-        without().changed(|meta| meta.tier = Tier::T1),
+        without().changed(|session| session.tier = Tier::T1),
         unsupported,
     ] {
-        accepted(&record, &Results::default());
+        accepted(&run, &Results::default());
     }
     let emulated = accepted(&emulated(), &Results::default());
     assert!(emulated.gpus.is_empty() && !emulated.build.is_empty());
@@ -415,7 +414,7 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
     );
 
     // The same failure in a later run is settled; that of another claim is not.
-    let refuted = |run: Record| run.changed(|meta| meta.stages.clone_from(&first.stages));
+    let refuted = |run: Run| run.changed(|session| session.stages.clone_from(&first.stages));
     let refuting = |us: [f64; 3], day: &str| refuted(timed(us).clean().named(day));
     let again = merged(
         &refuting(REFUTES, "20261121T183000Z-nvidia-h200"),

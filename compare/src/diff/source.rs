@@ -1,11 +1,11 @@
 //! What BASE and NEW name: the folder of a run, a folder of tables, or a git revision.
 
 use crate::answer::NoData;
-use crate::record::files::is_record;
-use crate::record::files::name_of;
-use crate::record::record::newest_run;
-use crate::record::table::{ROWS, SESSIONS};
-use crate::record::{Meta, Record, Results, Row, StageMeta, Table};
+use crate::table::files::is_run;
+use crate::table::files::name_of;
+use crate::table::merge::{ROWS, SESSIONS};
+use crate::table::run::newest_run;
+use crate::table::{Results, Row, Run, Session, StageMeta, Table};
 use anyhow::{Context, anyhow, bail};
 use common::device::BackendKind;
 use std::collections::BTreeMap;
@@ -19,28 +19,27 @@ pub struct Side {
     pub name: String,
     pub results: Results,
     /// The run, if it is one, and its passing cases.
-    pub run: Option<(Meta, Vec<Row>)>,
+    pub run: Option<(Session, Vec<Row>)>,
 }
 
 impl Side {
     fn of_run(folder: &Path, stages: &[StageMeta]) -> anyhow::Result<Self> {
-        let mut record = Record::read(folder, stages)?;
-        let meta = record.meta.clone();
-        record
-            .table
+        let mut run = Run::read(folder, stages)?;
+        let session = run.session.clone();
+        run.table
             .sessions
-            .insert(meta.session.clone(), meta.clone());
-        let gpu = Some(&*meta.machine.name).filter(|_| meta.backend == BackendKind::Cuda);
+            .insert(session.name.clone(), session.clone());
+        let gpu = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
         let mut results = Results::default();
-        results.put(gpu, &record.table);
+        results.put(gpu, &run.table);
         if gpu.is_none() {
             // What the emulator says of cases is not of the build alone, but there is no other table for it.
-            results.build = record.table;
+            results.build = run.table;
         }
         Ok(Self {
             name: name_of(folder),
             results,
-            run: Some((meta, record.cases)),
+            run: Some((session, run.cases)),
         })
     }
 }
@@ -49,7 +48,7 @@ impl Side {
 pub fn resolve(name: &str, root: Option<&Path>, stages: &[StageMeta]) -> anyhow::Result<Side> {
     let cannot = || format!("{name} cannot be compared");
     let path = Path::new(name);
-    if is_record(path) {
+    if is_run(path) {
         return Side::of_run(path, stages).with_context(cannot);
     }
     if path.is_dir() {

@@ -2,17 +2,17 @@ use super::*;
 use crate::document::markdown::markdown;
 use crate::judge::diff::Change;
 use crate::judge::verdict::Exit;
-use crate::record::{On, Record};
+use crate::table::{On, Run};
 use crate::testing::{SCALAR, US, emulated, ladder, timed};
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
 /// The ladder when its kernels were others.
-fn of_other_kernels(us: [f64; 3]) -> Record {
-    let record = timed(us).named("20261119T183000Z-nvidia-h200");
-    record.changed(|meta| {
-        for stage in &mut meta.stages {
+fn of_other_kernels(us: [f64; 3]) -> Run {
+    let run = timed(us).named("20261119T183000Z-nvidia-h200");
+    run.changed(|session| {
+        for stage in &mut session.stages {
             stage.identity = format!("{} before", stage.id);
         }
     })
@@ -23,20 +23,20 @@ fn side(path: &Path) -> Side {
 }
 
 /// The records as folders of runs or, if their name says so, as tables.
-fn written(sides: &[(&str, &Record)]) -> TempDir {
+fn written(sides: &[(&str, &Run)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for (name, record) in sides {
+    for (name, run) in sides {
         match name.strip_prefix("tables/") {
-            None => record.write(&folder.path().join(name)).unwrap(),
-            Some(_) => tables(record, &folder.path().join(name)),
+            None => run.write(&folder.path().join(name)).unwrap(),
+            Some(_) => tables(run, &folder.path().join(name)),
         }
     }
     folder
 }
 
-fn tables(record: &Record, folder: &Path) {
+fn tables(run: &Run, folder: &Path) {
     let path = folder.with_extension("run");
-    record.write(&path).unwrap();
+    run.write(&path).unwrap();
     side(&path).results.write(folder).unwrap();
     std::fs::remove_dir_all(path).unwrap();
 }

@@ -4,7 +4,7 @@ use super::find::{CUOBJDUMP, Tool};
 use super::process::Scratch;
 use crate::measure::builds::loaded;
 use crate::measure::machine_code;
-use crate::record::StageMeta;
+use crate::table::StageMeta;
 use common::stage::LoadedStage;
 use rayon::prelude::*;
 use std::path::PathBuf;

@@ -16,11 +16,11 @@ use crate::measure::select::Chosen;
 use crate::output;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
-use crate::record::StageMeta;
-use crate::record::files::name_of;
-use crate::record::record::newest_run;
-use crate::record::{On, Record, Results, Row, Source, StoreError};
-use crate::registry::Ladder;
+use crate::stages::Ladder;
+use crate::table::StageMeta;
+use crate::table::files::name_of;
+use crate::table::run::newest_run;
+use crate::table::{On, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 pub struct Target {
     /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
     #[arg(long, value_name = "DIR")]
-    pub record: Option<PathBuf>,
+    pub run: Option<PathBuf>,
     /// Where the report on the completed record goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct Target {
 pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
-    pub record: Record,
+    pub run: Run,
     pub report: PathBuf,
 }
 
@@ -58,32 +58,32 @@ impl Completing {
         if let Ok(gpu) = &ladder.gpu {
             completing.of_gpu(&gpu.info().name)?;
         }
-        ladder.limit(completing.record.meta.device)?;
+        ladder.limit(completing.run.session.device)?;
         Ok((completing, ladder))
     }
 
     /// Opens the record of `target` and checks that it is of `builds`.
     fn open(target: &Target, builds: &[StageMeta]) -> anyhow::Result<Self> {
         let report = output::report_path(target.report.as_deref())?;
-        let folder = match &target.record {
+        let folder = match &target.run {
             Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
         };
-        let record = Record::read(&folder, builds).context(
+        let run = Run::read(&folder, builds).context(
             "the run cannot be completed; name a folder that `compare run` wrote with --record DIR",
         )?;
         let name = name_of(&folder);
-        judge(&name, &record)?;
+        judge(&name, &run)?;
         Ok(Self {
             folder,
             name,
-            record,
+            run,
             report,
         })
     }
 
     fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
-        let found = self.record.meta.gpu().unwrap_or("no GPU");
+        let found = self.run.session.gpu().unwrap_or("no GPU");
         ensure!(
             found == here,
             "{} was measured on {found}, and this is {here}; run `compare` here first, then complete that record",
@@ -100,8 +100,8 @@ impl Completing {
         look: impl FnOnce(&Report<'_>) -> T,
     ) -> anyhow::Result<(String, T)> {
         let results = Results::read(&machine::results())?;
-        let table = results.of_gpu(&self.record.meta.machine.name);
-        let report = verdict::report_of_run(&self.record, &table);
+        let table = results.of_gpu(&self.run.session.machine.name);
+        let report = verdict::report_of_run(&self.run, &table);
         files::write(&files::report(&report, &self.folder, Some(&self.report)))?;
         let text = format!(
             "{}\nrecord: {}\nreport: {}",
@@ -114,7 +114,7 @@ impl Completing {
 
     /// A section of what the run says by itself.
     fn section(&self, section: Section) -> String {
-        let known = Known::alone(&self.record);
+        let known = Known::alone(&self.run);
         let document = show::document(&verdict::report(known), &[section], &[]);
         terminal(&document, WIDTH)
     }
@@ -131,16 +131,16 @@ impl Completing {
     /// Records the version of the tool of `source`, and drops what another version found before.
     pub fn set_tool(&mut self, source: Source, version: String) {
         let versions = vec![version];
-        if self.record.meta.tools.get(&source) != Some(&versions) {
-            self.record.table.retain(|row| row.by != source);
-            self.record.meta.tools.insert(source, versions);
+        if self.run.session.tools.get(&source) != Some(&versions) {
+            self.run.table.retain(|row| row.by != source);
+            self.run.session.tools.insert(source, versions);
         }
     }
 
     /// Adds or replaces rows, and writes the record.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
-        self.record.extend(rows);
-        self.record.write(&self.folder)
+        self.run.extend(rows);
+        self.run.write(&self.folder)
     }
 }
 
@@ -160,17 +160,17 @@ fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn judge(name: &str, record: &Record) -> anyhow::Result<()> {
-    let known = Known::alone(record);
-    let stale = record.table.rows().filter(|row| known.is_stale(row));
+fn judge(name: &str, run: &Run) -> anyhow::Result<()> {
+    let known = Known::alone(run);
+    let stale = run.table.rows().filter(|row| known.is_stale(row));
     let stale = distinct(stale.map(|row| row.subject.stage()));
     ensure!(
         stale.is_empty(),
         "{name} is of other versions of {}; run `compare` again with this build, then complete that run",
         joined(stale, ", ")
     );
-    let by = record.meta.backend.into();
-    let mut checked = record.table.by(by).filter(|row| row.on == On::All);
+    let by = run.session.backend.into();
+    let mut checked = run.table.by(by).filter(|row| row.on == On::All);
     ensure!(
         checked.any(|row| is_green(&known, &row.subject, by)),
         "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
@@ -184,11 +184,11 @@ mod tests {
     use crate::testing::{CPASYNC, GPU, US, VARIANTS, ladder, timed};
     use common::verdict::GateId;
 
-    fn written(record: &Record, names: &[&str]) -> tempfile::TempDir {
+    fn written(run: &Run, names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         names
             .iter()
-            .for_each(|name| record.write(&folder.path().join(name)).unwrap());
+            .for_each(|name| run.write(&folder.path().join(name)).unwrap());
         folder
     }
 
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn a_record_of_this_build_and_gpu_is_opened() {
         let folder = written(&timed(US), &["a"]);
-        let target = |record: PathBuf, report: &str| Target {
-            record: Some(record),
+        let target = |run: PathBuf, report: &str| Target {
+            run: Some(run),
             report: Some(folder.path().join(report)),
             quiet: true,
         };
@@ -231,7 +231,7 @@ mod tests {
                 rows.filter(|row| report.known.is_of_run(row)).count()
             })
             .unwrap();
-        assert_eq!(rows, opened.record.table.rows().count());
+        assert_eq!(rows, opened.run.table.rows().count());
         assert!(text.contains("record: "), "{text}");
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(written("r.md"), written("a/COMPARE.md"));
@@ -239,23 +239,23 @@ mod tests {
 
     #[test]
     fn other_kernels_and_red_records_are_refused() {
-        let record = timed(US);
-        let mut stale = record.clone();
-        stale.meta.stages[1].identity = "another".into();
+        let run = timed(US);
+        let mut stale = run.clone();
+        stale.session.stages[1].identity = "another".into();
         let error = judge("a", &stale).unwrap_err().to_string();
         assert!(
             error.contains("other versions of stage1-cpasync; run `compare` again"),
             "{error}"
         );
-        let two = VARIANTS[..2].iter().fold(record, |record, subject| {
-            record.failing(subject, GateId::C2)
-        });
+        let two = VARIANTS[..2]
+            .iter()
+            .fold(run, |run, subject| run.failing(subject, GateId::C2));
         assert!(judge("a", &two).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
         let error = judge("a", &red).unwrap_err().to_string();
         assert!(error.contains("no variant that is green"), "{error}");
         let nowhere = Target {
-            record: Some("no/such".into()),
+            run: Some("no/such".into()),
             ..Target::default()
         };
         let error = Completing::open(&nowhere, &ladder()).unwrap_err();

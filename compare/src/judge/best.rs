@@ -3,7 +3,7 @@
 use super::Known;
 use super::list::{distinct, grouped};
 use super::state::{is_green, summary};
-use crate::record::{On, Place, Row, Source, StageMeta, Subject, Table};
+use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
 
 /// Whether the row is the latency of a variant on a problem.

@@ -5,7 +5,7 @@ use super::list::distinct;
 use super::peers::{Outcome, arms, fastest, outcome};
 use super::state::{NEEDED, rank};
 use super::verdict::Exit;
-use crate::record::{Judged, On, Row, Table};
+use crate::table::{Judged, On, Row, Table};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
@@ -133,7 +133,7 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Source;
+    use crate::table::Source;
     use common::problem::Dtype;
     use common::verdict::GateResult;
 

@@ -3,8 +3,8 @@
 
 use super::best::{Latency, best_of, latency, p50, time};
 use super::{Known, peers};
-use crate::record::meta;
-use crate::record::{
+use crate::table::session;
+use crate::table::{
     Claim, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table, VariantMeta,
 };
 use common::claim::Rival;
@@ -244,7 +244,7 @@ pub fn compared<'a>(
     let Some(base) = claim.relation.base() else {
         return Ok(family.map(|variant| (variant, None)).collect());
     };
-    let base_stage = meta::by_id(stages, &base.stage);
+    let base_stage = session::by_id(stages, &base.stage);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
     let same_preset = |variant: &'a VariantMeta| {
         let same = base_stage.same_preset(&base.family, variant.preset())?;
@@ -496,7 +496,7 @@ pub fn restate(table: &mut Table, stages: &[StageMeta]) {
 
 /// Every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
-    let claims = meta::claims(known.stages);
+    let claims = session::claims(known.stages);
     claims
         .map(|(stage, claim)| claimed(known, stage, claim))
         .collect()

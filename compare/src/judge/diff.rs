@@ -8,8 +8,8 @@
 use super::best::{self, is_latency};
 use super::claims;
 use super::drift::{Drift, FEWEST, is_of_one_kernel};
-use crate::record::meta::{Changes, DeviceCompiler, Gpu, Moved};
-use crate::record::{Figure, Key, Meta, On, Record, Row, Source, StageMeta, Subject, Table};
+use crate::table::session::{Changes, DeviceCompiler, Gpu, Moved};
+use crate::table::{Figure, Key, On, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
@@ -219,7 +219,7 @@ pub struct Comparison {
 
 /// Whether the session `new` was asked to run all that `base` ran: the same selection, or a whole tier that is not smaller, on the same
 /// backend.
-pub fn covers(base: &Meta, new: &Meta) -> bool {
+pub fn covers(base: &Session, new: &Session) -> bool {
     let has_one_scope = (base.tier, &base.scope) == (new.tier, &new.scope);
     (has_one_scope || new.scope.is_all() && new.tier >= base.tier)
         && base.backend == new.backend
@@ -227,15 +227,15 @@ pub fn covers(base: &Meta, new: &Meta) -> bool {
 }
 
 /// The table after a run is accepted: the run's rows in place of those with the same keys, without what the sources no longer declare.
-pub fn accepted(record: &Record, committed: &Table) -> Table {
-    let mut kept = record.clone();
+pub fn accepted(run: &Run, committed: &Table) -> Table {
+    let mut kept = run.clone();
     // Cases stay with the run.
     kept.table
         .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
     let mut table = committed.clone();
-    table.merge(&kept.meta, &kept.table);
-    table.prune(&record.meta.stages);
-    claims::restate(&mut table, &record.meta.stages);
+    table.merge(&kept.session, &kept.table);
+    table.prune(&run.session.stages);
+    claims::restate(&mut table, &run.session.stages);
     table
 }
 
@@ -477,7 +477,7 @@ impl<'a> Join<'a> {
 
     /// Whether the new side has a build by the same nvcc, for the same architectures.
     fn is_built_alike(&self, old: &Row) -> bool {
-        let built = |session: &Meta| (session.device_compiler.clone(), session.toggles.clone());
+        let built = |session: &Session| (session.device_compiler.clone(), session.toggles.clone());
         let of_base = self.tables.base.session(old).map(built);
         let mut sessions = self.tables.new.sessions.values();
         old.by != Source::Ptxas || sessions.any(|session| Some(built(session)) == of_base)
@@ -538,11 +538,11 @@ impl<'a> Join<'a> {
             self.tables.base.session(old)?,
             self.tables.new.session(new)?,
         );
-        let nvcc = |session: &Meta| match &session.device_compiler {
+        let nvcc = |session: &Session| match &session.device_compiler {
             DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}"),
             DeviceCompiler::Absent { .. } => "no GPU compiler".to_string(),
         };
-        let gpu = |session: &Meta| match &session.machine.gpu {
+        let gpu = |session: &Session| match &session.machine.gpu {
             Gpu::Present {
                 name,
                 arch,

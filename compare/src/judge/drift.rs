@@ -2,7 +2,7 @@
 //! without a reason in the kernel.
 
 use super::best::{is_latency, p50};
-use crate::record::{Row, Table};
+use crate::table::{Row, Table};
 use serde::Serialize;
 
 /// The share of unchanged kernels whose latencies stay within [`Drift::spread`].

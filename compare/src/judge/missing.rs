@@ -4,8 +4,8 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::record::meta::{DeviceCompiler, Measurable, Progress};
-use crate::record::{Meta, On, Place, Record, Row, Source, Subject};
+use crate::table::session::{DeviceCompiler, Measurable, Progress};
+use crate::table::{On, Place, Row, Run, Session, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -82,7 +82,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
 }
 
 /// What the run of a report set out to have, and what its machine cannot measure.
-fn of_run(known: &Known<'_>, run: &Meta) -> Vec<Missing> {
+fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
     let mut missing = Vec::new();
     match run.progress {
         Progress::Partial { finished, planned } if finished < planned => {
@@ -171,14 +171,14 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
 }
 
 /// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
-pub fn uncovered(record: &Record) -> Vec<Missing> {
-    if record.cases.is_empty() || !record.meta.scope.variants.is_empty() {
+pub fn uncovered(run: &Run) -> Vec<Missing> {
+    if run.cases.is_empty() || !run.session.scope.variants.is_empty() {
         return Vec::new();
     }
     let mut missing = Vec::new();
-    for stage in &record.meta.stages {
+    for stage in &run.session.stages {
         let (mut refused, mut supported): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
-        for row in record.all_cases() {
+        for row in run.all_cases() {
             if let On::Case(place, _) = &row.on
                 && row.subject.stage() == stage.id
             {

@@ -14,8 +14,8 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
-use crate::record::meta::{Gpu, by_id};
-use crate::record::{Kernels, Meta, Record, Row, Source, StageMeta, Table};
+use crate::table::session::{Gpu, by_id};
+use crate::table::{Kernels, Row, Run, Session, Source, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub struct Known<'a> {
     /// One GPU model's table, with the rows of the run in place of committed ones.
     pub table: Cow<'a, Table>,
     /// The session of this invocation, if there is one.
-    pub run: Option<&'a Meta>,
+    pub run: Option<&'a Session>,
 }
 
 impl<'a> Known<'a> {
@@ -41,24 +41,24 @@ impl<'a> Known<'a> {
     }
 
     /// One run and nothing else.
-    pub fn alone(record: &'a Record) -> Self {
+    pub fn alone(run: &'a Run) -> Self {
         Self {
-            stages: &record.meta.stages,
-            table: Cow::Borrowed(&record.table),
-            run: Some(&record.meta),
+            stages: &run.session.stages,
+            table: Cow::Borrowed(&run.table),
+            run: Some(&run.session),
         }
     }
 
     /// A run, and what `table` has of the same GPU model. A run limited to a smaller device is not mixed with figures of real ones.
-    pub fn of_run(record: &'a Record, table: &Table) -> Self {
-        if record.meta.device.is_some() {
-            return Self::alone(record);
+    pub fn of_run(run: &'a Run, table: &Table) -> Self {
+        if run.session.device.is_some() {
+            return Self::alone(run);
         }
         let mut merged = table.clone();
-        merged.merge(&record.meta, &record.table);
+        merged.merge(&run.session, &run.table);
         Self {
             table: Cow::Owned(merged),
-            ..Self::alone(record)
+            ..Self::alone(run)
         }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
     }
 
     /// The session that the report is about: the run, else the newest one of the table.
-    pub fn session(&self) -> Option<&Meta> {
+    pub fn session(&self) -> Option<&Session> {
         self.run.or_else(|| self.table.newest())
     }
 
@@ -83,7 +83,7 @@ impl<'a> Known<'a> {
 
     /// Whether this invocation measured the row.
     pub fn is_of_run(&self, row: &Row) -> bool {
-        self.run.is_some_and(|run| run.session == row.session)
+        self.run.is_some_and(|run| run.name == row.session)
     }
 
     /// What judges the cases of the report: the run's backend; of a committed table the GPU.
@@ -100,12 +100,12 @@ impl<'a> Known<'a> {
     pub fn gpu(&self) -> Option<&str> {
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
         let session = run.or_else(|| self.table.newest_on_gpu());
-        session.and_then(Meta::gpu)
+        session.and_then(Session::gpu)
     }
 }
 
 /// The GPU of a session, or what it ran on instead.
-pub fn place(session: &Meta) -> String {
+pub fn place(session: &Session) -> String {
     match (session.backend, &session.machine.gpu) {
         (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
         (BackendKind::Cuda, Gpu::Absent { .. }) => "an unknown GPU".into(),

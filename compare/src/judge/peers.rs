@@ -3,7 +3,7 @@
 use super::Known;
 use super::best::p50;
 use super::state::{cases, is_green};
-use crate::record::{Figure, On, Place, Row, Source, Subject};
+use crate::table::{Figure, On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::Dtype;
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use super::Known;
 use super::list::distinct;
-use crate::record::meta::{Measurable, Tier, first_place};
-use crate::record::{CORRECT_MODEL, Judged, Meta, On, Row, Source, StageMeta, Subject, Table};
+use crate::table::session::{Measurable, Tier, first_place};
+use crate::table::{CORRECT_MODEL, Judged, On, Row, Session, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -150,7 +150,7 @@ pub fn measurable(known: &Known<'_>, gate: GateId) -> bool {
 /// Whether every variant needs gate C7: in a committed table, and in the full tier on a GPU, also for a selection of stages.
 /// `compare sanitize` adds it.
 pub fn needs_sanitizer(known: &Known<'_>) -> bool {
-    let is_full = |run: &Meta| (run.tier, run.backend) == (Tier::T2, BackendKind::Cuda);
+    let is_full = |run: &Session| (run.tier, run.backend) == (Tier::T2, BackendKind::Cuda);
     known.run.is_none_or(is_full)
 }
 

@@ -7,8 +7,8 @@ use super::state::compiled;
 use super::verdict::{Exit, Report, of_differences, report, report_of_run};
 use super::*;
 use crate::measure::rows;
-use crate::record::meta::{Measurable, Progress, Refusal, Selection};
-use crate::record::{Figure, On, Place, Relation};
+use crate::table::session::{Measurable, Progress, Refusal, Selection};
+use crate::table::{Figure, On, Place, Relation};
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, results, suppressed, table,
     timed,
@@ -28,7 +28,7 @@ fn place() -> Place {
 }
 
 /// What `ask` says of the report of a run on top of the committed sessions.
-fn of<T>(run: &Record, committed: &[Record], ask: impl Fn(&Report<'_>) -> T) -> T {
+fn of<T>(run: &Run, committed: &[Run], ask: impl Fn(&Report<'_>) -> T) -> T {
     ask(&report_of_run(run, &table(committed)))
 }
 
@@ -37,16 +37,16 @@ fn exit(report: &Report<'_>) -> (Exit, &'static str) {
 }
 
 /// The verdict on a committed table.
-fn committed(stages: &[StageMeta], sessions: &[Record]) -> (Exit, &'static str, String) {
+fn committed(stages: &[StageMeta], sessions: &[Run]) -> (Exit, &'static str, String) {
     let table = table(sessions);
     let overall = report(Known::committed(stages, &table)).overall;
     (overall.exit, overall.word, overall.line)
 }
 
 /// The same kernels changed, if that was measured so from the start.
-fn rebuilt(record: Record) -> Record {
-    record.changed(|meta| {
-        for stage in &mut meta.stages {
+fn rebuilt(run: Run) -> Run {
+    run.changed(|session| {
+        for stage in &mut session.stages {
             stage.identity.insert_str(0, "new-");
         }
     })
@@ -63,8 +63,8 @@ fn stages() -> Selection {
     }
 }
 
-fn selected(selection: Selection) -> impl Fn(&mut Meta) {
-    move |meta| meta.scope = selection.clone()
+fn selected(selection: Selection) -> impl Fn(&mut Session) {
+    move |session| session.scope = selection.clone()
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         fails().with(case("normal:1")).with(failing)
     };
     let slow = || timed([24.0, 20.0, 15.0]).clean();
-    let refuted = slow().refuting("P.V dominates").meta.stages;
-    let refuting = |record: Record| record.changed(|meta| meta.stages = refuted.clone());
+    let refuted = slow().refuting("P.V dominates").session.stages;
+    let refuting = |run: Run| run.changed(|session| session.stages = refuted.clone());
     let noisy = Row::new(WMMA, mission(), Source::Gpu)
         .against(SCALAR)
         .figure(Metric::SpeedupP50, (1.6, 1.59, 1.61))
         .figure(Metric::Noise, 0.5);
-    let records = [
+    let runs = [
         emulated(),
         timed(US),
         timed(US).clean(),
@@ -102,8 +102,8 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         emulated().counted(CPASYNC, 1_048_577, 0),
         timed(US).clean().with(noisy),
     ];
-    let lines = records.map(|record| {
-        of(&record, &[], |report| {
+    let lines = runs.map(|run| {
+        of(&run, &[], |report| {
             let overall = &report.overall;
             let actions = overall.actions.join("\n  ");
             format!("{} {overall}\n  {actions}\n", overall.exit.code())
@@ -127,13 +127,13 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo
       Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
     1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
-      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+      Improve the stage, or run the claim as refuted: `compare accept DIR --negative REASON`.
     0 PASS: 3 variants are green
       No action needed.
     0 PASS: 3 variants are green
       stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage.
     1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
-      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+      Improve the stage, or run the claim as refuted: `compare accept DIR --negative REASON`.
     3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
       Run again on a quiet machine, or with more samples (`--iters`).
     ");
@@ -147,7 +147,7 @@ fn a_report_and_accept_agree_on_what_changed() {
     let base = || timed(US).clean().named("1");
     let built = |spills| timed(US).clean().built(96, spills);
     let rebuilt_as = |us| rebuilt(timed(us).clean());
-    let refuted = |record: Record| record.refuting("they wait");
+    let refuted = |run: Run| run.refuting("they wait");
     let failing = || timed([32.0, 20.0, 19.0]).clean();
     let one_case_fewer = {
         let mut quick = timed(US).clean();
@@ -182,7 +182,7 @@ fn a_report_and_accept_agree_on_what_changed() {
         // Of fewer cases: what was known stands.
         (base(), one_case_fewer, "SAME"),
     ] {
-        let stages = &new.meta.stages;
+        let stages = &new.session.stages;
         let committed = diff::accepted(&old.named("1"), &Table::default());
         let new = new.clone().named("2");
         let accepted = diff::accepted(&new, &committed);
@@ -261,8 +261,8 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
 /// What is missing although the report should have it.
 #[test]
 fn data_that_a_whole_tier_should_have_is_required() {
-    let lacking = |record: &Record, committed: &[Record]| {
-        of(record, committed, |report| {
+    let lacking = |run: &Run, committed: &[Run]| {
+        of(run, committed, |report| {
             let required: Vec<String> = report.required().map(ToString::to_string).collect();
             let is_complete = required.is_empty();
             assert_eq!(
@@ -275,51 +275,51 @@ fn data_that_a_whole_tier_should_have_is_required() {
         })
     };
     let without = |gate| {
-        let mut record = emulated();
-        record.summary_mut(WMMA).verdicts.remove(&gate);
-        record
+        let mut run = emulated();
+        run.summary_mut(WMMA).verdicts.remove(&gate);
+        run
     };
     let unsupported = |subjects: &[&str]| {
-        let mut record = emulated();
+        let mut run = emulated();
         for subject in VARIANTS {
             let on = On::Case(place(), "normal:0".into());
             let case = Row::new(subject, on, Source::Emulator);
             if !subjects.contains(&subject) {
-                record.cases.push(case.verdict(&judged(GateId::C1, true)));
+                run.cases.push(case.verdict(&judged(GateId::C1, true)));
                 continue;
             }
-            record.cases.push(case.note("too large"));
-            let row = record.summary_mut(subject);
+            run.cases.push(case.note("too large"));
+            let row = run.summary_mut(subject);
             row.verdicts.clear();
             row.figures.insert(Metric::Cases, 0_u32.into());
             row.figures.insert(Metric::CasesUnsupported, 1_u32.into());
         }
-        record
+        run
     };
     let uncounted = |measurable| {
-        let mut record =
+        let mut run =
             emulated().without(|row| row.subject.as_str() == CPASYNC && row.on == mission());
-        record.scope(GateId::E1, measurable);
-        record
+        run.scope(GateId::E1, measurable);
+        run
     };
     let no = |reason: &str| Measurable::No {
         reason: reason.into(),
     };
     let of_registers = |measurable| {
-        let mut record = emulated().changed(|meta| {
-            let claim = &mut meta.stages[1].claims[1];
+        let mut run = emulated().changed(|session| {
+            let claim = &mut session.stages[1].claims[1];
             claim.metric = Metric::Registers;
             claim.relation = Relation::AtMost { bound: 96.0 };
         });
-        record.scope(GateId::R1, measurable);
-        record
+        run.scope(GateId::R1, measurable);
+        run
     };
     let interrupted = |finished| {
         let progress = Progress::Partial {
             finished,
             planned: 9,
         };
-        emulated().changed(move |meta| meta.progress = progress)
+        emulated().changed(move |session| session.progress = progress)
     };
     let variants = selected(Selection {
         variants: vec!["x".into()],
@@ -342,7 +342,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         of_registers(Measurable::Yes),
         of_registers(no("no nvcc")),
     ]
-    .map(|record| format!("- {}\n", lacking(&record, &[])));
+    .map(|run| format!("- {}\n", lacking(&run, &[])));
     insta::assert_snapshot!(lines.concat(), @"
     - 
     - stage0-scalar/wmma-qk-32x64: C5: none of its cases had this evidence
@@ -372,8 +372,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
     assert_eq!((code, word), (Exit::Inconclusive, "INCOMPLETE"));
     assert_eq!(line, "1 required row is missing, first every row");
 
-    let optional = |record: &Record| {
-        of(record, &[], |report| {
+    let optional = |run: &Run| {
+        of(run, &[], |report| {
             let missing = report.missing.iter().filter(|missing| !missing.required);
             missing
                 .map(|missing| missing.what.clone())
@@ -384,9 +384,9 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let none = optional(&uncounted(no("no traced build")));
     assert!(none.contains(&"gate E1".to_string()), "{none:?}");
     assert!(!none.iter().any(|what| what.contains("global bytes read")));
-    let says_c7 = |record: Record| {
-        let record = record.changed(|meta| drop(meta.gates.insert(GateId::C7, no("not run"))));
-        optional(&record).contains(&"gate C7".to_string())
+    let says_c7 = |run: Run| {
+        let run = run.changed(|session| drop(session.gates.insert(GateId::C7, no("not run"))));
+        optional(&run).contains(&"gate C7".to_string())
     };
     assert_eq!([timed(US), timed(US).clean()].map(says_c7), [true, false]);
 }
@@ -395,7 +395,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
 fn the_fastest_green_variant_is_the_best_of_its_stage() {
     let fast = || timed([19.0, 20.0, 15.0]).named("1");
     let (scalar, wmma) = ("scalar-32x64", "wmma-qk-32x64");
-    let changed = rebuilt(timed(US)).meta.stages;
+    let changed = rebuilt(timed(US)).session.stages;
     let mut refusing = ladder();
     refusing[0].variants.remove(0);
     let new_wmma = rebuilt(timed(US)).without(|row| row.subject.as_str() == SCALAR);
@@ -457,10 +457,10 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
     let leading = best::leading(&known, &stages[0], 1);
     assert_eq!(leading[0].1[0].subject.as_str(), SCALAR);
     // Without a median it is no latency.
-    let mut record = timed(US);
-    let row = record.row_mut(WMMA, &mission(), Source::Gpu);
+    let mut run = timed(US);
+    let row = run.row_mut(WMMA, &mission(), Source::Gpu);
     row.figures.remove(&Metric::P50);
-    assert_eq!(time(&record.table, &WMMA.into(), &place()), None);
+    assert_eq!(time(&run.table, &WMMA.into(), &place()), None);
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
         Latency::Withheld(why) => why,
         Latency::NoData => "none".into(),
     };
-    let changed = rebuilt(timed(US)).meta.stages;
+    let changed = rebuilt(timed(US)).session.stages;
     let old = || timed(US).named("1");
     let on_all = |row: &Row| row.on == On::All && row.by == Source::Gpu;
     let mut wrong_as_timed = timed(US);
@@ -505,7 +505,7 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     stage0-scalar/wmma-qk-32x64 was not checked on this kernel
     ");
     // Of a run on top of the table: its own, else what was committed; nothing that another device measured.
-    let sm_89 = |record: Record| record.changed(|meta| meta.device = "sm_89".parse().ok());
+    let sm_89 = |run: Run| run.changed(|session| session.device = "sm_89".parse().ok());
     for (run, expected) in [
         (timed([32.0, 21.0, 15.0]), "21.02"),
         (emulated(), "20.02"),
@@ -524,8 +524,8 @@ fn the_speedup_over_the_previous_stage_is_interleaved() {
         let row = Row::new(CPASYNC, mission(), Source::Gpu).against(base);
         row.figure(Metric::SpeedupP50, speedup)
     };
-    let of = |record: &Record| {
-        let known = Known::alone(record);
+    let of = |run: &Run| {
+        let known = Known::alone(run);
         let row = over_previous(&known, &CPASYNC.into(), &place())?;
         Some((row.against.clone().unwrap(), row.value(Metric::SpeedupP50)?))
     };
@@ -555,17 +555,17 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
     let earlier = [timed([12.0, 20.0, 15.0]).named("1")];
     let refusing = emulated()
         .without(|row| row.subject.as_str() == SCALAR)
-        .changed(|meta| {
-            meta.stages[0].variants.remove(0);
-            meta.stages[0].claims.clear();
-            meta.stages[0].refused.push(Refusal {
+        .changed(|session| {
+            session.stages[0].variants.remove(0);
+            session.stages[0].claims.clear();
+            session.stages[0].refused.push(Refusal {
                 variant: "scalar-32x64".into(),
                 reason: "too large".into(),
             });
         });
     let limited = refusing
         .clone()
-        .changed(|meta| meta.device = "sm_89".parse().ok());
+        .changed(|session| session.device = "sm_89".parse().ok());
     for (run, has_figures, line) in [
         (refusing, true, "PASS: 2 variants are green"),
         (
@@ -588,8 +588,8 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
 fn a_committed_table_is_judged_by_its_rows_and_stale_where_kernels_have_changed() {
     let whole = VARIANTS
         .into_iter()
-        .fold(timed(US).clean().built(96, 0), |record, subject| {
-            record.says(subject, GateId::B1, Verdict::Pass)
+        .fold(timed(US).clean().built(96, 0), |run, subject| {
+            run.says(subject, GateId::B1, Verdict::Pass)
         });
     let sessions = [whole.named("1"), emulated().named("2")];
     let (code, word, line) = committed(&ladder(), &sessions);
@@ -598,22 +598,22 @@ fn a_committed_table_is_judged_by_its_rows_and_stale_where_kernels_have_changed(
         (Exit::Pass, "PASS", "3 variants are green")
     );
     let table = table(&sessions);
-    let known = Known::committed(&sessions[0].meta.stages, &table);
-    assert_eq!(known.session().unwrap().session, "1");
+    let known = Known::committed(&sessions[0].session.stages, &table);
+    assert_eq!(known.session().unwrap().name, "1");
     assert_eq!(known.gpu(), Some(crate::testing::GPU));
     // A newer session on another GPU, of which this table has only what the compiler says.
     let other = (timed(US).named("3"))
-        .changed(|meta| {
-            meta.machine.gpu = Gpu::Absent {
+        .changed(|session| {
+            session.machine.gpu = Gpu::Absent {
                 reason: "another".into(),
             }
         })
         .without(|row| row.by == Source::Gpu);
     let with_other = self::table(&[sessions[0].clone(), other]);
-    let known = Known::committed(&sessions[0].meta.stages, &with_other);
-    assert_eq!(known.session().unwrap().session, "1");
+    let known = Known::committed(&sessions[0].session.stages, &with_other);
+    assert_eq!(known.session().unwrap().name, "1");
     assert_eq!(known.gpu(), Some(crate::testing::GPU));
-    let (code, word, line) = committed(&rebuilt(emulated()).meta.stages, &sessions);
+    let (code, word, line) = committed(&rebuilt(emulated()).session.stages, &sessions);
     assert_eq!((code, word), (Exit::Pass, "STALE"));
     let first = "3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64";
     assert_eq!(line, first);
@@ -621,9 +621,9 @@ fn a_committed_table_is_judged_by_its_rows_and_stale_where_kernels_have_changed(
 
 #[test]
 fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
-    let on = |record: Record, shape: &str, us: f64, is_right| {
+    let on = |run: Run, shape: &str, us: f64, is_right| {
         let peers = [("torch-default", us, is_right), ("torch-math", 99.0, true)];
-        record.peers(shape, 10.0, &peers)
+        run.peers(shape, 10.0, &peers)
     };
     let times = [
         ("mission", 25.0),
@@ -631,11 +631,11 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         ("stretch", 14.9),
         ("wide", 9.0),
     ];
-    let mut record = times
+    let mut run = times
         .into_iter()
-        .fold(timed(US), |record, (shape, us)| on(record, shape, us, true));
-    let ask = |record: &Record| {
-        let known = Known::alone(record);
+        .fold(timed(US), |run, (shape, us)| on(run, shape, us, true));
+    let ask = |run: &Run| {
+        let known = Known::alone(run);
         let problems = problems(&known);
         let words = |problem: &peers::Problem<'_>| {
             let (peer, over) = problem.fastest.unwrap();
@@ -652,12 +652,11 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         Some(FastP { of, faster })
     };
     assert_eq!(
-        ask(&record).0,
+        ask(&run).0,
         faster(4, [0, 0, 0]),
         "one case is fewer than five inputs"
     );
-    record
-        .summary_mut(CPASYNC)
+    run.summary_mut(CPASYNC)
         .figures
         .insert(Metric::Cases, 5_u32.into());
     let by_size = [
@@ -667,15 +666,15 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
         "long torch-default Won",
     ];
     assert_eq!(
-        ask(&record),
+        ask(&run),
         (faster(4, [3, 2, 1]), by_size.map(String::from).into())
     );
     // A default that is wrong has no ratio; a kernel that is wrong is not fast.
-    let (wrong, rivals) = ask(&on(record.clone(), "big", 50.0, false));
+    let (wrong, rivals) = ask(&on(run.clone(), "big", 50.0, false));
     assert_eq!(wrong.unwrap().of, 5);
     assert_eq!(rivals[4], "big torch-math Won");
     assert_eq!(
-        ask(&record.failing(CPASYNC, GateId::C5)).0,
+        ask(&run.failing(CPASYNC, GateId::C5)).0,
         faster(4, [0, 0, 0])
     );
     assert_eq!(ask(&timed(US)), (None, vec![]));
@@ -685,14 +684,14 @@ fn fast_p_counts_problems_on_which_ours_is_right_and_faster_than_the_default() {
 
 #[test]
 fn peers_on_a_problem_are_of_the_newest_session_that_timed_it() {
-    let beside = |record: Record, shape: &str, theirs: f64| {
-        record.peers(shape, 10.0, &[("torch-default", theirs, true)])
+    let beside = |run: Run, shape: &str, theirs: f64| {
+        run.peers(shape, 10.0, &[("torch-default", theirs, true)])
     };
     let older = || beside(beside(timed(US), "mission", 30.0), "big", 5.0).named("1");
     let newer = || beside(timed(US), "mission", 20.0).named("2");
-    let ask = |sessions: &[Record]| {
+    let ask = |sessions: &[Run]| {
         let table = table(sessions);
-        let known = Known::committed(&sessions[0].meta.stages, &table);
+        let known = Known::committed(&sessions[0].session.stages, &table);
         let words = |problem: &peers::Problem<'_>| {
             let theirs = problem.fastest.map(|(peer, _)| best::p50(peer).round());
             let (shape, ours) = (&problem.place.shape, problem.ours);
@@ -731,8 +730,8 @@ fn registers_are_those_of_what_runs_on_the_gpu() {
         .built(96, 0)
         .with(others)
         .with(instance("sm_99", 50));
-    let registers = |record: Record, of: &Table| {
-        let known = Known::of_run(&record, of);
+    let registers = |run: Run, of: &Table| {
+        let known = Known::of_run(&run, of);
         compiled(&known, &WMMA.into(), Metric::Registers)
     };
     assert_eq!(registers(built.clone(), &Table::default()), Some(96.0));
@@ -743,7 +742,7 @@ fn registers_are_those_of_what_runs_on_the_gpu() {
 /// The figures of the committed table: they change where a session of this GPU model is accepted.
 #[test]
 fn the_committed_table_of_the_h200_says_what_was_measured() {
-    let (results, stages) = (results(), crate::registry::builds().unwrap());
+    let (results, stages) = (results(), crate::stages::builds().unwrap());
     let table = results.of_gpu("nvidia-h200");
     let known = Known::committed(&stages, &table);
     let mut lines: Vec<String> = Vec::new();
@@ -752,7 +751,7 @@ fn the_committed_table_of_the_h200_says_what_was_measured() {
         let row = time(
             &table,
             &best,
-            &crate::record::meta::first_place(Some(stage)),
+            &crate::table::session::first_place(Some(stage)),
         )
         .unwrap();
         lines.push(format!("{} {} {}", stage.id, best.name(), show(row)));

@@ -6,8 +6,8 @@ use super::list::{joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
 use super::{Known, diff};
-use crate::record::meta::Changes;
-use crate::record::{On, Record, Row, Source, Subject, Table};
+use crate::table::session::Changes;
+use crate::table::{On, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
 use std::fmt;
 
@@ -122,17 +122,17 @@ pub fn report(known: Known<'_>) -> Report<'_> {
 }
 
 /// Judges a run on top of the committed table of its GPU model.
-pub fn report_of_run<'a>(record: &'a Record, committed: &Table) -> Report<'a> {
-    let known = Known::of_run(record, committed);
-    let newest = committed.newest().map(|newest| &newest.session);
+pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
+    let known = Known::of_run(run, committed);
+    let newest = committed.newest().map(|newest| &newest.name);
     let since = newest
-        .filter(|_| record.meta.device.is_none())
+        .filter(|_| run.session.device.is_none())
         .map(|newest| {
-            let accepted = diff::accepted(record, committed);
+            let accepted = diff::accepted(run, committed);
             diff::of_accepting(committed, &accepted, known.stages).changes(newest)
         });
     let mut report = report_since(known, since);
-    report.missing.extend(missing::uncovered(record));
+    report.missing.extend(missing::uncovered(run));
     report.overall = of_report(&report);
     report
 }

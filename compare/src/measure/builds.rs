@@ -2,8 +2,8 @@
 
 use super::rows;
 use crate::judge::list::joined;
-use crate::record::meta::{BuiltKernel, DeviceCompiler, KernelBuild, Refusal, by_id};
-use crate::record::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
+use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild, Refusal, by_id};
+use crate::table::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
 use common::claim;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
@@ -135,12 +135,12 @@ fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
 mod tests {
     use super::*;
     use crate::measure::select::Chosen;
-    use crate::registry::Ladder;
+    use crate::stages::Ladder;
 
     /// A record refutes a claim by its words.
     #[test]
     fn every_claim_of_a_stage_has_words_of_its_own() {
-        for stage in crate::registry::builds().unwrap() {
+        for stage in crate::stages::builds().unwrap() {
             let mut words = std::collections::BTreeSet::new();
             let doubled = stage
                 .claims

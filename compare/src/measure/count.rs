@@ -4,8 +4,8 @@ use super::execute::Executor;
 use super::rows;
 use super::sink::{ExecuteError, Sink};
 use crate::judge::claims::compared;
-use crate::record::meta::{by_id, claims};
-use crate::record::{Record, StageMeta, Subject};
+use crate::table::session::{by_id, claims};
+use crate::table::{Run, StageMeta, Subject};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
@@ -17,7 +17,7 @@ const COUNTED: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
 impl Executor<'_> {
     /// Records the counters that the plan lists.
-    pub fn evidence(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+    pub fn evidence(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let plan = self.plan;
         if plan.counted.is_empty() {
             return Ok(());
@@ -34,10 +34,10 @@ impl Executor<'_> {
             let stage = self.stage(subject.stage());
             for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
                 let is_due =
-                    by_id(&record.meta.stages, subject.stage()).is_some_and(|stage| match dtype {
+                    by_id(&run.session.stages, subject.stage()).is_some_and(|stage| match dtype {
                         Dtype::E4m3 => {
                             plan.counts_e4m3()
-                                && is_counted_with_e4m3(&record.meta.stages, stage, subject)
+                                && is_counted_with_e4m3(&run.session.stages, stage, subject)
                         }
                         _ => stage.first_dtype() == dtype,
                     });
@@ -48,9 +48,9 @@ impl Executor<'_> {
                     Ok(prepared) => count(&prepared, staged),
                     Err(unsupported) => Err(unsupported.into()),
                 };
-                record.append(rows::counters(subject.clone(), dtype, &counted));
+                run.append(rows::counters(subject.clone(), dtype, &counted));
             }
-            sink.grown(record)?;
+            sink.grown(run)?;
         }
         Ok(())
     }
@@ -84,9 +84,9 @@ mod tests {
     use crate::judge::Known;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::record::{Claim, Relation};
-    use crate::record::{On, Source};
-    use crate::{registry, testing};
+    use crate::table::{Claim, Relation};
+    use crate::table::{On, Source};
+    use crate::{stages, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
 
@@ -94,12 +94,12 @@ mod tests {
     /// that cannot be traced is evidence of nothing.
     #[test]
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
-        let stages = registry::load().unwrap();
+        let stages = stages::load().unwrap();
         assert!(stages[0].has_source_lines());
         let stage = builds(&stages[..1])[0].clone();
-        let mut record = testing::emulated()
+        let mut run = testing::emulated()
             .without(|_| true)
-            .changed(|meta| meta.stages = vec![stage.clone()]);
+            .changed(|session| session.stages = vec![stage.clone()]);
         for variant in ["scalar-32x64", "wmma-qk-32x64"] {
             for dtype in [Dtype::F16, Dtype::E4m3] {
                 let problem = claims_problem(dtype);
@@ -108,7 +108,7 @@ mod tests {
                     Layout::Packed,
                 );
                 let counting = count(&stages[0].prepare(variant, &problem).unwrap(), &staged);
-                record.append(rows::counters(
+                run.append(rows::counters(
                     Subject::variant(&stage.id, variant),
                     dtype,
                     &counting,
@@ -116,7 +116,7 @@ mod tests {
             }
         }
         let on = On::claims(Dtype::F16);
-        let row = record
+        let row = run
             .table
             .row(
                 &Subject::variant(&stage.id, "wmma-qk-32x64"),
@@ -132,7 +132,7 @@ mod tests {
             .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
         let judged = |stage: &StageMeta, claim: &Claim| {
-            let known = Known::alone(&record);
+            let known = Known::alone(&run);
             evidence(&known, stage, claim, Source::Emulator).unwrap().0
         };
         let counted: Vec<&Claim> = stage
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn presets_of_a_stage_of_e4m3_alone_are_all_counted_with_it() {
         let counted = |id: &str| {
-            let metas = registry::builds().unwrap();
+            let metas = stages::builds().unwrap();
             let stage = metas.iter().find(|stage| stage.id == id).unwrap();
             let all = stage.subjects();
             all.map(|subject| is_counted_with_e4m3(&metas, stage, &subject))

@@ -15,8 +15,8 @@ use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
-use crate::record::meta::{claims, first_place};
-use crate::record::{Place, Record, Relation, Source as By, StageMeta, Subject};
+use crate::table::session::{claims, first_place};
+use crate::table::{Place, Relation, Run, Source as By, StageMeta, Subject};
 use batch::{Batch, References, keep, label, no_reference};
 use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -78,20 +78,20 @@ impl<'a> Executor<'a> {
     }
 
     /// Runs the whole plan into `record`.
-    pub fn run(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        self.check(record, sink)?;
-        self.evidence(record, sink)?;
+    pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        self.check(run, sink)?;
+        self.evidence(run, sink)?;
         if let (Some(device), false) = (self.device, self.plan.timings.is_empty()) {
-            let zero_us = self.time(device, record, sink)?;
-            self.pairs(device, zero_us, record, sink)?;
+            let zero_us = self.time(device, run, sink)?;
+            self.pairs(device, zero_us, run, sink)?;
         }
         Ok(())
     }
 
     /// Runs the plan's cases and summarises them, even if one of them ended the run.
-    pub fn check(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let outcome = self.cases(record, sink);
-        summarise(record, &self.plan.cases);
+    pub fn check(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+        let outcome = self.cases(run, sink);
+        summarise(run, &self.plan.cases);
         outcome
     }
 
@@ -102,7 +102,7 @@ impl<'a> Executor<'a> {
 
     /// Runs the cases, problem by problem, so that inputs and references are made once for all variants. While one batch is
     /// judged, the next is launched.
-    fn cases(&self, record: &mut Record, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
+    fn cases(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let mut references = References::default();
         let mut waiting: Option<Batch<'_>> = None;
         let total = self.plan.cases.len();
@@ -125,7 +125,7 @@ impl<'a> Executor<'a> {
                 });
                 done += cases.len();
                 if let Some(judged) = judged {
-                    keep(judged?, record, sink)?;
+                    keep(judged?, run, sink)?;
                 }
                 let lost = launched
                     .iter()
@@ -143,7 +143,7 @@ impl<'a> Executor<'a> {
             }
         }
         match waiting {
-            Some(batch) => keep(batch.judge(self.stages, &mut references)?, record, sink),
+            Some(batch) => keep(batch.judge(self.stages, &mut references)?, run, sink),
             None => Ok(()),
         }
     }
@@ -209,12 +209,12 @@ impl<'a> Executor<'a> {
     pub fn time(
         &self,
         device: &CudaDevice,
-        record: &mut Record,
+        run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<f64, ExecuteError> {
         let plan = self.plan;
         let zero_us = device.zero_line(&self.timing)?.device.p50;
-        record.meta.left_out = plan.left_out.clone();
+        run.session.left_out = plan.left_out.clone();
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
@@ -230,7 +230,7 @@ impl<'a> Executor<'a> {
                 continue;
             };
             // No number without a green gate.
-            if !is_green(&Known::alone(record), subject, By::Gpu) {
+            if !is_green(&Known::alone(run), subject, By::Gpu) {
                 continue;
             }
             let bench = TimedProblem::renewed(&mut bench, device, problem)?;
@@ -248,8 +248,8 @@ impl<'a> Executor<'a> {
             let speed_of_light = bench.speed_of_light(device, zero_us);
             after.extend(speed_of_light.impossible(measurement.device.min));
             let row = rows::timing(subject.clone(), Place::of(problem), measurement, &after);
-            record.append(row);
-            sink.grown(record)?;
+            run.append(row);
+            sink.grown(run)?;
         }
         Ok(zero_us)
     }
@@ -259,10 +259,10 @@ impl<'a> Executor<'a> {
         &self,
         device: &CudaDevice,
         zero_us: f64,
-        record: &mut Record,
+        run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let pairs = interleaved(&Known::alone(record));
+        let pairs = interleaved(&Known::alone(run));
         let mut bench: Option<TimedProblem> = None;
         for (done, (place, new, base)) in pairs.iter().enumerate() {
             let label = format!("{new} against {base} {place}");
@@ -277,8 +277,8 @@ impl<'a> Executor<'a> {
             };
             let (new, base) = (new.clone(), base.clone());
             let row = rows::pair(new, base, place.clone(), By::Gpu, &pair, &speed_of_light);
-            record.append(row.with_verdicts(&wrong));
-            sink.grown(record)?;
+            run.append(row.with_verdicts(&wrong));
+            sink.grown(run)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
 use crate::measure::plan::FileProblem;
-use crate::record::files::name_of;
+use crate::table::files::name_of;
 use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};

@@ -1,7 +1,7 @@
 //! The machine, the source and the time of a run.
 
 use crate::judge::list::joined;
-use crate::record::meta::{Git, Gpu, Machine};
+use crate::table::session::{Git, Gpu, Machine};
 use common::device::cuda::DeviceInfo;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -66,7 +66,7 @@ pub fn root(instead: &'static str) -> Result<PathBuf, NoWorkspace> {
 }
 
 fn is_workspace(root: &Path) -> bool {
-    root.join("Cargo.toml").is_file() && root.join("compare/src/registry.rs").is_file()
+    root.join("Cargo.toml").is_file() && root.join("compare/src/stages.rs").is_file()
 }
 
 /// Processors that a run may use.

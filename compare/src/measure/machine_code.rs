@@ -1,6 +1,6 @@
 //! Machine code as evidence: the output of `cuobjdump -sass` by function, and what its main loop consists of. Pure.
 
-use crate::record::StageMeta;
+use crate::table::StageMeta;
 use common::metric::Metric;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -179,8 +179,8 @@ pub fn complete(stage: &mut StageMeta, listing: &str) {
 mod tests {
     use super::*;
     use crate::measure::rows;
-    use crate::record::Source;
-    use crate::record::meta::BuiltKernel;
+    use crate::table::Source;
+    use crate::table::session::BuiltKernel;
     use common::resources::PtxasEntry;
 
     /// As cuobjdump prints it, shortened: two architectures; a peeled loop, the steady loop with a slow path inside that loops

@@ -3,8 +3,8 @@
 use crate::judge::claims::compared;
 use crate::judge::list::{distinct, joined};
 use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
-use crate::record::meta::{KernelBuild, Relation, Selection, Tier, by_id, claims};
-use crate::record::{Claim, On, Place, StageMeta, Subject, VariantMeta};
+use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
+use crate::table::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;

@@ -1,9 +1,9 @@
 //! Turns measurements into rows.
 
 use crate::judge::list::joined;
-use crate::record::meta::{BuiltKernel, StageMeta};
-use crate::record::ncu::FORMULAS;
-use crate::record::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
+use crate::table::ncu::FORMULAS;
+use crate::table::session::{BuiltKernel, StageMeta};
+use crate::table::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::{NoOutput, Outcome};
 
 use common::device::cuda::TimerCheck;

@@ -1,7 +1,7 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
 //! known one.
 
-use crate::record::meta::{KernelBuild, StageMeta, VariantMeta};
+use crate::table::session::{KernelBuild, StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, HEAD_DIMS, Mask, Problem, ProblemError, Shape, named_shapes};
@@ -271,7 +271,7 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Place;
+    use crate::table::Place;
     use crate::testing::ladder;
 
     fn words(list: &[&str]) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Who is told of results as they come, and why measuring may end early.
 
 use super::plan::PlannedCase;
-use crate::record::Record;
+use crate::table::Run;
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 
@@ -41,7 +41,7 @@ pub trait Sink {
         Ok(())
     }
     /// The record has grown.
-    fn grown(&mut self, _: &mut Record) -> Result<(), ExecuteError> {
+    fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::plan::PlannedCase;
 use crate::judge::state::rank;
-use crate::record::{Judged, On, Record, Row, Source, Subject};
+use crate::table::{Judged, On, Row, Run, Source, Subject};
 use common::gate;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Updates the summary row of each variant from its cases, and from the self-test if that found it broken. A variant has one once
 /// all cases `planned` for it have been run or one of them fails: an interrupted run leaves whole variants.
-pub fn summarise(record: &mut Record, planned: &[PlannedCase]) {
+pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
     let mut awaited: HashMap<&Subject, usize> = HashMap::new();
     for case in planned {
         *awaited.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in record.all_cases().chain(record.table.by(Source::SelfTest)) {
+    for row in run.all_cases().chain(run.table.by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let by = record.meta.backend.into();
+    let by = run.session.backend.into();
     let summarised = |subject| {
         let rows = by_variant.get(&subject)?;
         let cases = rows.iter().filter(|row| is_case(row)).count();
@@ -27,8 +27,8 @@ pub fn summarise(record: &mut Record, planned: &[PlannedCase]) {
         let is_red = rows.iter().any(|row| row.failure().is_some());
         (is_whole || is_red).then(|| summary(subject, by, rows))
     };
-    let rows: Vec<Row> = record.variants().filter_map(summarised).collect();
-    record.extend(rows);
+    let rows: Vec<Row> = run.variants().filter_map(summarised).collect();
+    run.extend(rows);
 }
 
 /// The row over the cases of a subject.
@@ -128,7 +128,7 @@ fn fold(said: &[(&Row, &Judged)]) -> Judged {
 mod tests {
     use super::*;
     use crate::measure::plan::Mode;
-    use crate::record::{Place, Source as By};
+    use crate::table::{Place, Source as By};
     use crate::testing::{SCALAR, WMMA, case};
     use common::check::{NoOutput, Outcome, Source};
     use common::device::BackendKind;
@@ -139,11 +139,11 @@ mod tests {
     use common::verdict::GateResult;
 
     fn summed(rows: &[Row], backend: BackendKind) -> Vec<Row> {
-        let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
-        record.meta.backend = backend;
-        record.extend(rows.iter().cloned());
-        summarise(&mut record, &[]);
-        let rows = record.table.rows().filter(|row| row.on == On::All);
+        let mut run = Run::new(crate::testing::session(crate::testing::ladder()));
+        run.session.backend = backend;
+        run.extend(rows.iter().cloned());
+        summarise(&mut run, &[]);
+        let rows = run.table.rows().filter(|row| row.on == On::All);
         rows.cloned().collect()
     }
 
@@ -256,10 +256,10 @@ mod tests {
         };
         let both = [&green(), &case(SCALAR, By::Emulator, None)].map(planned);
         let summed = |cases: Vec<Row>, planned: &[PlannedCase]| -> Vec<String> {
-            let mut record = Record::new(crate::testing::meta(crate::testing::ladder()));
-            record.extend(cases);
-            summarise(&mut record, planned);
-            let rows = record.table.rows().filter(|row| row.on == On::All);
+            let mut run = Run::new(crate::testing::session(crate::testing::ladder()));
+            run.extend(cases);
+            summarise(&mut run, planned);
+            let rows = run.table.rows().filter(|row| row.on == On::All);
             rows.map(|row| row.subject.to_string()).collect()
         };
         let red = || case(WMMA, By::Emulator, Some(GateId::C2));

@@ -5,7 +5,7 @@ use crate::document::{Block, Cell, Document, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::{DEFAULT, Outcome, fastest};
-use crate::record::{Judged, Row, Source};
+use crate::table::{Judged, Row, Source};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::document::markdown;
     use crate::judge::candidate::judge;
-    use crate::record::{On, Place};
+    use crate::table::{On, Place};
     use common::problem::{Dtype, Mask};
     use common::verdict::GateResult;
 

@@ -2,7 +2,7 @@
 
 use crate::judge::Known;
 use crate::judge::best::{self, p50};
-use crate::record::Row;
+use crate::table::Row;
 use serde_json::json;
 
 /// How many variants of a stage are kept for a problem: the library takes the first that supports what is asked.

@@ -6,8 +6,8 @@ use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
 use crate::judge::verdict::{Overall, count, counts};
-use crate::record::meta::Moved;
-use crate::record::{self, Meta, StageMeta, Subject};
+use crate::table::session::Moved;
+use crate::table::{self, Session, StageMeta, Subject};
 use serde_json::{Value, json};
 
 /// Marks the comment, so that a later one replaces it.
@@ -29,7 +29,7 @@ pub struct Comparison {
     /// GPU models that only one side has figures of.
     pub unpaired: Vec<String>,
     /// The session of the new side, if that is a run.
-    pub run: Option<Meta>,
+    pub run: Option<Session>,
     /// The ladder as built now.
     pub stages: Vec<StageMeta>,
     pub overall: Overall,
@@ -39,7 +39,7 @@ pub struct Comparison {
 pub struct Pair {
     pub name: String,
     pub comparison: diff::Comparison,
-    pub new: record::Table,
+    pub new: table::Table,
 }
 
 impl Pair {

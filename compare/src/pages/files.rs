@@ -5,8 +5,8 @@ use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
-use crate::record::files::{is_stream, write_atomically};
-use crate::record::{Results, StageMeta, StoreError};
+use crate::table::files::{is_stream, write_atomically};
+use crate::table::{Results, StageMeta, StoreError};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
@@ -114,15 +114,15 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use crate::judge::verdict::Exit;
-    use crate::pages::testing::{OTHER, record, row};
-    use crate::record::{Judged, On, Source};
+    use crate::pages::testing::{OTHER, row, run};
+    use crate::table::{Judged, On, Source};
     use common::verdict::{GateId, GateResult};
 
     #[test]
     fn the_ladder_stands_between_its_markers_and_nothing_else_of_the_readme_changes() {
         let [begin, end] = LADDER;
-        let record = record();
-        let report = verdict::report(Known::alone(&record));
+        let run = run();
+        let report = verdict::report(Known::alone(&run));
         let text = readme(&format!("a\n{begin}\nold\n{end}\nb"), &report).unwrap();
         assert!(
             text.starts_with(&format!("a\n{begin}\n| stage |")),
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn a_quiet_run_says_what_is_wrong_and_nothing_else() {
-        let mut record = record();
-        let report = verdict::report(Known::alone(&record));
+        let mut run = run();
+        let report = verdict::report(Known::alone(&run));
         let (text, notes) = summary(&report, true);
         assert!(
             text.ends_with("PASS: 3 variants are green") && notes.is_empty(),
             "{text}"
         );
         let wrong = Judged::from(&GateResult::judge(GateId::C2, false, "3e-1 > 4e-4"));
-        row(&mut record, OTHER, &On::All, Source::Gpu).judge(GateId::C2, wrong);
-        let report = verdict::report(Known::alone(&record));
+        row(&mut run, OTHER, &On::All, Source::Gpu).judge(GateId::C2, wrong);
+        let report = verdict::report(Known::alone(&run));
         assert_eq!(report.overall.exit, Exit::Fail);
         let (_, notes) = summary(&report, true);
         assert!(

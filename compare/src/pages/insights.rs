@@ -1,8 +1,8 @@
 //! What the figures of the emulator, ncu and ptxas suggest. Each sentence states its rule.
 
 use crate::judge::Known;
-use crate::record::meta::{Gpu, first_place};
-use crate::record::{On, Row, Source, Subject};
+use crate::table::session::{Gpu, first_place};
+use crate::table::{On, Row, Source, Subject};
 use common::metric::Metric;
 use common::resources;
 

@@ -8,8 +8,8 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled, state as judged};
 use crate::judge::verdict::Report;
-use crate::record::meta::first_place;
-use crate::record::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
+use crate::table::session::first_place;
+use crate::table::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 

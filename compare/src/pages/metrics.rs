@@ -4,7 +4,7 @@ use super::{or_missing, sections, text};
 use crate::document::{Block, Document, Table, Text, markdown, row};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::judge::list::grouped;
-use crate::record::{On, Row, Source, ncu};
+use crate::table::{On, Row, Source, ncu};
 use common::gate;
 use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
 use common::problem::Dtype;

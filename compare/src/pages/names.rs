@@ -3,7 +3,7 @@
 use super::show::Section;
 use crate::document::{Block, Document};
 use crate::judge::list::joined;
-use crate::record::StageMeta;
+use crate::table::StageMeta;
 use clap::ValueEnum;
 use common::inputs::Family;
 use common::problem::{Dtype, Mask, NamedShape, named_shapes};
@@ -68,11 +68,11 @@ pub fn document(stages: &[StageMeta]) -> Document {
 mod tests {
     use super::*;
     use crate::document::terminal::{WIDTH, terminal};
-    use crate::registry;
+    use crate::stages;
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for_and_fits_a_screen() {
-        let stages = registry::builds().unwrap();
+        let stages = stages::builds().unwrap();
         let text = terminal(&document(&stages), WIDTH);
         assert!(text.lines().count() <= 60, "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

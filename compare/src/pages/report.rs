@@ -11,8 +11,8 @@ use crate::judge::list::{grouped, joined, tallied};
 use crate::judge::peers::{self, FastP, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
-use crate::record::meta::{Changes, Moved, Progress};
-use crate::record::{Figure, Meta, Place, Row, Source};
+use crate::table::session::{Changes, Moved, Progress};
+use crate::table::{Figure, Place, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::{Dtype, LENGTHS, Mask, parse_shape};
@@ -134,7 +134,7 @@ fn stale_figures(report: &Report<'_>) -> Option<String> {
     (!parts.is_empty()).then(|| format!("STALE, of kernels that have changed since: {parts}"))
 }
 
-fn origin(report: &Report<'_>, session: &Meta) -> String {
+fn origin(report: &Report<'_>, session: &Session) -> String {
     let kind = match report.known.run {
         Some(_) => "This run,",
         None => "Committed table, newest session",
@@ -156,7 +156,7 @@ fn origin(report: &Report<'_>, session: &Meta) -> String {
     });
     format!(
         "{kind} `{}`: tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
-        session.session,
+        session.name,
         session.tier,
         gpu(&session.machine.gpu),
         session.machine.platform,

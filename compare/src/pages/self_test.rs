@@ -4,7 +4,7 @@ use super::{measured, some};
 use crate::document::Block;
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
-use crate::record::Row;
+use crate::table::Row;
 
 /// How many faults and mutants are killed or listed as redundant, and what is wrong; `None` if nothing was tried.
 pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Block> {

@@ -13,8 +13,8 @@ use crate::judge::peers;
 use crate::judge::place;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
-use crate::record::meta::DeviceCompiler;
-use crate::record::{self, Meta, On, Row, Source, StageMeta, Subject};
+use crate::table::session::DeviceCompiler;
+use crate::table::{self, On, Row, Session, Source, StageMeta, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -78,7 +78,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     };
     let summary = vec![Block::Bullets(report::summary(report))];
     Document {
-        title: session.session.clone(),
+        title: session.name.clone(),
         verdict,
         blocks: [summary, sections(asked.map(section))].concat(),
         ..Document::default()
@@ -87,7 +87,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
 
 struct Show<'a> {
     report: &'a Report<'a>,
-    table: &'a record::Table,
+    table: &'a table::Table,
     stages: &'a [String],
 }
 
@@ -130,7 +130,7 @@ impl<'a> Show<'a> {
     }
 
     fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
-        let table: &'a record::Table = self.table;
+        let table: &'a table::Table = self.table;
         let rows = table.by(by).filter(|row| row.against.is_none());
         rows.filter(|row| self.covers(row.subject.stage()))
     }
@@ -392,9 +392,9 @@ impl<'a> Show<'a> {
         };
         let stages = self.report.known.stages.iter();
         let stages = stages.filter(|stage| self.covers(&stage.id)).map(stage);
-        let session = |session: &Meta| {
+        let session = |session: &Session| {
             row! {
-                "session" => &session.session,
+                "session" => &session.name,
                 "command" => session.command.join(" "),
                 "source" => super::commit(&session.git),
                 "on" => place(session),

@@ -11,8 +11,8 @@ use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::record::meta::first_place;
-use crate::record::{Place, StageMeta, Subject};
+use crate::table::session::first_place;
+use crate::table::{Place, StageMeta, Subject};
 use common::claim::Relation;
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
@@ -71,7 +71,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
         None => "NO DATA: there is no table".to_string(),
         Some(session) => format!(
             "newest session `{}`, {}; variants are ranked on {}",
-            session.session,
+            session.name,
             gpu(&session.machine.gpu),
             first_place(Some(stage))
         ),

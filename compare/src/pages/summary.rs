@@ -6,8 +6,8 @@ use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
-use crate::record::meta::first_place;
-use crate::record::{StageMeta, Subject};
+use crate::table::session::first_place;
+use crate::table::{StageMeta, Subject};
 use common::metric::Metric;
 
 pub fn document(report: &Report<'_>) -> Document {
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
     use crate::document::terminal;
     use crate::judge::verdict;
-    use crate::pages::testing::{OTHER, record, row};
-    use crate::record::{On, Record, Source};
+    use crate::pages::testing::{OTHER, row, run};
+    use crate::table::{On, Run, Source};
     use common::verdict::{GateId, GateResult};
 
-    fn page(run: &Record) -> String {
+    fn page(run: &Run) -> String {
         terminal::terminal(
             &document(&verdict::report(Known::alone(run))),
             terminal::WIDTH,
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn green_is_a_line_a_stage_and_red_comes_first() {
-        insta::assert_snapshot!(page(&record()), @r##"
+        insta::assert_snapshot!(page(&run()), @r##"
 | stage         | best variant | p50 µs | error / bound | green  |
 |---------------|--------------|--------|---------------|--------|
 | stage0-scalar | scalar-32x64 |  10.00 |        40.0 % | 1 of 1 |
@@ -102,7 +102,7 @@ mod tests {
 
 PASS: 3 variants are green
 "##);
-        let mut failed = record();
+        let mut failed = run();
         let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
         let worst = row(&mut failed, OTHER, &On::All, Source::Gpu);
         worst.judge(GateId::C2, (&fails).into());
@@ -120,8 +120,8 @@ PASS: 3 variants are green
 
     #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
-        let mut quick = record();
-        quick.meta.tier = crate::record::meta::Tier::T0;
+        let mut quick = run();
+        quick.session.tier = crate::table::session::Tier::T0;
         quick.table.retain(|row| row.subject.as_str() != OTHER);
         let page = page(&quick);
         assert!(

@@ -3,7 +3,7 @@
 use super::insights::insights;
 use super::ladder::{over_fastest, score, times_of};
 use super::show::Section;
-use super::testing::{BEST, OTHER, record, row};
+use super::testing::{BEST, OTHER, row, run};
 use super::*;
 use crate::document::Document;
 use crate::document::html;
@@ -12,8 +12,8 @@ use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::best;
 use crate::judge::diff::{self, Tables};
 use crate::judge::verdict::{self, Report, of_differences};
-use crate::record::meta::{Progress, first_place};
-use crate::record::{self, On, Place, Record, Source, StageMeta};
+use crate::table::session::{Progress, first_place};
+use crate::table::{self, On, Place, Run, Source, StageMeta};
 use crate::testing::{CPASYNC, US, instance, mission, table, timed};
 use clap::ValueEnum;
 use common::problem::Dtype;
@@ -21,40 +21,40 @@ use common::verdict::GateResult;
 
 const NEWER: &str = "2";
 
-fn fails(reason: &str) -> record::Judged {
-    record::Judged::from(&GateResult::judge(GateId::C2, false, reason))
+fn fails(reason: &str) -> table::Judged {
+    table::Judged::from(&GateResult::judge(GateId::C2, false, reason))
 }
 
 /// Of other kernels than [`record`].
-fn before() -> Record {
-    let record = record().named("1");
-    record.changed(|meta| {
-        for stage in &mut meta.stages {
+fn before() -> Run {
+    let run = run().named("1");
+    run.changed(|session| {
+        for stage in &mut session.stages {
             stage.identity = "before".into();
         }
     })
 }
 
 /// The literal record with these medians, and 10 ns of interval.
-fn slower(times: &[(&str, f64)]) -> Record {
-    let mut record = record().named(NEWER);
+fn slower(times: &[(&str, f64)]) -> Run {
+    let mut run = run().named(NEWER);
     for (subject, us) in times {
-        let figures = &mut row(&mut record, subject, &mission(), Source::Gpu).figures;
+        let figures = &mut row(&mut run, subject, &mission(), Source::Gpu).figures;
         figures.insert(Metric::P50, (*us, us - 0.005, us + 0.005).into());
         figures.insert(Metric::P90, (us + 0.01).into());
     }
-    record
+    run
 }
 
-fn report_of(stages: &[StageMeta], table: &record::Table, look: impl Fn(&Report<'_>)) {
+fn report_of(stages: &[StageMeta], table: &table::Table, look: impl Fn(&Report<'_>)) {
     look(&verdict::report(Known::committed(stages, table)));
 }
 
 /// The committed table and the stages as built.
-fn committed() -> (Vec<StageMeta>, record::Table) {
+fn committed() -> (Vec<StageMeta>, table::Table) {
     let results = crate::testing::results();
     let table = results.of_gpu(results.main().unwrap());
-    (crate::registry::builds().unwrap(), table)
+    (crate::stages::builds().unwrap(), table)
 }
 
 fn fits_the_terminal(document: &Document, most: usize) {
@@ -128,7 +128,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
     }
     let one = On::claims(first_place(stages.last()).dtype);
     let unmeasured = table.part(|row| row.by != Source::Emulator || row.on != one);
-    let nothing = record::Table::default();
+    let nothing = table::Table::default();
     for (stages, table, says) in [
         (
             &changed,
@@ -223,7 +223,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
 
 #[test]
 fn parts_are_shown_as_asked_for_with_failures_first_and_a_stage_on_a_page() {
-    let mut failed = record();
+    let mut failed = run();
     row(&mut failed, OTHER, &On::All, Source::Gpu)
         .judge(GateId::C2, fails("max error 3e-1 > 4e-4"));
     let report = &verdict::report(Known::alone(&failed));
@@ -269,8 +269,8 @@ fn every_part_and_stage_of_the_committed_table_fits_the_terminal() {
 
 #[test]
 fn each_insight_speaks_where_its_rule_holds() {
-    let mut record = record();
-    let figures = &mut row(&mut record, BEST, &instance(), Source::Ptxas).figures;
+    let mut run = run();
+    let figures = &mut row(&mut run, BEST, &instance(), Source::Ptxas).figures;
     figures.insert(Metric::SpillBytes, 64.0.into());
     let counted = [
         (Metric::GlobalReadBytes, 1_048_576.0),
@@ -278,27 +278,27 @@ fn each_insight_speaks_where_its_rule_holds() {
         (Metric::AsyncCopyBytes, 262_144.0),
         (Metric::TensorMacs, 134_217_728.0),
     ];
-    let figures = &mut row(&mut record, BEST, &mission(), Source::Emulator).figures;
+    let figures = &mut row(&mut run, BEST, &mission(), Source::Emulator).figures;
     figures.extend(counted.map(|(metric, value)| (metric, value.into())));
-    record.append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
+    run.append(Row::new(BEST, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3));
     let declared = On::Instance {
         dtype: Dtype::F16,
         head_dim: 64,
         arch: None,
     };
     let declared = Row::new(BEST, declared, Source::Kernel).figure(Metric::Threads, 128_u32);
-    record.append(declared.figure(Metric::MinBlocks, 4_u32));
-    insta::assert_snapshot!(insights(&Known::alone(&record), &BEST.into()).join("\n"));
+    run.append(declared.figure(Metric::MinBlocks, 4_u32));
+    insta::assert_snapshot!(insights(&Known::alone(&run), &BEST.into()).join("\n"));
 
     // What TMA copies does not go through registers.
-    let figures = &mut row(&mut record, BEST, &mission(), Source::Emulator).figures;
+    let figures = &mut row(&mut run, BEST, &mission(), Source::Emulator).figures;
     figures.extend([
         (Metric::AsyncCopyBytes, 0.0.into()),
         (Metric::TmaReadBytes, 1_048_576.0.into()),
     ]);
-    let by_tma = insights(&Known::alone(&record), &BEST.into()).join("\n");
+    let by_tma = insights(&Known::alone(&run), &BEST.into()).join("\n");
     assert!(!by_tma.contains("through registers"), "{by_tma}");
-    let none = insights(&Known::alone(&record), &"stage1-mma/none".into());
+    let none = insights(&Known::alone(&run), &"stage1-mma/none".into());
     assert_eq!(none, ["No rule applies to the figures."]);
 }
 
@@ -307,11 +307,11 @@ fn a_ratio_is_an_interleaved_row_and_a_wrong_output_has_none() {
     let session = || timed(US).peers("mission", 10.0, &[("torch-default", 20.0, true)]);
     let run = session();
     let place = Place::claims(Dtype::F16);
-    let over = |run: &Record| {
+    let over = |run: &Run| {
         let known = Known::alone(run);
         over_fastest(&known, &known.stages[1], &place)
     };
-    let previous = |run: &Record| {
+    let previous = |run: &Run| {
         times_of(&Known::alone(run), &CPASYNC.into()).map(|cell| cell.shown().to_string())
     };
     assert_eq!(over(&run), Ok((2.0, false)));
@@ -328,7 +328,7 @@ fn a_ratio_is_an_interleaved_row_and_a_wrong_output_has_none() {
         Err("its output was wrong when timed against peers")
     );
     let mut stale = session();
-    stale.meta.stages[1].identity = "changed".into();
+    stale.session.stages[1].identity = "changed".into();
     assert_eq!(over(&stale), Ok((2.0, true)));
     assert_eq!(previous(&stale), ["15.01 (STALE)", "1.33x (−25 %) (STALE)"]);
 }
@@ -345,11 +345,11 @@ fn what_is_inconclusive_is_neither_won_nor_lost() {
             "on 1 of 2 problems and slower on 1: from",
         ),
     ] {
-        let on = |record: Record, &(shape, us): &(&str, f64)| {
-            record.peers(shape, 10.0, &[("torch-default", us, true)])
+        let on = |run: Run, &(shape, us): &(&str, f64)| {
+            run.peers(shape, 10.0, &[("torch-default", us, true)])
         };
-        let record = times.iter().fold(timed(US), on);
-        let score = score(&Known::alone(&record)).unwrap().to_string();
+        let run = times.iter().fold(timed(US), on);
+        let score = score(&Known::alone(&run)).unwrap().to_string();
         assert!(score.contains(says), "{score}");
     }
 }
@@ -357,7 +357,7 @@ fn what_is_inconclusive_is_neither_won_nor_lost() {
 /// The page of `compare diff` of tables.
 fn compared(
     stages: &[StageMeta],
-    pairs: &[(&record::Table, &record::Table)],
+    pairs: &[(&table::Table, &table::Table)],
 ) -> super::diff::Comparison {
     let pairs = pairs.iter().map(|(base, new)| super::diff::Pair {
         name: "nvidia-h200".into(),
@@ -391,14 +391,14 @@ fn compared(
 #[test]
 fn what_was_planted_is_named_at_the_top_of_a_comparison() {
     let base = table(&[before()]);
-    let stages = record().meta.stages;
+    let stages = run().session.stages;
     let slow = slower(&[(BEST, 5.5)]);
-    let mut spilled = record();
+    let mut spilled = run();
     let figures = &mut row(&mut spilled, BEST, &instance(), Source::Ptxas).figures;
     figures.insert(Metric::SpillBytes, 128.0.into());
     let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
     let sanitized = Row::new(BEST, On::All, Source::ComputeSanitizer).verdict(&finding);
-    let found = record().with(sanitized);
+    let found = run().with(sanitized);
     for (new, says) in [
         (
             &slow,

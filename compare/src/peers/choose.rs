@@ -4,8 +4,8 @@ use crate::judge::Known;
 use crate::judge::best;
 use crate::measure::select::Problems;
 use crate::python::bench::{Item, best_of_default_family};
-use crate::record::Place;
-use crate::record::meta::{Claim, Relation, StageMeta};
+use crate::table::Place;
+use crate::table::session::{Claim, Relation, StageMeta};
 use common::problem::{Dtype, LENGTHS, Mask};
 
 /// The shapes that are measured under both masks unless `--shapes` says otherwise.

@@ -7,9 +7,9 @@ use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{
     Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError, SingleCalls,
 };
-use crate::record::Record;
-use crate::record::meta::{Claim, Relation};
-use crate::record::{Place, Subject};
+use crate::table::Run;
+use crate::table::session::{Claim, Relation};
+use crate::table::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -70,18 +70,18 @@ fn a_session_is_added_to_and_one_with_other_tools_is_replaced() {
         stages: vec![],
     };
     let session = || {
-        let mut record = timed(testing::US)
+        let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
             .with(absent("torch-flash", On::All, "not there"))
             .with(Row::new("ceiling", On::All, Source::Peers).figure(Metric::MatrixFlops, 7e14));
-        record.meta.tools.insert(Source::Peers, tools.clone());
-        record
+        run.session.tools.insert(Source::Peers, tools.clone());
+        run
     };
     // Whether mission is there when the session has begun. What is measured once a session never is.
-    let after = |mut record: Record, tools: &[String], shape: &str| {
-        begin_session(&mut record, tools.to_vec(), &[item(shape)]);
-        assert!(record.table.by(Source::Peers).all(|row| row.on != On::All));
-        let mut rows = record.table.by(Source::Peers);
+    let after = |mut run: Run, tools: &[String], shape: &str| {
+        begin_session(&mut run, tools.to_vec(), &[item(shape)]);
+        assert!(run.table.by(Source::Peers).all(|row| row.on != On::All));
+        let mut rows = run.table.by(Source::Peers);
         rows.any(|row| row.on.problem() == Some(&item("mission").place))
     };
     assert!(!after(session(), &tools, "mission"));
@@ -142,7 +142,7 @@ class Event:
     def __init__(self, enable_timing):
         pass
 
-    def record(self):
+    def run(self):
         self.at = now + 600e-6 * queued / 40
 
     def elapsed_time(self, end):
@@ -604,18 +604,18 @@ fn the_fastest_stage_of_the_record_is_timed_beside_the_last() {
     let stages: Vec<&StageMeta> = builds.iter().collect();
     let problems = args(&["--shapes", "wide,stretch", "--masks", "full"]).problems;
     let wide = || On::Problem(Place::new("wide", Dtype::F16, Mask::Full));
-    let record = |wmma: f64, cpasync: f64| {
+    let run = |wmma: f64, cpasync: f64| {
         timed([17.0, 14.0, 9.0])
             .sampled(WMMA, wide(), &testing::samples(wmma))
             .sampled(CPASYNC, wide(), &testing::samples(cpasync))
     };
-    let of = |record: &Record| -> Vec<Vec<String>> {
-        let items = items(&problems, &stages, &Known::alone(record)).into_iter();
+    let of = |run: &Run| -> Vec<Vec<String>> {
+        let items = items(&problems, &stages, &Known::alone(run)).into_iter();
         items.map(|item| item.stages).collect()
     };
     let (first, last) = ("stage0-scalar", "stage1-cpasync");
-    assert_eq!(of(&record(5.0, 7.0)), [vec![first, last], vec![last]]);
-    assert_eq!(of(&record(7.0, 5.0)), [vec![last], vec![last]]);
+    assert_eq!(of(&run(5.0, 7.0)), [vec![first, last], vec![last]]);
+    assert_eq!(of(&run(7.0, 5.0)), [vec![last], vec![last]]);
 }
 
 #[test]
@@ -696,21 +696,21 @@ fn causal_masks_of_other_alignment_are_not_compared() {
 
 #[test]
 fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
-    let record = timed([15.0, 20.0, 18.0]);
+    let run = timed([15.0, 20.0, 18.0]);
     let full = Problem {
         mask: Mask::Full,
         ..mission()
     };
-    let of = |record: &Record, stage: usize, problem: &Problem| {
-        stand_ins(&Known::alone(record), &ladder()[stage], &Place::of(problem))
+    let of = |run: &Run, stage: usize, problem: &Problem| {
+        stand_ins(&Known::alone(run), &ladder()[stage], &Place::of(problem))
     };
     // scalar is faster here, and no variant of the default's family.
-    assert_eq!(of(&record, 0, &full), ["wmma-qk-32x64"]);
+    assert_eq!(of(&run, 0, &full), ["wmma-qk-32x64"]);
     // Not timed in the record: all that are green.
-    assert_eq!(of(&record, 1, &mission()), ["cpasync-32x64"]);
-    let record = record.failing(CPASYNC, GateId::C2);
+    assert_eq!(of(&run, 1, &mission()), ["cpasync-32x64"]);
+    let run = run.failing(CPASYNC, GateId::C2);
     assert_eq!(
-        [of(&record, 1, &full), of(&record, 1, &mission())],
+        [of(&run, 1, &full), of(&run, 1, &mission())],
         [vec![""; 0], vec![]]
     );
 }
@@ -718,10 +718,10 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
 #[test]
 fn a_session_is_read_back_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
-    let record = timed(crate::testing::US).peers("mission", 10.0, &[("torch-flash", 16.0, true)]);
-    record.write(folder.path()).unwrap();
-    let read = Record::read(folder.path(), &record.meta.stages).unwrap();
-    assert_eq!(read.table, record.table);
+    let run = timed(crate::testing::US).peers("mission", 10.0, &[("torch-flash", 16.0, true)]);
+    run.write(folder.path()).unwrap();
+    let read = Run::read(folder.path(), &run.session.stages).unwrap();
+    assert_eq!(read.table, run.table);
     let read = Known::alone(&read);
     let arms: Vec<&Subject> = question::arms(&read).map(|row| &row.subject).collect();
     assert_eq!(arms, [&CPASYNC.into(), &"torch-flash".into()]);

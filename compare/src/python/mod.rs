@@ -6,7 +6,7 @@ pub mod session;
 
 use crate::judge::list::joined;
 use crate::measure::machine;
-use crate::record::{On, Row};
+use crate::table::{On, Row};
 use anyhow::ensure;
 use common::device::cuda::CudaDevice;
 use common::timing::Plan;

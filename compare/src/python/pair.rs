@@ -1,7 +1,7 @@
 //! From interleaved samples to figures, ratios and verdicts. Pure.
 
 use crate::measure::rows;
-use crate::record::{On, Place, Row, Source, Subject};
+use crate::table::{On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, SpeedOfLight, claim};

@@ -2,8 +2,8 @@
 
 use crate::cli::Cli;
 use crate::measure::select::{self, Chosen};
-use crate::record::StageMeta;
-use crate::registry;
+use crate::stages;
+use crate::table::StageMeta;
 use clap::Parser;
 use std::path::{Path, PathBuf};
 
@@ -135,7 +135,7 @@ fn check_script(words: &[String]) -> Result<(), String> {
 }
 
 fn ladder() -> Vec<StageMeta> {
-    registry::builds().unwrap()
+    stages::builds().unwrap()
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::registry::Ladder;
+use crate::stages::Ladder;
 use common::metric::Metric;
 
 /// With nvcc, the real ladder. A warp of a warpgroup has 16 rows: both products of a tile take 2 * 16 * BLOCK_N * HEAD_DIM, and

@@ -1,6 +1,6 @@
 use super::*;
-use crate::record::meta::Refusal;
-use crate::record::{Place, Record, Table};
+use crate::table::session::Refusal;
+use crate::table::{Place, Run, Table};
 use crate::testing::{
     CPASYNC, SCALAR, US, WMMA, emulated, instances, ladder, mission, samples, table, timed,
 };
@@ -19,13 +19,13 @@ fn pair(subject: &str, speedups: [f64; 3]) -> Row {
         .with_figures(metrics.into_iter().zip(wide))
 }
 
-fn finding(record: &Record, stage: usize, claim: usize) -> Option<Finding> {
-    let stage = &record.meta.stages[stage];
-    judge(&Known::alone(record), stage, &stage.claims[claim]).map(|(finding, _)| finding)
+fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
+    let stage = &run.session.stages[stage];
+    judge(&Known::alone(run), stage, &stage.claims[claim]).map(|(finding, _)| finding)
 }
 
-fn judged(record: &Record, stage: usize, claim: usize) -> String {
-    match finding(record, stage, claim) {
+fn judged(run: &Run, stage: usize, claim: usize) -> String {
+    match finding(run, stage, claim) {
         Some(finding) => format!("{}: {}", finding.verdict, finding.reason),
         None => "not measured".into(),
     }
@@ -69,17 +69,17 @@ fn each_figure_must_reach_the_claim_with_its_whole_interval() {
 #[test]
 fn the_fastest_right_arms_of_the_newest_session_decide() {
     let k2 = "stage0-scalar/wmma-qk-32x64-k2";
-    let mut record = timed(US).with(pair(WMMA, [1.6; 3]));
-    let mut variant = record.meta.stages[0].variants[1].clone();
+    let mut run = timed(US).with(pair(WMMA, [1.6; 3]));
+    let mut variant = run.session.stages[0].variants[1].clone();
     variant.name = "wmma-qk-32x64-k2".into();
-    record.meta.stages[0].variants.push(variant);
-    let mut summary = record.summary_mut(WMMA).clone();
+    run.session.stages[0].variants.push(variant);
+    let mut summary = run.summary_mut(WMMA).clone();
     summary.subject = k2.into();
-    let both = (record.with(summary))
+    let both = (run.with(summary))
         .sampled(k2, mission(), &samples(18.0))
         .with(pair(k2, [1.8; 3]));
     let of = |table: &Table| {
-        let known = Known::committed(&both.meta.stages, table);
+        let known = Known::committed(&both.session.stages, table);
         let found = judge(&known, &known.stages[0], &known.stages[0].claims[0]);
         found.map(|(finding, _)| {
             let pair = finding.pair.unwrap();
@@ -104,10 +104,10 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
         Some(1.6)
     );
     let mut e4m3 = both.clone();
-    e4m3.meta.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
+    e4m3.session.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
     assert_eq!(finding(&e4m3, 0, 0), None);
     let known = Known::alone(&both);
-    let stage = &both.meta.stages[0];
+    let stage = &both.session.stages[0];
     let arms = arms(&known, stage, &stage.claims[0]).unwrap();
     assert_eq!((arms.0, arms.1, arms.2), (k2.into(), SCALAR.into(), None));
 }
@@ -115,9 +115,9 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
 #[test]
 fn claims_against_peers_are_about_the_fastest_right_rival() {
     let flash = |us| ("torch-flash", us, true);
-    let of = |record: &Record| {
+    let of = |run: &Run| {
         [2, 3].map(|claim| {
-            let found = finding(record, 1, claim)?;
+            let found = finding(run, 1, claim)?;
             Some(format!("{} {}", found.pair.unwrap().base, found.verdict))
         })
     };
@@ -160,11 +160,11 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
 #[test]
 fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
     let bytes = 1_048_576.0;
-    let by_ncu = |record: Record, [base, ours]: [f64; 2]| {
+    let by_ncu = |run: Run, [base, ours]: [f64; 2]| {
         let row = |subject, bytes: f64| {
             Row::new(subject, mission(), Source::Ncu).figure(Metric::GlobalReadBytes, bytes)
         };
-        record.with(row(WMMA, base)).with(row(CPASYNC, ours))
+        run.with(row(WMMA, base)).with(row(CPASYNC, ours))
     };
     let without = |subject: &str| {
         emulated().without(|row| row.subject.as_str() == subject && row.on == mission())
@@ -185,7 +185,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         instead(untraced().note("no traced build")),
         instead(untraced().verdict(&hazard)),
     ]
-    .map(|record| judged(&record, 1, 1) + "\n");
+    .map(|run| judged(&run, 1, 1) + "\n");
     insta::assert_snapshot!(lines.concat(), @"
     PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
     FAIL: cpasync-32x64 1,048,577 / wmma-qk-32x64 1,048,576 = 1.000x
@@ -220,10 +220,10 @@ fn bounds_hold_where_the_figure_is() {
         at_most,
     };
     let at_most = |bound| Relation::AtMost { bound };
-    let record = timed(US).counted(CPASYNC, 524_288, 32).built(96, 0);
-    let found = |record: &Record, claim: &Claim| {
-        let stage = &record.meta.stages[1];
-        let known = Known::alone(record);
+    let run = timed(US).counted(CPASYNC, 524_288, 32).built(96, 0);
+    let found = |run: &Run, claim: &Claim| {
+        let stage = &run.session.stages[1];
+        let known = Known::alone(run);
         let (found, _) = evidence(&known, stage, claim, Source::Emulator).unwrap();
         found
     };
@@ -243,7 +243,7 @@ fn bounds_hold_where_the_figure_is() {
         (Metric::BarrierStallShare, at_most(0.1), NoData),
     ] {
         let claim = claim(metric, relation);
-        let found = found(&record, &claim);
+        let found = found(&run, &claim);
         assert_eq!(found.verdict, expected, "{claim}: {}", found.reason);
     }
     let unbuilt = found(&timed(US), &claim(Metric::Registers, at_most(96.0)));
@@ -307,18 +307,18 @@ fn presets_are_compared_with_their_own_and_with_no_other() {
 /// What a device refuses is no base.
 #[test]
 fn a_base_that_was_not_built_is_named() {
-    let record = timed(US)
-        .changed(|meta| {
-            meta.stages[0].variants.remove(0);
-            meta.stages[0].refused.push(Refusal {
+    let run = timed(US)
+        .changed(|session| {
+            session.stages[0].variants.remove(0);
+            session.stages[0].refused.push(Refusal {
                 variant: "scalar-32x64".into(),
                 reason: "too large".into(),
             });
         })
         .without(|row| row.subject.as_str() == SCALAR);
-    assert_eq!(judged(&record, 0, 0), "not measured");
+    assert_eq!(judged(&run, 0, 0), "not measured");
     assert_eq!(
-        judged(&record, 0, 1),
+        judged(&run, 0, 1),
         "NO DATA: stage0-scalar has no family scalar"
     );
 }
@@ -328,17 +328,17 @@ fn a_base_that_was_not_built_is_named() {
 fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     let slow = || timed([24.0, 20.0, 15.0]);
     let reading = || emulated().counted(WMMA, 1_048_577, 0);
-    let other = |record: Record| record.changed(|meta| meta.stages[0].identity = "another".into());
+    let other = |run: Run| run.changed(|session| session.stages[0].identity = "another".into());
     let untimed = || timed(US).without(|row| row.against.is_some());
     // Of the sources: refuted on the H200, and whatever the GPU.
-    let refuted = slow().refuting("P.V dominates").meta.stages;
-    let misread = reading().refuting("it reads ahead").meta.stages;
+    let refuted = slow().refuting("P.V dominates").session.stages;
+    let misread = reading().refuting("it reads ahead").session.stages;
     let mut elsewhere = refuted.clone();
     elsewhere[0].negatives[0].gpu = Some("NVIDIA L4".into());
     let mut other_words = refuted.clone();
     other_words[0].negatives[0].claim.push('x');
     let as_of =
-        |stages: &[StageMeta], record: Record| record.changed(|meta| meta.stages = stages.to_vec());
+        |stages: &[StageMeta], run: Run| run.changed(|session| session.stages = stages.to_vec());
     let word = |of: &Claimed| {
         let from = match (of.is_of_run, of.is_stale) {
             (true, _) => "run ",
@@ -372,7 +372,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
         ),
     ]
     .map(|(run, committed)| {
-        let committed: Vec<Record> = committed.into_iter().map(|of| of.named("1")).collect();
+        let committed: Vec<Run> = committed.into_iter().map(|of| of.named("1")).collect();
         let run = run.named("2");
         let known = Known::of_run(&run, &table(&committed));
         let [speed, counters] = [0, 1].map(|at| word(&claims(&known)[at]));
@@ -401,7 +401,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     let of_base =
         |stages: &[StageMeta]| word(&claims(&Known::committed(stages, &table(&sessions)))[2]);
     assert_eq!(
-        [of_base(&ladder()), of_base(&sessions[0].meta.stages)],
+        [of_base(&ladder()), of_base(&sessions[0].session.stages)],
         ["STALE PASS", "PASS"]
     );
     // A newer figure of another kernel does not hide one of the kernels as they are.
@@ -432,7 +432,7 @@ fn a_table_has_one_row_for_each_claim_as_it_is_now() {
     assert!(states(&table).contains(&"stage0-scalar/wmma-qk FAIL false".into()));
     stages = timed([24.0, 20.0, 15.0])
         .refuting("P.V dominates")
-        .meta
+        .session
         .stages;
     stages[1].claims.clear();
     restate(&mut table, &stages);

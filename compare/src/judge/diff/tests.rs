@@ -1,7 +1,7 @@
 use super::*;
 use crate::judge::verdict::of_differences;
-use crate::record::Place;
-use crate::record::meta::{Selection, Tier};
+use crate::table::Place;
+use crate::table::session::{Selection, Tier};
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, instance, ladder, mission, table, timed,
 };
@@ -10,22 +10,22 @@ use common::verdict::GateResult;
 use std::path::Path;
 
 /// One run as a table, with what it says of its claims.
-fn of_run(record: &Record, name: &str) -> Table {
-    let mut table = table(&[record.clone().named(name)]);
-    claims::restate(&mut table, &record.meta.stages);
+fn of_run(run: &Run, name: &str) -> Table {
+    let mut table = table(&[run.clone().named(name)]);
+    claims::restate(&mut table, &run.session.stages);
     table
 }
 
-fn differences(base: &Record, new: &Record) -> Vec<Difference> {
+fn differences(base: &Run, new: &Run) -> Vec<Difference> {
     let (old, now) = (of_run(base, "1"), of_run(new, "2"));
     let tables = Tables {
         base: &old,
         new: &now,
         cases: [&base.cases, &new.cases],
-        covers: covers(&base.meta, &new.meta),
+        covers: covers(&base.session, &new.session),
         threshold: LATENCY_CHANGE,
     };
-    compare(&tables, &new.meta.stages).differences
+    compare(&tables, &new.session.stages).differences
 }
 
 fn line(d: &Difference) -> String {
@@ -33,7 +33,7 @@ fn line(d: &Difference) -> String {
 }
 
 /// Exit code and word, and all that changed.
-fn moved(base: &Record, new: &Record) -> String {
+fn moved(base: &Run, new: &Run) -> String {
     let found = differences(base, new);
     let overall = of_differences(&found);
     let mut lines = vec![format!("{} {}", overall.exit.code(), overall.word)];
@@ -44,14 +44,14 @@ fn moved(base: &Record, new: &Record) -> String {
     lines.join("\n")
 }
 
-fn word(base: &Record, new: &Record) -> &'static str {
+fn word(base: &Run, new: &Run) -> &'static str {
     of_differences(&differences(base, new)).word
 }
 
 /// The same kernels changed, if that was measured so from the start.
-fn rebuilt(record: Record) -> Record {
-    record.changed(|meta| {
-        for stage in &mut meta.stages {
+fn rebuilt(run: Run) -> Run {
+    run.changed(|session| {
+        for stage in &mut session.stages {
             stage.identity.insert_str(0, "new-");
         }
     })
@@ -315,12 +315,12 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
 
 #[test]
 fn a_run_against_itself_is_the_same_everywhere() {
-    for record in [
+    for run in [
         timed(US).built(96, 0).clean(),
         emulated(),
         timed(US).peers("mission", 10.0, &[("torch-flash", 16.0, true)]),
     ] {
-        assert_eq!(moved(&record, &record), "0 SAME");
+        assert_eq!(moved(&run, &run), "0 SAME");
     }
     let committed = crate::testing::results().of_gpu("nvidia-h200");
     let tables = Tables {
@@ -339,7 +339,7 @@ fn a_run_against_itself_is_the_same_everywhere() {
 #[test]
 fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     let slow = || rebuilt(timed(US.map(|us| 2.0 * us)));
-    let other_driver = slow().changed(|meta| match &mut meta.machine.gpu {
+    let other_driver = slow().changed(|session| match &mut session.machine.gpu {
         Gpu::Present { driver, .. } => *driver = "600.1".into(),
         Gpu::Absent { .. } => unreachable!(),
     });
@@ -347,9 +347,9 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     for subject in VARIANTS {
         other_cache.row_mut(subject, &mission(), Source::Gpu).under = Some("cold L2".into());
     }
-    let wrong = VARIANTS.into_iter().fold(slow(), |record, subject| {
-        record.failing(subject, GateId::C2)
-    });
+    let wrong = VARIANTS
+        .into_iter()
+        .fold(slow(), |run, subject| run.failing(subject, GateId::C2));
     let mut wrong_as_timed = slow();
     for subject in VARIANTS {
         let row = wrong_as_timed.row_mut(subject, &mission(), Source::Gpu);
@@ -386,7 +386,7 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     assert_eq!(found.iter().filter(is_of_gpu).count(), 0);
     let self_test_alone = emulated()
         .without(|row| row.by != Source::SelfTest)
-        .changed(|meta| meta.stages.clear());
+        .changed(|session| session.stages.clear());
     assert_eq!(word(&self_test_alone, &self_test_alone), "NO DATA");
     let outdated = Difference::outdated("stage1-cpasync");
     assert_eq!(of_differences(&[outdated]).word, "INCOMPLETE");
@@ -398,12 +398,12 @@ fn the_same_question_to_a_smaller_run_requires_nothing() {
         stages: vec![stage.into()],
         ..Selection::default()
     };
-    let with = |change: &dyn Fn(&mut Meta)| timed(US).changed(change).meta;
+    let with = |change: &dyn Fn(&mut Session)| timed(US).changed(change).session;
     let whole = with(&|_| ());
-    let quick = with(&|meta| meta.tier = Tier::T0);
-    let one = with(&|meta| meta.scope = stages("1"));
-    let other = with(&|meta| meta.scope = stages("2"));
-    let limited = with(&|meta| meta.device = "sm_89".parse().ok());
+    let quick = with(&|session| session.tier = Tier::T0);
+    let one = with(&|session| session.scope = stages("1"));
+    let other = with(&|session| session.scope = stages("2"));
+    let limited = with(&|session| session.device = "sm_89".parse().ok());
     for (base, new, expected) in [
         (&whole, &whole, true),
         (&quick, &whole, true),
@@ -413,7 +413,7 @@ fn the_same_question_to_a_smaller_run_requires_nothing() {
         (&whole, &one, false),
         (&one, &other, false),
         (&whole, &limited, false),
-        (&emulated().meta, &whole, false),
+        (&emulated().session, &whole, false),
     ] {
         assert_eq!(covers(base, new), expected);
     }
@@ -426,25 +426,25 @@ fn gates_that_fail_now_are_worse() {
     let found = || clean().sanitized(CPASYNC, [Verdict::Pass, Verdict::Fail]);
     // A variant whose name begins with another's.
     let with_k2 = |is_good: bool| {
-        let mut record = timed(US).built(96, 0);
-        let mut variant = record.meta.stages[0].variants[1].clone();
+        let mut run = timed(US).built(96, 0);
+        let mut variant = run.session.stages[0].variants[1].clone();
         variant.name += "-k2";
-        record.meta.stages[0].variants.push(variant);
-        let rows: Vec<Row> = record.table.about(&WMMA.into()).cloned().collect();
+        run.session.stages[0].variants.push(variant);
+        let rows: Vec<Row> = run.table.about(&WMMA.into()).cloned().collect();
         let k2 = "stage0-scalar/wmma-qk-32x64-k2";
         for row in rows.into_iter().filter(|row| row.against.is_none()) {
-            record.append(Row {
+            run.append(Row {
                 subject: k2.into(),
                 ..row
             });
         }
-        let row = record.row_mut(k2, &instance(), Source::Ptxas);
+        let row = run.row_mut(k2, &instance(), Source::Ptxas);
         *row = row.clone().verdict(&GateResult::judge(
             GateId::R1,
             is_good,
             "spilled bytes 8 > 0",
         ));
-        record
+        run
     };
     let mut blind = emulated();
     let is_fault =
@@ -542,9 +542,9 @@ fn gates_that_fail_now_are_worse() {
 #[test]
 fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed() {
     let gone = || {
-        emulated().without(is_of(SCALAR)).changed(|meta| {
-            meta.stages[0].variants.remove(0);
-            meta.stages[0].claims.clear();
+        emulated().without(is_of(SCALAR)).changed(|session| {
+            session.stages[0].variants.remove(0);
+            session.stages[0].claims.clear();
         })
     };
     let unchecked = || emulated().without(|row| is_of(SCALAR)(row) && row.on == On::All);
@@ -557,28 +557,32 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     let untimed = || {
         timed(US).without(|row| is_of(CPASYNC)(row) && row.by == Source::Gpu && row.on != On::All)
     };
-    let left_out = untimed().changed(|meta| meta.left_out = [("stage1-cpasync".into(), 1)].into());
+    let left_out =
+        untimed().changed(|session| session.left_out = [("stage1-cpasync".into(), 1)].into());
     let declared = Row::new(WMMA, instance(), Source::Kernel).figure(Metric::Threads, 128_u32);
     let built = || timed(US).built(96, 0).with(declared.clone());
     let not_built = |by: Source| built().without(move |row| is_of(WMMA)(row) && row.by == by);
-    let on_purpose = not_built(Source::Ptxas).changed(|meta| {
+    let on_purpose = not_built(Source::Ptxas).changed(|session| {
         let toggle = ("ATTENTION_CUDA_ARCHS".into(), "sm_89".into());
-        meta.toggles.extend([toggle]);
+        session.toggles.extend([toggle]);
     });
     let mut unread = built();
     let row = unread.row_mut(SCALAR, &instance(), Source::Ptxas);
     row.figures.remove(&Metric::Registers);
     let of_cases = |cases: u32| {
-        let mut record = emulated();
-        let figures = &mut record.summary_mut(WMMA).figures;
+        let mut run = emulated();
+        let figures = &mut run.summary_mut(WMMA).figures;
         figures.insert(Metric::Cases, cases.into());
-        record
+        run
     };
     let lines = [
         (emulated(), gone()),
         (gone(), emulated()),
         (emulated(), unchecked()),
-        (emulated(), unchecked().changed(|meta| meta.tier = Tier::T0)),
+        (
+            emulated(),
+            unchecked().changed(|session| session.tier = Tier::T0),
+        ),
         (emulated(), ungated),
         (emulated(), uncounted),
         (emulated(), not_traced),
@@ -650,39 +654,39 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
 
 #[test]
 fn counters_and_resources_are_worse_where_they_cost_something() {
-    let unclaimed = |record: Record| record.changed(|meta| drop(meta.stages[0].claims.pop()));
-    let read = |record: Record, bytes| unclaimed(record.counted(SCALAR, bytes, 0));
+    let unclaimed = |run: Run| run.changed(|session| drop(session.stages[0].claims.pop()));
+    let read = |run: Run, bytes| unclaimed(run.counted(SCALAR, bytes, 0));
     let base = || read(emulated(), 1_048_576);
     let other_compiler =
-        read(emulated(), 2_097_152).changed(|meta| meta.host_compiler = "g++ 13".into());
+        read(emulated(), 2_097_152).changed(|session| session.host_compiler = "g++ 13".into());
     let build = |registers, spills| timed(US).built(registers, spills);
     let fast_build = |registers, spills| {
-        let record = rebuilt(timed(US.map(|us| 0.9 * us)).built(registers, spills));
+        let run = rebuilt(timed(US.map(|us| 0.9 * us)).built(registers, spills));
         // Other machine code.
-        let rows: Vec<Row> = record.table.by(Source::Ptxas).cloned().collect();
+        let rows: Vec<Row> = run.table.by(Source::Ptxas).cloned().collect();
         let rows = rows.into_iter().map(|row| Row {
             code: row.code.clone().map(|code| format!("new {code}")),
             ..row
         });
-        rows.fold(record, Record::with).changed(|_| ())
+        rows.fold(run, Run::with).changed(|_| ())
     };
-    let with_e4m3 = |mut record: Record| {
-        let row = record.row_mut(SCALAR, &instance(), Source::Ptxas).clone();
+    let with_e4m3 = |mut run: Run| {
+        let row = run.row_mut(SCALAR, &instance(), Source::Ptxas).clone();
         let on = On::Instance {
             dtype: Dtype::E4m3,
             head_dim: 64,
             arch: Some("sm_90a".into()),
         };
-        record.with(Row { on, ..row })
+        run.with(Row { on, ..row })
     };
-    let other_nvcc = build(104, 8).changed(|meta| {
-        meta.device_compiler = DeviceCompiler::Built {
+    let other_nvcc = build(104, 8).changed(|session| {
+        session.device_compiler = DeviceCompiler::Built {
             nvcc: "13.1".into(),
             flags: vec![],
             archs: vec!["sm_90a".into()],
         };
     });
-    let of_scalar = |(base, new): (Record, Record)| {
+    let of_scalar = |(base, new): (Run, Run)| {
         let found = moved(&base, &new);
         let is_shown = |line: &&str| !line.contains(WMMA) && !line.contains(CPASYNC);
         found
@@ -773,12 +777,12 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
 fn errors_are_judged_by_their_bounds() {
     use Change::{Better, Unchanged, Worse};
     let with = |metric: Metric, share: f64| {
-        let mut record = emulated();
-        let figures = &mut record.summary_mut(SCALAR).figures;
+        let mut run = emulated();
+        let figures = &mut run.summary_mut(SCALAR).figures;
         figures.insert(metric, share.into());
-        record
+        run
     };
-    let errors = |base: &Record, new: &Record, metric: Metric| {
+    let errors = |base: &Run, new: &Run, metric: Metric| {
         let mut found = differences(base, new);
         found.retain(|d| d.subject.as_str() == SCALAR && d.what == What::Metric(metric));
         found.iter().map(|d| d.change).collect::<Vec<_>>()
@@ -800,18 +804,18 @@ fn errors_are_judged_by_their_bounds() {
     }
     // A case that was no number and is one hides no other that got worse.
     let cases = |shares: [f64; 2]| {
-        let mut record = with(Metric::ErrorOfBound, 0.9);
+        let mut run = with(Metric::ErrorOfBound, 0.9);
         let row = |(shape, share)| {
             let place = Place::new(shape, Dtype::F16, Mask::Full);
             let on = On::Case(place, "normal:0".into());
             Row::new(SCALAR, on, Source::Emulator).figure(Metric::ErrorOfBound, share)
         };
-        record.cases = ["mission", "long"]
+        run.cases = ["mission", "long"]
             .into_iter()
             .zip(shares)
             .map(row)
             .collect();
-        record
+        run
     };
     for (was, is, expected) in [
         (
@@ -845,7 +849,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     let wrong = || emulated().counted(CPASYNC, 1_048_577, 0);
     let slow = || timed([32.0, 20.0, 19.0]);
     let beside = |us| timed(US).peers("mission", 10.0, &[("torch-flash", us, true)]);
-    let silent = emulated().changed(|meta| drop(meta.stages[1].claims.pop()));
+    let silent = emulated().changed(|session| drop(session.stages[1].claims.pop()));
     let lines = [
         (emulated(), wrong()),
         (emulated(), wrong().refuting("it reads ahead")),

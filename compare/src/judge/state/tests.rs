@@ -1,7 +1,7 @@
 use super::*;
 use crate::judge::verdict::{self, Exit};
 use crate::measure::rows;
-use crate::record::Record;
+use crate::table::Run;
 use crate::testing::{
     CPASYNC, SCALAR, US, WMMA, emulated, instances, ladder, mission, suppressed, table, timed,
 };
@@ -18,12 +18,12 @@ fn states_of(known: &Known<'_>) -> Vec<State> {
     known.stages.iter().flat_map(subjects).collect()
 }
 
-fn states(record: &Record) -> Vec<State> {
-    states_of(&Known::alone(record))
+fn states(run: &Run) -> Vec<State> {
+    states_of(&Known::alone(run))
 }
 
-fn exit(record: &Record) -> (Exit, &'static str) {
-    let overall = verdict::report(Known::alone(record)).overall;
+fn exit(run: &Run) -> (Exit, &'static str) {
+    let overall = verdict::report(Known::alone(run)).overall;
     (overall.exit, overall.word)
 }
 
@@ -31,16 +31,15 @@ const PASS: (Exit, &str) = (Exit::Pass, "PASS");
 const FAIL: (Exit, &str) = (Exit::Fail, "FAIL");
 const INCOMPLETE: (Exit, &str) = (Exit::Inconclusive, "INCOMPLETE");
 
-fn selected(meta: &mut Meta) {
-    meta.scope.seeds = vec![0];
+fn selected(session: &mut Session) {
+    session.scope.seeds = vec![0];
 }
 
 #[test]
 fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
     use Verdict::{Ambiguous, Fail, NoData, Pass};
-    let green = |record: &Record, subject: &str| {
-        is_green(&Known::alone(record), &subject.into(), Source::Emulator)
-    };
+    let green =
+        |run: &Run, subject: &str| is_green(&Known::alone(run), &subject.into(), Source::Emulator);
     use GateId::{B1, C1, C2, C3, C4, C5, C6, C8};
     for gate in [C1, C2, C3, C4, C5, C6, C8, B1] {
         let may_lack = matches!(gate, C4 | C8 | B1);
@@ -50,8 +49,8 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
             (Ambiguous, false),
             (NoData, may_lack),
         ] {
-            let record = emulated().says(WMMA, gate, verdict);
-            assert_eq!(green(&record, WMMA), expected, "{gate} {verdict}");
+            let run = emulated().says(WMMA, gate, verdict);
+            assert_eq!(green(&run, WMMA), expected, "{gate} {verdict}");
         }
         let mut without = emulated();
         without.summary_mut(WMMA).verdicts.remove(&gate);
@@ -77,36 +76,34 @@ fn only_what_passes_every_gate_of_c1_to_c6_is_green() {
 #[test]
 fn each_state_has_its_cause_and_its_end() {
     let without = |gate| {
-        let mut record = emulated();
-        record.summary_mut(WMMA).verdicts.remove(&gate);
-        record
+        let mut run = emulated();
+        run.summary_mut(WMMA).verdicts.remove(&gate);
+        run
     };
-    let cases = |mut record: Record, of: [(Metric, u32); 2]| {
-        let figures = &mut record.summary_mut(WMMA).figures;
+    let cases = |mut run: Run, of: [(Metric, u32); 2]| {
+        let figures = &mut run.summary_mut(WMMA).figures;
         figures.extend(of.map(|(metric, n)| (metric, n.into())));
-        record
+        run
     };
     let no_case = {
-        let mut record = cases(
+        let mut run = cases(
             emulated(),
             [(Metric::Cases, 0), (Metric::CasesUnsupported, 2)],
         );
-        record.summary_mut(WMMA).verdicts.clear();
-        record
+        run.summary_mut(WMMA).verdicts.clear();
+        run
     };
     let built = |spills| {
-        let mut record = timed(US).built(96, spills);
-        record.scope(GateId::R1, Measurable::Yes);
-        record
+        let mut run = timed(US).built(96, spills);
+        run.scope(GateId::R1, Measurable::Yes);
+        run
     };
     let with_b1 = {
-        let mut record = emulated();
-        record.scope(GateId::B1, Measurable::Yes);
-        [SCALAR, CPASYNC]
-            .into_iter()
-            .fold(record, |record, subject| {
-                record.says(subject, GateId::B1, Verdict::Pass)
-            })
+        let mut run = emulated();
+        run.scope(GateId::B1, Measurable::Yes);
+        [SCALAR, CPASYNC].into_iter().fold(run, |run, subject| {
+            run.says(subject, GateId::B1, Verdict::Pass)
+        })
     };
     // A variant whose other cases are refused may lack C4, and no other gate.
     let refused = |gate| {
@@ -119,7 +116,7 @@ fn each_state_has_its_cause_and_its_end() {
     let ambiguous = (Exit::Inconclusive, "AMBIGUOUS");
     let lacks = |gate| State::NoData(vec![gate]);
     let not_run = |why: &str| State::NotRun(why.into());
-    for (record, expected, whole, when_selected) in [
+    for (run, expected, whole, when_selected) in [
         (emulated(), State::Green, PASS, PASS),
         (built(0), State::Green, PASS, PASS),
         (
@@ -149,19 +146,19 @@ fn each_state_has_its_cause_and_its_end() {
         // Rows were lost, or never written.
         (absent(), State::NoData(vec![]), INCOMPLETE, PASS),
         (
-            absent().changed(|meta| meta.tier = Tier::T0),
+            absent().changed(|session| session.tier = Tier::T0),
             not_run("not in tier T0"),
             PASS,
             PASS,
         ),
     ] {
-        assert_eq!(states(&record)[1], expected);
-        assert_eq!(exit(&record), whole, "{expected:?}");
-        let record = record.changed(selected);
-        assert_eq!(exit(&record), when_selected, "{expected:?} selected");
+        assert_eq!(states(&run)[1], expected);
+        assert_eq!(exit(&run), whole, "{expected:?}");
+        let run = run.changed(selected);
+        assert_eq!(exit(&run), when_selected, "{expected:?} selected");
     }
     let empty = emulated().without(|row| row.on == On::All);
-    let empty = empty.changed(|meta| meta.tier = Tier::T0);
+    let empty = empty.changed(|session| session.tier = Tier::T0);
     assert_eq!(exit(&empty), (Exit::Inconclusive, "NO DATA"));
     assert_eq!(
         states(&absent().changed(selected))[1],
@@ -191,12 +188,12 @@ fn each_state_has_its_cause_and_its_end() {
 #[test]
 fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other() {
     let of = |tier, dtypes: &[Dtype]| {
-        let mut record = emulated().changed(|meta| {
-            meta.tier = tier;
-            meta.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
+        let mut run = emulated().changed(|session| {
+            session.tier = tier;
+            session.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
         });
-        record.summary_mut(CPASYNC).verdicts.remove(&GateId::C4);
-        states(&record).pop().unwrap()
+        run.summary_mut(CPASYNC).verdicts.remove(&GateId::C4);
+        states(&run).pop().unwrap()
     };
     let lacking = State::NoData(vec![GateId::C4]);
     assert_eq!(of(Tier::T0, &[Dtype::E4m3]), State::Green);
@@ -226,15 +223,12 @@ fn what_the_sanitizer_finds_fails_the_variant() {
 /// Of a whole run and of a selection of stages, which may lack a case of another gate and not C7.
 #[test]
 fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had_it() {
-    for record in [timed(US), timed(US).changed(selected)] {
+    for run in [timed(US), timed(US).changed(selected)] {
         // A run ends before the command that completes it can begin.
-        assert_eq!(
-            (states(&record), exit(&record)),
-            (vec![State::Green; 3], PASS)
-        );
-        assert_eq!(unsanitized(&Known::alone(&record)).len(), 3);
-        assert_eq!(exit(&record.clone().clean()), PASS);
-        let mut some = record
+        assert_eq!((states(&run), exit(&run)), (vec![State::Green; 3], PASS));
+        assert_eq!(unsanitized(&Known::alone(&run)).len(), 3);
+        assert_eq!(exit(&run.clone().clean()), PASS);
+        let mut some = run
             .clean()
             .without(|row| row.by == Source::ComputeSanitizer && row.subject.as_str() == CPASYNC);
         assert_eq!(
@@ -248,14 +242,17 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         figures.insert(Metric::Cases, 0_u32.into());
         assert_eq!(unsanitized(&Known::alone(&some)), []);
     }
-    for narrowed in [timed(US).changed(|meta| meta.tier = Tier::T0), emulated()] {
+    for narrowed in [
+        timed(US).changed(|session| session.tier = Tier::T0),
+        emulated(),
+    ] {
         assert_eq!(unsanitized(&Known::alone(&narrowed)), []);
     }
     // What was found in the kernel before says nothing of this one.
     let before = [timed(US).clean().named("1")];
     let run = timed(US)
         .named("2")
-        .changed(|meta| meta.stages[1].identity = "new".into());
+        .changed(|session| session.stages[1].identity = "new".into());
     let known = Known::of_run(&run, &table(&before));
     assert_eq!(unsanitized(&known), [CPASYNC.into()]);
 }
@@ -263,8 +260,8 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
 #[test]
 fn a_failure_is_said_once_with_all_its_reasons() {
     let judge = |gate, passes, reason: &str| GateResult::judge(gate, passes, reason);
-    let failing = |record: &Record| {
-        let failures = failures(&Known::alone(record)).into_iter();
+    let failing = |run: &Run| {
+        let failures = failures(&Known::alone(run)).into_iter();
         let lines = failures.map(|failure| format!("{}: {}", failure.gate, failure.reason));
         lines.collect::<Vec<_>>()
     };
@@ -273,10 +270,10 @@ fn a_failure_is_said_once_with_all_its_reasons() {
         ("race at 99", "H1: race at 99; race at 88"),
     ] {
         let row = Row::new(WMMA, mission(), Source::Emulator);
-        let mut record = emulated().with(row.verdict(&judge(GateId::H1, false, "race at 88")));
-        let all = record.summary_mut(WMMA);
+        let mut run = emulated().with(row.verdict(&judge(GateId::H1, false, "race at 88")));
+        let all = run.summary_mut(WMMA);
         *all = all.clone().verdict(&judge(GateId::H1, false, of_all));
-        assert_eq!(failing(&record), [expected]);
+        assert_eq!(failing(&run), [expected]);
     }
     // Wrong on the timed buffers alone, as under a race that only a graph's launches show.
     let mut as_timed = timed(US);
@@ -333,7 +330,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
     };
     let with = |row: Row| emulated().with(row);
     // Killed faults, faults, killed mutants, redundant ones, mutants.
-    for (record, expected, verdict) in [
+    for (run, expected, verdict) in [
         (emulated(), [1, 1, 1, 1, 2], PASS),
         (with(rows::planted(&escaped)), [0, 1, 1, 1, 2], FAIL),
         (with(rows::planted(&in_part)), [0, 1, 1, 1, 2], FAIL),
@@ -350,13 +347,10 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
             PASS,
         ),
     ] {
-        assert_eq!(exit(&record), verdict);
-        assert_eq!(
-            self_test(&record.table).count(),
-            usize::from(verdict == FAIL)
-        );
+        assert_eq!(exit(&run), verdict);
+        assert_eq!(self_test(&run.table).count(), usize::from(verdict == FAIL));
         // Figures and verdicts are counted, whatever the words.
-        let rows = record.table.by(Source::SelfTest).cloned();
+        let rows = run.table.by(Source::SelfTest).cloned();
         let rows: Vec<Row> = rows.map(|row| row.note("killed")).collect();
         let Tally {
             faults,

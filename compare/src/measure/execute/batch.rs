@@ -4,7 +4,7 @@ use crate::measure::builds::loaded;
 use crate::measure::plan::{Mode, PlannedCase};
 use crate::measure::rows;
 use crate::measure::sink::{ExecuteError, Sink};
-use crate::record::{Record, Row};
+use crate::table::{Row, Run};
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
 use common::inputs::Inputs;
 use common::reference::{Probability, Reference, ReferenceError, reference};
@@ -76,7 +76,7 @@ impl<'p> Batch<'p> {
 /// Records results in the order of the cases: all of them, even if the sink asks to stop after the first.
 pub fn keep(
     judged: Vec<(&PlannedCase, Outcome)>,
-    record: &mut Record,
+    run: &mut Run,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
@@ -84,14 +84,14 @@ pub fn keep(
         if let Ok(checked) = &outcome {
             sink.output(case, &checked.output)?;
         }
-        let row = Row::new(&case.subject, case.on(), record.meta.backend.into());
+        let row = Row::new(&case.subject, case.on(), run.session.backend.into());
         let row = rows::of_outcome(row, &outcome);
         match row.failure() {
             // Passing cases are kept with the run, not in the committed rows.
-            None => record.cases.push(row),
-            Some(_) => record.append(row),
+            None => run.cases.push(row),
+            Some(_) => run.append(row),
         }
-        wanted = wanted.and(sink.grown(record));
+        wanted = wanted.and(sink.grown(run));
         if let Err(NoOutput::Failed {
             reason,
             fatal: true,

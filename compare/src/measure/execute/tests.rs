@@ -1,9 +1,9 @@
 use super::*;
 use crate::measure::builds::builds;
 use crate::measure::plan::plan;
-use crate::record::On;
-use crate::record::Record;
-use crate::{registry, testing};
+use crate::table::On;
+use crate::table::Run;
+use crate::{stages, testing};
 use clap::Parser;
 use common::check::{both_backends, check};
 use common::device::BackendKind;
@@ -31,15 +31,15 @@ impl Sink for Told {
         Ok(())
     }
 
-    fn grown(&mut self, record: &mut Record) -> Result<(), ExecuteError> {
-        self.recorded.push(record.all_cases().count());
+    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
+        self.recorded.push(run.all_cases().count());
         Ok(())
     }
 }
 
 #[test]
 fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
-    let stages = registry::load().unwrap();
+    let stages = stages::load().unwrap();
     let builds = builds(&stages);
     let arguments = [
         "compare",
@@ -59,36 +59,35 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let blank = || {
         testing::emulated()
             .without(|_| true)
-            .changed(|meta| meta.stages = builds.clone())
+            .changed(|session| session.stages = builds.clone())
     };
-    let run = |in_flight, mut record: Record| {
+    let run = |in_flight, mut run: Run| {
         let mut told = Told::default();
         let executor = Executor {
             in_flight,
             ..Executor::new(&plan, &stages)
         };
-        executor.run(&mut record, &mut told).unwrap();
-        (record, told)
+        executor.run(&mut run, &mut told).unwrap();
+        (run, told)
     };
     let ((alone, told_alone), (together, told_together)) = (run(1, blank()), run(5, blank()));
     assert_eq!(alone, together);
     // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
-    let record = &alone;
-    assert_eq!(record.cases.len(), plan.cases.len());
-    for case in &record.cases {
+    let run = &alone;
+    assert_eq!(run.cases.len(), plan.cases.len());
+    for case in &run.cases {
         assert!(
             case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass,
             "{case:?}"
         );
     }
     assert!(
-        record.table.rows().all(|row| row.on == On::All),
+        run.table.rows().all(|row| row.on == On::All),
         "{:?}",
-        record.table
+        run.table
     );
     assert_eq!(
-        record
-            .table
+        run.table
             .rows()
             .map(|row| row.value(Metric::Cases).unwrap())
             .sum::<f64>(),
@@ -130,7 +129,7 @@ fn nothing_is_launched_on_a_gpu_that_is_lost() {
 
 #[test]
 fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
-    let stages = registry::load().unwrap();
+    let stages = stages::load().unwrap();
     for dtype in Dtype::ALL {
         let shape = Shape {
             batch: 1,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::Place;
+use crate::table::Place;
 use crate::testing::{ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
 

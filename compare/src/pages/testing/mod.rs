@@ -1,9 +1,7 @@
 //! A small literal record.
 
-use crate::record::meta::{DeviceCompiler, Git, Gpu, Machine, Measurable, Progress};
-use crate::record::{
-    Claim, Meta, On, Place, Record, Relation, Row, Source, StageMeta, VariantMeta,
-};
+use crate::table::session::{DeviceCompiler, Git, Gpu, Machine, Measurable, Progress};
+use crate::table::{Claim, On, Place, Relation, Row, Run, Session, Source, StageMeta, VariantMeta};
 pub use crate::testing::{instance, mission};
 use common::claim::Base;
 use common::device::BackendKind;
@@ -16,7 +14,7 @@ pub const BEST: &str = "stage1-mma/mma-32x64";
 pub const OTHER: &str = "stage1-mma/mma-64x64";
 
 /// Two stages, three variants, all green and timed; a claim that holds; 1.5x over a peer on mission and 0.8x on long.
-pub fn record() -> Record {
+pub fn run() -> Run {
     let claim = Claim {
         family: "mma".into(),
         metric: Metric::P50,
@@ -40,10 +38,10 @@ pub fn record() -> Record {
             vec![claim],
         ),
     ];
-    let mut record = Record::new(meta(stages));
+    let mut run = Run::new(session(stages));
     for (subject, p50) in [(BASE, 10.0), (BEST, 5.0), (OTHER, 6.0)] {
         for row in of_variant(subject, p50) {
-            record.append(row);
+            run.append(row);
         }
     }
     let speedup = |row: Row, ratio: f64| {
@@ -54,7 +52,7 @@ pub fn record() -> Record {
         row.figure(Metric::SpeedupMean, interval)
             .figure(Metric::Noise, 0.01)
     };
-    record.append(speedup(
+    run.append(speedup(
         Row::new(BEST, mission(), Source::Gpu).against(BASE),
         2.0,
     ));
@@ -63,9 +61,9 @@ pub fn record() -> Record {
         let coarse = if shape == "mission" { 2e-2 } else { 2e-4 };
         for (subject, p50, error) in [(BEST, ours, 1e-4), ("torch-default", theirs, coarse)] {
             let row = Row::new(subject, on(), Source::Peers).figure(Metric::P50, p50);
-            record.append(row.figure(Metric::MaxError, error));
+            run.append(row.figure(Metric::MaxError, error));
         }
-        record.append(speedup(
+        run.append(speedup(
             Row::new(BEST, on(), Source::Peers).against("torch-default"),
             theirs / ours,
         ));
@@ -75,13 +73,13 @@ pub fn record() -> Record {
         On::Named("skipped rescaling".into()),
         Source::SelfTest,
     );
-    record.append(
+    run.append(
         fault
             .figure(Metric::Cases, 4_usize)
             .figure(Metric::CasesFailed, 3_usize)
             .note("in words"),
     );
-    record
+    run
 }
 
 fn of_variant(subject: &str, p50: f64) -> [Row; 4] {
@@ -148,7 +146,7 @@ fn stage(
     }
 }
 
-fn meta(stages: Vec<StageMeta>) -> Meta {
+fn session(stages: Vec<StageMeta>) -> Session {
     let gates = [
         GateId::C1,
         GateId::C2,
@@ -167,7 +165,7 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         multiprocessors: 132,
         shared_opt_in_bytes: 232_448,
     };
-    Meta {
+    Session {
         progress: Progress::Complete {
             cases: 120,
             seconds: 9,
@@ -185,11 +183,11 @@ fn meta(stages: Vec<StageMeta>) -> Meta {
         },
         backend: BackendKind::Cuda,
         gates: gates.map(|gate| (gate, Measurable::Yes)).into(),
-        ..crate::testing::meta(stages)
+        ..crate::testing::session(stages)
     }
 }
 
 /// The row of a subject at a place, to be changed.
-pub fn row<'a>(record: &'a mut Record, subject: &str, on: &On, by: Source) -> &'a mut Row {
-    record.row_mut(subject, on, by)
+pub fn row<'a>(run: &'a mut Run, subject: &str, on: &On, by: Source) -> &'a mut Row {
+    run.row_mut(subject, on, by)
 }

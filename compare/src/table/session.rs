@@ -15,9 +15,10 @@ use std::fmt;
 
 /// A session: what was built, where, and what it set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Meta {
+pub struct Session {
     /// Its name, which its rows carry: `20261125T070721Z-nvidia-h200`.
-    pub session: String,
+    #[serde(rename = "session")]
+    pub name: String,
     /// UTC: `2026-11-20T18:30:00Z`.
     pub started: String,
     /// The command line; a path is reduced to its last part.
@@ -325,7 +326,7 @@ pub struct Negative {
     pub why: String,
 }
 
-impl Meta {
+impl Session {
     /// The name of its GPU, if it had one.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()

@@ -4,7 +4,7 @@ use crate::answer::NoData;
 use crate::measure::builds;
 use crate::measure::machine;
 use crate::negatives;
-use crate::record::{Negative, StageMeta};
+use crate::table::{Negative, StageMeta};
 use anyhow::Context;
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;

@@ -1,8 +1,8 @@
 //! Tables: what is merged, dropped and restamped, and what is read back from their files and from those of a run.
 
-use super::files::{SESSION, is_record};
-use super::record::{CASES, newest_run};
-use super::table::{BUILD, ROWS, SESSIONS};
+use super::files::{SESSION, is_run};
+use super::merge::{BUILD, ROWS, SESSIONS};
+use super::run::{CASES, newest_run};
 use super::*;
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, instance, mission, table, timed,
@@ -19,12 +19,12 @@ fn of(table: &Table, subject: &str, on: &On, by: Source, metric: Metric) -> Opti
     Some((row.value(metric)?, row.session.clone()))
 }
 
-fn with_identity(record: Record, stage: usize, identity: &str) -> Record {
-    record.changed(|meta| meta.stages[stage].identity = identity.into())
+fn with_identity(run: Run, stage: usize, identity: &str) -> Run {
+    run.changed(|session| session.stages[stage].identity = identity.into())
 }
 
 /// As built, with the code in every row that is about it.
-fn built() -> Record {
+fn built() -> Run {
     timed(US).built(96, 0).changed(|_| ())
 }
 
@@ -76,7 +76,7 @@ fn peers_and_self_tests_are_of_one_session() {
     // Faults that are planted no more are gone, with the stages that were tested; a session without a self-test says nothing.
     let is_test = |row: &Row| row.by == Source::SelfTest;
     let is_site = |row: &Row| is_test(row) && !row.subject.name().is_empty();
-    let tests = |second: Record| {
+    let tests = |second: Run| {
         let merged = table(&[emulated().named("1"), second.named("2")]);
         merged.by(Source::SelfTest).count()
     };
@@ -94,10 +94,10 @@ fn peers_and_self_tests_are_of_one_session() {
 #[test]
 fn what_was_read_of_the_same_machine_code_stays() {
     let with = |code: Option<&str>| {
-        let mut record = built();
-        let row = record.row_mut(WMMA, &instance(), Source::Ptxas);
+        let mut run = built();
+        let row = run.row_mut(WMMA, &instance(), Source::Ptxas);
         row.code = code.map(String::from);
-        record
+        run
     };
     let instructions = |code: Option<&str>, now: Option<&str>| {
         let mut old = with(code).named("1");
@@ -117,13 +117,13 @@ fn what_was_read_of_the_same_machine_code_stays() {
 #[test]
 fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
     let of_cases = |cases: u32| {
-        let mut record = timed(US);
-        let figures = &mut record.summary_mut(WMMA).figures;
+        let mut run = timed(US);
+        let figures = &mut run.summary_mut(WMMA).figures;
         figures.insert(Metric::Cases, cases.into());
-        record
+        run
     };
     let (whole, quick) = (table(&[of_cases(9)]), of_cases(2));
-    let covers = |mut record: Record| whole.covers(record.summary_mut(WMMA));
+    let covers = |mut run: Run| whole.covers(run.summary_mut(WMMA));
     assert!(covers(quick.clone()));
     assert!(!covers(of_cases(9)) && !covers(of_cases(10)));
     assert!(!covers(
@@ -148,7 +148,7 @@ fn what_the_sources_no_longer_declare_goes() {
                 .peers("mission", 10.0, &[("torch-flash", 20.0, true)])
                 .named("2"),
         ]);
-        (table, timed(US).meta.stages)
+        (table, timed(US).session.stages)
     };
     let subjects = |change: fn(&mut Vec<StageMeta>)| {
         let (mut table, mut stages) = whole();
@@ -187,9 +187,9 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
         .rows()
         .filter(|row| row.code.is_some() && row.subject.stage() == "stage0-scalar")
         .count();
-    let restamp = |merged: &mut Table, built: &Record| {
+    let restamp = |merged: &mut Table, built: &Run| {
         merged.restamp(&Kernels {
-            stages: &built.meta.stages,
+            stages: &built.session.stages,
             built: &built.table,
             arch: Some("sm_90a"),
         })
@@ -224,11 +224,11 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
 
 #[test]
 fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
-    let mut record = built();
-    let code = |record: &Record, row: Row| {
+    let mut run = built();
+    let code = |run: &Run, row: Row| {
         let kernels = Kernels {
-            stages: &record.meta.stages,
-            built: &record.table,
+            stages: &run.session.stages,
+            built: &run.table,
             arch: Some("sm_90a"),
         };
         kernels.code(&row)
@@ -236,23 +236,20 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     let on = |shape: &str, dtype| On::Problem(Place::new(shape, dtype, Mask::Full));
     let at = |on| Row::new(WMMA, on, Source::Gpu);
     let of_wmma = Some(format!("code of {WMMA}"));
-    assert_eq!(code(&record, at(mission())), of_wmma);
+    assert_eq!(code(&run, at(mission())), of_wmma);
+    assert_eq!(code(&run, at(on("1x2:1x113:203x64", Dtype::F16))), of_wmma);
     assert_eq!(
-        code(&record, at(on("1x2:1x113:203x64", Dtype::F16))),
-        of_wmma
-    );
-    assert_eq!(
-        code(&record, at(on("mission", Dtype::E4m3))),
+        code(&run, at(on("mission", Dtype::E4m3))),
         None,
         "not built"
     );
     assert_eq!(
-        code(&record, at(on("wide", Dtype::F16))),
+        code(&run, at(on("wide", Dtype::F16))),
         None,
         "of another head_dim"
     );
-    assert_eq!(code(&record, at(On::Named("x".into()))), None);
-    let all = code(&record, at(On::All)).unwrap();
+    assert_eq!(code(&run, at(On::Named("x".into()))), None);
+    let all = code(&run, at(On::All)).unwrap();
     assert_eq!(all.len(), 16);
     // Of another architecture it is none of the GPU's.
     let other = On::Instance {
@@ -262,12 +259,12 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     };
     let mut row = Row::new(WMMA, other, Source::Ptxas);
     row.code = Some("for sm_89".into());
-    record.append(row);
-    assert_eq!(code(&record, at(On::All)), Some(all.clone()));
-    record.row_mut(WMMA, &instance(), Source::Ptxas).code = Some("other".into());
-    assert_ne!(code(&record, at(On::All)), Some(all));
+    run.append(row);
+    assert_eq!(code(&run, at(On::All)), Some(all.clone()));
+    run.row_mut(WMMA, &instance(), Source::Ptxas).code = Some("other".into());
+    assert_ne!(code(&run, at(On::All)), Some(all));
     let peer = Row::new("torch-flash", mission(), Source::Peers);
-    assert_eq!(code(&record, peer), None);
+    assert_eq!(code(&run, peer), None);
 }
 
 #[test]
@@ -326,11 +323,11 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
 }
 
 /// Writes a run and gives its folder a change.
-fn read_after(change: impl Fn(&Path)) -> Result<Record, StoreError> {
+fn read_after(change: impl Fn(&Path)) -> Result<Run, StoreError> {
     let folder = tempfile::tempdir().unwrap();
     timed(US).write(folder.path()).unwrap();
     change(folder.path());
-    Record::read(folder.path(), &timed(US).meta.stages)
+    Run::read(folder.path(), &timed(US).session.stages)
 }
 
 #[test]
@@ -342,17 +339,17 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     let folder = tempfile::tempdir().unwrap();
     // The session comes last: where writing stops there is no record.
     fs::create_dir(folder.path().join(CASES)).unwrap();
-    assert!(whole.write(folder.path()).is_err() && !is_record(folder.path()));
+    assert!(whole.write(folder.path()).is_err() && !is_run(folder.path()));
     fs::remove_dir(folder.path().join(CASES)).unwrap();
     whole.write(folder.path()).unwrap();
-    let read = Record::read(folder.path(), &whole.meta.stages).unwrap();
+    let read = Run::read(folder.path(), &whole.session.stages).unwrap();
     assert_eq!((&read.table, &read.cases), (&whole.table, &whole.cases));
-    assert_eq!(read.meta.rows, whole.table.rows().count());
+    assert_eq!(read.session.rows, whole.table.rows().count());
     let bytes = || fs::read(folder.path().join(ROWS)).unwrap();
     let first = bytes();
     assert!(first.ends_with(b"}\n"));
     // Whatever the order in which they were appended, and read and written again.
-    let mut shuffled = Record::new(whole.meta.clone());
+    let mut shuffled = Run::new(whole.session.clone());
     let rows: Vec<Row> = read.table.rows().cloned().collect();
     shuffled.table.extend(rows.into_iter().rev());
     shuffled.write(folder.path()).unwrap();

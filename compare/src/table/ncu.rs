@@ -1,7 +1,7 @@
 //! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. The metric names are
 //! those of sm_90.
 
-use crate::record::Row;
+use crate::table::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -249,7 +249,7 @@ mod tests {
     fn formula(metric: Metric) -> Option<&'static Formula> {
         FORMULAS.iter().find(|formula| formula.metric == metric)
     }
-    use crate::record::{On, Source};
+    use crate::table::{On, Source};
     use common::metric::Unit;
 
     #[test]

@@ -1,11 +1,11 @@
 //! The folder of a run: `session.json`, `rows.jsonl`, and `cases.jsonl` with the passing cases, which are never committed.
 
 use super::error::StoreError;
-use super::files::{SESSION, is_listed, is_record, name_of, read, write_atomically};
+use super::files::{SESSION, is_listed, is_run, name_of, read, write_atomically};
 use super::kernels::Kernels;
-use super::meta::{Meta, Progress, StageMeta};
+use super::merge::{ROWS, Table, to_lines};
 use super::row::{On, Row, Source, Subject};
-use super::table::{ROWS, Table, to_lines};
+use super::session::{Progress, Session, StageMeta};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ pub const CASES: &str = "cases.jsonl";
 
 /// Everything that one run measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    pub meta: Meta,
+pub struct Run {
+    pub session: Session,
     pub table: Table,
     /// Passing cases.
     pub cases: Vec<Row>,
 }
 
-impl Record {
-    pub fn new(meta: Meta) -> Self {
+impl Run {
+    pub fn new(session: Session) -> Self {
         Self {
-            meta,
+            session,
             table: Table::default(),
             cases: vec![],
         }
@@ -32,7 +32,7 @@ impl Record {
 
     /// Adds a row, in place of one with the same key.
     pub fn append(&mut self, mut row: Row) {
-        row.session = self.meta.session.clone();
+        row.session = self.session.name.clone();
         let kernels = self.kernels();
         row.identity = kernels.identity(&row);
         // What the compiler made has its own code.
@@ -49,9 +49,9 @@ impl Record {
     /// The kernels that this run is of.
     fn kernels(&self) -> Kernels<'_> {
         Kernels {
-            stages: &self.meta.stages,
+            stages: &self.session.stages,
             built: &self.table,
-            arch: self.meta.compiled_arch(),
+            arch: self.session.compiled_arch(),
         }
     }
 
@@ -64,18 +64,18 @@ impl Record {
     /// Notes that the run goes on or was interrupted, and how far it got.
     pub fn goes_on(&mut self, planned: usize) {
         let finished = self.all_cases().count();
-        self.meta.progress = Progress::Partial { finished, planned };
+        self.session.progress = Progress::Partial { finished, planned };
     }
 
     /// Notes that the run is complete.
     pub fn has_ended(&mut self, seconds: u64) {
         let cases = self.all_cases().count();
-        self.meta.progress = Progress::Complete { cases, seconds };
+        self.session.progress = Progress::Complete { cases, seconds };
     }
 
     /// Its variants, in the order of the ladder.
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
-        self.meta.stages.iter().flat_map(StageMeta::subjects)
+        self.session.stages.iter().flat_map(StageMeta::subjects)
     }
 
     /// Reads the folder of a run; `stages` are those that it is of.
@@ -84,22 +84,23 @@ impl Record {
         let text = read(&path)?.ok_or_else(|| StoreError::NoRecord {
             path: folder.to_path_buf(),
         })?;
-        let mut meta: Meta = serde_json::from_slice(&text).map_err(StoreError::malformed(&path))?;
+        let mut session: Session =
+            serde_json::from_slice(&text).map_err(StoreError::malformed(&path))?;
         let mut table = Table::default();
         table.read_rows(&folder.join(ROWS))?;
         let found = table.rows().count();
-        if found < meta.rows {
+        if found < session.rows {
             return Err(StoreError::Lost {
                 path: folder.join(ROWS),
                 found,
-                written: meta.rows,
+                written: session.rows,
             });
         }
         let mut cases = Table::default();
         cases.read_rows(&folder.join(CASES))?;
-        meta.stages = stages.to_vec();
+        session.stages = stages.to_vec();
         Ok(Self {
-            meta,
+            session,
             table,
             cases: cases.rows().cloned().collect(),
         })
@@ -108,16 +109,16 @@ impl Record {
     /// Writes all files. The session comes last: if the run is killed between two files, it must not count more rows than there are.
     pub fn write(&self, folder: &Path) -> Result<(), StoreError> {
         let write = |name: &str, bytes: &[u8]| write_atomically(&folder.join(name), bytes);
-        let meta = Meta {
+        let session = Session {
             rows: self.table.rows().count(),
-            ..self.meta.clone()
+            ..self.session.clone()
         };
         write(ROWS, &to_lines(self.table.rows()))?;
         if !self.cases.is_empty() {
             write(CASES, &to_lines(&self.cases))?;
         }
         let mut session =
-            serde_json::to_string_pretty(&meta).expect("a session has no map keys but strings");
+            serde_json::to_string_pretty(&session).expect("a session has no map keys but strings");
         session.push('\n');
         write(SESSION, session.as_bytes())
     }
@@ -133,7 +134,7 @@ pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let mut newest: Option<PathBuf> = None;
     for entry in entries {
         let path = entry.map_err(&fail)?.path();
-        if is_listed(&name_of(&path)) && is_record(&path) {
+        if is_listed(&name_of(&path)) && is_run(&path) {
             newest = newest.max(Some(path));
         }
     }

@@ -2,9 +2,9 @@
 //! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
 
 use super::error::StoreError;
-use super::files::{is_record, read, write_atomically};
-use super::meta::{Meta, StageMeta, by_id};
+use super::files::{is_run, read, write_atomically};
 use super::row::{Key, On, Row, Source, Subject};
+use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
 use common::problem::Dtype;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub const BUILD: &str = "build";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub(super) rows: BTreeMap<Key, Row>,
-    pub sessions: BTreeMap<String, Meta>,
+    pub sessions: BTreeMap<String, Session>,
     /// Columns that this version does not know, which were left out.
     pub ignored: BTreeSet<String>,
 }
@@ -139,37 +139,42 @@ impl Table {
     }
 
     /// The session that measured a row.
-    pub fn session(&self, row: &Row) -> Option<&Meta> {
+    pub fn session(&self, row: &Row) -> Option<&Session> {
         self.sessions.get(&row.session)
     }
 
     /// The sessions that measured on the GPU of the table. What the compiler says may be of a session on another GPU.
-    pub fn sessions_on_gpu(&self) -> impl Iterator<Item = &Meta> {
+    pub fn sessions_on_gpu(&self) -> impl Iterator<Item = &Session> {
         let rows = self.by(Source::Gpu);
         rows.filter_map(|row| self.session(row))
     }
 
     /// The newest session on the GPU of the table.
-    pub fn newest_on_gpu(&self) -> Option<&Meta> {
-        self.sessions_on_gpu().max_by_key(|meta| &meta.started)
+    pub fn newest_on_gpu(&self) -> Option<&Session> {
+        self.sessions_on_gpu()
+            .max_by_key(|session| &session.started)
     }
 
     /// The newest session on the GPU of the table, else the newest one.
-    pub fn newest(&self) -> Option<&Meta> {
-        let newest = || self.sessions.values().max_by_key(|meta| &meta.started);
+    pub fn newest(&self) -> Option<&Session> {
+        let newest = || {
+            self.sessions
+                .values()
+                .max_by_key(|session| &session.started)
+        };
         self.newest_on_gpu().or_else(newest)
     }
 
     /// The architecture of the machine code that the GPU of the table runs, else that of its newest session on any GPU: `sm_90a`.
     pub fn compiled_arch(&self) -> Option<&str> {
         let mut sessions = self.sessions.values().rev();
-        let on_gpu = self.newest_on_gpu().and_then(Meta::compiled_arch);
-        on_gpu.or_else(|| sessions.find_map(Meta::compiled_arch))
+        let on_gpu = self.newest_on_gpu().and_then(Session::compiled_arch);
+        on_gpu.or_else(|| sessions.find_map(Session::compiled_arch))
     }
 
     /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
     /// is a self-test of one stage. What was read of the same machine code stays where the session did not read it.
-    pub fn merge(&mut self, session: &Meta, measured: &Table) {
+    pub fn merge(&mut self, session: &Session, measured: &Table) {
         let against_peers = |stage: &str, on: &On| {
             let mut rows = measured.by(Source::Peers).filter(|row| row.on == *on);
             let is_kernel = by_id(&session.stages, stage).is_some();
@@ -196,7 +201,7 @@ impl Table {
             }
             self.rows.insert(row.key(), row);
         }
-        let name = session.session.clone();
+        let name = session.name.clone();
         self.sessions.insert(name, session.clone());
     }
 
@@ -257,13 +262,13 @@ impl Table {
             if line.is_empty() {
                 continue;
             }
-            let session: Meta =
+            let session: Session =
                 serde_json::from_slice(line).map_err(|source| StoreError::Malformed {
                     path: path.to_path_buf(),
                     line: index + 1,
                     source,
                 })?;
-            self.sessions.insert(session.session.clone(), session);
+            self.sessions.insert(session.name.clone(), session);
         }
         Ok(())
     }
@@ -298,7 +303,7 @@ impl Table {
 
     /// Its files: names and bytes. The same rows give the same bytes.
     pub fn files(&self) -> [(&'static str, Vec<u8>); 2] {
-        let sessions = self.sessions.values().map(Meta::committed);
+        let sessions = self.sessions.values().map(Session::committed);
         [
             (ROWS, to_lines(self.rows())),
             (SESSIONS, to_lines(sessions)),
@@ -341,7 +346,7 @@ impl Results {
         for entry in entries {
             let entry = entry.map_err(&fail)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let is_table = entry.path().join(ROWS).is_file() && !is_record(&entry.path());
+            let is_table = entry.path().join(ROWS).is_file() && !is_run(&entry.path());
             if name.starts_with('.') || !is_table {
                 continue;
             }

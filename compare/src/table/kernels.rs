@@ -1,8 +1,8 @@
 //! The kernels as they are now: the identity and machine code that a row of them has.
 
-use super::meta::{StageMeta, by_id};
+use super::merge::{Results, Table};
 use super::row::{On, Row, Source, Subject};
-use super::table::{Results, Table};
+use super::session::{StageMeta, by_id};
 use common::problem::Dtype;
 use sha2::{Digest, Sha256};
 

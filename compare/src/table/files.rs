@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const SESSION: &str = "session.json";
 
 /// Whether `folder` is that of a run.
-pub fn is_record(folder: &Path) -> bool {
+pub fn is_run(folder: &Path) -> bool {
     folder.join(SESSION).is_file()
 }
 

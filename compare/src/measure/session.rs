@@ -3,8 +3,8 @@
 use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
 use super::rows;
-use crate::record::meta::{DeviceCompiler, Machine, Measurable, Progress};
-use crate::record::{Meta, Record, StageMeta};
+use crate::table::session::{DeviceCompiler, Machine, Measurable, Progress};
+use crate::table::{Run, Session, StageMeta};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
 use common::verdict::GateId;
@@ -18,10 +18,10 @@ pub fn begin(
     stages: &[LoadedStage],
     builds: &[StageMeta],
     machine: Machine,
-) -> Record {
+) -> Run {
     let first = &builds.first().expect("the ladder has a stage");
-    let mut record = Record::new(Meta {
-        session: name.to_string(),
+    let mut run = Run::new(Session {
+        name: name.to_string(),
         started: started.iso(),
         progress: Progress::Partial {
             finished: 0,
@@ -45,8 +45,8 @@ pub fn begin(
         stages: builds.to_vec(),
         changes: None,
     });
-    record.extend(builds.iter().flat_map(rows::built));
-    record
+    run.extend(builds.iter().flat_map(rows::built));
+    run
 }
 
 /// Which gates this machine, backend and tier can measure.

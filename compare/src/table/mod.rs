@@ -1,0 +1,22 @@
+//! What is known: rows by key, and the sessions that measured them. `measure` appends rows to a run, `accept` merges runs into the
+//! committed tables; `judge` and `pages` read them.
+
+mod columns;
+pub mod error;
+pub mod files;
+pub mod kernels;
+pub mod merge;
+pub mod ncu;
+pub mod row;
+pub mod run;
+pub mod session;
+
+pub use error::StoreError;
+pub use kernels::Kernels;
+pub use merge::{Results, Table};
+pub use row::{CORRECT_MODEL, Figure, Judged, Key, On, Place, Row, Source, Subject};
+pub use run::Run;
+pub use session::{Claim, Negative, Relation, Session, StageMeta, VariantMeta};
+
+#[cfg(test)]
+mod tests;
