@@ -733,6 +733,36 @@ fn committed(name: &str) -> Option<String> {
     String::from_utf8(shown.stdout).ok()
 }
 
+/// The attributes are read from the work tree, so that the test needs no commit.
+#[test]
+fn a_checkout_with_autocrlf_has_no_carriage_returns() {
+    let copy = tempfile::tempdir().unwrap();
+    let prefix = format!("--prefix={}/", copy.path().display());
+    let names: Vec<String> = tracked().into_iter().map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return;
+    }
+    let done = Command::new("git")
+        .args([
+            "-c",
+            "core.autocrlf=true",
+            "checkout-index",
+            "--all",
+            "--quiet",
+            &prefix,
+        ])
+        .current_dir(root())
+        .status()
+        .unwrap();
+    assert!(done.success());
+    let ends_in_cr = |name: &&String| {
+        let text = std::fs::read(copy.path().join(name)).unwrap();
+        text.contains(&b'\r')
+    };
+    let found: Vec<&String> = names.iter().filter(ends_in_cr).collect();
+    assert!(found.is_empty(), "{found:?}");
+}
+
 #[test]
 fn nothing_is_skipped_silently() {
     // Written in halves, or this file would be found.
