@@ -33,7 +33,7 @@ pub struct ShowArgs {
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// The GPU model whose committed table is shown: a folder of results/ [default: the one that COMPARE.md is about]
-    #[arg(long, value_name = "NAME", conflicts_with = "record")]
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
     pub gpu: Option<String>,
     /// Only these stages, by id or number: with parts in full, else each on a page
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
