@@ -40,6 +40,10 @@
 // Bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q. A query that sees no key gives 0.
 #define ATTENTION_LADDER_CAUSAL 1
 
+// In `flags`: the kernel is chosen by head_dim, dtype, mask, seq_q and seq_kv alone, so that a sequence gives the same bits whatever else
+// is in the batch. Slower where the grid is much smaller or larger than that of 32 heads.
+#define ATTENTION_LADDER_BATCH_INVARIANT 1
+
 // A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous; the address and every stride are multiples
 // of 16 bytes, and strides are positive where the extent is more than 1.
 typedef struct AttentionLadderTensor {
@@ -56,15 +60,17 @@ typedef struct AttentionLadderTensor {
   int64_t row_stride;
 } AttentionLadderTensor;
 
-// One attention forward call.
+// One attention forward call. Fill it with zeros first: a later version adds what it adds to the end, where 0 means what this one does.
 typedef struct AttentionLadderCall {
   // [batch, heads_q, seq_q, head_dim]
   struct AttentionLadderTensor q;
   // [batch, heads_kv, seq_kv, head_dim]
   struct AttentionLadderTensor k;
-  // [batch, heads_kv, seq_kv, head_dim]
+  // [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides, rows that do not see the key may be NaN,
+  // as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
+  // near the largest give inf where their sum over the keys exceeds f32, as in PyTorch's flash backend.
   struct AttentionLadderTensor v;
-  // [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16.
+  // [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v or itself is refused.
   struct AttentionLadderTensor o;
   // [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
   // sees no key. Null: not wanted. For a query, any non-null address requests it.
@@ -87,6 +93,8 @@ typedef struct AttentionLadderCall {
   int32_t head_dim;
   // Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim). Scaled scores beyond 1e8 may overflow P to inf.
   float softmax_scale;
+  // 0 or ATTENTION_LADDER_BATCH_INVARIANT.
+  int32_t flags;
 } AttentionLadderCall;
 
 #ifdef __cplusplus

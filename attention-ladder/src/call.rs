@@ -34,6 +34,13 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
             return Err(Failure::new(Code::Unsupported, message));
         }
     };
+    if call.flags & !crate::ATTENTION_LADDER_BATCH_INVARIANT != 0 {
+        let message = format!(
+            "flags {} are not supported: 0 or ATTENTION_LADDER_BATCH_INVARIANT; fill the call with zeros first",
+            call.flags
+        );
+        return Err(Failure::new(Code::Unsupported, message));
+    }
     // A negative extent is as wrong as none.
     let extent = |value: i32| usize::try_from(value).unwrap_or(0);
     let shape = Shape {
@@ -71,12 +78,114 @@ pub fn tensors(
             align_of::<f32>()
         )));
     }
-    Ok([
+    let tensors = [
         tensor("q", &call.q, of_q, bytes)?,
         tensor("k", &call.k, of_kv, bytes)?,
         tensor("v", &call.v, of_kv, bytes)?,
         tensor("o", &call.o, of_q, OUTPUT_BYTES)?,
-    ])
+    ];
+    if call.o.data.is_null() {
+        return Ok(tensors);
+    }
+    let o = Rows::new(&tensors[3], of_q, OUTPUT_BYTES);
+    let overlaps = |name: &str| {
+        let message = format!("o overlaps {name} in memory: it needs elements of its own");
+        invalid(message)
+    };
+    if o.overlap_themselves() {
+        return Err(overlaps("itself"));
+    }
+    for (name, tensor, extents) in [
+        ("q", &tensors[0], of_q),
+        ("k", &tensors[1], of_kv),
+        ("v", &tensors[2], of_kv),
+    ] {
+        if !tensor.data.is_null() && o.overlap(&Rows::new(tensor, extents, bytes)) {
+            return Err(overlaps(name));
+        }
+    }
+    Ok(tensors)
+}
+
+/// Where a tensor's rows lie, in bytes.
+struct Rows {
+    start: i128,
+    length: i128,
+    /// Stride, and how many there are, from the widest to the narrowest.
+    steps: [(i128, i128); 3],
+}
+
+/// Of a sum: a stride, and from how many of it to how many.
+type Term = (i128, i128, i128);
+
+fn extremes(terms: impl IntoIterator<Item = Term>) -> (i128, i128) {
+    terms
+        .into_iter()
+        .fold((0, 0), |(least, most), (stride, from, to)| {
+            (least + stride * from, most + stride * to)
+        })
+}
+
+impl Rows {
+    fn new(tensor: &AttentionTensor, extents: [usize; 4], element_bytes: usize) -> Self {
+        let strides = [tensor.batch_stride, tensor.head_stride, tensor.row_stride];
+        let in_bytes = |stride: i64| i128::from(stride) * element_bytes as i128;
+        let mut steps = [0, 1, 2].map(|i| (in_bytes(strides[i]), extents[i] as i128));
+        steps.sort_unstable_by(|a, b| b.cmp(a));
+        Self {
+            start: tensor.data as usize as i128,
+            length: in_bytes(extents[3] as i64),
+            steps,
+        }
+    }
+
+    fn terms(&self, sign: i128) -> impl Iterator<Item = Term> {
+        let terms = self.steps.iter();
+        terms.map(move |&(stride, count)| {
+            let far = sign * (count - 1);
+            (stride, far.min(0), far.max(0))
+        })
+    }
+
+    fn overlap_themselves(&self) -> bool {
+        (0..3).any(|i| {
+            let (stride, count) = self.steps[i];
+            let (_, within) = extremes(self.terms(1).skip(i + 1));
+            count > 1 && stride < within + self.length
+        })
+    }
+
+    /// Exact, so that one buffer can hold q, k, v and o next to each other.
+    fn overlap(&self, other: &Self) -> bool {
+        let distance = self.start - other.start;
+        let window = (-self.length, other.length);
+        let (least, most) = extremes(self.terms(1).chain(other.terms(-1)));
+        if distance + most <= window.0 || distance + least >= window.1 {
+            return false;
+        }
+        let mut terms: Vec<Term> = self.terms(1).chain(other.terms(-1)).collect();
+        terms.sort_unstable_by(|a, b| b.cmp(a));
+        terms.dedup_by(|term, kept| {
+            let is_same = term.0 == kept.0;
+            if is_same {
+                (kept.1, kept.2) = (kept.1 + term.1, kept.2 + term.2);
+            }
+            is_same
+        });
+        reaches(distance, &terms, window)
+    }
+}
+
+/// Whether `distance` plus some sum of the terms lies within the window, its ends excluded.
+fn reaches(distance: i128, terms: &[Term], window: (i128, i128)) -> bool {
+    let Some((&(stride, from, to), narrower)) = terms.split_first() else {
+        return window.0 < distance && distance < window.1;
+    };
+    let (least, most) = extremes(narrower.iter().copied());
+    let first = -(distance + most - window.0 - 1).div_euclid(stride);
+    let last = (window.1 - 1 - least - distance).div_euclid(stride);
+    (first.max(from)..=last.min(to))
+        .any(|times| reaches(distance + times * stride, narrower, window))
 }
 
 fn tensor(
@@ -166,7 +275,10 @@ mod tests {
             q: tensor,
             k: tensor,
             v: tensor,
-            o: tensor,
+            o: AttentionLadderTensor {
+                data: (1 << 20) as *mut _,
+                ..tensor
+            },
             lse: std::ptr::null_mut(),
             dtype: crate::ATTENTION_LADDER_F16,
             mask: crate::ATTENTION_LADDER_FULL,
@@ -177,6 +289,7 @@ mod tests {
             seq_kv: 512,
             head_dim: 64,
             softmax_scale: 0.0,
+            flags: 0,
         }
     }
 
@@ -210,6 +323,11 @@ mod tests {
             refusal(|c| c.mask = 2),
             unsupported,
             "mask 2 is not supported",
+        );
+        expect(
+            refusal(|c| c.flags = 2),
+            unsupported,
+            "flags 2 are not supported",
         );
         expect(
             refusal(|c| c.head_dim = 96),
@@ -277,6 +395,50 @@ mod tests {
             c.v.scales = 16 as *const f32;
         };
         expect(refusal(scaled_bf16), invalid, "v is bf16 and has scales");
+    }
+
+    #[test]
+    fn an_output_shares_no_byte_with_an_input_or_itself() {
+        let shared = |change: fn(&mut AttentionLadderCall)| refusal(change).1;
+        let at = |c: &mut AttentionLadderCall, address: usize| c.o.data = address as *mut _;
+        assert!(shared(|c| c.o = c.q).contains("o overlaps q in memory"));
+        assert!(shared(|c| c.o.row_stride = 32 * 1024).contains("o overlaps itself"));
+        assert!(shared(|c| c.o.head_stride = 64).contains("o overlaps itself"));
+        let bytes = 8 * 512 * 64 * 2;
+        let ends = [(256 + bytes, false), (256 + bytes - 16, true), (272, true)];
+        for (address, is_shared) in ends {
+            let mut call = call();
+            at(&mut call, address);
+            let checked = tensors(&call, &problem(&call).unwrap());
+            assert_eq!(checked.is_err(), is_shared, "{address}");
+        }
+        // Rows [q, k, v, o] of 512 positions and 8 heads in one buffer, and o as [heads, rows] where q is [rows, heads].
+        let packed = |place: usize| AttentionLadderTensor {
+            data: (256 + place * 8 * 64 * 2) as *mut _,
+            batch_stride: 4 * 8 * 512 * 64,
+            head_stride: 64,
+            row_stride: 4 * 8 * 64,
+            ..call().q
+        };
+        let mut call = AttentionLadderCall {
+            q: packed(0),
+            k: packed(1),
+            v: packed(2),
+            o: packed(3),
+            batch: 3,
+            ..call()
+        };
+        tensors(&call, &problem(&call).unwrap()).unwrap();
+        at(&mut call, 256 + 2 * 8 * 64 * 2 + 7 * 64 * 2);
+        let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
+        assert!(failure.message.contains("o overlaps v"), "{failure:?}");
+        call.o = AttentionLadderTensor {
+            head_stride: 512 * 64,
+            row_stride: 64,
+            ..packed(0)
+        };
+        let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
+        assert!(failure.message.contains("o overlaps q"), "{failure:?}");
     }
 
     #[test]

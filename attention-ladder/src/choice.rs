@@ -2,6 +2,7 @@
 
 mod table;
 
+use crate::AttentionLadderCall;
 use common::problem::Problem;
 use common::stage::{Attention, LoadError, LoadedStage, Prepared, Unsupported};
 pub use table::ChoiceTable;
@@ -47,6 +48,25 @@ pub fn tables() -> Vec<ChoiceTable> {
     TABLES.iter().map(parse).collect()
 }
 
+/// What a call asks for in addition to its problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    pub lse: bool,
+    pub batch_invariant: bool,
+}
+
+impl Wanted {
+    pub fn of(call: &AttentionLadderCall) -> Self {
+        Self {
+            lse: !call.lse.is_null(),
+            batch_invariant: call.flags & crate::ATTENTION_LADDER_BATCH_INVARIANT != 0,
+        }
+    }
+}
+
+/// What does not depend on the batch is ranked as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
+const INVARIANT_HEADS: usize = 32;
+
 /// The variant that takes `problem`, and writes log-sum-exps if they are wanted: on a GPU of this name the fastest at the problem
 /// nearest to it, where nothing is known of such a GPU the same of another, and where that runs none of them any, the last stage's
 /// first.
@@ -58,12 +78,16 @@ pub fn choose<'a>(
     tables: &[ChoiceTable],
     gpu: &str,
     problem: &Problem,
-    with_lse: bool,
+    wanted: Wanted,
 ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
+    let mut ranked_by = *problem;
+    if wanted.batch_invariant {
+        (ranked_by.shape.batch, ranked_by.shape.heads_q) = (1, INVARIANT_HEADS);
+    }
     let of = |own: bool| tables.iter().filter(move |table| (table.gpu == gpu) == own);
     let known = of(true)
         .chain(of(false))
-        .flat_map(|table| table.nearest(problem));
+        .flat_map(|table| table.nearest(&ranked_by));
     let any = stages.iter().rev().flat_map(|stage| {
         let names = std::iter::once(stage.default_variant()).chain(stage.variants());
         names.map(|variant| (stage.info().id, variant))
@@ -76,7 +100,7 @@ pub fn choose<'a>(
         };
         let prepared = stage.prepare(variant, problem);
         match prepared.and_then(|launch| {
-            if with_lse {
+            if wanted.lse || wanted.batch_invariant {
                 launch.with_lse()
             } else {
                 Ok(launch)
@@ -94,19 +118,34 @@ mod tests {
     use super::*;
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Shape};
+    use std::collections::BTreeSet;
     use table::{Entry, Timed};
 
-    /// On a GPU of this name that is a `device`; the same with log-sum-exps.
     fn chosen(gpu: &str, device: &str, shape: Shape, dtype: Dtype) -> Result<String, Unsupported> {
+        chosen_if(Wanted::default(), gpu, device, shape, dtype)
+    }
+
+    /// On a GPU of this name that is a `device`; the same with log-sum-exps.
+    fn chosen_if(
+        wanted: Wanted,
+        gpu: &str,
+        device: &str,
+        shape: Shape,
+        dtype: Dtype,
+    ) -> Result<String, Unsupported> {
         let mut stages = stages().unwrap();
         let limits: DeviceLimits = device.parse().unwrap();
         stages
             .iter_mut()
             .for_each(|stage| stage.device = Some(limits));
         let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-        let (stage, prepared) = choose(&stages, &tables(), gpu, &problem, false)?;
-        let (with_lse, asked) = choose(&stages, &tables(), gpu, &problem, true)?;
-        assert!(asked.lse && !prepared.lse);
+        let (stage, prepared) = choose(&stages, &tables(), gpu, &problem, wanted)?;
+        let wanted = Wanted {
+            lse: true,
+            ..wanted
+        };
+        let (with_lse, asked) = choose(&stages, &tables(), gpu, &problem, wanted)?;
+        assert!(asked.lse);
         if prepared.kernel.lse {
             assert_eq!(
                 (with_lse.info().id, &asked.kernel.variant),
@@ -167,6 +206,41 @@ mod tests {
     }
 
     #[test]
+    fn batch_and_heads_choose_nothing_where_a_batch_is_to_change_no_bit() {
+        let invariant = Wanted {
+            batch_invariant: true,
+            ..Wanted::default()
+        };
+        let (mut fastest, mut by_length) = (BTreeSet::new(), BTreeSet::new());
+        let sizes = Dtype::ALL
+            .iter()
+            .flat_map(|&dtype| [(dtype, 64), (dtype, 128)]);
+        for (dtype, head_dim) in sizes {
+            for seq in [17, 512, 2048, 4096] {
+                let mut of_length = BTreeSet::new();
+                for (batch, heads_q, heads_kv) in [(1, 1, 1), (1, 32, 8), (32, 8, 8), (64, 64, 1)] {
+                    let shape = Shape {
+                        batch,
+                        heads_q,
+                        heads_kv,
+                        ..Shape::bhsd(1, 1, seq, head_dim)
+                    };
+                    let gpu = ("NVIDIA H200", "sm_90");
+                    fastest.insert(chosen(gpu.0, gpu.1, shape, dtype).unwrap());
+                    of_length.insert(chosen_if(invariant, gpu.0, gpu.1, shape, dtype).unwrap());
+                }
+                assert_eq!(
+                    of_length.len(),
+                    1,
+                    "{dtype} {seq}x{head_dim}: {of_length:?}"
+                );
+                by_length.append(&mut of_length);
+            }
+        }
+        assert!(by_length.len() > 1 && fastest.len() > by_length.len());
+    }
+
+    #[test]
     fn bf16_takes_what_is_the_fastest_in_f16_of_the_variants_that_have_it() {
         let stages = stages().unwrap();
         let mut tables = tables();
@@ -182,7 +256,8 @@ mod tests {
                 stage.is_some_and(|stage| stage.prepare(variant, &bf16).is_ok())
             };
             let fastest = h200.nearest(&f16).into_iter().find(has_bf16).unwrap();
-            let (stage, prepared) = choose(&stages, &tables, &h200.gpu, &bf16, false).unwrap();
+            let (stage, prepared) =
+                choose(&stages, &tables, &h200.gpu, &bf16, Wanted::default()).unwrap();
             assert_eq!((stage.info().id, &*prepared.kernel.variant), fastest);
         }
     }
@@ -213,7 +288,11 @@ mod tests {
         }];
         let asked = |stages, dtype, with_lse| {
             let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-            choose(stages, &tables, "GPU", &problem, with_lse)
+            let wanted = Wanted {
+                lse: with_lse,
+                ..Wanted::default()
+            };
+            choose(stages, &tables, "GPU", &problem, wanted)
                 .map(|(stage, _)| stage.info().id)
                 .map_err(|refusal| refusal.to_string())
         };
@@ -255,7 +334,7 @@ mod tests {
         };
         stages.iter_mut().for_each(|stage| stage.device = Some(old));
         let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-        let error = choose(&stages, &tables(), "NVIDIA T4", &problem, false)
+        let error = choose(&stages, &tables(), "NVIDIA T4", &problem, Wanted::default())
             .unwrap_err()
             .to_string();
         assert!(

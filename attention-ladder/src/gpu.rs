@@ -1,7 +1,7 @@
 //! The GPUs of the process: their code, the variants chosen on them, and launches. All work is done in the primary context,
 //! which the CUDA runtime uses. Only the first call for a problem, which loads code, may allocate GPU memory or wait.
 
-use crate::choice::{self, ChoiceTable, choose};
+use crate::choice::{self, ChoiceTable, Wanted, choose};
 use crate::failure::{Code, Failure};
 use crate::{AttentionLadderCall, call};
 use common::device::cuda::{self, CudaError};
@@ -32,8 +32,7 @@ struct Gpu {
     plans: RwLock<Known<PlanOf, Plan>>,
 }
 
-/// With log-sum-exps or without.
-type PlanOf = (Shape, Dtype, Mask, bool);
+type PlanOf = (Shape, Dtype, Mask, Wanted);
 
 /// Per GPU. A loop that decodes has a new shape in every step.
 const MOST_PLANS: usize = 4096;
@@ -193,7 +192,7 @@ pub fn query(call: &AttentionLadderCall, device: i32) -> Result<&'static CStr, F
     call::tensors(call, &problem)?;
     let gpu = gpu(device)?;
     let _current = Current::enter(&gpu.context)?;
-    Ok(gpu.plan(&problem, !call.lse.is_null())?.name)
+    Ok(gpu.plan(&problem, Wanted::of(call))?.name)
 }
 
 /// Puts one launch into `stream`.
@@ -210,7 +209,7 @@ pub unsafe fn launch(
     let gpu = gpu(device)?;
     call::addresses(call, &problem)?;
     let _current = Current::enter(&gpu.context)?;
-    let plan = gpu.plan(&problem, !call.lse.is_null())?;
+    let plan = gpu.plan(&problem, Wanted::of(call))?;
     let params = maps::params(&problem, tensors, call.lse);
     let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
         .map_err(driver("encoding a tensor map"))?;
@@ -236,8 +235,8 @@ pub unsafe fn launch(
 
 impl Gpu {
     /// The context is current.
-    fn plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
-        let key = (problem.shape, problem.dtype, problem.mask, with_lse);
+    fn plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
+        let key = (problem.shape, problem.dtype, problem.mask, wanted);
         let known = self
             .plans
             .read()
@@ -246,7 +245,7 @@ impl Gpu {
         if let Some(plan) = known {
             return Ok(plan);
         }
-        let plan = relaxed(|| self.new_plan(problem, with_lse))?;
+        let plan = relaxed(|| self.new_plan(problem, wanted))?;
         self.plans
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -254,8 +253,8 @@ impl Gpu {
         Ok(plan)
     }
 
-    fn new_plan(&self, problem: &Problem, with_lse: bool) -> Result<Plan, Failure> {
-        let (stage, prepared) = choose(&self.stages, &self.tables, &self.name, problem, with_lse)?;
+    fn new_plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
+        let (stage, prepared) = choose(&self.stages, &self.tables, &self.name, problem, wanted)?;
         let (id, kernel) = (stage.info().id, prepared.kernel);
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),

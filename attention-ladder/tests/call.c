@@ -49,6 +49,11 @@ int main(void) {
     if (attention_ladder_query(&call, 0) != ATTENTION_LADDER_INVALID) return 19;
     call.lse = NULL;
     call.dtype = ATTENTION_LADDER_F16;
+    call.flags = ATTENTION_LADDER_BATCH_INVARIANT << 1;
+    if (attention_ladder_query(&call, 0) != ATTENTION_LADDER_UNSUPPORTED) return 20;
+    call.flags = ATTENTION_LADDER_BATCH_INVARIANT;
+    if (attention_ladder_query(&call, 0) != code) return 21;
+    call.flags = 0;
     code = attention_ladder_workspace(&call, 0, &bytes);
     printf("%d %s\n", (int)code, code == ATTENTION_LADDER_OK ? variant : attention_ladder_last_error());
     return 0;

@@ -193,6 +193,7 @@ fn call(
         seq_kv: extent(seq_kv),
         head_dim: extent(head_dim),
         softmax_scale: scale.unwrap_or(0.0),
+        flags: 0,
     };
     if let Some(gpu) = of_q.gpu {
         return Ok((call, gpu));
