@@ -141,7 +141,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let read = |folder: &Path| Run::read(folder, &stages);
     let run = args.run.as_deref().map(read).transpose();
-    let run = run.context("--record")?;
+    let run = run.context("--run")?;
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
@@ -306,7 +306,7 @@ fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Ta
     let known = Known::committed(stages, &table);
     if !best::shown(&known).any(|row| !known.is_stale(row)) {
         return Err(format!(
-            "nothing says which of our variants are green on {}; run `compare`, and name its folder by --record",
+            "nothing says which of our variants are green on {}; run `compare`, and name its folder by --run",
             info.name
         ));
     }

@@ -349,7 +349,7 @@ fn what_cannot_be_loaded_is_wrong_usage() {
         assert_eq!(ran.code, Some(2), "{}", ran.text);
         assert!(ran.text.contains(words), "{}", ran.text);
     }
-    let arguments = [&TWO[..], &["--record", "/no/such/record"]].concat();
+    let arguments = [&TWO[..], &["--run", "/no/such/record"]].concat();
     let ran = run("right.py:attention", &arguments).unwrap();
     assert_eq!(ran.code, Some(2), "{}", ran.text);
     assert!(ran.text.contains("/no/such/record"), "{}", ran.text);

@@ -110,7 +110,7 @@ fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
     let beside = std::fs::read_to_string(folder.record().join("COMPARE.md")).unwrap();
     assert_eq!(beside, report);
     let shown = Command::new(env!("CARGO_BIN_EXE_compare"))
-        .args(["show", "gates", "--record"])
+        .args(["show", "gates", "--run"])
         .arg(folder.record())
         .output();
     let shown = shown.unwrap();
@@ -723,7 +723,7 @@ fn a_record_is_completed_on_its_gpu_alone() {
     let folder = Folder::new();
     let nowhere = folder.path("nowhere");
     let complete = |command: &str, record: &Path| {
-        let arguments = [command, "--record", record.to_str().unwrap()];
+        let arguments = [command, "--run", record.to_str().unwrap()];
         Command::new(env!("CARGO_BIN_EXE_compare"))
             .args(arguments)
             .env("CUDA_VISIBLE_DEVICES", "")
@@ -748,7 +748,7 @@ fn a_record_is_completed_on_its_gpu_alone() {
             stderr(&output)
         );
         assert!(
-            stderr(&output).contains("--record DIR"),
+            stderr(&output).contains("--run DIR"),
             "{command}: {}",
             stderr(&output)
         );

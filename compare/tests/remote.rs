@@ -74,9 +74,9 @@ fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
     let expected = [
         "doctor --python my python".to_string(),
         "run --full --out rec --report COMPARE.md".to_string(),
-        format!("sanitize --record {record}"),
-        format!("profile --record {record}"),
-        format!("peers --record {record} --report COMPARE.md --python my python"),
+        format!("sanitize --run {record}"),
+        format!("profile --run {record}"),
+        format!("peers --run {record} --report COMPARE.md --python my python"),
     ];
     assert_eq!(answer.calls, expected);
     assert_eq!(answer.out, "target/compare/20260101T000000Z-gpu\n");

@@ -20,10 +20,10 @@ pub fn page(document: &Document) -> String {
     pulldown_cmark::html::push_html(&mut body, Parser::new_ext(&text, Options::ENABLE_TABLES));
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<session charset=\"utf-8\"/>\n\
-         <session name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <session name=\"color-scheme\" content=\"light dark\"/>\n\
-         <session http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta name=\"color-scheme\" content=\"light dark\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
     )
 }

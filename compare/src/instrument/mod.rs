@@ -70,7 +70,7 @@ impl Completing {
             None => newest(&below_target("compare"))?,
         };
         let run = Run::read(&folder, builds).context(
-            "the run cannot be completed; name a folder that `compare run` wrote with --record DIR",
+            "the run cannot be completed; name a folder that `compare run` wrote with --run DIR",
         )?;
         let name = name_of(&folder);
         judge(&name, &run)?;
@@ -154,7 +154,7 @@ fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
     let newest = newest_run(folder)?;
     newest.with_context(|| {
         format!(
-            "there is no run in {}; run `compare` first, or name one with --record DIR",
+            "there is no run in {}; run `compare` first, or name one with --run DIR",
             folder.display()
         )
     })
@@ -259,6 +259,6 @@ mod tests {
             ..Target::default()
         };
         let error = Completing::open(&nowhere, &ladder()).unwrap_err();
-        assert!(error.to_string().contains("with --record DIR"), "{error}");
+        assert!(error.to_string().contains("with --run DIR"), "{error}");
     }
 }

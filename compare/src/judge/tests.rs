@@ -127,13 +127,13 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo
       Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
     1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
-      Improve the stage, or run the claim as refuted: `compare accept DIR --negative REASON`.
+      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
     0 PASS: 3 variants are green
       No action needed.
     0 PASS: 3 variants are green
       stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage.
     1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
-      Improve the stage, or run the claim as refuted: `compare accept DIR --negative REASON`.
+      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
     3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
       Run again on a quiet machine, or with more samples (`--iters`).
     ");

@@ -142,7 +142,7 @@ class Event:
     def __init__(self, enable_timing):
         pass
 
-    def run(self):
+    def record(self):
         self.at = now + 600e-6 * queued / 40
 
     def elapsed_time(self, end):
