@@ -147,7 +147,10 @@ fn call(
             )));
         }
     };
-    let mut o_tensor = q_tensor;
+    let mut o_tensor = AttentionLadderTensor {
+        data: std::ptr::null_mut(),
+        ..q_tensor
+    };
     if let Some(out) = out {
         let of_out = dlpack::read("out", out)?;
         if of_out.shape != of_q.shape || of_out.gpu != of_q.gpu || of_out.kind != stored {
