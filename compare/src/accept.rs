@@ -33,7 +33,7 @@ const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
 pub const EXAMPLES: &str = "\
 Merges runs into the table of their GPU model below results/: a row replaces the row of the same key, and what the sources no longer
-declare goes. Then COMPARE.md and the README's ladder are written. Refused, by name: a run whose cases are incomplete, of another
+declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are incomplete, of another
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or self-test that fails; a claim that
 fails without --negative; a variant without gate C7 after a full run on a GPU (`compare sanitize`); a time at or below its floor.
 

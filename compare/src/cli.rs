@@ -53,7 +53,7 @@ pub enum Command {
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
-    /// Render COMPARE.md and the README's ladder from the committed tables, without running anything
+    /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
     Render(crate::render::RenderArgs),
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]

@@ -1,4 +1,4 @@
-//! `compare render`: COMPARE.md and the ladder in the README, from the committed tables.
+//! `compare render`: COMPARE.md and the generated parts of other pages, from the committed tables and the sources.
 
 use crate::answer::Answer;
 use crate::judge::verdict::Exit;
@@ -12,13 +12,12 @@ use clap::Args;
 /// The flags of `render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
-    /// Write nothing; exit with 1 if COMPARE.md, the README's ladder or the tables are out of date
+    /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date
     #[arg(long)]
     pub check: bool,
 }
 
-/// Gives rows of unchanged machine code the identity of the sources as they are now, and renders COMPARE.md and the README's ladder; with
-/// `--check` only compares.
+/// Gives rows of unchanged machine code the identity of the sources as they are now, and renders; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     let root = machine::root("a checkout of the workspace")?;
     let folder = root.join("results");

@@ -380,7 +380,7 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         }
     }
     std::fs::write(folder.path("README.md"), "no ladder").unwrap();
-    expect(&[], 2, &["README.md must have one line"]);
+    expect(&[], 2, &["README.md: it has no line '<!-- generated: "]);
     assert_eq!(read("COMPARE.md"), "# COMPARE\nkept");
 
     std::fs::copy(root.join("README.md"), folder.path("README.md")).unwrap();

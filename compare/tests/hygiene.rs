@@ -857,6 +857,26 @@ fn pages_name_sessions_that_the_tables_have() {
     }
 }
 
+#[test]
+fn links_lead_to_files_of_the_repository() {
+    let mut dead = Vec::new();
+    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
+        let prose: String = text.split("```").step_by(2).collect();
+        let targets = prose
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'));
+        let files = targets.map(|(target, _)| target.split('#').next().unwrap_or_default());
+        let folder = root().join(name).parent().unwrap().to_path_buf();
+        let is_dead = |file: &&str| !file.contains("://") && !folder.join(file).exists();
+        dead.extend(files.filter(is_dead).map(|file| format!("{name}: {file}")));
+    }
+    assert!(
+        dead.is_empty(),
+        "links to files that do not exist\n{dead:#?}"
+    );
+}
+
 /// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first name of each path. Tests
 /// and comments are left out. `depth` is how many modules the file lies below the root.
 fn imports(text: &str, depth: usize) -> BTreeSet<String> {

@@ -208,7 +208,10 @@ pub enum Span {
     Strong(String),
     Code(String),
     /// To a file of this repository. Nothing that was read becomes a link.
-    Link(&'static str),
+    Link {
+        text: String,
+        file: String,
+    },
 }
 
 impl Text {
@@ -222,8 +225,9 @@ impl Text {
         self
     }
 
-    pub fn link(mut self, file: &'static str) -> Self {
-        self.0.push(Span::Link(file));
+    pub fn link(mut self, text: impl Into<String>, file: impl Into<String>) -> Self {
+        let (text, file) = (text.into(), file.into());
+        self.0.push(Span::Link { text, file });
         self
     }
 
@@ -277,8 +281,9 @@ impl Serialize for Text {
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|span| match span {
-            Span::Plain(text) | Span::Strong(text) | Span::Code(text) => f.write_str(text),
-            Span::Link(file) => f.write_str(file),
+            Span::Plain(text) | Span::Strong(text) | Span::Code(text) | Span::Link { text, .. } => {
+                f.write_str(text)
+            }
         })
     }
 }

@@ -83,7 +83,7 @@ fn inline(text: &Text, place: Place) -> String {
         Span::Strong(text) if text.trim().is_empty() => String::new(),
         Span::Strong(text) => format!("**{}**", within(text.trim(), place)),
         Span::Code(text) => code(text, place),
-        Span::Link(file) => format!("[{file}]({file})"),
+        Span::Link { text, file } => format!("[{text}]({file})"),
     };
     text.0.iter().enumerate().map(span).collect()
 }

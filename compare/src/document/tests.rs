@@ -37,7 +37,11 @@ fn sample() -> Document {
         blocks: vec![
             Block::bullets(["Fix a_b", "look_"]),
             Block::section("Times & ratios"),
-            Block::paragraph(Text::from("See `a|b` in ").link("docs/rows.md").plain(".")),
+            Block::paragraph(
+                Text::from("See `a|b` in ")
+                    .link("docs/rows.md", "docs/rows.md")
+                    .plain("."),
+            ),
             Block::Table(figures),
             Block::section("Details"),
             Block::Heading {

@@ -1,12 +1,12 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{choice, ladder, report, summary};
+use super::{choice, generated, report, summary};
 use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
 use crate::table::files::{is_stream, write_atomically};
-use crate::table::{Results, StageMeta, StoreError};
+use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
@@ -38,29 +38,35 @@ pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Ren
     }
 }
 
-/// Markers around the ladder in the README.
-const LADDER: [&str; 2] = ["<!-- ladder:begin -->", "<!-- ladder:end -->"];
-
-/// COMPARE.md and the README of the workspace at `root`, from the table of the GPU model that most is known of, and the files by which
-/// the library chooses.
+/// COMPARE.md from the table of the GPU model that most is known of, the pages of the workspace at `root` that have generated parts, and
+/// the files by which the library chooses.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
     root: &Path,
 ) -> anyhow::Result<Vec<Rendered>> {
-    let table = results.of_gpu(results.main().unwrap_or_default());
-    let about = verdict::report(Known::committed(stages, &table));
-    let path = root.join("README.md");
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let readme = Rendered {
-        text: readme(&text, &about)?,
-        path,
-    };
+    let main = results.main().unwrap_or_default();
+    let others = results.gpus.keys().filter(|gpu| *gpu != main);
+    let gpus = [main].into_iter().chain(others.map(String::as_str));
+    let tables: Vec<Table> = gpus.map(|gpu| results.of_gpu(gpu)).collect();
+    let known = tables.iter().map(|table| Known::committed(stages, table));
+    let reports: Vec<Report<'_>> = known.map(verdict::report).collect();
     let compare = Rendered {
-        text: document::markdown::markdown(&report::document(&about)),
+        text: document::markdown::markdown(&report::document(&reports[0])),
         path: root.join("COMPARE.md"),
     };
+    let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));
+    let pages = ["README.md", "docs/ladder.md"].map(String::from);
+    let pages = pages
+        .into_iter()
+        .chain(of_stages)
+        .map(|page| root.join(page));
+    let pages = pages.filter(|path| path.is_file()).map(|path| {
+        let text = std::fs::read_to_string(&path)?;
+        let text = generated::fill(&text, |what| generated::part(what, root, &reports));
+        let text = text.with_context(|| path.display().to_string())?;
+        Ok(Rendered { text, path })
+    });
     let choices = results.gpus.keys().filter_map(|gpu| {
         let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
         // The library has a list of those that it reads.
@@ -69,28 +75,9 @@ pub fn committed(
             path,
         })
     });
-    Ok([compare, readme].into_iter().chain(choices).collect())
-}
-
-/// The README has no place for the ladder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("README.md must have one line '{}' and below it one '{}'", LADDER[0], LADDER[1])]
-pub struct NoLadder;
-
-/// `readme` with the ladder between its markers.
-fn readme(readme: &str, report: &Report<'_>) -> Result<String, NoLadder> {
-    let [begin, end] = LADDER;
-    let (head, rest) = readme.split_once(begin).ok_or(NoLadder)?;
-    let (_, tail) = rest.split_once(end).ok_or(NoLadder)?;
-    if LADDER
-        .iter()
-        .any(|marker| readme.matches(marker).count() > 1)
-    {
-        return Err(NoLadder);
-    }
-    let ladder = document::markdown::blocks(&ladder::readme(report));
-    let ladder = ladder.trim_end();
-    Ok(format!("{head}{begin}\n{ladder}\n{end}{tail}"))
+    let choices: Vec<Rendered> = choices.collect();
+    let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok([compare].into_iter().chain(pages).chain(choices).collect())
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.
@@ -117,33 +104,6 @@ mod tests {
     use crate::pages::testing::{OTHER, row, run};
     use crate::table::{Judged, On, Source};
     use common::verdict::{GateId, GateResult};
-
-    #[test]
-    fn the_ladder_stands_between_its_markers_and_nothing_else_of_the_readme_changes() {
-        let [begin, end] = LADDER;
-        let run = run();
-        let report = verdict::report(Known::alone(&run));
-        let text = readme(&format!("a\n{begin}\nold\n{end}\nb"), &report).unwrap();
-        assert!(
-            text.starts_with(&format!("a\n{begin}\n| stage |")),
-            "{text}"
-        );
-        assert!(
-            text.ends_with(&format!("\n{end}\nb")) && !text.contains("old"),
-            "{text}"
-        );
-        assert_eq!(readme(&text, &report).unwrap(), text);
-        for wrong in [
-            begin.to_string(),
-            end.to_string(),
-            String::new(),
-            format!("{end} {begin}"),
-            format!("{begin}{begin}{end}"),
-        ] {
-            let error = readme(&wrong, &report).unwrap_err().to_string();
-            assert!(error.starts_with("README.md must have one line"), "{error}");
-        }
-    }
 
     #[test]
     fn a_quiet_run_says_what_is_wrong_and_nothing_else() {

@@ -1,7 +1,7 @@
 //! The ladder, one row per stage, at two problems: for COMPARE.md and for the README.
 
 use super::{missing, noted, or_missing, stale, state, times, us};
-use crate::document::{Block, Cell, Table, Text, row};
+use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{distinct, joined};
@@ -17,33 +17,34 @@ use common::problem::{Dtype, Mask};
 const LARGE: &str = "big";
 
 pub fn ladder(report: &Report<'_>) -> Table {
+    let stages = report.known.stages.iter();
+    Table::of(stages.map(|stage| of_stage(report, stage)))
+}
+
+pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
-    let over_peer = |stage: &StageMeta| match over_fastest(known, stage, &first_place(Some(stage)))
-    {
+    let over_peer = match over_fastest(known, stage, &first_place(Some(stage))) {
         Ok((ratio, is_stale)) => stale(times(ratio), is_stale),
         Err(why) => missing(why),
     };
-    let row = |stage: &StageMeta| {
-        let subject = best::subject(known, stage);
-        let best = match stage.first_dtype() {
-            Dtype::F16 => subject.name().to_string(),
-            other => format!("{} ({other})", subject.name()),
-        };
-        let gates = report.states.iter().find(|(other, _)| *other == subject);
-        let [time, over_previous] = times_of(known, &subject);
-        let [time_large, rate] = at_large(known, stage);
-        row! {
-            "stage" => &stage.id,
-            "best variant at mission" => best,
-            "gates" => or_missing(gates.map(|(_, of)| state(of)), "not declared"),
-            "µs" => time,
-            "vs previous (claimed)" => noted(over_previous, claimed(stage).as_deref()),
-            "vs fastest peer" => over_peer(stage),
-            "µs at big" => time_large,
-            "TFLOP/s at big" => rate,
-        }
+    let subject = best::subject(known, stage);
+    let best = match stage.first_dtype() {
+        Dtype::F16 => subject.name().to_string(),
+        other => format!("{} ({other})", subject.name()),
     };
-    Table::of(known.stages.iter().map(row))
+    let gates = report.states.iter().find(|(other, _)| *other == subject);
+    let [time, over_previous] = times_of(known, &subject);
+    let [time_large, rate] = at_large(known, stage);
+    row! {
+        "stage" => &stage.id,
+        "best variant at mission" => best,
+        "gates" => or_missing(gates.map(|(_, of)| state(of)), "not declared"),
+        "µs" => time,
+        "vs previous (claimed)" => noted(over_previous, claimed(stage).as_deref()),
+        "vs fastest peer" => over_peer,
+        "µs at big" => time_large,
+        "TFLOP/s at big" => rate,
+    }
 }
 
 /// `stage0` of `stage0-scalar`.
@@ -242,9 +243,14 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     )))
 }
 
-/// The README's section.
+/// The README's section, with a link to each stage.
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
-    let table = Block::Table(ladder(report));
+    let mut table = ladder(report);
+    for (cells, stage) in table.rows.iter_mut().zip(report.known.stages) {
+        let link = Text::default().link(&stage.id, format!("{}/README.md", stage.id));
+        cells[0] = link.into();
+    }
+    let table = Block::Table(table);
     let score = score(&report.known).map(Block::Paragraph);
     let about = [table, Block::paragraph(about(report))];
     about.into_iter().chain(score).collect()

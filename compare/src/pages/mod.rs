@@ -6,6 +6,7 @@ mod choice;
 pub mod diff;
 pub mod explain;
 pub mod files;
+mod generated;
 mod insights;
 pub mod json;
 pub mod ladder;

@@ -371,10 +371,10 @@ fn more(report: &Report<'_>) -> Vec<Block> {
         ),
     ];
     let line = |(flags, what)| format!("`compare show {flags}`: {what}");
-    let text = Text::from("Terms are in ").link("docs/glossary.md");
+    let text = Text::from("Terms are in ").link("docs/glossary.md", "docs/glossary.md");
     let text = text
         .plain(", rows, metrics and gates in ")
-        .link("docs/rows.md")
+        .link("docs/rows.md", "docs/rows.md")
         .plain(".");
     vec![Block::bullets(commands.map(line)), Block::Paragraph(text)]
 }

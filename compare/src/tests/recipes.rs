@@ -1,4 +1,4 @@
-//! The commands of docs/recipes.md: parsed, and their names looked up.
+//! The commands of docs/recipes.md and of the pages that newcomers read: parsed, and their names looked up.
 
 use crate::cli::Cli;
 use crate::measure::select::{self, Chosen};
@@ -25,14 +25,32 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Programs that are not of this repository: their arguments are their own.
-const OTHERS: [&str; 2] = ["cuobjdump", "git"];
+/// Programs that are not of this repository: of their arguments only the stages are looked up.
+const OTHERS: [&str; 4] = ["cargo", "cuobjdump", "gh", "git"];
+
+/// The lines of the blocks without a language, without comments.
+fn commands(page: &str) -> Vec<&str> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter(|block| block.starts_with('\n'));
+    let lines = blocks.flat_map(str::lines).map(|line| {
+        let command = line.split(" # ").next().unwrap_or_default();
+        command.trim_end()
+    });
+    lines.filter(|line| !line.is_empty()).collect()
+}
 
 /// What is wrong with a command of the page.
 fn check(line: &str, stages: &[StageMeta]) -> Result<(), String> {
     let program = line.split_whitespace().next().unwrap_or_default();
-    if OTHERS.contains(&program) {
-        return Ok(());
+    if OTHERS.contains(&program) && !line.starts_with(COMPARE) {
+        let is_stage = |word: &&str| {
+            let id = word.trim_end_matches("-*");
+            !id.starts_with("stage") || stages.iter().any(|stage| stage.id == id)
+        };
+        return match line.split([' ', '/']).find(|word| !is_stage(word)) {
+            Some(word) => Err(format!("{line}: there is no {word}")),
+            None => Ok(()),
+        };
     }
     if let Some(query) = line.strip_prefix("duckdb -c ") {
         return check_query(query).map_err(|error| format!("{line}: {error}"));
@@ -60,7 +78,10 @@ fn check_compare(words: &[String], stages: &[StageMeta]) -> Result<(), String> {
         Some(_) => return Err("cargo would take the flags; put -- before them".into()),
     };
     let command = std::iter::once("compare").chain(arguments.iter().map(String::as_str));
-    Cli::try_parse_from(command).map_err(|error| error.to_string())?;
+    match Cli::try_parse_from(command) {
+        Err(error) if error.use_stderr() => return Err(error.to_string()),
+        _ => {}
+    }
     for pair in arguments.windows(2) {
         let [flag, value] = pair else { continue };
         let values: Vec<String> = value.split(',').map(String::from).collect();
@@ -150,16 +171,7 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
     );
     for section in sections {
         let title = section.lines().next().unwrap();
-        let commands: Vec<&str> = section
-            .split("```")
-            .skip(1)
-            .step_by(2)
-            .flat_map(str::lines)
-            .collect();
-        let commands: Vec<&str> = commands
-            .into_iter()
-            .filter(|line| !line.is_empty())
-            .collect();
+        let commands = commands(section);
         assert!(!commands.is_empty(), "{title}: no command");
         assert!(
             section.contains("Exit ") && section.contains("rint"),
@@ -168,6 +180,19 @@ fn every_recipe_is_a_command_with_its_exit_codes() {
         commands.iter().for_each(|line| {
             check(line, &stages).unwrap_or_else(|error| panic!("{title}: {error}"))
         });
+    }
+}
+
+#[test]
+fn pages_for_newcomers_give_commands_that_exist() {
+    let stages = ladder();
+    for page in ["README.md", "CONTRIBUTING.md", "docs/ladder.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        let commands = commands(&text);
+        assert!(!commands.is_empty(), "{page}: no command");
+        for line in commands {
+            check(line, &stages).unwrap_or_else(|error| panic!("{page}: {error}"));
+        }
     }
 }
 
@@ -203,6 +228,7 @@ fn what_is_no_command_is_noticed() {
         ("duckdb -c \"SELECT p50 FROM read_json('x)\"", "not closed"),
         ("ls", "neither compare nor a script"),
         ("gits log", "neither compare nor a script"),
+        ("cargo test -p stage1-cpasinc", "no stage1-cpasinc"),
     ] {
         let error = check(line, &stages).expect_err(line);
         assert!(error.contains(says), "{error}");
