@@ -4,11 +4,10 @@ use crate::answer::{self, Answer};
 use crate::estimate;
 use crate::judge::list::distinct;
 use crate::judge::verdict;
-use crate::judge::{Known, best};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::plan::{self, Plan, PlannedTiming, Request};
+use crate::measure::plan::{self, Plan, Request};
 use crate::measure::rows;
 use crate::measure::session::begin;
 use crate::measure::sink::Sink;
@@ -20,7 +19,7 @@ use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::{Unfinished, write_atomically};
 use crate::table::session::{Gpu, Machine, Tier};
-use crate::table::{On, Place, Results, Row, Run, Source, Subject};
+use crate::table::{On, Results, Row, Run, Source, Subject};
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -119,7 +118,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         &[("--input", args.input.as_deref())],
     )?;
     let committed = Results::read(&machine::results())?;
-    let (folder, run) = measure(args, ladder, &committed)?;
+    let (folder, run) = measure(args, ladder)?;
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
     files::write(&files::report(&report, &folder, report_path.as_deref()))?;
@@ -147,11 +146,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 }
 
 /// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
-fn measure(
-    args: &RunArgs,
-    mut ladder: Ladder,
-    committed: &Results,
-) -> anyhow::Result<(PathBuf, Run)> {
+fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
     let (start, started) = (Instant::now(), Timestamp::now());
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
@@ -159,7 +154,7 @@ fn measure(
     let bars = Bars::new(args.quiet);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let machine = machine_as(&ladder, limited);
-    let plan = planned(args, file.as_ref(), &builds, &machine, committed, &bars)?;
+    let plan = planned(args, file.as_ref(), &builds, &machine, &bars)?;
     let unfinished = create_folder(args, &format!("{}-{}", started.compact(), machine.name))?;
     let folder = unfinished.folder().to_path_buf();
     let stages = &ladder.stages;
@@ -218,13 +213,12 @@ fn machine_as(ladder: &Ladder, limited: Option<DeviceLimits>) -> Machine {
     machine
 }
 
-/// What is run, without what the committed table knows to be slow.
+/// What is run.
 fn planned(
     args: &RunArgs,
     file: Option<&FileInput>,
     builds: &[StageMeta],
     machine: &Machine,
-    committed: &Results,
     bars: &Bars,
 ) -> anyhow::Result<Plan> {
     let backend = match machine.gpu {
@@ -238,19 +232,14 @@ fn planned(
         file: file.map(|file| file.problem.clone()),
         ..args.request.clone()
     };
-    let mut plan = plan::plan(builds, &request, backend)?;
+    let plan = plan::plan(builds, &request, backend)?;
     estimate::check(&plan.cases, machine::processors(), estimate::available())?;
-    if !plan.timings.is_empty() {
-        let table = committed.of_gpu(&machine.name);
-        let known = Known::committed(builds, &table);
-        plan.leave_out_slow(&request, |timing| known_us(&known, timing));
-        let left_out = Vec::from_iter(plan.bases_left_out(builds));
-        if !left_out.is_empty() {
-            bars.say(&format!(
-                "note: claims over {} are not measured; add it to --stages",
-                left_out.join(", ")
-            ));
-        }
+    let left_out = Vec::from_iter(plan.bases_left_out(builds));
+    if !plan.timings.is_empty() && !left_out.is_empty() {
+        bars.say(&format!(
+            "note: claims over {} are not measured; add it to --stages",
+            left_out.join(", ")
+        ));
     }
     Ok(plan)
 }
@@ -295,12 +284,6 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
         done += 1;
     });
     rows::self_test(faults::selftest(), &synchronisation)
-}
-
-/// What the committed table of this GPU says that a timing takes on the kernel as it is now, in microseconds.
-fn known_us(known: &Known<'_>, timing: &PlannedTiming) -> Option<f64> {
-    let row = best::time(&known.table, &timing.subject, &Place::of(&timing.problem))?;
-    (!known.is_stale(row)).then(|| best::p50(row))
 }
 
 /// Refuses to write a record among the committed ones.

@@ -295,7 +295,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         source_lines: true,
         gates: Default::default(),
         tools: Default::default(),
-        left_out: Default::default(),
         rows: 0,
         stages,
         changes: None,

@@ -214,7 +214,6 @@ impl<'a> Executor<'a> {
     ) -> Result<f64, ExecuteError> {
         let plan = self.plan;
         let zero_us = device.zero_line(&self.timing)?.device.p50;
-        run.session.left_out = plan.left_out.clone();
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));

@@ -14,7 +14,7 @@ use common::problem::{
     edge_shapes,
 };
 use common::suppression;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What a run is asked for; the tier decides whatever the flags leave open.
 #[derive(Clone, Debug, Default, Args)]
@@ -45,10 +45,6 @@ pub struct Request {
     /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
-    /// On a GPU, time every variant on every problem [default: all where claims are judged and on named --shapes; elsewhere all but
-    /// those of which the committed records know three faster ones of the same stage]
-    #[arg(long, conflicts_with_all = ["input", "quick"])]
-    pub all_variants: bool,
     /// A file's tensors instead of generated ones.
     #[arg(skip)]
     pub file: Option<FileProblem>,
@@ -134,9 +130,6 @@ pub struct PlannedTiming {
     pub problem: Problem,
 }
 
-/// Variants of a stage that a run times on a problem where no claims are judged, if more are known.
-const KEPT: usize = 3;
-
 /// Everything that a run does, in the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -147,8 +140,6 @@ pub struct Plan {
     pub cases: Vec<PlannedCase>,
     /// What is timed if its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
-    /// How many timings were left out, by stage.
-    pub left_out: BTreeMap<String, usize>,
     /// Variants whose counters the emulator records on the claims' problems: those that have the problem of their stage's first
     /// element type among their cases, and those that their evidence claims compare them with.
     pub counted: Vec<Subject>,
@@ -167,34 +158,6 @@ impl Plan {
             .filter_map(|(_, claim)| Some(claim.relation.base()?.stage.as_str()))
             .filter(|base| !self.has_stage(base))
             .collect()
-    }
-
-    /// Leaves out timings of variants that are known to be slow, unless `request` names what is timed: on problems where no claims
-    /// are judged, those of which [`KEPT`] of the same stage are known to be faster. `known_us` is the time that is known of the
-    /// kernel as it is now.
-    pub fn leave_out_slow(
-        &mut self,
-        request: &Request,
-        known_us: impl Fn(&PlannedTiming) -> Option<f64>,
-    ) {
-        let is_named = !(request.problems.shapes.is_empty() && request.chosen.variants.is_empty());
-        if request.all_variants || is_named {
-            return;
-        }
-        let timings = std::mem::take(&mut self.timings);
-        let known: Vec<Option<f64>> = timings.iter().map(known_us).collect();
-        let key = |of: &PlannedTiming| (of.subject.stage().to_string(), of.problem);
-        for (timing, us) in timings.iter().zip(&known) {
-            let is_faster = |(other, other_us): &(&PlannedTiming, &Option<f64>)| {
-                other_us.is_some() && other_us < &us && key(other) == key(timing)
-            };
-            let faster = timings.iter().zip(&known).filter(is_faster);
-            if timing.problem.has_claims() || faster.count() < KEPT {
-                self.timings.push(timing.clone());
-            } else {
-                *self.left_out.entry(key(timing).0).or_default() += 1;
-            }
-        }
     }
 
     /// Whether counters are recorded with E4M3, too.
@@ -607,7 +570,6 @@ pub fn plan(
         counted: counted(all, &cases),
         cases,
         timings,
-        left_out: BTreeMap::new(),
     })
 }
 

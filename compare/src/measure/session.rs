@@ -40,7 +40,6 @@ pub fn begin(
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
         gates: gate_scopes(builds, plan, stages.iter().all(LoadedStage::is_traced)),
         tools: Default::default(),
-        left_out: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
         changes: None,

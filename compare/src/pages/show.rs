@@ -224,16 +224,8 @@ impl<'a> Show<'a> {
             let title = row! { "problem" => problem, "variant" => variant };
             [title, each(Some(row), &metrics, None)].concat()
         };
-        let left_out = known.run.iter().flat_map(|run| &run.left_out);
-        let left_out = left_out.filter(|(stage, _)| self.covers(stage));
-        let left_out = left_out.map(|(stage, n)| {
-            format!(
-                "{stage}: {n} timings left out: where no claims are judged, variants of which three faster ones are known were not \
-                 timed; --all-variants times them"
-            )
-        });
         let table = Table::of(by_problem(timed).into_iter().map(row)).filled();
-        [some(table), list(left_out)].concat()
+        some(table)
     }
 
     /// The tools that measured.

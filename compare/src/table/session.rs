@@ -47,9 +47,6 @@ pub struct Session {
     /// For each gate, whether this machine, backend and tier can measure it; of a run only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gates: BTreeMap<GateId, Measurable>,
-    /// How many timings of a stage were left out, as the variants are known to be slow; of a run only.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub left_out: BTreeMap<String, usize>,
     /// How many rows were written; of a run only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rows: usize,
@@ -336,7 +333,6 @@ impl Session {
     pub fn committed(&self) -> Self {
         Self {
             gates: BTreeMap::new(),
-            left_out: BTreeMap::new(),
             rows: 0,
             ..self.clone()
         }
