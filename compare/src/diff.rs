@@ -85,12 +85,10 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
 fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Comparison {
     // Of two tables the newer has what the older has; a run has what it was asked for.
     let covers = match (&base.run, &new.run) {
-        (Some((base, _)), Some((new, _))) => diff::covers(base, new),
+        (Some(base), Some(new)) => diff::covers(base, new),
         (None, None) => true,
         _ => false,
     };
-    let cases = |side: &Side| side.run.as_ref().map_or(vec![], |(_, cases)| cases.clone());
-    let cases = [cases(base), cases(new)];
     let gpus = |side: &Side| {
         side.results
             .gpus
@@ -118,7 +116,6 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
         let tables = Tables {
             base: &base_table,
             new: &new_table,
-            cases: [&cases[0], &cases[1]],
             covers,
             threshold,
         };
@@ -160,7 +157,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
             alone(&of_new, &of_base, "the new side"),
         ]
         .concat(),
-        run: new.run.as_ref().map(|(session, _)| session.clone()),
+        run: new.run.clone(),
         stages: stages.to_vec(),
         overall,
     }

@@ -195,7 +195,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     outcome.with_context(|| {
         format!(
             "the run stopped after {} of {} cases; what it finished is in {}, and a run with --stages or --shapes measures the rest",
-            run.all_cases().count(),
+            run.cases().count(),
             plan.cases.len(),
             folder.display()
         )

@@ -94,13 +94,7 @@ fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
         (&"PASS".into(), &0.into())
     );
     // The page lies beside the record, and nowhere else.
-    let files = [
-        "session.json",
-        "rows.jsonl",
-        "cases.jsonl",
-        "COMPARE.md",
-        "report.html",
-    ];
+    let files = ["session.json", "rows.jsonl", "COMPARE.md", "report.html"];
     assert!(
         files
             .iter()
@@ -188,8 +182,8 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     );
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["session"]["device"]["capability"], 89);
-    let cases = std::fs::read_to_string(folder.record().join("cases.jsonl")).unwrap();
-    let cases: Vec<&str> = cases.lines().filter(|row| row.contains(":0\"")).collect();
+    let cases = std::fs::read_to_string(folder.record().join("rows.jsonl")).unwrap();
+    let cases: Vec<&str> = cases.lines().filter(|row| row.contains(":0\",")).collect();
     assert!(
         cases.len() >= 8 && cases.iter().all(|row| row.contains("\"C1\":\"pass\"")),
         "the default takes every problem: {cases:#?}"
@@ -503,7 +497,7 @@ fn an_interrupt_keeps_the_old_report_and_what_was_finished() {
     );
     let path = folder.record();
     assert!(path.to_string_lossy().ends_with(".partial"), "{path:?}");
-    let rows = std::fs::read_to_string(path.join("cases.jsonl")).unwrap();
+    let rows = std::fs::read_to_string(path.join("rows.jsonl")).unwrap();
     assert!(rows.lines().count() as u64 >= finished);
     // What it has is whole; in a folder of runs it is none.
     let compare = |arguments: &[&str]| {

@@ -5,7 +5,7 @@ use crate::table::files::is_run;
 use crate::table::files::name_of;
 use crate::table::merge::{ROWS, SESSIONS};
 use crate::table::run::newest_run;
-use crate::table::{Results, Row, Run, Session, StageMeta, Table};
+use crate::table::{Results, Run, Session, StageMeta, Table};
 use anyhow::{Context, anyhow, bail};
 use common::device::BackendKind;
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use std::process::Command;
 pub struct Side {
     pub name: String,
     pub results: Results,
-    /// The run, if it is one, and its passing cases.
-    pub run: Option<(Session, Vec<Row>)>,
+    /// The session, if it is a run.
+    pub run: Option<Session>,
 }
 
 impl Side {
@@ -39,7 +39,7 @@ impl Side {
         Ok(Self {
             name: name_of(folder),
             results,
-            run: Some((session, run.cases)),
+            run: Some(session),
         })
     }
 }

@@ -202,8 +202,6 @@ impl Difference {
 pub struct Tables<'a> {
     pub base: &'a Table,
     pub new: &'a Table,
-    /// Passing cases of both sides, if they are of runs here.
-    pub cases: [&'a [Row]; 2],
     /// Whether the new side was asked to have everything that the base has.
     pub covers: bool,
     /// Latencies within this share of each other are the same: 0.02.
@@ -244,7 +242,6 @@ pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -
     let tables = Tables {
         base: committed,
         new: accepted,
-        cases: [&[], &[]],
         covers: false,
         threshold: LATENCY_CHANGE,
     };
@@ -254,8 +251,8 @@ pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -
 /// Compares two tables; `stages` give the order.
 pub fn compare(tables: &Tables<'_>, stages: &[StageMeta]) -> Comparison {
     let join = Join {
-        base: index(tables.base, tables.cases[0]),
-        new: index(tables.new, tables.cases[1]),
+        base: index(tables.base),
+        new: index(tables.new),
         drift: Drift::between(tables.base, tables.new),
         tables,
     };
@@ -288,9 +285,8 @@ pub fn compare(tables: &Tables<'_>, stages: &[StageMeta]) -> Comparison {
 
 type Index<'a> = BTreeMap<Key, &'a Row>;
 
-fn index<'a>(table: &'a Table, cases: &'a [Row]) -> Index<'a> {
-    let rows = table.rows().chain(cases);
-    rows.map(|row| (row.key(), row)).collect()
+fn index(table: &Table) -> Index<'_> {
+    table.rows().map(|row| (row.key(), row)).collect()
 }
 
 /// How the latencies of each variant changed.

@@ -285,10 +285,10 @@ fn data_that_a_whole_tier_should_have_is_required() {
             let on = On::Case(place(), "normal:0".into());
             let case = Row::new(subject, on, Source::Emulator);
             if !subjects.contains(&subject) {
-                run.cases.push(case.verdict(&judged(GateId::C1, true)));
+                run.append(case.verdict(&judged(GateId::C1, true)));
                 continue;
             }
-            run.cases.push(case.note("too large"));
+            run.append(case.note("too large"));
             let row = run.summary_mut(subject);
             row.verdicts.clear();
             row.figures.insert(Metric::Cases, 0_u32.into());

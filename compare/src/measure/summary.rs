@@ -16,7 +16,7 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
         *awaited.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in run.all_cases().chain(run.table.by(Source::SelfTest)) {
+    for row in run.cases().chain(run.table.by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
     let by = run.session.backend.into();

@@ -365,7 +365,6 @@ fn compared(
             &Tables {
                 base,
                 new,
-                cases: [&[], &[]],
                 covers: true,
                 threshold: 0.02,
             },

@@ -1,4 +1,4 @@
-//! The folder of a run: `session.json`, `rows.jsonl`, and `cases.jsonl` with the passing cases, which are never committed.
+//! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never committed.
 
 use super::error::StoreError;
 use super::files::{SESSION, is_listed, is_run, name_of, read, write_atomically};
@@ -10,15 +10,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub const CASES: &str = "cases.jsonl";
-
 /// Everything that one run measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub session: Session,
     pub table: Table,
-    /// Passing cases.
-    pub cases: Vec<Row>,
 }
 
 impl Run {
@@ -26,7 +22,6 @@ impl Run {
         Self {
             session,
             table: Table::default(),
-            cases: vec![],
         }
     }
 
@@ -55,21 +50,21 @@ impl Run {
         }
     }
 
-    /// The rows of all cases, failing ones first.
-    pub fn all_cases(&self) -> impl Iterator<Item = &Row> {
+    /// The rows of all cases.
+    pub fn cases(&self) -> impl Iterator<Item = &Row> {
         let is_case = |row: &&Row| matches!(row.on, On::Case(..));
-        self.table.rows().filter(is_case).chain(&self.cases)
+        self.table.rows().filter(is_case)
     }
 
     /// Notes that the run goes on or was interrupted, and how far it got.
     pub fn goes_on(&mut self, planned: usize) {
-        let finished = self.all_cases().count();
+        let finished = self.cases().count();
         self.session.progress = Progress::Partial { finished, planned };
     }
 
     /// Notes that the run is complete.
     pub fn has_ended(&mut self, seconds: u64) {
-        let cases = self.all_cases().count();
+        let cases = self.cases().count();
         self.session.progress = Progress::Complete { cases, seconds };
     }
 
@@ -96,14 +91,8 @@ impl Run {
                 written: session.rows,
             });
         }
-        let mut cases = Table::default();
-        cases.read_rows(&folder.join(CASES))?;
         session.stages = stages.to_vec();
-        Ok(Self {
-            session,
-            table,
-            cases: cases.rows().cloned().collect(),
-        })
+        Ok(Self { session, table })
     }
 
     /// Writes all files. The session comes last: if the run is killed between two files, it must not count more rows than there are.
@@ -114,9 +103,6 @@ impl Run {
             ..self.session.clone()
         };
         write(ROWS, &to_lines(self.table.rows()))?;
-        if !self.cases.is_empty() {
-            write(CASES, &to_lines(&self.cases))?;
-        }
         let mut session =
             serde_json::to_string_pretty(&session).expect("a session has no map keys but strings");
         session.push('\n');

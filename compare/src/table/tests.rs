@@ -2,7 +2,7 @@
 
 use super::files::{SESSION, is_run};
 use super::merge::{BUILD, ROWS, SESSIONS};
-use super::run::{CASES, newest_run};
+use super::run::newest_run;
 use super::*;
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, instance, mission, table, timed,
@@ -335,15 +335,15 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     let mut whole = built().clean();
     let place = mission().problem().unwrap().clone();
     let case = Row::new(WMMA, On::Case(place, "normal:0".into()), Source::Gpu);
-    whole.cases.push(case);
+    whole.append(case);
     let folder = tempfile::tempdir().unwrap();
     // The session comes last: where writing stops there is no record.
-    fs::create_dir(folder.path().join(CASES)).unwrap();
+    fs::create_dir(folder.path().join(ROWS)).unwrap();
     assert!(whole.write(folder.path()).is_err() && !is_run(folder.path()));
-    fs::remove_dir(folder.path().join(CASES)).unwrap();
+    fs::remove_dir(folder.path().join(ROWS)).unwrap();
     whole.write(folder.path()).unwrap();
     let read = Run::read(folder.path(), &whole.session.stages).unwrap();
-    assert_eq!((&read.table, &read.cases), (&whole.table, &whole.cases));
+    assert_eq!(read.table, whole.table);
     assert_eq!(read.session.rows, whole.table.rows().count());
     let bytes = || fs::read(folder.path().join(ROWS)).unwrap();
     let first = bytes();
@@ -370,7 +370,7 @@ fn what_cannot_be_read_says_where_and_why() {
     let lost = format!("{} of the {whole} rows that were written", whole - 1);
     let none = format!("0 of the {whole} rows that were written");
     type Change<'a> = &'a dyn Fn(&Path);
-    let cases: [(Change<'_>, &str); 9] = [
+    let cases: [(Change<'_>, &str); 8] = [
         (
             &|f| write(f, ROWS, rows(f) + "{\"subject\": 1}\n"),
             "is not a row",
@@ -392,10 +392,6 @@ fn what_cannot_be_read_says_where_and_why() {
             &lost,
         ),
         (&|f| fs::remove_file(f.join(ROWS)).unwrap(), &none),
-        (
-            &|f| write(f, CASES, "[]".into()),
-            "cases.jsonl: line 1 is not a row",
-        ),
         (
             &|f| write(f, SESSION, "{".into()),
             "session.json: line 1 is malformed",

@@ -21,7 +21,6 @@ fn differences(base: &Run, new: &Run) -> Vec<Difference> {
     let tables = Tables {
         base: &old,
         new: &now,
-        cases: [&base.cases, &new.cases],
         covers: covers(&base.session, &new.session),
         threshold: LATENCY_CHANGE,
     };
@@ -99,7 +98,6 @@ fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> Com
     let tables = Tables {
         base: &session("1", was),
         new: &session("2", is),
-        cases: [&[], &[]],
         covers: true,
         threshold: LATENCY_CHANGE,
     };
@@ -248,7 +246,6 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
         let tables = Tables {
             base,
             new,
-            cases: [&[], &[]],
             covers: true,
             threshold: LATENCY_CHANGE,
         };
@@ -326,7 +323,6 @@ fn a_run_against_itself_is_the_same_everywhere() {
     let tables = Tables {
         base: &committed,
         new: &committed,
-        cases: [&[], &[]],
         covers: true,
         threshold: LATENCY_CHANGE,
     };
@@ -803,11 +799,7 @@ fn errors_are_judged_by_their_bounds() {
             let on = On::Case(place, "normal:0".into());
             Row::new(SCALAR, on, Source::Emulator).figure(Metric::ErrorOfBound, share)
         };
-        run.cases = ["mission", "long"]
-            .into_iter()
-            .zip(shares)
-            .map(row)
-            .collect();
+        run.extend(["mission", "long"].into_iter().zip(shares).map(row));
         run
     };
     for (was, is, expected) in [

@@ -32,7 +32,7 @@ impl Sink for Told {
     }
 
     fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
-        self.recorded.push(run.all_cases().count());
+        self.recorded.push(run.cases().count());
         Ok(())
     }
 }
@@ -74,21 +74,17 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     assert_eq!(alone, together);
     // Green cases are context; a row per variant sums them up, and the shapes' names are explained.
     let run = &alone;
-    assert_eq!(run.cases.len(), plan.cases.len());
-    for case in &run.cases {
+    assert_eq!(run.cases().count(), plan.cases.len());
+    for case in run.cases() {
         assert!(
             case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass,
             "{case:?}"
         );
     }
-    assert!(
-        run.table.rows().all(|row| row.on == On::All),
-        "{:?}",
-        run.table
-    );
     assert_eq!(
         run.table
             .rows()
+            .filter(|row| row.on == On::All)
             .map(|row| row.value(Metric::Cases).unwrap())
             .sum::<f64>(),
         plan.cases.len() as f64
