@@ -1,7 +1,5 @@
 //! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
 
-mod batch;
-
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
@@ -16,18 +14,18 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::{claims, first_place};
-use crate::table::{Place, Relation, Run, Source as By, StageMeta, Subject};
-use batch::{Batch, References, keep, label, no_reference};
-use common::check::{self, Launched, NoOutput, Source, StagedInputs, Target};
+use crate::table::{Place, Relation, Row, Run, Source as By, StageMeta, Subject};
+use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
-use common::reference::ReferenceError;
+use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
 use common::tier0;
 use common::timing::{Comparison, Plan as TimingPlan};
 use common::verdict::GateResult;
 use rayon::prelude::*;
-use std::panic::resume_unwind;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,52 +98,46 @@ impl<'a> Executor<'a> {
         loaded(self.stages, id)
     }
 
-    /// Runs the cases, problem by problem, so that inputs and references are made once for all variants. While one batch is
-    /// judged, the next is launched.
+    /// Runs the cases, problem by problem, so that inputs and references are made once for all variants.
     fn cases(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let mut references = References::default();
-        let mut waiting: Option<Batch<'_>> = None;
-        let total = self.plan.cases.len();
-        let mut done = 0;
+        let (stages, total, mut done) = (self.stages, self.plan.cases.len(), 0);
         let by_inputs = (self.plan.cases.iter()).map(|case| ((case.problem, &case.source), case));
-        'problems: for (_, group) in grouped(by_inputs) {
-            let inputs = Arc::new(self.inputs(group[0])?);
+        for (_, group) in grouped(by_inputs) {
+            let inputs = self.inputs(group[0])?;
             let staged = Arc::new(StagedInputs::new(&inputs, group[0].source.family()));
+            let mut references: HashMap<Probability, Reference> = HashMap::new();
             for cases in group.chunks(self.in_flight(group[0], &staged)) {
-                let (launched, judged) = std::thread::scope(|scope| {
-                    let judging = waiting
-                        .take()
-                        .map(|batch| scope.spawn(|| batch.judge(self.stages, &mut references)));
-                    let launched = self.launch(cases, &staged, |index| {
-                        sink.starts("case", &label(cases[index]), done + index, total);
-                    });
-                    let judged = judging
-                        .map(|judging| judging.join().unwrap_or_else(|panic| resume_unwind(panic)));
-                    (launched, judged)
+                let launched = self.launch(cases, &staged, |index| {
+                    sink.starts("case", &label(cases[index]), done + index, total);
                 });
                 done += cases.len();
-                if let Some(judged) = judged {
-                    keep(judged?, run, sink)?;
+                for probability in launched.iter().flatten().map(Launched::probability) {
+                    if let Entry::Vacant(place) = references.entry(probability) {
+                        let reference = reference(&inputs, probability);
+                        place.insert(reference.map_err(|source| no_reference(group[0], source))?);
+                    }
                 }
-                let lost = launched
-                    .iter()
-                    .any(|launched| matches!(launched, Err(NoOutput::Failed { fatal: true, .. })));
-                let (inputs, staged) = (Arc::clone(&inputs), Arc::clone(&staged));
-                waiting = Some(Batch {
-                    cases: cases.to_vec(),
-                    inputs,
-                    staged,
-                    launched,
-                });
-                if lost {
-                    break 'problems;
-                }
+                let judge = |case: &PlannedCase, launched: Result<Launched, NoOutput>| {
+                    launched.map(|launched| {
+                        let reference = &references[&launched.probability()];
+                        let mut checked = launched.judge(reference);
+                        if case.mode == Mode::Both {
+                            let (id, variant) = (case.subject.stage(), case.subject.name());
+                            let (stage, output) = (loaded(stages, id), &checked.output);
+                            let agree = check::both_backends(stage, variant, &staged, output);
+                            checked.gates.push(agree);
+                        }
+                        checked
+                    })
+                };
+                let judged = cases
+                    .par_iter()
+                    .zip(launched)
+                    .map(|(case, launched)| (*case, judge(case, launched)));
+                keep(judged.collect(), run, sink)?;
             }
         }
-        match waiting {
-            Some(batch) => keep(batch.judge(self.stages, &mut references)?, run, sink),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
@@ -366,6 +358,47 @@ fn until_lost<C, L>(
         }
     }
     results
+}
+
+/// Records results in the order of the cases: all of them, even if the sink asks to stop after the first.
+fn keep(
+    judged: Vec<(&PlannedCase, Outcome)>,
+    run: &mut Run,
+    sink: &mut dyn Sink,
+) -> Result<(), ExecuteError> {
+    let mut wanted = Ok(());
+    for (case, outcome) in judged {
+        if let Ok(checked) = &outcome {
+            sink.output(case, &checked.output)?;
+        }
+        let row = Row::new(&case.subject, case.on(), run.session.backend.into());
+        run.append(rows::of_outcome(row, &outcome));
+        wanted = wanted.and(sink.grown(run));
+        if let Err(NoOutput::Failed {
+            reason,
+            fatal: true,
+        }) = outcome
+        {
+            return Err(ExecuteError::Sticky {
+                case: label(case),
+                reason,
+            });
+        }
+    }
+    wanted
+}
+
+/// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
+fn label(case: &PlannedCase) -> String {
+    format!("{} {}", case.subject, case.on())
+}
+
+/// `case` has no reference to compare with.
+fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
+    ExecuteError::Reference {
+        case: case.on().to_string(),
+        source,
+    }
 }
 
 #[cfg(test)]
