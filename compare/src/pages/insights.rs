@@ -110,11 +110,24 @@ pub fn insights(known: &Known<'_>, subject: &Subject) -> Vec<String> {
         found.extend(of_counters(counted));
         found.extend(of_grid(known, counted));
     }
+    found.extend(row(Source::Ncu).and_then(of_memory));
     found.extend(of_compiler(known, subject));
     if found.is_empty() {
         found.push("No rule applies to the figures.".to_string());
     }
     found
+}
+
+fn of_memory(profiled: &Row) -> Option<String> {
+    let dram = profiled.value(Metric::DramThroughput)?;
+    let tensor = profiled.value(Metric::TensorPipeActive)?;
+    (dram > 0.8 && tensor < 0.4).then(|| {
+        format!(
+            "DRAM at {:.0} % of its peak, tensor cores at {:.0} % (rule: above 80 and below 40): copy asynchronously, reuse tiles from L2.",
+            100.0 * dram,
+            100.0 * tensor
+        )
+    })
 }
 
 fn of_grid(known: &Known<'_>, counted: &Row) -> Option<String> {
