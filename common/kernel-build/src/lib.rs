@@ -7,6 +7,7 @@
 //!
 //! | variable | meaning | unset |
 //! |---|---|---|
+//! | `ATTENTION_CHECK` | anything: compile no kernel, for `cargo check`, Clippy and editors; what is built so does not link | |
 //! | `ATTENTION_CUDA` | `auto`: GPU code where nvcc is found · `off`: none · `require`: no nvcc is an error | `auto` |
 //! | `ATTENTION_CUDA_ARCHS` | `sm_*` items become machine code, `compute_*` items become PTX | `sm_89,sm_90a,compute_80` |
 //! | `NVCC` | the nvcc to use, a path or a name on `PATH`; not there is an error | |

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 const TOOLKIT_MARKER: &str = "scripts/cuda-toolkit.txt";
 
 /// Read here; `cc` reports its own.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 8] = [
+    CHECK,
     "ATTENTION_CUDA",
     "ATTENTION_CUDA_ARCHS",
     "NVCC",
@@ -21,6 +22,9 @@ const VARIABLES: [&str; 7] = [
     "NVCC_CCBIN",
     "OBJCOPY",
 ];
+
+/// If set, no kernel is compiled: what links nothing (`cargo check`, Clippy, an editor) needs none. A program built so does not link.
+const CHECK: &str = "ATTENTION_CHECK";
 
 /// Set by cargo with the stage's feature `emulated`.
 const EMULATED_FEATURE: &str = "CARGO_FEATURE_EMULATED";
@@ -125,14 +129,19 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     watch(&root, &sources);
     let identity = sources.identity(&gpu::FLAGS);
 
-    let emulated = emulated::build(&emulated::Job {
-        root: &root,
-        out_dir: &out_dir,
-        prefix: &prefix,
-        kernel: &kernel,
-        includes: &[&emulator_headers, &device_headers],
-        runs: std::env::var_os(EMULATED_FEATURE).is_some(),
-    })?;
+    let checks = text_variable(CHECK).is_some();
+    let emulated = if checks {
+        emulated::not_built()?
+    } else {
+        emulated::build(&emulated::Job {
+            root: &root,
+            out_dir: &out_dir,
+            prefix: &prefix,
+            kernel: &kernel,
+            includes: &[&emulator_headers, &device_headers],
+            runs: std::env::var_os(EMULATED_FEATURE).is_some(),
+        })?
+    };
     if let Some(path) = sources.hidden(&root, &[&device_headers, folder], &emulated.compiled) {
         return Err(BuildError::HiddenInclude {
             stage: package,
@@ -149,7 +158,9 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         &identity,
         only,
     )?;
-    if let GpuBuild::Absent { reason, remedy } = &gpu {
+    if let GpuBuild::Absent { reason, remedy } = &gpu
+        && !checks
+    {
         println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
     }
     let identity_files: Vec<String> = sources.files.into_keys().collect();
@@ -201,6 +212,12 @@ fn gpu_build(
     identity: &str,
     only: &[&str],
 ) -> Result<GpuBuild, BuildError> {
+    if text_variable(CHECK).is_some() {
+        return Ok(GpuBuild::Absent {
+            reason: format!("switched off by {CHECK}"),
+            remedy: format!("unset {CHECK}"),
+        });
+    }
     let mode = text_variable("ATTENTION_CUDA").unwrap_or_else(|| "auto".to_string());
     let required = match mode.as_str() {
         "auto" => false,
