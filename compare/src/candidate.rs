@@ -90,7 +90,7 @@ pub struct CandidateArgs {
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     /// The record that says which of our variants are green and fastest [default: the newest committed one of this GPU]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// Seconds that a call may take, compilation included, before its process is ended
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, Args)]
 pub struct Target {
     /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// Where the report on the completed record goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
