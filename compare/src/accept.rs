@@ -42,7 +42,7 @@ Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200 --negative \"the copies hide nothing at this length\"
 
 Exit codes:
-  0  accepted; commit results/ together with COMPARE.md and README.md
+  0  accepted; commit results/ and the pages that were written with it
   2  refused, with the reason, or wrong usage";
 
 /// The flags of `accept`.
@@ -87,7 +87,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     if args.into.is_none() {
         negatives::write(&root, &refuted)?;
         files::write(&files::committed(&results, &stages, &root)?)?;
-        lines.push("commit results/, COMPARE.md and README.md".to_string());
+        lines.push("commit results/ and the pages that were written with it".to_string());
     }
     Ok(Answer::pass(lines.join("\n")))
 }

@@ -37,7 +37,7 @@ Exit codes:
   0  everything is as exact as its precision allows
   1  wrong, and explained
   2  wrong usage, or a file that cannot be read or written
-  3  undecided: a gate fails and nothing in this row explains it; NO DATA without GCC";
+  3  inconclusive: a gate fails and nothing in this row explains it; NO DATA without GCC";
 
 /// The flags of `explain`.
 #[derive(Clone, Debug, Args)]
@@ -48,7 +48,7 @@ pub struct ExplainArgs {
     /// The variant [default: the stage's]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: the first type that the stage takes, full, normal:0]
+    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: the first type that the stage supports, full, normal:0]
     #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
     pub problem: Option<Named>,
     /// Real tensors: a safetensors file as for `run`

@@ -18,7 +18,7 @@ pub fn of_stage(root: &Path, stage: &str) -> Result<Vec<Negative>, StoreError> {
     }
 }
 
-/// The refutations of each stage that loses some: claims that a run shows to hold are promoted.
+/// The refutations of each stage that loses some: those of claims that a run shows to hold.
 pub fn without_kept(claims: &[Claimed], run: &Run) -> Vec<(String, Vec<Negative>)> {
     changed(run, claims, |_| None)
 }

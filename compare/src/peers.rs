@@ -37,7 +37,7 @@ Examples:
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 
 Exit codes:
-  0  measured and written; every claim against a peer holds, or a committed negative run refutes it
+  0  measured and written; every claim against a peer holds, or is recorded as refuted
   1  such a claim fails, or one of our kernels cannot be launched
   2  wrong usage, a run of another build or GPU, or a file that cannot be read or written
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
@@ -46,7 +46,7 @@ Exit codes:
 pub struct PeersArgs {
     #[command(flatten)]
     pub target: Target,
-    /// Stages to time: all of them on mission; on other shapes the last one, the fastest of the record, and those with a claim
+    /// Stages to time: all of them on mission; on other shapes the last one, the fastest of the run, and those with a claim
     /// there [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,

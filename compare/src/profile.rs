@@ -27,7 +27,7 @@ use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Each variant is launched once under ncu, with its output checked as in a run. The figures stand beside the emulator's counters and
+Each variant is launched once under ncu, with its output checked as in a run. The figures are shown next to the emulator's counters and
 the stages' predictions (gate E1), and become rows of the run. ncu's own report, with what the flags after -- add to it, stays in
 target/profile. Without --variants: the fastest green variant of each stage and every variant that its evidence claims are about.
 

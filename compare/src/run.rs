@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Write the output of each case to this folder, as safetensors
     #[arg(long, value_name = "DIR")]
     pub save_outputs: Option<PathBuf>,
-    /// Write the run's record below this folder [default: target/compare]
+    /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Write the report to this file, too [default: on a GPU, COMPARE.md of the workspace]

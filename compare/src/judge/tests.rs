@@ -131,7 +131,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     0 PASS: 3 variants are green
       No action needed.
     0 PASS: 3 variants are green
-      stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage.
+      stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back.
     1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
       Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
     3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar

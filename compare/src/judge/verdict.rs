@@ -324,7 +324,7 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
         claimed.is_unexpected()?;
         let title = claimed.title();
         Some(format!(
-            "{title} passes now although it is recorded as refuted: `compare accept` this run, which promotes the stage."
+            "{title} passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back."
         ))
     });
     let lacks_sanitizer =
