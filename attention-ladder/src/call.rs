@@ -89,7 +89,7 @@ pub fn tensors(
     }
     let o = Rows::new(&tensors[3], of_q, OUTPUT_BYTES);
     let overlaps = |name: &str| {
-        let message = format!("o overlaps {name} in memory: it needs elements of its own");
+        let message = format!("the output overlaps {name} in memory: it needs elements of its own");
         invalid(message)
     };
     if o.overlap_themselves() {
@@ -401,9 +401,9 @@ mod tests {
     fn an_output_shares_no_byte_with_an_input_or_itself() {
         let shared = |change: fn(&mut AttentionLadderCall)| refusal(change).1;
         let at = |c: &mut AttentionLadderCall, address: usize| c.o.data = address as *mut _;
-        assert!(shared(|c| c.o = c.q).contains("o overlaps q in memory"));
-        assert!(shared(|c| c.o.row_stride = 32 * 1024).contains("o overlaps itself"));
-        assert!(shared(|c| c.o.head_stride = 64).contains("o overlaps itself"));
+        assert!(shared(|c| c.o = c.q).contains("the output overlaps q in memory"));
+        assert!(shared(|c| c.o.row_stride = 32 * 1024).contains("the output overlaps itself"));
+        assert!(shared(|c| c.o.head_stride = 64).contains("the output overlaps itself"));
         let bytes = 8 * 512 * 64 * 2;
         let ends = [(256 + bytes, false), (256 + bytes - 16, true), (272, true)];
         for (address, is_shared) in ends {
@@ -431,14 +431,20 @@ mod tests {
         tensors(&call, &problem(&call).unwrap()).unwrap();
         at(&mut call, 256 + 2 * 8 * 64 * 2 + 7 * 64 * 2);
         let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
-        assert!(failure.message.contains("o overlaps v"), "{failure:?}");
+        assert!(
+            failure.message.contains("the output overlaps v"),
+            "{failure:?}"
+        );
         call.o = AttentionLadderTensor {
             head_stride: 512 * 64,
             row_stride: 64,
             ..packed(0)
         };
         let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
-        assert!(failure.message.contains("o overlaps q"), "{failure:?}");
+        assert!(
+            failure.message.contains("the output overlaps q"),
+            "{failure:?}"
+        );
     }
 
     #[test]

@@ -133,6 +133,11 @@ unsafe fn read<'a>(call: *const AttentionLadderCall) -> Result<&'a AttentionLadd
     unsafe { call.as_ref() }.ok_or_else(|| Failure::new(Code::Invalid, "call is null"))
 }
 
+/// Whether `call` is one that a kernel could take on some GPU, with or without addresses; for Rust.
+pub fn check(call: &AttentionLadderCall) -> i32 {
+    guarded(|| call::tensors(call, &call::problem(call)?).map(drop))
+}
+
 /// Whether `call` can be launched on GPU number `device` of the driver (from 0), and if not, why. Loads the kernel, so that a
 /// launch of the same problem allocates nothing. Addresses may be null.
 ///

@@ -1,11 +1,12 @@
 //! Tensors and the current stream of PyTorch, through DLPack's table of C functions (version 1.3, `DLPackExchangeAPI`):
 //! several times as fast as asking a tensor's methods one by one.
 
-use pyo3::exceptions::{PyImportError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyImportError, PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyInt, PyType};
 use std::ffi::c_void;
 
 /// `kDLCUDA`.
@@ -44,12 +45,19 @@ struct Exchange {
 struct Torch {
     tensor: Py<PyType>,
     exchange: &'static Exchange,
+    is_grad_enabled: Py<PyAny>,
+    is_inference_mode_enabled: Py<PyAny>,
+    /// Something that is true, where a call is not for kernels alone: a transform of torch.func, a mode, torch.jit.trace.
+    interceptors: [Py<PyAny>; 4],
+    forward_ad: Py<PyAny>,
 }
 
 fn torch(py: Python<'_>) -> PyResult<&Torch> {
     static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
     TORCH.get_or_try_init(py, || {
-        let tensor = py.import("torch")?.getattr("Tensor")?;
+        let torch = py.import("torch")?;
+        let tensor = torch.getattr("Tensor")?;
+        let native = torch.getattr("_C")?;
         let capsule = tensor.getattr("__dlpack_c_exchange_api__").map_err(|_| {
             PyImportError::new_err(
                 "this PyTorch has no DLPack exchange table: attention_ladder needs 2.10 or later",
@@ -69,8 +77,22 @@ fn torch(py: Python<'_>) -> PyResult<&Torch> {
                 exchange.major, exchange.minor
             )));
         }
-        let tensor = tensor.cast_into::<PyType>()?.unbind();
-        Ok(Torch { tensor, exchange })
+        Ok(Torch {
+            tensor: tensor.cast_into::<PyType>()?.unbind(),
+            exchange,
+            is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
+            is_inference_mode_enabled: torch.getattr("is_inference_mode_enabled")?.unbind(),
+            interceptors: [
+                native
+                    .getattr("_functorch")?
+                    .getattr("maybe_current_level")?
+                    .unbind(),
+                native.getattr("_len_torch_dispatch_stack")?.unbind(),
+                native.getattr("_len_torch_function_stack")?.unbind(),
+                native.getattr("_get_tracing_state")?.unbind(),
+            ],
+            forward_ad: py.import("torch.autograd.forward_ad")?.into_any().unbind(),
+        })
     })
 }
 
@@ -84,25 +106,70 @@ pub enum Kind {
 }
 
 /// Valid as long as the tensor is not resized.
-pub struct Tensor<'a> {
+pub struct Tensor<'a, 'py> {
+    /// What the caller calls it.
+    pub name: &'static str,
+    pub object: &'a Bound<'py, PyAny>,
+    /// Of a tensor without memory, such as a fake one, null.
     pub data: *mut c_void,
     pub kind: Kind,
-    pub shape: &'a [i64],
-    pub strides: &'a [i64],
+    /// The first four.
+    shape: [i64; 4],
+    strides: [i64; 4],
+    dimensions: usize,
     /// `None` elsewhere than on a GPU.
     pub gpu: Option<i32>,
 }
 
-/// `name`: what the caller calls it.
-pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>> {
-    let py = tensor.py();
+impl Tensor<'_, '_> {
+    pub fn shape(&self) -> &[i64] {
+        &self.shape[..self.dimensions.min(4)]
+    }
+
+    pub fn strides(&self) -> &[i64] {
+        &self.strides[..self.dimensions.min(4)]
+    }
+
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shape().contains(&0)
+    }
+}
+
+/// Reads the tensor's memory; what has none is refused.
+pub fn read<'a, 'py>(
+    name: &'static str,
+    object: &'a Bound<'py, PyAny>,
+) -> PyResult<Tensor<'a, 'py>> {
+    let py = object.py();
     let torch = torch(py)?;
-    if !tensor.is_instance(torch.tensor.bind(py))? {
+    if !object.is_instance(torch.tensor.bind(py))? {
         return Err(PyTypeError::new_err(format!(
             "{name} is no torch.Tensor, but a {}",
-            tensor.get_type().name()?
+            object.get_type().name()?
         )));
     }
+    describe(torch, name, object).map_err(|error| {
+        let of = |name| object.getattr(name).map_or("?".into(), |value| value.to_string());
+        let why = error.value(py).to_string();
+        PyNotImplementedError::new_err(format!(
+            "{name} has no memory that a kernel could read ({}, {}, on {}; PyTorch: {}): pass a dense tensor on a GPU",
+            of("layout"),
+            of("dtype"),
+            of("device"),
+            why.lines().next().unwrap_or_default()
+        ))
+    })
+}
+
+fn describe<'a, 'py>(
+    torch: &Torch,
+    name: &'static str,
+    object: &'a Bound<'py, PyAny>,
+) -> PyResult<Tensor<'a, 'py>> {
     let describe = torch.exchange.describe.ok_or_else(|| {
         PyRuntimeError::new_err("this PyTorch does not describe tensors without taking them")
     })?;
@@ -119,16 +186,21 @@ pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>
         byte_offset: 0,
     };
     // SAFETY: the object is a tensor, and the function fills in the struct or sets an exception.
-    if unsafe { describe(tensor.as_ptr().cast(), &mut read) } != 0 {
-        return Err(PyErr::fetch(py));
+    if unsafe { describe(object.as_ptr().cast(), &mut read) } != 0 {
+        return Err(PyErr::fetch(object.py()));
     }
     let dimensions = read.dimensions.max(0) as usize;
-    let array = |start: *const i64| match dimensions {
-        0 => &[][..],
-        // SAFETY: the tensor, which outlives this, holds as many extents and strides as it has dimensions.
-        length => unsafe { std::slice::from_raw_parts(start, length) },
+    let four = |start: *const i64| {
+        let mut four = [0; 4];
+        for (i, value) in four.iter_mut().enumerate().take(dimensions) {
+            // SAFETY: the tensor holds as many extents and strides as it has dimensions.
+            *value = unsafe { *start.add(i) };
+        }
+        four
     };
     Ok(Tensor {
+        name,
+        object,
         data: read
             .data
             .cast::<u8>()
@@ -141,10 +213,105 @@ pub fn read<'a>(name: &str, tensor: &'a Bound<'_, PyAny>) -> PyResult<Tensor<'a>
             (2, 32, 1) => Kind::F32,
             _ => Kind::Other,
         },
-        shape: array(read.shape),
-        strides: array(read.strides),
+        shape: four(read.shape),
+        strides: four(read.strides),
+        dimensions,
         gpu: (read.device_type == CUDA).then_some(read.device_id),
     })
+}
+
+/// Reads what a fake tensor, or one on the device "meta", says of itself. `None`: an extent is a symbol.
+pub fn imagine<'a, 'py>(
+    name: &'static str,
+    object: &'a Bound<'py, PyAny>,
+) -> PyResult<Option<Tensor<'a, 'py>>> {
+    let four = |values: Bound<'py, PyAny>| -> PyResult<Option<([i64; 4], usize)>> {
+        let (mut four, mut dimensions) = ([0; 4], 0);
+        for value in values.try_iter()? {
+            // A symbol converted to an integer would be bound to it.
+            let Ok(value) = value?.cast_into::<PyInt>() else {
+                return Ok(None);
+            };
+            if let Some(place) = four.get_mut(dimensions) {
+                *place = value.extract()?;
+            }
+            dimensions += 1;
+        }
+        Ok(Some((four, dimensions)))
+    };
+    let shape = four(object.getattr("shape")?)?;
+    let strides = four(object.call_method0("stride")?)?;
+    let (Some((shape, dimensions)), Some((strides, _))) = (shape, strides) else {
+        return Ok(None);
+    };
+    let device = object.getattr("device")?;
+    let is_gpu = device.getattr("type")?.extract::<String>()? == "cuda";
+    Ok(Some(Tensor {
+        name,
+        object,
+        data: std::ptr::null_mut(),
+        kind: match &*object.getattr("dtype")?.to_string() {
+            "torch.float16" => Kind::F16,
+            "torch.bfloat16" => Kind::Bf16,
+            "torch.float8_e4m3fn" => Kind::E4m3,
+            "torch.float32" => Kind::F32,
+            _ => Kind::Other,
+        },
+        shape,
+        strides,
+        dimensions,
+        gpu: is_gpu.then_some(device.getattr("index")?.extract().unwrap_or(0)),
+    }))
+}
+
+pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.is_instance(torch(object.py())?.tensor.bind(object.py()))
+}
+
+/// Whether what PyTorch's dispatcher would do with a call comes to nothing but the kernel: no transform, mode, subclass, gradient,
+/// tangent or lazy negation.
+pub fn are_plain<'py>(
+    py: Python<'py>,
+    inputs: &[Option<&Bound<'py, PyAny>>],
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<bool> {
+    let torch = torch(py)?;
+    for interceptor in &torch.interceptors {
+        if interceptor.bind(py).call0()?.is_truthy()? {
+            return Ok(false);
+        }
+    }
+    let level = torch
+        .forward_ad
+        .bind(py)
+        .getattr(intern!(py, "_current_level"))?;
+    if level.extract::<i64>()? >= 0 {
+        return Ok(false);
+    }
+    let is_grad_enabled = torch.is_grad_enabled.bind(py).call0()?.is_truthy()?;
+    let needs_gradient = |tensor: &Bound<'py, PyAny>| -> PyResult<bool> {
+        Ok(is_grad_enabled && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?)
+    };
+    for tensor in inputs.iter().copied().chain([out]).flatten() {
+        let is_plain = tensor.get_type().is(torch.tensor.bind(py))
+            && !tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?
+            && !needs_gradient(tensor)?
+            && describe(torch, "", tensor)
+                .is_ok_and(|read| !read.data.is_null() || read.is_empty());
+        if !is_plain {
+            return Ok(false);
+        }
+    }
+    let Some(out) = out else { return Ok(true) };
+    // A write to it outside of inference mode is an error of PyTorch's.
+    let is_locked = out.call_method0(intern!(py, "is_inference"))?.is_truthy()?
+        && !torch
+            .is_inference_mode_enabled
+            .bind(py)
+            .call0()?
+            .is_truthy()?;
+    let base = out.getattr(intern!(py, "_base"))?;
+    Ok(!is_locked && (base.is_none() || !needs_gradient(&base)?))
 }
 
 /// PyTorch's current one.

@@ -10,17 +10,21 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyVal
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyTuple};
 use std::ffi::{CStr, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null, null_mut};
+
+type Object<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Its extents, and the tensor for C.
-fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
-    let (&[b, h, s, d], &[batch_stride, head_stride, row_stride, element_stride]) =
-        (tensor.shape, tensor.strides)
+fn four(tensor: &Tensor<'_, '_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
+    let name = tensor.name;
+    let (&[b, h, s, d], &[batch_stride, head_stride, row_stride, element_stride], 4) =
+        (tensor.shape(), tensor.strides(), tensor.dimensions())
     else {
         return Err(PyValueError::new_err(format!(
             "{name} has {} dimensions: expected [batch, heads, rows, head_dim]",
-            tensor.shape.len()
+            tensor.dimensions()
         )));
     };
     if element_stride != 1 && d != 1 {
@@ -29,8 +33,13 @@ fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderT
         )));
     }
     let described = AttentionLadderTensor {
-        data: tensor.data,
-        scales: std::ptr::null(),
+        // What has no element has no place, and overlaps nothing.
+        data: if tensor.is_empty() {
+            null_mut()
+        } else {
+            tensor.data
+        },
+        scales: null(),
         batch_stride,
         head_stride,
         row_stride,
@@ -38,21 +47,31 @@ fn four(name: &str, tensor: &Tensor<'_>) -> PyResult<([i64; 4], AttentionLadderT
     Ok(([b, h, s, d], described))
 }
 
-/// `[batch, heads]`; null if there are none.
-fn scales_of(
-    name: &str,
-    tensor: &Tensor<'_>,
-    scales: Option<&Bound<'_, PyAny>>,
-) -> PyResult<*const f32> {
-    let Some(scales) = scales else {
-        return Ok(std::ptr::null());
+/// `[batch, heads]`, which E4M3 has and nothing else.
+fn scales_of(tensor: &Tensor<'_, '_>, scales: Option<&Tensor<'_, '_>>) -> PyResult<*const f32> {
+    let (name, is_scaled) = (tensor.name, tensor.kind == Kind::E4m3);
+    let scales = match scales {
+        Some(scales) if is_scaled => scales,
+        None if !is_scaled => return Ok(null()),
+        given => {
+            return Err(PyValueError::new_err(format!(
+                "{name} has {}: float8_e4m3fn takes {name}_scale, float32 [batch, heads], and other types take none",
+                if given.is_some() {
+                    "scales"
+                } else {
+                    "no scales"
+                }
+            )));
+        }
     };
-    let scales = dlpack::read(name, scales)?;
-    let (batch, heads) = (tensor.shape[0], tensor.shape[1]);
-    let is_dense = scales.shape == [batch, heads]
-        && (heads == 1 || scales.strides[1] == 1)
-        && (batch == 1 || scales.strides[0] == heads);
-    if !is_dense || scales.kind != Kind::F32 || scales.gpu != tensor.gpu {
+    let (batch, heads) = (tensor.shape()[0], tensor.shape()[1]);
+    let is_dense = scales.shape() == [batch, heads]
+        && (heads == 1 || scales.strides()[1] == 1)
+        && (batch == 1 || scales.strides()[0] == heads);
+    if !(is_dense || scales.is_empty() && tensor.is_empty())
+        || scales.kind != Kind::F32
+        || scales.gpu != tensor.gpu
+    {
         return Err(PyValueError::new_err(format!(
             "{name}_scale must be a contiguous float32 tensor [batch, heads] = [{batch}, {heads}] on the device of {name}"
         )));
@@ -60,37 +79,27 @@ fn scales_of(
     Ok(scales.data.cast_const().cast())
 }
 
-/// float32, dense, one value for each row of q.
-fn lse_of(q: &Tensor<'_>, lse: &Tensor<'_>) -> PyResult<*mut f32> {
-    let rows = &q.shape[..3];
-    let dense = [rows[1] * rows[2], rows[2], 1];
-    let is_dense =
-        lse.shape == rows && (0..3).all(|i| lse.shape[i] == 1 || lse.strides[i] == dense[i]);
-    if !is_dense || lse.kind != Kind::F32 || lse.gpu != q.gpu {
-        return Err(PyValueError::new_err(format!(
-            "lse must be a contiguous float32 tensor [batch, heads, rows] = {rows:?} on the device of q"
-        )));
+/// 0, the default of C, for none.
+fn number(scale: Option<Object<'_, '_>>) -> PyResult<f32> {
+    let Some(scale) = scale else {
+        return Ok(0.0);
+    };
+    let is_no_number = scale.is_instance_of::<PyBool>() || dlpack::is_tensor(scale)?;
+    let number = if is_no_number {
+        None
+    } else {
+        scale.extract().ok()
+    };
+    match number {
+        Some(0.0) => Err(PyValueError::new_err(
+            "scale = 0 is not a positive finite number",
+        )),
+        Some(number) => Ok(number),
+        _ => Err(PyTypeError::new_err(format!(
+            "scale is a {}: expected a number, such as float(scale), through which no gradient flows",
+            scale.get_type().name()?
+        ))),
     }
-    Ok(lse.data.cast())
-}
-
-const NO_BACKWARD: &str = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient";
-
-fn without_gradient(tensors: [&Bound<'_, PyAny>; 3]) -> PyResult<()> {
-    static IS_GRAD_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = tensors[0].py();
-    let is_enabled = IS_GRAD_ENABLED.get_or_try_init(py, || {
-        PyResult::Ok(py.import("torch")?.getattr("is_grad_enabled")?.unbind())
-    })?;
-    if !is_enabled.bind(py).call0()?.is_truthy()? {
-        return Ok(());
-    }
-    for tensor in tensors {
-        if tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
-            return Err(PyNotImplementedError::new_err(NO_BACKWARD));
-        }
-    }
-    Ok(())
 }
 
 fn failed(code: i32) -> PyErr {
@@ -104,111 +113,154 @@ fn failed(code: i32) -> PyErr {
     }
 }
 
-/// With the number of its GPU.
-#[allow(clippy::too_many_arguments)]
-fn call(
-    q: &Bound<'_, PyAny>,
-    k: &Bound<'_, PyAny>,
-    v: &Bound<'_, PyAny>,
-    out: Option<&Bound<'_, PyAny>>,
-    lse: Option<&Bound<'_, PyAny>>,
+/// What is asked for, as far as it is no tensor.
+struct Options {
     is_causal: bool,
-    scale: Option<f32>,
-    scales: [Option<&Bound<'_, PyAny>>; 3],
-) -> PyResult<(AttentionLadderCall, i32)> {
-    let [of_q, of_k, of_v] = [
-        dlpack::read("q", q)?,
-        dlpack::read("k", k)?,
-        dlpack::read("v", v)?,
-    ];
-    let ([batch, heads_q, seq_q, head_dim], mut q_tensor) = four("q", &of_q)?;
-    let ([_, heads_kv, seq_kv, _], mut k_tensor) = four("k", &of_k)?;
-    let (_, mut v_tensor) = four("v", &of_v)?;
-    if of_k.kind != of_q.kind || of_v.kind != of_q.kind {
-        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
-    }
-    if of_k.shape != [batch, heads_kv, seq_kv, head_dim] || of_v.shape != of_k.shape {
-        return Err(PyValueError::new_err(format!(
-            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and batch and head_dim of q",
-            of_q.shape, of_k.shape, of_v.shape
-        )));
-    }
-    if of_k.gpu != of_q.gpu || of_v.gpu != of_q.gpu {
-        return Err(PyValueError::new_err("q, k and v must be on one device"));
-    }
-    let (dtype, stored, in_words) = match of_q.kind {
+    scale: f32,
+    is_batch_invariant: bool,
+}
+
+/// A call as C takes it, that no rule but the GPU's refuses: normalised and refused here, for every way to call.
+struct Checked {
+    call: AttentionLadderCall,
+    gpu: Option<i32>,
+    /// There are no elements to write, or no keys: nothing is launched.
+    is_empty: bool,
+}
+
+/// `scales`: `None`, if they are not asked for.
+fn checked(
+    [q, k, v]: &[Tensor<'_, '_>; 3],
+    out: Option<&Tensor<'_, '_>>,
+    scales: Option<&[Option<Tensor<'_, '_>>; 3]>,
+    options: &Options,
+) -> PyResult<Checked> {
+    let ([batch, heads_q, seq_q, head_dim], mut q_tensor) = four(q)?;
+    let ([_, heads_kv, seq_kv, _], mut k_tensor) = four(k)?;
+    let (_, mut v_tensor) = four(v)?;
+    let (dtype, stored, in_words) = match q.kind {
         Kind::F16 => (ladder::ATTENTION_LADDER_F16, Kind::F16, "float16"),
         Kind::Bf16 => (ladder::ATTENTION_LADDER_BF16, Kind::Bf16, "bfloat16"),
         Kind::E4m3 => (ladder::ATTENTION_LADDER_E4M3, Kind::F16, "float16"),
         Kind::F32 | Kind::Other => {
             return Err(PyNotImplementedError::new_err(format!(
                 "{} is not supported: q, k and v are float16, bfloat16 or float8_e4m3fn",
-                q.getattr(intern!(q.py(), "dtype"))?
+                q.object.getattr(intern!(q.object.py(), "dtype"))?
             )));
         }
     };
+    if k.kind != q.kind || v.kind != q.kind {
+        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
+    }
+    if k.shape() != [batch, heads_kv, seq_kv, head_dim] || v.shape() != k.shape() {
+        return Err(PyValueError::new_err(format!(
+            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and batch and head_dim of q",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        )));
+    }
+    if k.gpu != q.gpu || v.gpu != q.gpu {
+        return Err(PyValueError::new_err("q, k and v must be on one device"));
+    }
+    if heads_kv == 0 && heads_q != 0 {
+        return Err(PyValueError::new_err(format!(
+            "heads_kv = 0 does not divide heads_q = {heads_q}"
+        )));
+    }
     let mut o_tensor = AttentionLadderTensor {
-        data: std::ptr::null_mut(),
+        data: null_mut(),
         ..q_tensor
     };
     if let Some(out) = out {
-        let of_out = dlpack::read("out", out)?;
-        if of_out.shape != of_q.shape || of_out.gpu != of_q.gpu || of_out.kind != stored {
+        if out.shape() != q.shape() || out.gpu != q.gpu || out.kind != stored {
             return Err(PyValueError::new_err(format!(
                 "out must be a {in_words} tensor {:?} on the device of q",
-                of_q.shape
+                q.shape()
             )));
         }
-        (_, o_tensor) = four("out", &of_out)?;
+        (_, o_tensor) = four(out)?;
     }
-    let lse = match lse {
-        Some(lse) => lse_of(&of_q, &dlpack::read("lse", lse)?)?,
-        None => std::ptr::null_mut(),
-    };
-    without_gradient([q, k, v])?;
-    q_tensor.scales = scales_of("q", &of_q, scales[0])?;
-    k_tensor.scales = scales_of("k", &of_k, scales[1])?;
-    v_tensor.scales = scales_of("v", &of_v, scales[2])?;
-    if scale == Some(0.0) {
-        // To C, 0 is the default.
-        return Err(PyValueError::new_err(
-            "scale = 0 is not a positive finite number",
-        ));
+    if let Some([of_q, of_k, of_v]) = scales {
+        q_tensor.scales = scales_of(q, of_q.as_ref())?;
+        k_tensor.scales = scales_of(k, of_k.as_ref())?;
+        v_tensor.scales = scales_of(v, of_v.as_ref())?;
     }
-    // What does not fit is too large for any kernel, and refused as such.
-    let extent = |value: i64| i32::try_from(value).unwrap_or(i32::MAX);
+    // C knows no empty problem: its rules are those of a problem of one. What does not fit is too large for any kernel, and refused
+    // as such.
+    let extent = |value: i64| i32::try_from(value.max(1)).unwrap_or(i32::MAX);
     let call = AttentionLadderCall {
         q: q_tensor,
         k: k_tensor,
         v: v_tensor,
         o: o_tensor,
-        lse,
+        lse: null_mut(),
         dtype,
-        mask: if is_causal {
+        mask: if options.is_causal {
             ladder::ATTENTION_LADDER_CAUSAL
         } else {
             ladder::ATTENTION_LADDER_FULL
         },
         batch: extent(batch),
-        heads_q: extent(heads_q),
+        heads_q: extent(if heads_q == 0 { heads_kv } else { heads_q }),
         heads_kv: extent(heads_kv),
         seq_q: extent(seq_q),
         seq_kv: extent(seq_kv),
-        head_dim: extent(head_dim),
-        softmax_scale: scale.unwrap_or(0.0),
-        flags: 0,
+        head_dim: i32::try_from(head_dim).unwrap_or(i32::MAX),
+        softmax_scale: options.scale,
+        flags: if options.is_batch_invariant {
+            ladder::ATTENTION_LADDER_BATCH_INVARIANT
+        } else {
+            0
+        },
     };
-    if let Some(gpu) = of_q.gpu {
-        return Ok((call, gpu));
+    match ladder::check(&call) {
+        ladder::ATTENTION_LADDER_OK => Ok(Checked {
+            call,
+            gpu: q.gpu,
+            is_empty: [batch, heads_q, seq_q, seq_kv].contains(&0),
+        }),
+        code => Err(failed(code)),
     }
-    // What is missing beside the tensors' place is worth more: there may be no GPU to put them on.
+}
+
+/// The GPU of a call, or what is missing beside the tensors' place: there may be no GPU to put them on.
+fn gpu_of(checked: &Checked) -> PyResult<i32> {
+    if let Some(gpu) = checked.gpu {
+        return Ok(gpu);
+    }
     // SAFETY: a query reads no address.
-    match unsafe { ladder::attention_ladder_query(&call, 0) } {
+    match unsafe { ladder::attention_ladder_query(&checked.call, 0) } {
         ladder::ATTENTION_LADDER_OK => Err(PyValueError::new_err(
             "q, k and v are not on a GPU: the kernels are for NVIDIA GPUs",
         )),
         code => Err(failed(code)),
     }
+}
+
+fn read_all<'a, 'py>(
+    names: [&'static str; 3],
+    [a, b, c]: [Option<Object<'a, 'py>>; 3],
+) -> PyResult<[Option<Tensor<'a, 'py>>; 3]> {
+    let read =
+        |name, object: Option<_>| object.map(|object| dlpack::read(name, object)).transpose();
+    Ok([read(names[0], a)?, read(names[1], b)?, read(names[2], c)?])
+}
+
+const SCALES: [&str; 3] = ["q_scale", "k_scale", "v_scale"];
+
+/// `name` of the package, called with `argument`.
+fn allocated<'py>(
+    function: &'static PyOnceLock<Py<PyAny>>,
+    name: &str,
+    argument: Object<'_, 'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = argument.py();
+    let find = || PyResult::Ok(py.import("attention_ladder")?.getattr(name)?.unbind());
+    function
+        .get_or_try_init(py, find)?
+        .bind(py)
+        .call1((argument,))
 }
 
 /// For when the GIL is released.
@@ -232,59 +284,177 @@ impl Launch {
     }
 }
 
-/// Attention of q, k and v into out, and into lse if given, on the current stream. All arguments by position.
+/// Attention of q, k and v on the current stream: out, or the pair of it and the log-sum-exps. None, and nothing is done, if the
+/// dispatcher has to take the call apart first, unless that has been done. All arguments by position.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale, /))]
-#[allow(clippy::too_many_arguments)]
-fn launch(
-    q: &Bound<'_, PyAny>,
-    k: &Bound<'_, PyAny>,
-    v: &Bound<'_, PyAny>,
-    out: &Bound<'_, PyAny>,
-    lse: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, /))]
+#[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
+fn sdpa<'py>(
+    q: Object<'_, 'py>,
+    k: Object<'_, 'py>,
+    v: Object<'_, 'py>,
+    out: Option<Object<'_, 'py>>,
     is_causal: bool,
-    scale: Option<f32>,
-    q_scale: Option<&Bound<'_, PyAny>>,
-    k_scale: Option<&Bound<'_, PyAny>>,
-    v_scale: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
+    scale: Option<Object<'_, 'py>>,
+    q_scale: Option<Object<'_, 'py>>,
+    k_scale: Option<Object<'_, 'py>>,
+    v_scale: Option<Object<'_, 'py>>,
+    return_lse: bool,
+    batch_invariant: bool,
+    is_dispatched: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static EMPTY_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static EMPTY_LSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = q.py();
     let scales = [q_scale, k_scale, v_scale];
-    let (call, device) = call(q, k, v, Some(out), lse, is_causal, scale, scales)?;
-    let stream = dlpack::stream(q.py(), device)?;
-    let launch = Launch {
-        call,
-        device,
-        stream,
+    let options = Options {
+        is_causal,
+        scale: number(scale)?,
+        is_batch_invariant: batch_invariant,
     };
-    let code = q.py().detach(move || launch.launch());
-    if code == ladder::ATTENTION_LADDER_OK {
-        Ok(())
-    } else {
-        Err(failed(code))
+    if !is_dispatched
+        && !dlpack::are_plain(
+            py,
+            &[Some(q), Some(k), Some(v), q_scale, k_scale, v_scale],
+            out,
+        )?
+    {
+        return Ok(None);
     }
+    let qkv = [
+        dlpack::read("q", q)?,
+        dlpack::read("k", k)?,
+        dlpack::read("v", v)?,
+    ];
+    let scales = read_all(SCALES, scales)?;
+    let given = out.map(|out| dlpack::read("out", out)).transpose()?;
+    let mut checked = checked(&qkv, given.as_ref(), Some(&scales), &options)?;
+    let out = match out {
+        Some(out) => {
+            let find = || {
+                let graph = py.import("torch.autograd.graph")?;
+                PyResult::Ok(graph.getattr("increment_version")?.unbind())
+            };
+            // Backward needs to know.
+            INCREMENT_VERSION
+                .get_or_try_init(py, find)?
+                .bind(py)
+                .call1((out,))?;
+            out.clone()
+        }
+        None => {
+            let out = allocated(&EMPTY_OUT, "_empty_out", q)?;
+            (_, checked.call.o) = four(&dlpack::read("out", &out)?)?;
+            out
+        }
+    };
+    let lse = return_lse
+        .then(|| allocated(&EMPTY_LSE, "_empty_lse", q))
+        .transpose()?;
+    if let Some(lse) = &lse {
+        checked.call.lse = dlpack::read("lse", lse)?.data.cast();
+    }
+    if checked.is_empty {
+        out.call_method0("zero_")?;
+        if let Some(lse) = &lse {
+            lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
+        }
+    } else {
+        let device = gpu_of(&checked)?;
+        let launch = Launch {
+            call: checked.call,
+            device,
+            stream: dlpack::stream(py, device)?,
+        };
+        match py.detach(move || launch.launch()) {
+            ladder::ATTENTION_LADDER_OK => (),
+            code => return Err(failed(code)),
+        }
+    }
+    Ok(Some(match lse {
+        Some(lse) => PyTuple::new(py, [out, lse])?.into_any(),
+        None => out,
+    }))
+}
+
+/// Refuses what a launch on tensors like these would refuse, as far as their shapes are no symbols.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale, batch_invariant, /))]
+#[allow(clippy::too_many_arguments)]
+fn check(
+    q: Object<'_, '_>,
+    k: Object<'_, '_>,
+    v: Object<'_, '_>,
+    is_causal: bool,
+    scale: Option<Object<'_, '_>>,
+    q_scale: Option<Object<'_, '_>>,
+    k_scale: Option<Object<'_, '_>>,
+    v_scale: Option<Object<'_, '_>>,
+    batch_invariant: bool,
+) -> PyResult<()> {
+    let mut scales = [None, None, None];
+    for ((place, name), scale) in scales
+        .iter_mut()
+        .zip(SCALES)
+        .zip([q_scale, k_scale, v_scale])
+    {
+        let Some(scale) = scale else { continue };
+        *place = dlpack::imagine(name, scale)?;
+        if place.is_none() {
+            return Ok(());
+        }
+    }
+    let qkv = (
+        dlpack::imagine("q", q)?,
+        dlpack::imagine("k", k)?,
+        dlpack::imagine("v", v)?,
+    );
+    if let (Some(q), Some(k), Some(v)) = qkv {
+        let options = Options {
+            is_causal,
+            scale: number(scale)?,
+            is_batch_invariant: batch_invariant,
+        };
+        checked(&[q, k, v], None, Some(&scales), &options)?;
+    }
+    Ok(())
 }
 
 /// Stage and variant of a launch.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, is_causal, scale, return_lse, /))]
+#[pyo3(signature = (q, k, v, is_causal, scale, return_lse, batch_invariant, /))]
+#[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
 fn variant(
-    q: &Bound<'_, PyAny>,
-    k: &Bound<'_, PyAny>,
-    v: &Bound<'_, PyAny>,
+    q: Object<'_, '_>,
+    k: Object<'_, '_>,
+    v: Object<'_, '_>,
     is_causal: bool,
-    scale: Option<f32>,
+    scale: Option<Object<'_, '_>>,
     return_lse: bool,
+    batch_invariant: bool,
 ) -> PyResult<String> {
-    let (mut call, device) = call(q, k, v, None, None, is_causal, scale, [None; 3])?;
+    let options = Options {
+        is_causal,
+        scale: number(scale)?,
+        is_batch_invariant: batch_invariant,
+    };
+    let qkv = [
+        dlpack::read("q", q)?,
+        dlpack::read("k", k)?,
+        dlpack::read("v", v)?,
+    ];
+    let mut checked = checked(&qkv, None, None, &options)?;
     if return_lse {
-        call.lse = NonNull::dangling().as_ptr();
+        checked.call.lse = NonNull::dangling().as_ptr();
     }
+    let device = gpu_of(&checked)?;
     // SAFETY: reads no address.
-    let name = unsafe { ladder::attention_ladder_variant(&call, device) };
+    let name = unsafe { ladder::attention_ladder_variant(&checked.call, device) };
     if name.is_null() {
         // SAFETY: as above; says the code of what has just failed.
         return Err(failed(unsafe {
-            ladder::attention_ladder_query(&call, device)
+            ladder::attention_ladder_query(&checked.call, device)
         }));
     }
     // SAFETY: a string that lives as long as the process.
@@ -297,7 +467,7 @@ fn variant(
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("NO_BACKWARD", NO_BACKWARD)?;
-    module.add_function(wrap_pyfunction!(launch, module)?)?;
+    module.add_function(wrap_pyfunction!(sdpa, module)?)?;
+    module.add_function(wrap_pyfunction!(check, module)?)?;
     module.add_function(wrap_pyfunction!(variant, module)?)
 }

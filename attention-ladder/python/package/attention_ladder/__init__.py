@@ -1,7 +1,8 @@
 """Fused attention forward (SDPA; FP16, BF16 and FP8 E4M3) on NVIDIA GPUs, with log-sum-exps on request.
 
 Call `sdpa` directly; `torch.ops.attention_ladder.sdpa` and `sdpa_lse` are the same as registered operators, for torch.compile graphs.
-All launch on PyTorch's current stream into its memory, and can be captured into a CUDA graph. The kernel is the one that was
+Tensors that are more than memory (subclasses, fake and meta tensors, transforms of torch.func, lazily negated ones) go through PyTorch's
+dispatcher, and are right or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream into its memory, and can be captured into a CUDA graph. The kernel is the one that was
 fastest on this GPU, or on one like it, at the nearest problem; `variant` names it.
 """
 
@@ -12,91 +13,129 @@ from . import _native
 __all__ = ["sdpa", "variant"]
 __version__ = _native.__version__
 
-_launch = _native.launch
+_sdpa = _native.sdpa
 _is_compiling = torch.compiler.is_compiling
-_empty_like, _f16, _f32, _e4m3 = torch.empty_like, torch.float16, torch.float32, torch.float8_e4m3fn
+_unpack_dual = torch.autograd.forward_ad.unpack_dual
 
 
-def sdpa(q, k, v, is_causal=False, scale=None, out=None, *, q_scale=None, k_scale=None, v_scale=None, return_lse=False):
+def sdpa(
+    q, k, v, is_causal=False, scale=None, out=None, *, q_scale=None, k_scale=None, v_scale=None, return_lse=False, batch_invariant=False
+):
     """softmax(scale * q @ k.T + mask) @ v, and with return_lse the pair of that and the log-sum-exp (LSE) of each row.
 
     q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16, bfloat16 or float8_e4m3fn;
     head_dim is 64 or 128. Query head h reads key head h // (heads_q // heads_kv): grouped heads are not expanded. Strides are arbitrary
-    (a transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are multiples of 16 bytes.
+    (a transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are positive multiples of 16
+    bytes, like the address; clone() makes them so. Without keys the result is 0, as for a query that sees none.
 
     is_causal aligns bottom-right: key j is visible to query i if j <= i + seq_kv - seq_q. If seq_q and seq_kv differ, this is
-    not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0.
+    not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0. As there, NaN or inf in v at keys
+    that are hidden can reach rows that do not see them (0 * NaN is NaN), and bfloat16 values of v near the largest give inf where their
+    sum over the keys, before it is normalised, exceeds float32.
 
-    scale multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32 [batch, heads] each:
-    a value is scale * code, and scales are positive and finite (1 for a head of zeros; 0 would give NaN). The result is bfloat16 for
-    bfloat16, else float16, in the layout of q; if out is given, of that type and q's shape, the result is written into it.
+    scale, a Python number, multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32
+    [batch, heads] each: a value is scale * code, and scales are positive and finite (1 for a head of zeros; 0 would give NaN). The result
+    is bfloat16 for bfloat16, else float16, in the layout of q; if out is given, of that type and q's shape, the result is written into it.
+    out must not overlap q, k, v or itself, nor require a gradient; backward through what it held before raises.
 
     The LSE is torch.logsumexp(scale * q @ k.T + mask, -1): float32 [batch, heads_q, seq_q], contiguous, natural logarithm, -inf for a
     query that sees no key. Use it to merge partial results over parts of the keys.
 
-    Raises NotImplementedError for what no kernel supports (other dtypes and head sizes, backward), ValueError for inconsistent
-    arguments, and RuntimeError, which says what is missing, if there is no GPU.
+    With batch_invariant a sequence gives the same bits whatever else is in the batch: the kernel is chosen by head_dim, dtype, mask,
+    seq_q and seq_kv alone, not by batch and heads, which costs some time where the grid is far from that of 32 heads.
+
+    Raises NotImplementedError for what no kernel supports (other dtypes, layouts and head sizes, gradients), ValueError or TypeError for
+    wrong arguments, and RuntimeError, which says what is missing, if there is no GPU.
     """
-    if _is_compiling():
-        given = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale)
-        ops = torch.ops.attention_ladder
-        result, lse = ops.sdpa_lse(*given) if return_lse else (ops.sdpa(*given), None)
-        result = result if out is None else out.copy_(result)
-        return (result, lse) if return_lse else result
-    if out is None:
-        out = _empty_out(q)
-    lse = _empty_lse(q) if return_lse else None
-    _launch(q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale)
-    return (out, lse) if return_lse else out
+    if not _is_compiling():
+        result = _sdpa(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, False)
+        if result is not None:
+            return result
+    _check_dispatched(q, k, v, out)
+    given = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale, batch_invariant)
+    ops = torch.ops.attention_ladder
+    result, lse = ops.sdpa_lse(*given) if return_lse else (ops.sdpa(*given), None)
+    if out is not None:
+        # A copy would convert and broadcast.
+        if (out.dtype, out.shape, out.device) != (result.dtype, result.shape, result.device):
+            raise ValueError(f"out must be a {str(result.dtype)[6:]} tensor {list(q.shape)} on the device of q")
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
 
 
-def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False):
+def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False, batch_invariant=False):
     """The stage and variant that `sdpa` launches for these arguments, such as "stage8-overlap/overlap-lazy-64x128". Raises like `sdpa`."""
-    return _native.variant(q, k, v, is_causal, scale, return_lse)
+    _refuse_derivatives((q, k, v))
+    return _native.variant(q, k, v, is_causal, scale, return_lse, batch_invariant)
 
 
 def _empty_out(q):
-    return _empty_like(q, dtype=_f16) if q.dtype is _e4m3 else _empty_like(q)
+    return torch.empty_like(q, dtype=torch.float16 if q.dtype is torch.float8_e4m3fn else None)
 
 
 def _empty_lse(q):
-    return q.new_empty(q.shape[:-1], dtype=_f32)
+    return q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
-def _sdpa(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None):
-    out = _empty_out(q)
-    _launch(q, k, v, out, None, is_causal, scale, q_scale, k_scale, v_scale)
-    return out
+def _check_dispatched(q, k, v, out):
+    """What the operators do not see, or cannot name."""
+    for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
+        if not isinstance(tensor, torch.Tensor) and (name, tensor) != ("out", None):
+            raise TypeError(f"{name} is no torch.Tensor, but a {type(tensor).__name__}")
+        if tensor is not None and tensor.is_nested:
+            raise NotImplementedError(f"{name} is a nested tensor: pad it, or call once for each sequence")
+    if out is not None and torch.is_grad_enabled() and (out.requires_grad or out._base is not None and out._base.requires_grad):
+        raise NotImplementedError(f"out requires a gradient, or is a view of what does: {_NO_BACKWARD}")
 
 
-def _sdpa_lse(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None):
-    out, lse = _empty_out(q), _empty_lse(q)
-    _launch(q, k, v, out, lse, is_causal, scale, q_scale, k_scale, v_scale)
-    return out, lse
+_NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient"
+_NAMES = ("q", "k", "v", "is_causal", "scale", "q_scale", "k_scale", "v_scale")
 
 
-def _fake(q, *others, **options):
-    return _empty_out(q)
+def _refuse_derivatives(given):
+    for name, value in zip(_NAMES, given):
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad and torch.is_grad_enabled():
+                raise NotImplementedError(f"{name} requires a gradient: {_NO_BACKWARD}")
+            if _unpack_dual(value).tangent is not None:
+                raise NotImplementedError(f"{name} has a tangent: forward-mode differentiation is not supported; call it on the primals")
 
 
-def _fake_lse(q, *others, **options):
-    return _empty_out(q), _empty_lse(q)
+def _register(name, result, return_lse):
+    def of_arguments(work):
+        def call(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None, batch_invariant=False):
+            return work(q, k, v, is_causal, scale, q_scale, k_scale, v_scale, batch_invariant)
+
+        return call
+
+    def launch(q, k, v, *others):
+        return _sdpa(q, k, v, None, *others[:-1], return_lse, others[-1], True)
+
+    def shapes(q, k, v, is_causal, scale, *others):
+        if len({given.device for given in (q, k, v, *others) if isinstance(given, torch.Tensor)}) > 1:
+            raise ValueError("q, k, v and their scales must be on one device")
+        _native.check(q, k, v, is_causal, scale if isinstance(scale, (int, float)) else None, *others)
+        return (_empty_out(q), _empty_lse(q)) if return_lse else _empty_out(q)
+
+    def refuse(keys, *given):
+        # Without this, autograd would drop gradients and tangents silently.
+        _refuse_derivatives(given)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(keys & torch._C._after_autograd_keyset, *given)
+
+    _library.define(f"{name}{_ARGUMENTS} -> {result}", tags=(torch.Tag.pt2_compliant_tag,))
+    op = getattr(torch.ops.attention_ladder, name).default
+    # On any device, to say what is missing, and for any layout, to name it.
+    _library.impl(name, of_arguments(launch), "CompositeExplicitAutograd")
+    _library.impl(name, refuse, "Autograd", with_keyset=True)
+    torch.library.register_fake(f"attention_ladder::{name}", of_arguments(shapes), lib=_library)
 
 
-def _no_backward(*_, **__):
-    raise NotImplementedError(_native.NO_BACKWARD)
-
-
+# A Scalar takes no tensor, whose gradient a float would drop silently.
 _ARGUMENTS = (
-    "(Tensor q, Tensor k, Tensor v, bool is_causal=False, float? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
-    "Tensor? v_scale=None)"
+    "(Tensor q, Tensor k, Tensor v, bool is_causal=False, Scalar? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
+    "Tensor? v_scale=None, bool batch_invariant=False)"
 )
 _library = torch.library.Library("attention_ladder", "DEF")
-for _name, _result, _impl, _shapes in (("sdpa", "Tensor", _sdpa, _fake), ("sdpa_lse", "(Tensor, Tensor)", _sdpa_lse, _fake_lse)):
-    _library.define(f"{_name}{_ARGUMENTS} -> {_result}", tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(_name, _impl, "CUDA")
-    _library.impl(_name, _impl, "CPU")  # raises, saying what is missing
-    torch.library.register_fake(f"attention_ladder::{_name}", _shapes, lib=_library)
-    # Without a formula, autograd would drop the gradient silently. The context is set up in the forward pass, if a gradient will be
-    # needed: that is refused there, as in a call without torch.compile.
-    torch.library.register_autograd(f"attention_ladder::{_name}", _no_backward, setup_context=_no_backward, lib=_library)
+_register("sdpa", "Tensor", False)
+_register("sdpa_lse", "(Tensor, Tensor)", True)
