@@ -147,13 +147,20 @@ pub enum NoOutput {
         /// Whether the GPU is lost.
         fatal: bool,
     },
+    /// Not a failure of the variant: the system gives the emulator no more memory or address space.
+    #[error("{0}")]
+    NoMemory(String),
 }
 
 impl NoOutput {
     fn of_fault(what: impl fmt::Display, fault: &Fault) -> Self {
-        NoOutput::Failed {
-            reason: format!("{what}: {fault}"),
-            fatal: false,
+        let reason = format!("{what}: {fault}");
+        match fault {
+            Fault::NoMemory { .. } => NoOutput::NoMemory(reason),
+            _ => NoOutput::Failed {
+                reason,
+                fatal: false,
+            },
         }
     }
 }
@@ -336,9 +343,10 @@ pub fn both_backends(
     variant: &str,
     staged: &Arc<StagedInputs>,
     output: &[f32],
-) -> GateResult {
+) -> Result<GateResult, NoOutput> {
     let Some(family) = staged.family else {
-        return GateResult::no_data(GateId::B1, "real tensors: no bound was measured for them");
+        let why = "real tensors: no bound was measured for them";
+        return Ok(GateResult::no_data(GateId::B1, why));
     };
     let first = staged.of_launch(0);
     let target = Target::Emulated {
@@ -348,9 +356,13 @@ pub fn both_backends(
     match launch(stage, variant, staged, target) {
         Ok(launched) => {
             let emulated = first.values(&launched.runs[0].execution.output);
-            gate::b1(&first.problem, family, output, &emulated)
+            Ok(gate::b1(&first.problem, family, output, &emulated))
         }
-        Err(end) => GateResult::fail(GateId::B1, format!("the emulator gives no output: {end}")),
+        Err(end @ NoOutput::NoMemory(_)) => Err(end),
+        Err(end) => {
+            let why = format!("the emulator gives no output: {end}");
+            Ok(GateResult::fail(GateId::B1, why))
+        }
     }
 }
 
@@ -453,4 +465,16 @@ fn judge_hazards(
         .collect();
     let elements: usize = staged.problem.shape.q_extents().iter().product();
     Ok((gate::h1(&traced, 2 * elements as u64), runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_without_memory_fails_no_gate() {
+        let (what, error) = ("a stack".to_string(), "refused".to_string());
+        let output = NoOutput::of_fault("traced", &Fault::NoMemory { what, error });
+        assert!(matches!(&output, NoOutput::NoMemory(why) if why == "traced: a stack: refused"));
+    }
 }

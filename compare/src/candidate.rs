@@ -10,6 +10,7 @@ use crate::interrupt::interrupted;
 use crate::judge::candidate::judge;
 use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
+use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
 use crate::measure::rows;
@@ -186,7 +187,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         None => BackendKind::Emulated,
     };
     let (planned, timings) = plan::candidate(&subject, &request, backend)?;
-    estimate::check(&planned, machine::processors(), estimate::available())?;
+    estimate::check(&planned, machine::processors(), limits::available())?;
     let exchange = Scratch::new("candidate")?;
     let interrupted = interrupted().context("cannot wait for signals")?;
     let mut bars = Progress::new(args.quiet);

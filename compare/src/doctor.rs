@@ -7,6 +7,7 @@ use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::builds;
+use crate::measure::limits;
 use crate::measure::machine;
 use crate::python;
 use crate::stages;
@@ -96,7 +97,10 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         let tool = places.find()?;
         Ok(format!("{} {}", places.name, tool.version))
     };
-    let mut needs = vec![
+    let mut needs = Vec::from(
+        limits::of_runs().map(|limited| Need::new(limited.name, limited.found, limited.remedy)),
+    );
+    needs.extend([
         Need::new(
             "traced build for hazards (H1)",
             traced,
@@ -107,7 +111,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
             compiled(&builds::builds(&stages)),
             "`scripts/cuda-toolkit`, then build again.",
         ),
-    ];
+    ]);
     // A program that was brought here builds nothing.
     if machine::workspace().is_some() {
         needs.extend([

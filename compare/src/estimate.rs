@@ -1,5 +1,6 @@
 //! Refuses a plan that does not fit in memory, or that the emulator would not finish in a day.
 
+use crate::measure::limits::size;
 use crate::measure::plan::{Mode, PlannedCase};
 use crate::table::Place;
 use anyhow::ensure;
@@ -21,11 +22,6 @@ const MOST_SECONDS: u128 = 24 * 3600;
 fn emulated(cases: &[PlannedCase]) -> u128 {
     let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
     emulated.map(|case| u128::from(case.problem.scores())).sum()
-}
-
-/// `5.7 GB`.
-fn size(bytes: u128) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
 /// Bytes of host memory that a problem takes.
@@ -68,19 +64,6 @@ pub fn check(
         seconds / 3600
     );
     Ok(())
-}
-
-/// The memory available without swapping, if the system reports it as Linux does.
-pub fn available() -> Option<u128> {
-    available_in(&std::fs::read_to_string("/proc/meminfo").ok()?)
-}
-
-fn available_in(meminfo: &str) -> Option<u128> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
 }
 
 #[cfg(test)]
@@ -144,14 +127,5 @@ mod tests {
         assert!(check(&[case(long, Mode::Device)], 2, None).is_ok());
         let named = common::problem::NAMED_SHAPES.map(|named| case(named.shape, Mode::Plain));
         assert!(check(&named, 1, Some(4 * GB)).is_ok());
-    }
-
-    #[test]
-    fn available_memory_is_read_as_linux_writes_it() {
-        assert_eq!(
-            available_in("MemTotal: 9 kB\nMemAvailable:   23572988 kB\n"),
-            Some(23_572_988 * 1024)
-        );
-        assert_eq!(available_in("MemFree: 9 kB\n"), None);
     }
 }

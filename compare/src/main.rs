@@ -42,6 +42,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
+use measure::limits;
 use measure::sink::ExecuteError;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -62,6 +63,14 @@ fn main() -> ExitCode {
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
+    use Command::{Accept, Diff, Doctor, Render, Show, Smem};
+    // The others launch kernels or compute references. `doctor` says what it finds.
+    if !matches!(
+        command,
+        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Smem(_)
+    ) {
+        limits::check()?;
+    }
     match command {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -6,8 +6,9 @@ use crate::judge::list::distinct;
 use crate::judge::verdict;
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
+use crate::measure::limits;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::plan::{self, Plan, Request};
+use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
 use crate::measure::rows;
 use crate::measure::session::begin;
 use crate::measure::sink::Sink;
@@ -233,7 +234,11 @@ fn planned(
         ..args.request.clone()
     };
     let plan = plan::plan(builds, &request, backend)?;
-    estimate::check(&plan.cases, machine::processors(), estimate::available())?;
+    let is_traced = |case: &PlannedCase| matches!(case.mode, Mode::Traced | Mode::TracedOnce);
+    if plan.cases.iter().any(is_traced) {
+        limits::check_traced()?;
+    }
+    estimate::check(&plan.cases, machine::processors(), limits::available())?;
     let left_out = Vec::from_iter(plan.bases_left_out(builds));
     if !plan.timings.is_empty() && !left_out.is_empty() {
         bars.say(&format!(

@@ -1,5 +1,6 @@
 //! The program as its users run it: exit codes, messages, and what it leaves behind. On the emulator, small problems.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -168,6 +169,55 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
 }
 
 /// An L4 gives a block 99 KB: stage 3's default does not fit.
+/// `compare` under a shell's `limit`, where a user is bound by it: root is not by `ulimit -u`.
+fn limited(limit: &str, arguments: &[&str]) -> Output {
+    let folder = Folder::new();
+    let mut compare = PathBuf::from(env!("CARGO_BIN_EXE_compare"));
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("{limit} && exec \"$@\""), "bash"]);
+    let id = Command::new("id").arg("-u").output().unwrap();
+    if id.stdout == b"0\n" && limit.contains("-u") {
+        shell.args(["setpriv", "--reuid=65534", "--clear-groups"]);
+        // Where that user may read it.
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path("."), open).unwrap();
+        compare = folder.path("compare");
+        std::fs::copy(env!("CARGO_BIN_EXE_compare"), &compare).unwrap();
+    }
+    shell.arg(compare).args(arguments).output().unwrap()
+}
+
+#[test]
+fn what_the_machine_limits_is_the_machines_fault_and_doctor_says_so() {
+    for (limit, says) in [
+        (
+            "ulimit -v 300000",
+            "address space: ulimit -v: 0.3 GB are available",
+        ),
+        (
+            "ulimit -v 64000000",
+            "address space: ulimit -v: 65.5 GB are available",
+        ),
+        (
+            "ulimit -d 300000",
+            "address space: ulimit -d: 0.3 GB are available",
+        ),
+        ("ulimit -u 1", "threads: the system does not start them"),
+    ] {
+        let output = limited(limit, &["--quick", "--backend", "emulated"]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{limit}: {said}");
+        assert!(
+            said.contains(says) && said.contains(". Raise "),
+            "{limit}: {said}"
+        );
+        let output = limited(limit, &["doctor"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{limit}: {said}");
+        assert!(said.contains(says), "{limit}: {said}");
+    }
+}
+
 #[test]
 fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();

@@ -219,6 +219,9 @@ pub enum Fault {
     SharedTooLarge { requested: usize, limit: usize },
     #[error("launch refused: {reason}")]
     BadLaunch { reason: String },
+    /// The system gives the process no more memory or address space, which says nothing of the kernel.
+    #[error("{what}: {error}")]
+    NoMemory { what: String, error: String },
     /// `__trap()`, a failed `assert`, an undefined use of an intrinsic, or a division by zero.
     #[error("block {block:?}, thread {thread}: {message} at {place}")]
     Trap {
@@ -326,7 +329,7 @@ impl Fault {
             | Self::Deadlock { .. }
             | Self::WaitNeverObserved { .. } => {} // `Waits` names blocks
             Self::Tma { .. } | Self::Hazard { .. } | Self::SharedOverflow { .. } => {}
-            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => {}
+            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } | Self::NoMemory { .. } => {}
         }
         self
     }
@@ -347,7 +350,7 @@ impl Fault {
             | Self::Mbarrier { block, .. }
             | Self::Tma { block, .. }
             | Self::Hazard { block } => Some(*block),
-            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } => None,
+            Self::SharedTooLarge { .. } | Self::BadLaunch { .. } | Self::NoMemory { .. } => None,
         }
     }
 }

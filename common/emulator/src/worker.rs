@@ -250,11 +250,9 @@ impl Worker {
 
     fn reserve(&mut self, threads: usize) -> Result<(), Fault> {
         while self.stacks.len() < threads {
-            let stack = LaneStack::new(self.stacks.len()).map_err(|error| Fault::BadLaunch {
-                reason: format!(
-                    "no memory for the stack of thread {} of a block: {error}",
-                    self.stacks.len()
-                ),
+            let stack = LaneStack::new(self.stacks.len()).map_err(|error| Fault::NoMemory {
+                what: format!("the stack of thread {} of a block", self.stacks.len()),
+                error: error.to_string(),
             })?;
             self.stacks.push(stack);
         }

@@ -186,6 +186,9 @@ pub fn execute_suppressed(
     Ok(buffers.execution())
 }
 
+/// The most address space that [`execute_far_apart`] reserves for a case of tier 0 or a named problem of claims.
+pub const FAR_APART_BYTES: usize = 7 << 38;
+
 /// Address space that takes memory only where it is touched.
 struct Sparse {
     start: *mut u8,
@@ -202,12 +205,13 @@ impl Sparse {
         // SAFETY: a new mapping, which aliases nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
-            let error = std::io::Error::last_os_error();
-            let reason = format!(
-                "{} GiB of address space for rows that are far apart: {error}; `ulimit -v` and vm.overcommit_memory limit it",
-                bytes >> 30
-            );
-            return Err(Fault::BadLaunch { reason });
+            return Err(Fault::NoMemory {
+                what: format!(
+                    "{} GiB of address space for rows that are far apart",
+                    bytes >> 30
+                ),
+                error: std::io::Error::last_os_error().to_string(),
+            });
         }
         let this = Self {
             start: start.cast(),
@@ -347,4 +351,41 @@ pub fn execute_traced(
     let report =
         unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }?;
     Ok((report, buffers.execution()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::{Dtype, NAMED_SHAPES, Problem};
+    use crate::tier0;
+
+    #[test]
+    fn address_space_that_the_system_does_not_give_is_no_memory() {
+        let image = Image::poisoned_output([1, 1, 1, 64], crate::image::Layout::Packed);
+        let (apart, _) = image.far_apart();
+        let fault = Sparse::holding(&image, &apart, usize::MAX >> 1).err();
+        assert!(matches!(fault, Some(Fault::NoMemory { .. })), "{fault:?}");
+    }
+
+    #[test]
+    fn no_case_reserves_more_than_is_said() {
+        let of_tensor = |extents| {
+            let layout = crate::image::Layout::Packed;
+            Image::poisoned_output(extents, layout).far_apart().1
+        };
+        let reserved = |problem: &Problem| {
+            let (q, kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
+            2 * of_tensor(q) + 2 * of_tensor(kv)
+        };
+        let named = NAMED_SHAPES.iter().map(|named| named.shape);
+        let named =
+            named.map(|shape| Problem::new(shape, Dtype::F16, crate::problem::Mask::Full).unwrap());
+        let cases = tier0::cases().into_iter().map(|case| case.problem);
+        let most = cases.chain(named).map(|problem| reserved(&problem)).max();
+        let most = most.unwrap();
+        assert!(
+            most <= FAR_APART_BYTES && most > FAR_APART_BYTES / 2,
+            "{most}"
+        );
+    }
 }

@@ -93,6 +93,7 @@ pub fn investigate(
     let staged = Staged::new(inputs, Layout::Strided);
     let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
         Ok(execution) => (Some(staged.values(&execution.output)), None),
+        Err(fault @ Fault::NoMemory { .. }) => return Err(TraceError::Refused(fault).into()),
         Err(fault) => (None, Some(fault)),
     };
     let reference = match number {

@@ -118,16 +118,16 @@ impl<'a> Executor<'a> {
                     }
                 }
                 let judge = |case: &PlannedCase, launched: Result<Launched, NoOutput>| {
-                    launched.map(|launched| {
+                    launched.and_then(|launched| {
                         let reference = &references[&launched.probability()];
                         let mut checked = launched.judge(reference);
                         if case.mode == Mode::Both {
                             let (id, variant) = (case.subject.stage(), case.subject.name());
                             let (stage, output) = (loaded(stages, id), &checked.output);
-                            let agree = check::both_backends(stage, variant, &staged, output);
+                            let agree = check::both_backends(stage, variant, &staged, output)?;
                             checked.gates.push(agree);
                         }
-                        checked
+                        Ok(checked)
                     })
                 };
                 let judged = cases
@@ -368,6 +368,10 @@ fn keep(
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
     for (case, outcome) in judged {
+        if let Err(NoOutput::NoMemory(reason)) = outcome {
+            let case = label(case);
+            return Err(ExecuteError::NoMemory { case, reason });
+        }
         if let Ok(checked) = &outcome {
             sink.output(case, &checked.output)?;
         }

@@ -4,6 +4,7 @@ pub mod builds;
 pub mod count;
 pub mod execute;
 pub mod input;
+pub mod limits;
 pub mod machine;
 pub mod machine_code;
 pub mod plan;

@@ -95,7 +95,7 @@ fn share_code(rows: &mut [Row]) {
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
         Ok(checked) => judged(row, &checked.errors, &checked.gates),
-        Err(NoOutput::Unsupported(reason)) => row.note(reason.to_string()),
+        Err(why @ (NoOutput::Unsupported(_) | NoOutput::NoMemory(_))) => row.note(why.to_string()),
         Err(NoOutput::Failed { reason, .. }) => row.verdict(&not_launched(reason)),
     }
 }

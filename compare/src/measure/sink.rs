@@ -1,5 +1,6 @@
 //! Who is told of results as they come, and why measuring may end early.
 
+use super::limits;
 use super::plan::PlannedCase;
 use crate::table::Run;
 use common::device::cuda::CudaError;
@@ -18,6 +19,8 @@ pub enum ExecuteError {
         "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what was finished is in the record"
     )]
     Sticky { case: String, reason: String },
+    #[error("{case}: {reason}; {}", limits::memory_advice())]
+    NoMemory { case: String, reason: String },
     #[error("timing failed")]
     Timing(#[from] CudaError),
     /// Ctrl-C: what has ended is kept.

@@ -229,12 +229,12 @@ impl Process {
         })?;
         let (sender, answers) = channel();
         if let Some(stdout) = child.stdout.take() {
-            thread::spawn(move || lines(stdout).try_for_each(|line| sender.send(line)));
+            reader(move || lines(stdout).try_for_each(|line| sender.send(line)))?;
         }
         let words: Arc<Mutex<VecDeque<String>>> = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let words = Arc::clone(&words);
-            thread::spawn(move || lines(stderr).for_each(|line| keep_last(&words, line)));
+            reader(move || lines(stderr).for_each(|line| keep_last(&words, line)))?;
         }
         Ok(Self {
             stdin: child.stdin.take(),
@@ -313,6 +313,19 @@ fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
         true => serde_json::from_value(value).ok().map(Ok),
         false => Some(Err(SessionError::Refused(value["error"].as_str()?.into()))),
     }
+}
+
+/// Runs `read` on a thread of its own.
+fn reader<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<(), SessionError> {
+    let started = thread::Builder::new().spawn(read);
+    let refused = |error| {
+        SessionError::Ended(format!(
+            "no thread to read Python's output: {error}; raise `ulimit -u`"
+        ))
+    };
+    started.map(drop).map_err(refused)
 }
 
 fn lines(stream: impl Read) -> impl Iterator<Item = String> {

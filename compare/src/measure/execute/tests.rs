@@ -99,6 +99,21 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
 }
 
 #[test]
+fn a_case_without_memory_ends_the_run_and_is_no_row() {
+    let request = crate::cli::Cli::parse_from(["compare", "--quick"])
+        .run
+        .request;
+    let plan = plan(&testing::ladder(), &request, BackendKind::Emulated).unwrap();
+    let (mut run, mut told) = (testing::emulated().without(|_| true), Told::default());
+    let outcome = Err(NoOutput::NoMemory("rows far apart: 280 GiB".into()));
+    let error = keep(vec![(&plan.cases[0], outcome)], &mut run, &mut told).unwrap_err();
+    assert!(matches!(error, ExecuteError::NoMemory { .. }), "{error}");
+    let says = error.to_string();
+    assert!(says.contains("rows far apart: 280 GiB; "), "{says}");
+    assert_eq!((run.cases().count(), told.recorded), (0, vec![]));
+}
+
+#[test]
 fn nothing_is_launched_on_a_gpu_that_is_lost() {
     let failed = |fatal| NoOutput::Failed {
         reason: "illegal address".into(),
@@ -156,7 +171,7 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
                 output[34 * 64..35 * 64]
                     .iter_mut()
                     .for_each(|element| *element = wrong(*element));
-                both_backends(stage, variant, &staged, &output)
+                both_backends(stage, variant, &staged, &output).unwrap()
             };
             let is_zero = output[34 * 64..35 * 64]
                 .iter()
@@ -202,6 +217,6 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     );
     let staged = Arc::new(StagedInputs::new(&inputs, None));
     let stage = &stages[0];
-    let found = both_backends(stage, stage.info().default_variant, &staged, &[]);
+    let found = both_backends(stage, stage.info().default_variant, &staged, &[]).unwrap();
     assert_eq!(found.verdict, Verdict::NoData);
 }
