@@ -163,6 +163,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let name = unfinished.name();
     let mut run = begin(&name, &started, &plan, stages, &builds, machine);
     run.session.device = limited;
+    run.session.input = args.input.clone();
     run.session.tools.extend(read_by);
     bars.say(&format!(
         "record: {} (renamed when the run ends)",

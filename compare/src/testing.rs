@@ -298,6 +298,7 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         rows: 0,
         stages,
         changes: None,
+        input: None,
     }
 }
 

@@ -94,6 +94,8 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         fails(),
         with_case("normal:0"),
         with_case("x.safetensors"),
+        with_case("x.safetensors")
+            .changed(|session| session.input = Some("/else where/it's x.safetensors".into())),
         hazardous,
         emulated().with(rows::site(&unlisted)),
         slow(),
@@ -122,6 +124,8 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
       Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
     1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
       Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
+    1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+      Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\\''s x.safetensors' --mask full`.
     1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
       Fix the gates that fail; do not merge.
     1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo

@@ -9,6 +9,7 @@ use super::{Known, diff};
 use crate::table::session::Changes;
 use crate::table::{On, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The exit code of the process.
@@ -352,7 +353,15 @@ fn explanation(report: &Report<'_>) -> Option<String> {
             On::Case(place, input) if input.contains(':') => {
                 Some(format!("--problem '{place} {input}'"))
             }
-            On::Case(place, file) => Some(format!("--input {file} --mask {}", place.mask)),
+            On::Case(place, file) => {
+                let given = report.known.run.and_then(|run| run.input.as_ref());
+                let path = given.map_or(file.into(), |path| path.to_string_lossy());
+                Some(format!(
+                    "--input {} --mask {}",
+                    shell_word(&path),
+                    place.mask
+                ))
+            }
             _ => None,
         });
     let case = cases.next()?;
@@ -360,6 +369,15 @@ fn explanation(report: &Report<'_>) -> Option<String> {
     Some(format!(
         " See where it first goes wrong: `compare explain --stage {stage} --variant {variant} {case}`."
     ))
+}
+
+/// As a POSIX shell reads it.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=@%+".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.into(),
+        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
+    }
 }
 
 /// `6 worse, 84 improved`, in the order of [`Change`].

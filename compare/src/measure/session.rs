@@ -43,6 +43,7 @@ pub fn begin(
         rows: 0,
         stages: builds.to_vec(),
         changes: None,
+        input: None,
     });
     run.extend(builds.iter().flat_map(rows::built));
     run

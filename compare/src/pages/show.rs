@@ -12,7 +12,7 @@ use crate::judge::missing::Missing;
 use crate::judge::peers;
 use crate::judge::place;
 use crate::judge::state::{State, summary};
-use crate::judge::verdict::Report;
+use crate::judge::verdict::{Report, shell_word};
 use crate::table::session::DeviceCompiler;
 use crate::table::{self, On, Row, Session, Source, StageMeta, Subject};
 use clap::ValueEnum;
@@ -387,7 +387,7 @@ impl<'a> Show<'a> {
         let session = |session: &Session| {
             row! {
                 "session" => &session.name,
-                "command" => session.command.join(" "),
+                "command" => joined(session.command.iter().map(|word| shell_word(word)), " "),
                 "source" => super::commit(&session.git),
                 "on" => place(session),
                 "compilers" => match &session.device_compiler {

@@ -12,6 +12,7 @@ use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 /// A session: what was built, where, and what it set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,9 @@ pub struct Session {
     /// Every stage, whether or not the run selected it; of the program, not of the file.
     #[serde(skip)]
     pub stages: Vec<StageMeta>,
+    /// What --input names; of the running program alone, since a record names no folder.
+    #[serde(skip)]
+    pub input: Option<PathBuf>,
 }
 
 fn is_zero(n: &usize) -> bool {
