@@ -79,7 +79,7 @@ typedef struct AttentionLadderCall {
   int32_t dtype;
   // ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
   int32_t mask;
-  // Number of sequences.
+  // Number of sequences; at least 1, like all extents.
   int32_t batch;
   // Number of query heads.
   int32_t heads_q;

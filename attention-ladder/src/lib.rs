@@ -85,7 +85,7 @@ pub struct AttentionLadderCall {
     pub dtype: i32,
     /// ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
     pub mask: i32,
-    /// Number of sequences.
+    /// Number of sequences; at least 1, like all extents.
     pub batch: i32,
     /// Number of query heads.
     pub heads_q: i32,

@@ -152,17 +152,24 @@ pub fn read<'a, 'py>(
             object.get_type().name()?
         )));
     }
-    describe(torch, name, object).map_err(|error| {
-        let of = |name| object.getattr(name).map_or("?".into(), |value| value.to_string());
-        let why = error.value(py).to_string();
-        PyNotImplementedError::new_err(format!(
-            "{name} has no memory that a kernel could read ({}, {}, on {}; PyTorch: {}): pass a dense tensor on a GPU",
-            of("layout"),
-            of("dtype"),
-            of("device"),
-            why.lines().next().unwrap_or_default()
-        ))
-    })
+    let read = describe(torch, name, object);
+    let why = match read {
+        Ok(read) if read.is_empty() || !read.data.is_null() => return Ok(read),
+        Ok(_) => "its address is null".into(),
+        Err(error) => error.value(py).to_string(),
+    };
+    let of = |name| {
+        object
+            .getattr(name)
+            .map_or("?".into(), |value| value.to_string())
+    };
+    Err(PyNotImplementedError::new_err(format!(
+        "{name} has no memory that a kernel could read ({}, {}, on {}; PyTorch: {}): pass a dense tensor on a GPU",
+        of("layout"),
+        of("dtype"),
+        of("device"),
+        why.lines().next().unwrap_or_default()
+    )))
 }
 
 fn describe<'a, 'py>(
@@ -268,11 +275,11 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(torch(object.py())?.tensor.bind(object.py()))
 }
 
-/// Whether what PyTorch's dispatcher would do with a call comes to nothing but the kernel: no transform, mode, subclass, gradient,
-/// tangent or lazy negation.
+/// Whether PyTorch's dispatcher would do nothing with a call but give its tensors to a kernel, as far as they do not tell by what they
+/// hold: no transform, mode, subclass, gradient, tangent or lazy negation.
 pub fn are_plain<'py>(
     py: Python<'py>,
-    inputs: &[Option<&Bound<'py, PyAny>>],
+    inputs: [Option<&Bound<'py, PyAny>>; 6],
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<bool> {
     let torch = torch(py)?;
@@ -292,13 +299,11 @@ pub fn are_plain<'py>(
     let needs_gradient = |tensor: &Bound<'py, PyAny>| -> PyResult<bool> {
         Ok(is_grad_enabled && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?)
     };
-    for tensor in inputs.iter().copied().chain([out]).flatten() {
-        let is_plain = tensor.get_type().is(torch.tensor.bind(py))
-            && !tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?
-            && !needs_gradient(tensor)?
-            && describe(torch, "", tensor)
-                .is_ok_and(|read| !read.data.is_null() || read.is_empty());
-        if !is_plain {
+    for tensor in inputs.into_iter().chain([out]).flatten() {
+        if !tensor.get_type().is(torch.tensor.bind(py))
+            || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?
+            || needs_gradient(tensor)?
+        {
             return Ok(false);
         }
     }

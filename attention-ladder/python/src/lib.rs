@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyVal
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyTuple};
 use std::ffi::{CStr, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
@@ -84,18 +84,19 @@ fn number(scale: Option<Object<'_, '_>>) -> PyResult<f32> {
     let Some(scale) = scale else {
         return Ok(0.0);
     };
-    let is_no_number = scale.is_instance_of::<PyBool>() || dlpack::is_tensor(scale)?;
-    let number = if is_no_number {
-        None
-    } else {
+    let is_number = scale.is_instance_of::<PyFloat>()
+        || !scale.is_instance_of::<PyBool>() && !dlpack::is_tensor(scale)?;
+    let number = if is_number {
         scale.extract().ok()
+    } else {
+        None
     };
     match number {
         Some(0.0) => Err(PyValueError::new_err(
             "scale = 0 is not a positive finite number",
         )),
         Some(number) => Ok(number),
-        _ => Err(PyTypeError::new_err(format!(
+        None => Err(PyTypeError::new_err(format!(
             "scale is a {}: expected a number, such as float(scale), through which no gradient flows",
             scale.get_type().name()?
         ))),
@@ -307,28 +308,29 @@ fn sdpa<'py>(
     static EMPTY_LSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
-    let scales = [q_scale, k_scale, v_scale];
     let options = Options {
         is_causal,
         scale: number(scale)?,
         is_batch_invariant: batch_invariant,
     };
-    if !is_dispatched
-        && !dlpack::are_plain(
-            py,
-            &[Some(q), Some(k), Some(v), q_scale, k_scale, v_scale],
-            out,
-        )?
-    {
+    let inputs = [Some(q), Some(k), Some(v), q_scale, k_scale, v_scale];
+    if !is_dispatched && !dlpack::are_plain(py, inputs, out)? {
         return Ok(None);
     }
-    let qkv = [
-        dlpack::read("q", q)?,
-        dlpack::read("k", k)?,
-        dlpack::read("v", v)?,
-    ];
-    let scales = read_all(SCALES, scales)?;
-    let given = out.map(|out| dlpack::read("out", out)).transpose()?;
+    let read = || {
+        let qkv = [
+            dlpack::read("q", q)?,
+            dlpack::read("k", k)?,
+            dlpack::read("v", v)?,
+        ];
+        let given = out.map(|out| dlpack::read("out", out)).transpose()?;
+        PyResult::Ok((qkv, given, read_all(SCALES, [q_scale, k_scale, v_scale])?))
+    };
+    let (qkv, given, scales) = match read() {
+        // What has no memory is the dispatcher's, once.
+        Err(_) if !is_dispatched => return Ok(None),
+        read => read?,
+    };
     let mut checked = checked(&qkv, given.as_ref(), Some(&scales), &options)?;
     let out = match out {
         Some(out) => {

@@ -2,8 +2,9 @@
 
 Call `sdpa` directly; `torch.ops.attention_ladder.sdpa` and `sdpa_lse` are the same as registered operators, for torch.compile graphs.
 Tensors that are more than memory (subclasses, fake and meta tensors, transforms of torch.func, lazily negated ones) go through PyTorch's
-dispatcher, and are right or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream into its memory, and can be captured into a CUDA graph. The kernel is the one that was
-fastest on this GPU, or on one like it, at the nearest problem; `variant` names it.
+dispatcher, and are right or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream into its
+memory, and can be captured into a CUDA graph. The kernel is the one that was fastest on this GPU, or on one like it, at the nearest
+problem; `variant` names it.
 """
 
 import torch
@@ -15,6 +16,7 @@ __version__ = _native.__version__
 
 _sdpa = _native.sdpa
 _is_compiling = torch.compiler.is_compiling
+_empty_like, _f16, _f32, _e4m3 = torch.empty_like, torch.float16, torch.float32, torch.float8_e4m3fn
 _unpack_dual = torch.autograd.forward_ad.unpack_dual
 
 
@@ -26,7 +28,8 @@ def sdpa(
     q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16, bfloat16 or float8_e4m3fn;
     head_dim is 64 or 128. Query head h reads key head h // (heads_q // heads_kv): grouped heads are not expanded. Strides are arbitrary
     (a transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are positive multiples of 16
-    bytes, like the address; clone() makes them so. Without keys the result is 0, as for a query that sees none.
+    bytes, like the address; clone(memory_format=torch.contiguous_format) makes them so. An extent of 0 gives an empty result, or without
+    keys 0 and an LSE of -inf, as for a query that sees none.
 
     is_causal aligns bottom-right: key j is visible to query i if j <= i + seq_kv - seq_q. If seq_q and seq_kv differ, this is
     not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0. As there, NaN or inf in v at keys
@@ -70,11 +73,11 @@ def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False, batch_inv
 
 
 def _empty_out(q):
-    return torch.empty_like(q, dtype=torch.float16 if q.dtype is torch.float8_e4m3fn else None)
+    return _empty_like(q, dtype=_f16) if q.dtype is _e4m3 else _empty_like(q)
 
 
 def _empty_lse(q):
-    return q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return q.new_empty(q.shape[:-1], dtype=_f32)
 
 
 def _check_dispatched(q, k, v, out):
