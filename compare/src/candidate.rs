@@ -90,7 +90,7 @@ pub struct CandidateArgs {
     /// Stages to time it against [default: the two fastest]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
-    /// The record that says which of our variants are green and fastest [default: the newest committed one of this GPU]
+    /// The run that says which of our variants are green and fastest [default: the committed table of this GPU]
     #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// Seconds that a call may take, compilation included, before its process is ended

@@ -28,10 +28,10 @@ use std::path::{Path, PathBuf};
 /// The flags of every command that completes a record.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Target {
-    /// The record to complete: a folder that `compare run` wrote [default: the newest under target/compare]
+    /// The run to complete: a folder that `compare run` wrote [default: the newest under target/compare]
     #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
-    /// Where the report on the completed record goes [default: COMPARE.md of the workspace]
+    /// Where the report on the completed run goes [default: COMPARE.md of the workspace]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// No table and no progress; errors only
@@ -86,7 +86,7 @@ impl Completing {
         let found = self.run.session.gpu().unwrap_or("no GPU");
         ensure!(
             found == here,
-            "{} was measured on {found}, and this is {here}; run `compare` here first, then complete that record",
+            "{} was measured on {found}, and this is {here}; run `compare` here first, then complete that run",
             self.name
         );
         Ok(())
