@@ -219,6 +219,28 @@ fn what_the_machine_limits_is_the_machines_fault_and_doctor_says_so() {
 }
 
 #[test]
+fn doctor_names_a_variable_that_names_no_toolkit() {
+    let doctor = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .arg("doctor")
+        .envs([
+            ("CUDA_HOME", "/gone"),
+            ("CUDA_PATH", "/lost"),
+            ("NVCC", "/none"),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "CUDA_HOME: /gone/bin/nvcc does not exist. Unset it",
+        "CUDA_PATH: /lost/bin/nvcc does not exist. Unset it",
+        "nvcc: NVCC names /none, which is not a working nvcc",
+    ] {
+        assert!(said.contains(says), "{says} is not in {said}");
+    }
+}
+
+#[test]
 fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();
     let mut command = folder.command(&["--quick", "--stages", "stage3-wmma-pv", "--json", "-"]);

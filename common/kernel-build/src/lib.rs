@@ -11,7 +11,7 @@
 //! | `ATTENTION_CUDA` | `auto`: GPU code where nvcc is found · `off`: none · `require`: no nvcc is an error | `auto` |
 //! | `ATTENTION_CUDA_ARCHS` | `sm_*` items become machine code, `compute_*` items become PTX | `sm_89,sm_90a,compute_80` |
 //! | `NVCC` | the nvcc to use, a path or a name on `PATH`; not there is an error | |
-//! | `CUDA_HOME`, then `CUDA_PATH` | toolkits whose `bin/nvcc` is used | |
+//! | `CUDA_HOME`, then `CUDA_PATH` | toolkits whose `bin/nvcc` is used; not there is a warning | |
 //! | `NVCC_CCBIN` | nvcc's host compiler (read by nvcc) | `g++` |
 //! | `CXX`, `CXXFLAGS` and kin | the emulated build's compiler (read by the `cc` crate) | `c++` |
 //!
@@ -36,3 +36,4 @@ mod toolkit;
 pub use emulated::TRACED_FLAGS;
 pub use error::BuildError;
 pub use stage::{build_stage, stage, stage_for, test_kernels};
+pub use toolkit::homes_without_nvcc;

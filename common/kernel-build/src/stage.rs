@@ -253,6 +253,9 @@ fn gpu_build(
         is_file: &Path::is_file,
         root,
     };
+    for (name, why) in toolkit::homes_without_nvcc() {
+        println!("cargo:warning={name} names no CUDA toolkit: {why}");
+    }
     let found = find_nvcc(&around)?;
     // Watched only if it is there: see the marker.
     let marker = root.join(TOOLKIT_MARKER);

@@ -54,11 +54,9 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
             }),
         };
     }
-    for source in ["CUDA_HOME", "CUDA_PATH"] {
-        let path = variable(source).map(|home| Path::new(&home).join("bin/nvcc"));
-        if let Some(path) = path.filter(|path| (around.is_file)(path)) {
-            return Ok(Some(Nvcc { path, source }));
-        }
+    let mut homes = homes(around.variable).into_iter();
+    if let Some((source, path)) = homes.find(|(_, path)| (around.is_file)(path)) {
+        return Ok(Some(Nvcc { path, source }));
     }
     if let Some(path) = on_path(Path::new("nvcc")) {
         return Ok(Some(Nvcc {
@@ -71,6 +69,35 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
         path,
         source: ".cuda",
     }))
+}
+
+/// `CUDA_HOME` and `CUDA_PATH`, where set, with where nvcc should be.
+fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<(&'static str, PathBuf)> {
+    let home = |name| {
+        let value = variable(name).filter(|value| !value.is_empty())?;
+        Some((name, Path::new(&value).join("bin/nvcc")))
+    };
+    ["CUDA_HOME", "CUDA_PATH"]
+        .into_iter()
+        .filter_map(home)
+        .collect()
+}
+
+/// `CUDA_HOME` and `CUDA_PATH` where they name no toolkit: the search passes over them.
+pub fn homes_without_nvcc() -> Vec<(&'static str, String)> {
+    without_nvcc(&|name| std::env::var_os(name), &Path::is_file)
+}
+
+fn without_nvcc(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    is_file: &dyn Fn(&Path) -> bool,
+) -> Vec<(&'static str, String)> {
+    let missing = homes(variable)
+        .into_iter()
+        .filter(|(_, path)| !is_file(path));
+    missing
+        .map(|(name, path)| (name, format!("{} does not exist", path.display())))
+        .collect()
 }
 
 #[cfg(test)]
@@ -147,5 +174,12 @@ mod tests {
             find(&variables, &ALL),
             Ok(Some(("/opt/b/bin/nvcc".to_string(), "CUDA_PATH")))
         );
+        let variable = |name: &str| {
+            let of = |(known, value): &(&str, &str)| (*known == name).then(|| value.into());
+            variables.iter().find_map(of)
+        };
+        let said = without_nvcc(&variable, &|path| path.starts_with("/opt/b"));
+        let gone = "/gone/bin/nvcc does not exist".to_string();
+        assert_eq!(said, [("CUDA_HOME", gone)]);
     }
 }

@@ -62,9 +62,13 @@ impl Places {
         let pinned = installed
             .into_iter()
             .flat_map(|cuda| [cuda.join("bin"), cuda.join(self.name)]);
+        let homes = ["CUDA_HOME", "CUDA_PATH"]
+            .into_iter()
+            .filter_map(std::env::var_os);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
         pinned
+            .chain(homes.map(|home| Path::new(&home).join("bin")))
             .chain(on_path)
             .chain(USUAL.map(PathBuf::from))
             .map(|folder| folder.join(self.name))
