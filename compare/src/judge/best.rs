@@ -1,7 +1,7 @@
 //! The best variant, and its latency.
 
 use super::Known;
-use super::list::{distinct, grouped};
+use super::list::grouped;
 use super::state::{is_green, summary};
 use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
@@ -141,19 +141,6 @@ pub fn over_previous<'a>(
         let (a, b) = (key(a), key(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     })
-}
-
-/// A problem, and the best row of each stage on it.
-pub type OnProblem<'a> = (Place, Vec<Option<&'a Row>>);
-
-/// The best of each stage on every problem with a latency.
-pub fn by_problem<'a>(known: &'a Known<'_>) -> Vec<OnProblem<'a>> {
-    let places = distinct(shown(known).filter_map(|row| row.on.problem()));
-    let best_of_each = |place: &Place| {
-        let best = |stage: &StageMeta| best(known, stage, place, |_| true);
-        (place.clone(), known.stages.iter().map(best).collect())
-    };
-    places.into_iter().map(best_of_each).collect()
 }
 
 /// The `most` fastest variants of a stage on each problem, fastest first.

@@ -80,8 +80,8 @@ fn each(row: Option<&Row>, metrics: &[Metric], base: Option<&Row>) -> TableRow {
     metrics.iter().map(cell).collect()
 }
 
-/// All that a row has: figures, verdicts, notes.
-fn cells(row: &Row, base: Option<&Row>) -> TableRow {
+/// What a row has of `metrics`, with verdicts and notes.
+fn cells(row: &Row, metrics: &[Metric], base: Option<&Row>) -> TableRow {
     let verdict = |gate: GateId| {
         let judged = row.verdicts.get(&gate);
         let judged = judged.map(|judged| match (judged.passed, judged.of) {
@@ -95,17 +95,16 @@ fn cells(row: &Row, base: Option<&Row>) -> TableRow {
     let notes = joined(notes.filter(|note| !note.is_empty()), ". ");
     let notes = Some(notes).filter(|notes| !notes.is_empty());
     [
-        row! { "where" => short(&row.subject), "what" => row.on.to_string().trim_start_matches(": ") },
-        each(Some(row), Metric::ALL, base),
+        row! {
+            "what" => row.on.to_string().trim_start_matches(": "),
+            "where" => short(&row.subject),
+            "against" => or_missing(row.against.as_ref().map(short), "not interleaved"),
+        },
+        each(Some(row), metrics, base),
         GateId::ALL.map(verdict).into(),
         row! { "notes" => or_missing(notes, "none") },
     ]
     .concat()
-}
-
-/// Rows down; across what any of them has.
-fn measured<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
-    Table::of(rows.into_iter().map(|row| cells(row, None))).filled()
 }
 
 /// Microseconds, for a column whose title has the unit.

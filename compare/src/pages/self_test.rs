@@ -1,10 +1,11 @@
 //! What the self-test kills (gate S1), of a record and of `compare selftest`.
 
-use super::{measured, some};
-use crate::document::Block;
+use super::{cells, some};
+use crate::document::{Block, Table};
 use crate::judge::list::joined;
 use crate::judge::state::{Tally, tally};
 use crate::table::Row;
+use common::metric::Metric;
 
 /// How many faults and mutants are killed or listed as redundant, and what is wrong; `None` if nothing was tried.
 pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Block> {
@@ -35,6 +36,7 @@ pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Bl
 
 /// The same, and every fault, mutant and check.
 pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Vec<Block> {
-    let table = measured(rows.clone());
+    let table = rows.clone().into_iter();
+    let table = Table::of(table.map(|row| cells(row, Metric::ALL, None))).filled();
     summary(rows).into_iter().chain(some(table)).collect()
 }

@@ -1,20 +1,19 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    cells, claims, each, ladder, list, measured, or_line, or_missing, refuted, report, sections,
-    share, short, some, stage, state, text, times, us,
+    cells, claims, each, list, or_line, or_missing, refuted, report, sections, share, short, some,
+    stage, state,
 };
-use crate::document::{Block, Document, Table, TableRow, row};
-use crate::judge::best::{self, OnProblem};
+use crate::document::{Block, Document, Table, row};
+use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
-use crate::judge::peers;
 use crate::judge::place;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Report, shell_word};
 use crate::table::session::DeviceCompiler;
-use crate::table::{self, On, Row, Session, Source, StageMeta, Subject};
+use crate::table::{self, Row, Session, Source, StageMeta, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -91,34 +90,39 @@ struct Show<'a> {
     stages: &'a [String],
 }
 
+/// What the table of resources shows.
+const RESOURCES: [Metric; 8] = [
+    Metric::Registers,
+    Metric::SpillBytes,
+    Metric::StackBytes,
+    Metric::StaticSharedBytes,
+    Metric::DynamicSharedBytes,
+    Metric::Occupancy,
+    Metric::RegisterCap,
+    Metric::SharedCapBytes,
+];
+
 impl<'a> Show<'a> {
     fn section(&self, section: Section) -> Vec<Block> {
+        let all = Metric::ALL;
         match section {
             Section::Gates => self.gates(),
-            Section::Latencies => self.latencies(),
-            Section::Resources => self.resources(),
-            Section::Counters => {
-                let about =
-                    "In parentheses: the figure over that of the same preset of the stage before.";
-                let base = |row: &Row| self.table.row(&self.base(&row.subject)?, &row.on, row.by);
-                self.on_problems(Source::Emulator, about, base)
-            }
-            Section::Profile => {
-                let about = "In parentheses: the figure over what the emulator counts.";
-                let counted = |row: &Row| self.table.row(&row.subject, &row.on, Source::Emulator);
-                self.on_problems(Source::Ncu, about, counted)
-            }
-            Section::Sanitizer => {
-                let found = measured(self.rows(Source::ComputeSanitizer));
-                [some(found), self.tools(Source::ComputeSanitizer)].concat()
-            }
-            Section::Peers => self.peers(),
+            Section::Latencies => self.measured(&[Source::Gpu], all),
+            Section::Resources => self.measured(&[Source::Ptxas, Source::Kernel], &RESOURCES),
+            Section::Counters => self.measured(&[Source::Emulator], all),
+            Section::Profile => self.measured(&[Source::Ncu], all),
+            Section::Sanitizer => self.measured(&[Source::ComputeSanitizer], all),
+            Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
             Section::Changes => {
                 let since = self.report.since.as_ref();
                 since.map_or(vec![], report::changes_of)
             }
-            Section::SelfTest => self.self_test(),
+            Section::SelfTest => {
+                let rows = self.table.by(Source::SelfTest).collect::<Vec<_>>();
+                let killed = super::self_test::summary(rows).into_iter().collect();
+                [killed, self.measured(&[Source::SelfTest], all)].concat()
+            }
             Section::Missing => self.missing(),
             Section::Built => self.built(),
             Section::Thresholds => super::metrics::thresholds(),
@@ -129,26 +133,65 @@ impl<'a> Show<'a> {
         self.stages.is_empty() || self.stages.iter().any(|asked| asked == stage)
     }
 
-    fn rows(&self, by: Source) -> impl Iterator<Item = &'a Row> {
-        let table: &'a table::Table = self.table;
-        let rows = table.by(by).filter(|row| row.against.is_none());
-        rows.filter(|row| self.covers(row.subject.stage()))
-    }
-
-    /// Variants of the stages named; if none is named, the best of each.
-    fn is_shown(&self, subject: &Subject) -> bool {
+    /// The figures of these sources, place by place, the fastest first; of kernels, where no stage is named, those of the best variants.
+    fn measured(&self, by: &[Source], metrics: &[Metric]) -> Vec<Block> {
         let known = &self.report.known;
-        let is_best = |stage| best::variant(known, stage) == subject.name();
-        !self.stages.is_empty() || known.stage(subject.stage()).is_some_and(is_best)
+        let is_best = |row: &Row| {
+            let stage = known.stage(row.subject.stage());
+            stage.is_some_and(|stage| best::variant(known, stage) == row.subject.name())
+        };
+        let is_shown = |row: &&Row| match row.by {
+            Source::Peers => true,
+            Source::ComputeSanitizer | Source::SelfTest => {
+                self.covers(row.subject.stage()) || row.subject.name().is_empty()
+            }
+            Source::Gpu if best::withheld(known, row).is_some() || !best::is_latency(row) => false,
+            Source::Emulator if row.on.problem().is_none() => false,
+            _ if self.stages.is_empty() => is_best(row),
+            _ => self.covers(row.subject.stage()),
+        };
+        let rows = self.table.rows().filter(|row| by.contains(&row.by));
+        let by_place = grouped(rows.filter(is_shown).map(|row| (&row.on, row))).into_iter();
+        let rows = by_place.flat_map(|(_, mut rows)| {
+            rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+            rows
+        });
+        let table = Table::of(rows.map(|row| cells(row, metrics, self.base(row)))).filled();
+        if table.rows.is_empty() {
+            return vec![];
+        }
+        let note = match by[0] {
+            Source::Emulator => {
+                "In parentheses: the figure over that of the same preset of the stage before."
+            }
+            Source::Ncu => "In parentheses: the figure over what the emulator counts.",
+            _ => "",
+        };
+        let sessions = self.table.sessions.values().chain(known.run);
+        let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
+        let tools = distinct(tools.map(|tools| tools.join(", ")));
+        let best = match by[0] {
+            Source::Peers | Source::ComputeSanitizer | Source::SelfTest => "",
+            _ if !self.stages.is_empty() => "",
+            _ => "Best variants only; `--stage STAGE` shows every variant of a stage.",
+        };
+        let notes = [note, best].into_iter().filter(|note| !note.is_empty());
+        [some(table), list(notes.map(String::from).chain(tools))].concat()
     }
 
-    /// A note below tables of best variants.
-    fn only_best(&self) -> Vec<Block> {
-        let note = "Best variants only; `--stage STAGE` shows every variant of a stage.";
-        match self.stages.is_empty() {
-            true => vec![Block::paragraph(note)],
-            false => vec![],
+    /// What a figure is shown over: of counters the same preset of the predecessor's default family, of ncu's what the emulator counts.
+    fn base(&self, row: &Row) -> Option<&'a Row> {
+        if row.by == Source::Ncu {
+            return self.table.row(&row.subject, &row.on, Source::Emulator);
         }
+        let known = &self.report.known;
+        let stage = known.stage(row.subject.stage())?;
+        let before = known.stage(stage.predecessor.as_deref()?)?;
+        let family = &before.variant(&before.default_variant)?.family;
+        let preset = stage.variant(row.subject.name())?.preset();
+        let base = before.subject(&before.same_preset(family, preset)?.name);
+        let counted = self.table.row(&base, &row.on, row.by);
+        counted.filter(|_| row.by == Source::Emulator)
     }
 
     /// Failures first.
@@ -191,150 +234,6 @@ impl<'a> Show<'a> {
         some(Table::of(shown.iter().map(row)))
     }
 
-    /// Problems down, the best variant of each stage across; for stages that are named, every variant.
-    fn latencies(&self) -> Vec<Block> {
-        let known = &self.report.known;
-        if self.stages.is_empty() {
-            let row = |(place, rows): &OnProblem<'_>| -> TableRow {
-                let cell = |(stage, row): (&StageMeta, &Option<&Row>)| {
-                    let time = row.map(|row| us(best::p50(row)));
-                    let title = ladder::short(&stage.id).to_string();
-                    (title, or_missing(time, "not timed"))
-                };
-                let title = row! { "µs of the best variant" => text(place) };
-                let times = known.stages.iter().zip(rows).map(cell);
-                title.into_iter().chain(times).collect()
-            };
-            let table = Table::of(best::by_problem(known).iter().map(row)).filled();
-            return match table.rows.is_empty() {
-                true => vec![],
-                false => [some(table), self.only_best()].concat(),
-            };
-        }
-        let metrics = [
-            Metric::P50,
-            Metric::P90,
-            Metric::SingleP50,
-            Metric::SmMhz,
-            Metric::PowerW,
-        ];
-        let timed = best::shown(known).filter(|row| self.covers(row.subject.stage()));
-        let row = |row: &Row| {
-            let [problem, variant] = [text(&row.on), row.subject.name().into()];
-            let title = row! { "problem" => problem, "variant" => variant };
-            [title, each(Some(row), &metrics, None)].concat()
-        };
-        let table = Table::of(by_problem(timed).into_iter().map(row)).filled();
-        some(table)
-    }
-
-    /// The tools that measured.
-    fn tools(&self, by: Source) -> Vec<Block> {
-        let sessions = self.table.sessions.values().chain(self.report.known.run);
-        let tools = sessions.filter_map(|session| session.tools.get(&by));
-        list(distinct(tools.map(|tools| tools.join(", "))))
-    }
-
-    /// What nvcc made of each instance, and what kernel.cu declares of it.
-    fn resources(&self) -> Vec<Block> {
-        let compiled = [
-            Metric::Registers,
-            Metric::SpillBytes,
-            Metric::StackBytes,
-            Metric::StaticSharedBytes,
-            Metric::Occupancy,
-        ];
-        let declared = [
-            Metric::DynamicSharedBytes,
-            Metric::RegisterCap,
-            Metric::SharedCapBytes,
-        ];
-        let row = |row: &Row| {
-            [
-                row! { "variant" => short(&row.subject), "instance" => text(&row.on) },
-                each(Some(row), &compiled, None),
-                each(self.table.declared(row), &declared, None),
-            ]
-            .concat()
-        };
-        let rows = self.rows(Source::Ptxas);
-        let rows = rows.filter(|row| self.is_shown(&row.subject));
-        let table = Table::of(rows.map(row));
-        match table.rows.is_empty() {
-            true => vec![],
-            false => [some(table), self.only_best()].concat(),
-        }
-    }
-
-    /// The same preset of the predecessor's default family.
-    fn base(&self, subject: &Subject) -> Option<Subject> {
-        let known = &self.report.known;
-        let stage = known.stage(subject.stage())?;
-        let before = known.stage(stage.predecessor.as_deref()?)?;
-        let family = &before.variant(&before.default_variant)?.family;
-        let preset = stage.variant(subject.name())?.preset();
-        Some(before.subject(&before.same_preset(family, preset)?.name))
-    }
-
-    /// The figures of one source on problems.
-    fn on_problems(
-        &self,
-        by: Source,
-        about: &str,
-        base: impl Fn(&Row) -> Option<&'a Row>,
-    ) -> Vec<Block> {
-        let rows = self.rows(by).filter(|row| row.on.problem().is_some());
-        let rows = rows.filter(|row| self.is_shown(&row.subject));
-        let table = Table::of(rows.map(|row| cells(row, base(row)))).filled();
-        match table.rows.is_empty() {
-            true => vec![],
-            false => [
-                vec![Block::paragraph(about), Block::Table(table)],
-                self.tools(by),
-                self.only_best(),
-            ]
-            .concat(),
-        }
-    }
-
-    fn peers(&self) -> Vec<Block> {
-        let known = &self.report.known;
-        let problems = peers::problems(known);
-        let place = |arm: &Row| {
-            let mut problems = problems.iter();
-            problems.position(|problem| problem.ours.on == arm.on)
-        };
-        let metrics = [
-            Metric::P50,
-            Metric::SingleP50,
-            Metric::HostP50,
-            Metric::MaxError,
-        ];
-        let row = |arm: &Row| {
-            let over =
-                place(arm).and_then(|at| peers::over(known, problems[at].ours, &arm.subject));
-            let over = over.map(|over| times(over.estimate(Metric::SpeedupP50)));
-            [
-                row! { "problem" => text(&arm.on), "arm" => short(&arm.subject) },
-                each(Some(arm), &metrics, None),
-                row! { "peer / ours" => or_missing(over, "no pair") },
-            ]
-            .concat()
-        };
-        let mut arms: Vec<&Row> = peers::arms(known).collect();
-        // Those without a peer come last.
-        arms.sort_by_key(|arm| place(arm).unwrap_or(usize::MAX));
-        let note = |arm: &&Row| {
-            let note = arm.failures().next().or_else(|| arm.note.clone())?;
-            Some(format!("{}, {}: {note}", arm.on, arm.subject))
-        };
-        let notes = list(arms.iter().filter_map(note));
-        let table = some(Table::of(by_problem(arms).into_iter().map(row)));
-        let ceiling = self.table.row(&"ceiling".into(), &On::All, Source::Peers);
-        let ceiling = some(measured(ceiling));
-        [table, notes, ceiling, self.tools(Source::Peers)].concat()
-    }
-
     fn claims(&self) -> Vec<Block> {
         let all = self.report.claims.iter();
         let all: Vec<&Claimed> = all.filter(|of| self.covers(&of.stage)).collect();
@@ -353,13 +252,6 @@ impl<'a> Show<'a> {
             }
         };
         [some(claims(&all, more)), list(refuted(&all))].concat()
-    }
-
-    fn self_test(&self) -> Vec<Block> {
-        let is_site = |row: &Row| !row.subject.name().is_empty();
-        let rows = self.table.by(Source::SelfTest);
-        let rows = rows.filter(|row| !is_site(row) || self.covers(row.subject.stage()));
-        super::self_test::blocks(rows.collect::<Vec<_>>())
     }
 
     fn missing(&self) -> Vec<Block> {
@@ -399,14 +291,4 @@ impl<'a> Show<'a> {
         let sessions = self.table.sessions.values().map(session);
         [some(Table::of(stages)), some(Table::of(sessions))].concat()
     }
-}
-
-/// By problem, in the order of first occurrence, and of each the fastest first.
-fn by_problem<'a>(timed: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
-    let groups = grouped(timed.into_iter().map(|row| (&row.on, row))).into_iter();
-    let sorted = groups.flat_map(|(_, mut rows)| {
-        rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
-        rows
-    });
-    sorted.collect()
 }
