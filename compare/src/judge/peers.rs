@@ -1,21 +1,12 @@
-//! Ours against peers: which figures are shown, what is won and lost, and fast_p.
+//! Ours against peers: which figures are shown, and what is won and lost.
 
 use super::Known;
 use super::best::p50;
-use super::state::{cases, is_green};
 use crate::table::{Figure, On, Place, Row, Source, Subject};
 use common::metric::Metric;
-use common::problem::Dtype;
-use serde::Serialize;
 
-/// The speedups of fast_p.
-const P: [f64; 3] = [1.0, 1.5, 2.0];
-
-/// The peer of fast_p: what PyTorch chooses by itself.
+/// What PyTorch chooses by itself.
 pub const DEFAULT: &str = "torch-default";
-
-/// KernelBench calls a program correct after this many random inputs.
-const INPUTS: f64 = 5.0;
 
 /// One problem: the fastest of ours, and the fastest peer whose output is right. Both are of one session.
 #[derive(Clone, Debug)]
@@ -42,14 +33,6 @@ pub fn outcome(ratio: Figure) -> Outcome {
         () if high < 1.0 => Outcome::Lost,
         () => Outcome::Inconclusive,
     }
-}
-
-/// The share of f16 problems on which the fastest of ours is right and more than p times as fast as PyTorch's default.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FastP {
-    pub of: usize,
-    /// p, and how many problems.
-    pub faster: Vec<(f64, usize)>,
 }
 
 /// The arms that were timed interleaved, ours and theirs.
@@ -112,28 +95,4 @@ pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
     };
     problems.sort_by_key(|Problem { place, .. }| (place.dtype, size(place), place.mask));
     problems
-}
-
-/// fast_p of KernelBench; `None` if PyTorch's default was timed on no f16 problem.
-pub fn fast(known: &Known<'_>, problems: &[Problem<'_>]) -> Option<FastP> {
-    let default = Subject::from(DEFAULT);
-    let is_timed = |problem: &&Problem<'_>| {
-        let row = known.table.row(&default, &problem.ours.on, Source::Peers);
-        problem.place.dtype == Dtype::F16 && row.is_some_and(|row| row.has(Metric::P50))
-    };
-    let speedup = |Problem { ours, .. }: &Problem<'_>| {
-        let subject = &ours.subject;
-        let is_right =
-            is_green(known, subject, Source::Gpu) && cases(known, subject) >= Some(INPUTS);
-        // If the timed output was wrong there is no ratio.
-        let over = over(known, ours, &default).filter(|_| is_right);
-        over.and_then(|row| row.value(Metric::SpeedupP50))
-            .unwrap_or(0.0)
-    };
-    let speedups: Vec<f64> = problems.iter().filter(is_timed).map(speedup).collect();
-    let faster = |p| (p, speedups.iter().filter(|&&speedup| speedup > p).count());
-    (!speedups.is_empty()).then(|| FastP {
-        of: speedups.len(),
-        faster: P.map(faster).into(),
-    })
 }

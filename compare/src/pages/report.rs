@@ -8,7 +8,7 @@ use crate::document::{Block, Cell, Document, Table, Text, Verdict, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{grouped, joined, tallied};
-use crate::judge::peers::{self, FastP, Outcome, Problem};
+use crate::judge::peers::{self, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
 use crate::table::session::{Changes, Moved, Progress};
@@ -230,7 +230,6 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
             format!("{} of session `{session}`", count(problems.len(), "problem", "problems"))
         });
         let whose = format!(" Interleaved (A B B A): {}.", joined(sessions, ", "));
-        let fast = peers::fast(known, &problems).map_or(String::new(), |fast| fast_p(&fast));
         let is_coarser = |problem: &Problem<'_>| {
             let (peer, _) = problem.fastest?;
             coarser(problem.ours, peer)
@@ -239,7 +238,7 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
             Some(_) => " Max errors against FP64 (ours / theirs) are shown if theirs is at least 10 times ours.",
             None => "",
         };
-        Block::Paragraph(score.text((whose + &fast + errors).into()))
+        Block::Paragraph(score.text((whose + errors).into()))
     });
     let table = Block::Table(Table::of(problems.iter().map(row)));
     about.into_iter().chain([table]).collect()
@@ -297,19 +296,6 @@ fn coarser(ours: &Row, theirs: &Row) -> Option<Text> {
     (error(theirs) >= 10.0 * error(ours)).then(text)
 }
 
-/// KernelBench's fast_p, in words.
-fn fast_p(fast: &FastP) -> String {
-    let words = fast.faster.iter().map(|(p, n)| match p {
-        1.0 => format!("faster on {n}"),
-        p => format!("more than {p} times as fast on {n}"),
-    });
-    format!(
-        " On {} f16 problems ours is right and, against PyTorch's default, {} (fast_p of KernelBench).",
-        fast.of,
-        joined(words, ", ")
-    )
-}
-
 pub fn changes_of(since: &Changes) -> Vec<Block> {
     let table = |worse: &[Moved]| Block::Table(super::changes(worse));
     let how = "compare diff BASE NEW";
@@ -348,33 +334,14 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
 fn more(report: &Report<'_>) -> Vec<Block> {
     let stage = report.known.stages.last();
     let stage = stage.map_or("STAGE", |stage| &stage.id);
-    let of_stage = format!("--stage {stage}");
-    let commands = [
-        (&*of_stage, "all of one stage"),
-        ("gates", "every variant, its gates and largest errors"),
-        (
-            "latencies peers",
-            "device times by problem, and those of every peer",
-        ),
-        (
-            "resources counters profile",
-            "registers, occupancy, counters and ncu's metrics of each variant",
-        ),
-        ("claims changes", "every claim and change with its figures"),
-        (
-            "self-test sanitizer",
-            "faults and mutants, and the findings of compute-sanitizer",
-        ),
-        (
-            "built thresholds",
-            "compilers, flags, and what each gate demands",
-        ),
-    ];
-    let line = |(flags, what)| format!("`compare show {flags}`: {what}");
+    let line = format!(
+        "`compare show --stage {stage}` shows all of a stage, `compare show gates latencies peers` parts of the table; `compare show` \
+         names them all."
+    );
     let text = Text::from("Terms are in ").link("docs/glossary.md", "docs/glossary.md");
     let text = text
         .plain(", rows, metrics and gates in ")
         .link("docs/rows.md", "docs/rows.md")
         .plain(".");
-    vec![Block::bullets(commands.map(line)), Block::Paragraph(text)]
+    vec![Block::paragraph(line), Block::Paragraph(text)]
 }
