@@ -18,7 +18,7 @@ use crate::progress::Progress as Bars;
 use crate::recorder::Recorder;
 use crate::stages::Ladder;
 use crate::table::StageMeta;
-use crate::table::files::{Unfinished, write_atomically};
+use crate::table::files::{create_folder, name_of, write_atomically};
 use crate::table::session::{Gpu, Machine, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
 use crate::{instrument, pages};
@@ -156,19 +156,15 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let machine = machine_as(&ladder, limited);
     let plan = planned(args, file.as_ref(), &builds, &machine, &bars)?;
-    let unfinished = create_folder(args, &format!("{}-{}", started.compact(), machine.name))?;
-    let folder = unfinished.folder().to_path_buf();
+    let out = out_folder(args)?;
+    let folder = create_folder(&out, &format!("{}-{}", started.compact(), machine.name))?;
     let stages = &ladder.stages;
     let read_by = read_machine_code(stages, &plan, &mut builds);
-    let name = unfinished.name();
-    let mut run = begin(&name, &started, &plan, stages, &builds, machine);
+    let mut run = begin(&name_of(&folder), &started, &plan, stages, &builds, machine);
     run.session.device = limited;
     run.session.input = args.input.clone();
     run.session.tools.extend(read_by);
-    bars.say(&format!(
-        "record: {} (renamed when the run ends)",
-        folder.display()
-    ));
+    bars.say(&format!("record: {}", folder.display()));
     let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
     recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a record.
@@ -202,7 +198,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
             folder.display()
         )
     })?;
-    Ok((unfinished.finish()?, run))
+    Ok((folder, run))
 }
 
 /// This machine, under the name of the smaller device that the run is limited to, if any.
@@ -250,8 +246,8 @@ fn planned(
     Ok(plan)
 }
 
-/// The folder of the record, and that of the outputs.
-fn create_folder(args: &RunArgs, name: &str) -> anyhow::Result<Unfinished> {
+/// The folder that the run's own is created in; that of the outputs is.
+fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let out = match &args.out {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
@@ -261,7 +257,7 @@ fn create_folder(args: &RunArgs, name: &str) -> anyhow::Result<Unfinished> {
         std::fs::create_dir_all(path)
             .with_context(|| format!("cannot write to {}", path.display()))?;
     }
-    Ok(Unfinished::create(&out, name)?)
+    Ok(out)
 }
 
 /// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did. Not in a

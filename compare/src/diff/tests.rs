@@ -148,11 +148,7 @@ fn commit(root: &Path, tag: &str) {
 
 #[test]
 fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
-    let folder = written(&[
-        ("runs/1", &of_other_kernels(US)),
-        ("runs/2", &timed(US)),
-        ("runs/3.partial", &timed(US)),
-    ]);
+    let folder = written(&[("runs/1", &of_other_kernels(US)), ("runs/2", &timed(US))]);
     let root = folder.path();
     git(root, &["init", "--quiet", "--initial-branch", "main"]);
     git(root, &["commit", "--quiet", "--allow-empty", "-m", "empty"]);

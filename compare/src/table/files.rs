@@ -1,4 +1,4 @@
-//! Atomic writes, and the folders of records that are still being written.
+//! Atomic writes, and the folders of runs.
 
 use super::error::StoreError;
 use std::fs;
@@ -95,60 +95,20 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// The suffix of a record's folder while its run goes on and after an interrupt. Whatever lists records skips it.
-pub const PARTIAL: &str = ".partial";
-
-/// Whether a folder of this name is listed among records.
-pub fn is_listed(name: &str) -> bool {
-    !name.starts_with('.') && !name.ends_with(PARTIAL)
-}
-
-/// The folder of a record that is being written. Neither it nor its final name is used by another run.
-#[derive(Debug)]
-pub struct Unfinished {
-    folder: PathBuf,
-    target: PathBuf,
-}
-
-impl Unfinished {
-    /// Creates a folder in `dir` for a record that will be called `name`, or `name-2` and so on if that is taken.
-    pub fn create(dir: &Path, name: &str) -> Result<Self, StoreError> {
-        fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
-        let mut number = 1;
-        loop {
-            let name = if number == 1 {
-                name.to_string()
-            } else {
-                format!("{name}-{number}")
-            };
-            let (target, folder) = (dir.join(&name), dir.join(name + PARTIAL));
-            match fs::create_dir(&folder) {
-                // Checked after creating the folder: a run that finishes meanwhile created its own before.
-                Ok(()) if target.symlink_metadata().is_err() => return Ok(Self { folder, target }),
-                Ok(()) => fs::remove_dir(&folder).map_err(StoreError::write(&folder))?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(StoreError::write(&folder)(error)),
-            }
-            number += 1;
+/// Creates a folder in `dir` that is called `name`, or `name-2` and so on if that is taken.
+pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
+    fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
+    let mut number = 1;
+    loop {
+        let folder = match number {
+            1 => dir.join(name),
+            _ => dir.join(format!("{name}-{number}")),
+        };
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(StoreError::write(&folder)(error)),
         }
-    }
-
-    /// Where the record is until then.
-    /// The name of the folder once it is finished.
-    pub fn name(&self) -> String {
-        let name = self.target.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Gives the completed folder its final name.
-    pub fn finish(self) -> Result<PathBuf, StoreError> {
-        let Self { folder, target } = self;
-        fs::rename(&folder, &target).map_err(StoreError::write(&target))?;
-        Ok(target)
     }
 }
 
@@ -203,17 +163,13 @@ mod tests {
     #[test]
     fn runs_at_once_have_folders_of_their_own() {
         let folder = tempfile::tempdir().unwrap();
-        let runs: Vec<Unfinished> = std::thread::scope(|scope| {
-            let create = || Unfinished::create(folder.path(), "run").unwrap();
+        let runs: Vec<PathBuf> = std::thread::scope(|scope| {
+            let create = || create_folder(folder.path(), "run").unwrap();
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
             runs.into_iter().map(|run| run.join().unwrap()).collect()
         });
-        let finished = runs.into_iter().map(|run| run.finish().unwrap());
-        let mut names: Vec<String> = finished.map(|path| name_of(&path)).collect();
+        let mut names: Vec<String> = runs.iter().map(|path| name_of(path)).collect();
         names.sort();
         assert_eq!(names, ["run", "run-2", "run-3", "run-4"]);
-        let interrupted = Unfinished::create(folder.path(), "run").unwrap();
-        assert_eq!(interrupted.folder(), folder.path().join("run-5.partial"));
-        assert!(!is_listed("run-5.partial") && !is_listed(".run") && is_listed("run-4"));
     }
 }

@@ -1,7 +1,7 @@
 //! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never committed.
 
 use super::error::StoreError;
-use super::files::{SESSION, is_listed, is_run, name_of, read, write_atomically};
+use super::files::{SESSION, is_run, read, write_atomically};
 use super::kernels::Kernels;
 use super::merge::{ROWS, Table, to_lines};
 use super::row::{On, Row, Source, Subject};
@@ -75,12 +75,7 @@ impl Run {
 
     /// Reads the folder of a run; `stages` are those that it is of.
     pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
-        let path = folder.join(SESSION);
-        let text = read(&path)?.ok_or_else(|| StoreError::NoRecord {
-            path: folder.to_path_buf(),
-        })?;
-        let mut session: Session =
-            serde_json::from_slice(&text).map_err(StoreError::malformed(&path))?;
+        let mut session = session(folder)?;
         let mut table = Table::default();
         table.read_rows(&folder.join(ROWS))?;
         let found = table.rows().count();
@@ -110,6 +105,21 @@ impl Run {
     }
 }
 
+fn session(folder: &Path) -> Result<Session, StoreError> {
+    let path = folder.join(SESSION);
+    let text = read(&path)?.ok_or_else(|| StoreError::NoRecord {
+        path: folder.to_path_buf(),
+    })?;
+    serde_json::from_slice(&text).map_err(StoreError::malformed(&path))
+}
+
+fn is_finished(folder: &Path) -> Result<bool, StoreError> {
+    Ok(matches!(
+        session(folder)?.progress,
+        Progress::Complete { .. }
+    ))
+}
+
 /// The newest finished run in a folder of runs: names begin with the time.
 pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let fail = StoreError::read(folder);
@@ -120,7 +130,7 @@ pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let mut newest: Option<PathBuf> = None;
     for entry in entries {
         let path = entry.map_err(&fail)?.path();
-        if is_listed(&name_of(&path)) && is_run(&path) {
+        if is_run(&path) && is_finished(&path)? {
             newest = newest.max(Some(path));
         }
     }

@@ -283,7 +283,7 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let small = timed(US).without(|row| row.by != Source::Gpu).named("3");
     results.gpus.insert("nvidia-l4".into(), table(&[small]));
     results.write(folder.path()).unwrap();
-    fs::create_dir(folder.path().join(".partial")).unwrap();
+    fs::create_dir(folder.path().join(".hidden")).unwrap();
     fs::create_dir(folder.path().join("notes")).unwrap();
     fs::write(folder.path().join("README.md"), "").unwrap();
     let mut read = Results::read(folder.path()).unwrap();
@@ -446,8 +446,18 @@ fn the_newest_finished_run_is_found() {
     let newest =
         |folder: &Path| newest_run(folder).map(|path| path.map(|path| files::name_of(&path)));
     assert_eq!(newest(folder.path()).unwrap(), None);
-    for name in ["2-b", "1-a", "3-c.partial", ".4-d.1.tmp"] {
-        emulated().write(&folder.path().join(name)).unwrap();
+    let interrupted = emulated().changed(|session| {
+        session.progress = session::Progress::Partial {
+            finished: 1,
+            planned: 2,
+        };
+    });
+    for (name, run) in [
+        ("2-b", emulated()),
+        ("1-a", emulated()),
+        ("3-c", interrupted),
+    ] {
+        run.write(&folder.path().join(name)).unwrap();
     }
     fs::create_dir(folder.path().join("notes")).unwrap();
     fs::write(folder.path().join("README.md"), "").unwrap();
