@@ -38,18 +38,12 @@ pub struct ShowArgs {
     /// Only these stages, by id or number: with parts in full, else each on a page
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
     pub stages: Vec<String>,
-    /// The format of rows.jsonl, every metric and every gate, as in docs/rows.md
-    #[arg(long)]
-    pub metrics: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
-    if args.metrics {
-        return Ok(Answer::pass(crate::pages::metrics::page()));
-    }
     let built = stages::builds()?;
     if args.parts.is_empty() && args.stages.is_empty() && args.run.is_none() {
         let document = names::document(&built);

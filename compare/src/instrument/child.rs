@@ -171,7 +171,7 @@ fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
 fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
-        .map_while(|line| Some(Row::parse(line.as_bytes()).ok()?.0))
+        .map_while(|line| Row::parse(line.as_bytes()).ok())
         .collect()
 }
 

@@ -815,7 +815,6 @@ fn the_committed_tables_are_written_as_they_are_read() {
         );
     }
     for table in results.gpus.values().chain([&results.build]) {
-        assert_eq!(table.ignored.len(), 0);
         // Of a claim that says NO DATA, no session has measured anything.
         let is_unmeasured = |row: &Row| {
             let mut verdicts = row.verdicts.values();

@@ -56,7 +56,7 @@ pub fn committed(
         path: root.join("COMPARE.md"),
     };
     let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));
-    let pages = ["README.md", "docs/ladder.md"].map(String::from);
+    let pages = ["README.md", "docs/ladder.md", "docs/rows.md"].map(String::from);
     let pages = pages
         .into_iter()
         .chain(of_stages)

@@ -1,6 +1,6 @@
 //! Parts of pages that people write: between `<!-- generated: WHAT -->` and `<!-- end -->` stands what the tables or the sources say.
 
-use super::{ladder, or_line, or_missing, share, some, stale, standing, times};
+use super::{ladder, metrics, or_line, or_missing, share, some, stale, standing, times};
 use crate::document::markdown::blocks;
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::claims::Claimed;
@@ -20,7 +20,7 @@ pub enum Unfilled {
     #[error("below '{BEGIN}{0}' there is no '{END}'")]
     Open(String),
     #[error(
-        "'{0}' is none of: ladder, measured STAGE, gain STAGE, excerpt FILE \"FIRST\" \"LAST\""
+        "'{0}' is none of: metrics, ncu, gates, ladder, measured STAGE, gain STAGE, excerpt FILE \"FIRST\" \"LAST\""
     )]
     Unknown(String),
     #[error(
@@ -63,6 +63,9 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
     let main = reports.first().ok_or_else(unknown)?;
     let stage = |id: &str| main.known.stage(id).ok_or_else(unknown);
     match (&words[..], &quoted[1..]) {
+        (["metrics"], []) => Ok(blocks(&[Block::Table(metrics::metrics())])),
+        (["ncu"], []) => Ok(blocks(&[Block::Table(metrics::ncu_metrics())])),
+        (["gates"], []) => Ok(blocks(&[Block::Table(metrics::gates())])),
         (["ladder"], []) => Ok(blocks(&ladder::readme(main))),
         (["measured", id], []) => {
             let stage = stage(id)?;
@@ -211,7 +214,10 @@ mod tests {
         assert!(found.starts_with(gain), "{found}");
         assert!(part("measured stage1-cpasync").unwrap().contains(gain));
         for (wrong, says) in [
-            ("ladders", "'ladders' is none of: ladder, "),
+            (
+                "ladders",
+                "'ladders' is none of: metrics, ncu, gates, ladder, ",
+            ),
             ("gain stage7", "none of"),
             ("excerpt kernel.cu \"for (\"", "none of"),
             (

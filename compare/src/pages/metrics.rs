@@ -1,107 +1,16 @@
-//! docs/rows.md, from the registry: what a row is, every metric, every gate.
+//! The tables of docs/rows.md, from the registry: every metric, every gate.
 
-use super::{or_missing, sections, text};
-use crate::document::{Block, Document, Table, Text, markdown, row};
+use super::{or_missing, text};
+use crate::document::{Table, row};
 use crate::judge::claims::NCU_TOLERANCE;
-use crate::judge::list::grouped;
-use crate::table::{On, Row, Source, ncu};
+use crate::table::ncu;
 use common::gate;
-use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold, Unit};
-use common::problem::Dtype;
+use common::metric::{Metric, Threshold, Unit};
 use common::timing::claim::NOISE_LIMIT;
-use common::verdict::{GateId, GateResult};
-
-pub fn page() -> String {
-    let about = [
-        "`rows.jsonl` has one row a line: everything that one source knows about one subject at one place. A figure that was not measured \
-         is absent; 0 is a measured 0. `results/` has a table for each GPU model and one of the build, each with `sessions.jsonl`, the \
-         sessions that measured its rows; the folder of a run has `session.json`.",
-        "This page is generated from the registry of metrics (`common/src/metric.rs`).",
-    ];
-    let example = Text::from("Example: ").code(example());
-    let fields = vec![Block::Table(fields()), Block::Paragraph(example)];
-    let sections = sections([
-        ("A row", fields),
-        ("Metrics", vec![Block::Table(metrics())]),
-        ("Metrics of ncu", vec![Block::Table(ncu_metrics())]),
-        ("Gates", vec![Block::Table(gates())]),
-    ]);
-    markdown::markdown(&Document {
-        title: "Rows, metrics and gates".into(),
-        blocks: about
-            .map(Block::paragraph)
-            .into_iter()
-            .chain(sections)
-            .collect(),
-        ..Document::default()
-    })
-}
-
-fn fields() -> Table {
-    let fields = [
-        (
-            "subject",
-            "a variant (stage/variant), a stage, a family, a peer, or self-test",
-        ),
-        (
-            "shape, dtype, mask, input",
-            "the problem, and of a case its inputs; a row without them is of all cases",
-        ),
-        (
-            "dtype, head_dim, arch",
-            "a compiled instance; without arch what kernel.cu declares of it",
-        ),
-        ("item", "anything else: a planted fault, a claim"),
-        (
-            "by",
-            "the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, claim, input",
-        ),
-        (
-            "against",
-            "the other arm of a pair that was interleaved (A B B A)",
-        ),
-        (
-            "under",
-            "what must be the same for two rows to be compared: warm L2",
-        ),
-        ("session", "what measured it: a line of sessions.jsonl"),
-        (
-            "identity",
-            "hash of the kernel's sources; a row of another is STALE",
-        ),
-        ("code", "hash of the machine code"),
-        (
-            "METRIC, METRIC_low, METRIC_high",
-            "a figure, and its 95 % interval where it is an estimate",
-        ),
-        (
-            "GATE, GATE_passed, GATE_cases, GATE_reason",
-            "pass, fail, ambiguous or no_data, the number of cases and, unless it is pass, the reason",
-        ),
-        ("note", "where the worst figure is, or why there is none"),
-    ];
-    Table::of(fields.map(|(field, is)| row! { "column" => format!("`{field}`"), "is" => is }))
-}
-
-fn example() -> String {
-    let row = Row::new(
-        "stage5-swizzle/swizzle-32x256-k4",
-        On::claims(Dtype::F16),
-        Source::Gpu,
-    )
-    .under("warm L2")
-    .figure(Metric::P50, (5.274, 5.272, 5.276))
-    .figure(Metric::Samples, 500_usize)
-    .verdict(&GateResult::judge(
-        GateId::C2,
-        false,
-        "max error 3.1e-1 > 4.9e-4",
-    ));
-    serde_json::to_string(&row).expect("a row can be written as JSON")
-}
+use common::verdict::GateId;
 
 /// Every figure of the registry.
-fn metrics() -> Table {
+pub fn metrics() -> Table {
     let row = |metric: &Metric| {
         let spec = metric.spec();
         let unit = match spec.unit {
@@ -130,7 +39,7 @@ fn metrics() -> Table {
 }
 
 /// How each figure of `compare profile` is computed from the metrics that `ncu --metrics` names.
-fn ncu_metrics() -> Table {
+pub fn ncu_metrics() -> Table {
     let row = |formula: &ncu::Formula| {
         row! {
             "name" => format!("`{}`", formula.metric.name()),
@@ -151,7 +60,7 @@ fn threshold(threshold: Threshold) -> String {
     }
 }
 
-fn gates() -> Table {
+pub fn gates() -> Table {
     Table::of(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
 }
 
@@ -215,49 +124,15 @@ fn rule(gate: GateId) -> String {
     }
 }
 
-/// What each gate demands, and when a difference counts.
-pub fn thresholds() -> Vec<Block> {
-    let latency = format!(
-        "A latency is better or worse if the 95 % interval of base / new lies wholly beyond {:.0} % and beyond the samples' \
-         noise, in time and in cycles. For other metrics the registry says when a difference counts:",
-        100.0 * LATENCY_CHANGE
-    );
-    let kind = |metric: &Metric| {
-        let spec = metric.spec();
-        let side = match spec.better {
-            Better::Informational => " (informational)",
-            Better::Lower | Better::Higher => "",
-        };
-        (threshold(spec.threshold) + side, spec.label)
-    };
-    let row = |(kind, labels): (String, Vec<&str>)| {
-        row! { "a difference counts" => kind, "metrics" => labels.join(", ") }
-    };
-    let kinds = grouped(Metric::ALL.iter().map(kind)).into_iter();
-    vec![
-        Block::Table(gates()),
-        Block::paragraph(latency),
-        Block::Table(Table::of(kinds.map(row))),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_committed_page_is_the_registry() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rows.md");
-        let committed = std::fs::read_to_string(path).unwrap();
-        assert!(
-            committed == page(),
-            "write it anew: cargo run -p compare -- show --metrics > docs/rows.md"
-        );
-    }
+    use crate::document::{Block, markdown};
 
     #[test]
     fn every_metric_and_gate_has_its_line() {
-        let page = page();
+        let tables = [metrics(), ncu_metrics(), gates()];
+        let page = markdown::blocks(&tables.map(Block::Table));
         assert!(
             Metric::ALL
                 .iter()
@@ -275,34 +150,5 @@ mod tests {
                 "{gate}"
             );
         }
-        insta::assert_snapshot!(page.lines().take(27).collect::<Vec<_>>().join("\n"), @r##"
-# Rows, metrics and gates
-
-`rows.jsonl` has one row a line: everything that one source knows about one subject at one place. A figure that was not measured is absent; 0 is a measured 0. `results/` has a table for each GPU model and one of the build, each with `sessions.jsonl`, the sessions that measured its rows; the folder of a run has `session.json`.
-
-This page is generated from the registry of metrics (`common/src/metric.rs`).
-
-## A row
-
-| column | is |
-|---|---|
-| `subject` | a variant (stage/variant), a stage, a family, a peer, or self-test |
-| `shape, dtype, mask, input` | the problem, and of a case its inputs; a row without them is of all cases |
-| `dtype, head_dim, arch` | a compiled instance; without arch what kernel.cu declares of it |
-| `item` | anything else: a planted fault, a claim |
-| `by` | the source: kernel, ptxas, emulator, gpu, peers, ncu, compute-sanitizer, self-test, claim, input |
-| `against` | the other arm of a pair that was interleaved (A B B A) |
-| `under` | what must be the same for two rows to be compared: warm L2 |
-| `session` | what measured it: a line of sessions.jsonl |
-| `identity` | hash of the kernel's sources; a row of another is STALE |
-| `code` | hash of the machine code |
-| `METRIC, METRIC_low, METRIC_high` | a figure, and its 95 % interval where it is an estimate |
-| `GATE, GATE_passed, GATE_cases, GATE_reason` | pass, fail, ambiguous or no_data, the number of cases and, unless it is pass, the reason |
-| `note` | where the worst figure is, or why there is none |
-
-Example: `{"subject":"stage5-swizzle/swizzle-32x256-k4","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","p50":5.274,"p50_low":5.272,"p50_high":5.276,"samples":500,"C2":"fail","C2_reason":"max error 3.1e-1 > 4.9e-4"}`
-
-## Metrics
-"##);
     }
 }

@@ -1,8 +1,8 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    cells, claims, each, list, or_line, or_missing, refuted, report, sections, share, short, some,
-    stage, state,
+    cells, claims, each, list, metrics, or_line, or_missing, refuted, report, sections, share,
+    short, some, stage, state,
 };
 use crate::document::{Block, Document, Table, row};
 use crate::judge::best;
@@ -44,7 +44,7 @@ pub enum Section {
     Missing,
     /// Compilers, flags and tools
     Built,
-    /// What each gate demands, and when a figure has changed
+    /// What each gate demands, every metric, and when a difference counts
     Thresholds,
 }
 
@@ -125,7 +125,9 @@ impl<'a> Show<'a> {
             }
             Section::Missing => self.missing(),
             Section::Built => self.built(),
-            Section::Thresholds => super::metrics::thresholds(),
+            Section::Thresholds => [metrics::gates(), metrics::metrics(), metrics::ncu_metrics()]
+                .map(Block::Table)
+                .into(),
         }
     }
 

@@ -24,8 +24,6 @@ pub const BUILD: &str = "build";
 pub struct Table {
     pub(super) rows: BTreeMap<Key, Row>,
     pub sessions: BTreeMap<String, Session>,
-    /// Columns that this version does not know, which were left out.
-    pub ignored: BTreeSet<String>,
 }
 
 impl Table {
@@ -284,12 +282,11 @@ impl Table {
             if line.is_empty() {
                 continue;
             }
-            let (row, ignored) = Row::parse(line).map_err(|source| StoreError::Row {
+            let row = Row::parse(line).map_err(|source| StoreError::Row {
                 path: path.to_path_buf(),
                 line: index + 1,
                 source,
             })?;
-            self.ignored.extend(ignored);
             let key = row.key();
             if self.rows.insert(key.clone(), row).is_some() {
                 return Err(StoreError::Twice {
@@ -322,7 +319,6 @@ impl Table {
     pub fn join(&mut self, other: Table) {
         self.rows.extend(other.rows);
         self.sessions.extend(other.sessions);
-        self.ignored.extend(other.ignored);
     }
 }
 
