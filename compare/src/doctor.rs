@@ -36,29 +36,12 @@ pub struct DoctorArgs {
     pub python: Option<String>,
 }
 
-/// Something that commands need.
-#[derive(Clone, Debug, PartialEq)]
-struct Need {
-    name: &'static str,
-    /// What was found, or why it was not.
-    found: Result<String, String>,
-    /// What installs it.
-    remedy: &'static str,
-}
-
-impl Need {
-    fn new(name: &'static str, found: Result<String, String>, remedy: &'static str) -> Self {
-        Self {
-            name,
-            found,
-            remedy,
-        }
-    }
-}
+/// Something that commands need: its name, what was found or why it was not, and what installs it.
+type Need = (&'static str, Result<String, String>, &'static str);
 
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
     let needs = look(args)?;
-    let exit = match needs.iter().all(|need| need.found.is_ok()) {
+    let exit = match needs.iter().all(|(_, found, _)| found.is_ok()) {
         true => Exit::Pass,
         false => Exit::Inconclusive,
     };
@@ -66,14 +49,14 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
 }
 
 fn document(needs: &[Need]) -> Document {
-    let found = needs.iter().filter_map(|need| {
-        let found = need.found.as_ref().ok()?;
-        Some(row! { "found" => need.name, "" => found.as_str() })
+    let found = needs.iter().filter_map(|(name, found, _)| {
+        let found = found.as_ref().ok()?;
+        Some(row! { "found" => *name, "" => found.as_str() })
     });
     let mut blocks = vec![Block::Table(Table::of(found))];
-    let missing = needs.iter().filter_map(|need| {
-        let why = need.found.as_ref().err()?;
-        Some((need.name, format!("{}: {why}. {}", need.name, need.remedy)))
+    let missing = needs.iter().filter_map(|(name, found, remedy)| {
+        let why = found.as_ref().err()?;
+        Some((*name, format!("{name}: {why}. {remedy}")))
     });
     let (names, lines): (Vec<&str>, Vec<String>) = missing.unzip();
     match lines.is_empty() {
@@ -97,16 +80,15 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         let tool = places.find()?;
         Ok(format!("{} {}", places.name, tool.version))
     };
-    let mut needs = Vec::from(
-        limits::of_runs().map(|limited| Need::new(limited.name, limited.found, limited.remedy)),
-    );
+    let mut needs =
+        Vec::from(limits::of_runs().map(|limited| (limited.name, limited.found, limited.remedy)));
     needs.extend([
-        Need::new(
+        (
             "traced build for hazards (H1)",
             traced,
             "Build with g++ 12 or later on Linux x86-64.",
         ),
-        Need::new(
+        (
             "GPU code, registers, spills (R1)",
             compiled(&builds::builds(&stages)),
             "`scripts/cuda-toolkit`, then build again.",
@@ -119,12 +101,12 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
             homes.map(|(name, why)| Need::new(name, Err(why), "Unset it, or name a CUDA toolkit.")),
         );
         needs.extend([
-            Need::new(
+            (
                 "g++",
                 first_line(&find::cxx()),
                 "`apt install g++` (12 or later), or name it in CXX.",
             ),
-            Need::new(
+            (
                 "nvcc",
                 with_version(&NVCC),
                 "`scripts/cuda-toolkit` installs it into .cuda/, 152 MB.",
@@ -134,7 +116,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     let device = match CudaDevice::open(0) {
         Ok(device) => device,
         Err(why) => {
-            needs.push(Need::new(
+            needs.push((
                 "GPU",
                 Err(why.to_string()),
                 "Without one there are no latencies (L1), no B1, C7, ncu or peers: see \"Measure on a remote GPU\" in docs/recipes.md.",
@@ -153,17 +135,17 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         &builds::builds(&stages),
     ));
     needs.extend([
-        Need::new(
+        (
             "counters by ncu (`profile`)",
             with_version(&NCU).map(|ncu| ncu + ", which needs the right to read counters"),
             "Install Nsight Compute, or name it in NCU.",
         ),
-        Need::new(
+        (
             "compute-sanitizer (C7)",
             with_version(&COMPUTE_SANITIZER),
             "`scripts/cuda-toolkit` installs it, or name it in SANITIZER.",
         ),
-        Need::new(
+        (
             "PyTorch and peers (`peers`)",
             python::found(args.python.as_deref()),
             "`scripts/python` installs them, or name a Python with torch by --python or PYTHON.",
@@ -210,12 +192,12 @@ fn of_gpu(info: &DeviceInfo, code: Result<(), String>, builds: &[StageMeta]) -> 
         Some(refusal) => format!("{}; not {}, first {refusal}", ids(&runs), ids(&not)),
     };
     [
-        Need::new(
+        (
             "GPU",
             code.map(|()| gpu),
             "Set ATTENTION_CUDA_ARCHS to what this GPU is, and build again.",
         ),
-        Need::new("stages that this GPU runs", Ok(stages), ""),
+        ("stages that this GPU runs", Ok(stages), ""),
     ]
 }
 
@@ -281,7 +263,7 @@ mod tests {
                 && text.ends_with("not found: GPU"),
             "{text}"
         );
-        let missing = Need::new("nvcc", Err("nvcc was not found".into()), "Install it.");
+        let missing = ("nvcc", Err("nvcc was not found".into()), "Install it.");
         let text = words(&[missing]);
         assert!(
             text.ends_with("- nvcc: nvcc was not found. Install it. not found: nvcc"),

@@ -2,6 +2,7 @@
 
 use crate::measure::plan::FileProblem;
 use crate::table::files::name_of;
+use anyhow::{Context, bail, ensure};
 use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -11,14 +12,6 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::Path;
-
-/// Why a file cannot be used, and what was expected.
-#[derive(Debug, thiserror::Error)]
-#[error("{file}: {why}")]
-pub struct FileError {
-    file: String,
-    why: String,
-}
 
 /// The tensors of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,44 +25,36 @@ pub struct FileInput {
 }
 
 impl FileInput {
-    /// Reads and checks `path`: names, types, shapes, and that every value is finite.
-    pub fn read(path: &Path) -> Result<Self, FileError> {
-        let bytes = std::fs::read(path).map_err(|error| FileError {
-            file: path.display().to_string(),
-            why: format!("cannot read it: {error}"),
-        })?;
+    /// Reads and checks `path`: names, types, shapes, and that every value is finite. An error says what was expected.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes =
+            std::fs::read(path).with_context(|| format!("{}: cannot read it", path.display()))?;
         let file = name_of(path);
-        Self::parse(&file, &bytes).map_err(|why| FileError { file, why })
+        Self::parse(&file, &bytes).context(file)
     }
 
-    fn parse(file: &str, bytes: &[u8]) -> Result<Self, String> {
+    fn parse(file: &str, bytes: &[u8]) -> anyhow::Result<Self> {
         if let Some(name) = named_twice(bytes) {
-            return Err(format!(
-                "there are two tensors '{name}'; write the file again with one of each name"
-            ));
+            bail!("there are two tensors '{name}'; write the file again with one of each name");
         }
-        let tensors = SafeTensors::deserialize(bytes).map_err(|reason| {
-            format!(
-                "not a whole safetensors file: {reason}; write it again, for instance with safetensors.numpy.save_file"
-            )
-        })?;
-        let (q, k, v) = (
-            operand(&tensors, "q", "q_scale")?,
-            operand(&tensors, "k", "k_scale")?,
-            operand(&tensors, "v", "v_scale")?,
-        );
+        let tensors = SafeTensors::deserialize(bytes).context(
+            "not a whole safetensors file; write it again, for instance with safetensors.numpy.save_file",
+        )?;
+        let [q, k, v] = ["q", "k", "v"].map(|name| operand(&tensors, name));
+        let (q, k, v) = (q?, k?, v?);
         let dtype = q.dtype;
         for (name, operand) in [("k", &k), ("v", &v)] {
-            demand(operand.dtype == dtype, || {
-                format!("'{name}' is {:?}; expected the type of q", operand.dtype)
-            })?;
+            let found = operand.dtype;
+            ensure!(
+                found == dtype,
+                "'{name}' is {found:?}; expected the type of q"
+            );
         }
         let [batch, heads_q, seq_q, head_dim] = q.extents;
         let [_, heads_kv, seq_kv, _] = k.extents;
         let of_k = [batch, heads_kv, seq_kv, head_dim];
-        let of_k_in_words = format!("{of_k:?}, [batch of q, heads, keys, head_dim of q]");
-        demand_shape("k", &k.extents, &of_k, of_k_in_words)?;
-        demand_shape("v", &v.extents, &of_k, format!("{of_k:?}, that of k"))?;
+        is_shaped("k", &k.extents, &of_k)?;
+        is_shaped("v", &v.extents, &of_k)?;
         let shape = Shape {
             batch,
             heads_q,
@@ -89,11 +74,8 @@ impl FileInput {
             k,
             v,
         };
-        let full = Problem::new(shape, dtype, Mask::Full).map_err(|reason| reason.to_string())?;
-        match input.inputs(&full) {
-            Ok(_) => Ok(input),
-            Err(reason) => Err(reason.to_string()),
-        }
+        input.inputs(&Problem::new(shape, dtype, Mask::Full)?)?;
+        Ok(input)
     }
 
     /// The tensors as inputs of `problem`, which has this file's extents and dtype.
@@ -139,65 +121,61 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
-fn demand(is_right: bool, why: impl FnOnce() -> String) -> Result<(), String> {
-    is_right.then_some(()).ok_or_else(why)
+fn is_shaped(name: &str, found: &[usize], right: &[usize]) -> anyhow::Result<()> {
+    ensure!(
+        found == right,
+        "'{name}' has shape {found:?}; expected {right:?}, by the shapes of q and k"
+    );
+    Ok(())
 }
 
-fn demand_shape(name: &str, found: &[usize], right: &[usize], words: String) -> Result<(), String> {
-    demand(found == right, || {
-        format!("'{name}' has shape {found:?}; expected {words}")
-    })
-}
-
-fn tensor<'a>(tensors: &SafeTensors<'a>, name: &str) -> Result<TensorView<'a>, String> {
-    tensors.tensor(name).map_err(|_| {
+fn tensor<'a>(tensors: &SafeTensors<'a>, name: &str) -> anyhow::Result<TensorView<'a>> {
+    tensors.tensor(name).with_context(|| {
         let mut found = tensors.names();
         found.sort_unstable();
-        let found = match found.is_empty() {
-            true => "none".to_string(),
-            false => found.join(", "),
-        };
         format!(
-            "no tensor '{name}'; expected q, k and v, and for F8_E4M3 also q_scale, k_scale and v_scale; the file has {found}"
+            "no tensor '{name}'; expected q, k and v, and for F8_E4M3 also q_scale, k_scale and v_scale; the file has [{}]",
+            found.join(", ")
         )
     })
 }
 
-fn operand(tensors: &SafeTensors<'_>, name: &str, scale: &str) -> Result<Operand, String> {
+fn operand(tensors: &SafeTensors<'_>, name: &str) -> anyhow::Result<Operand> {
     let tensor = tensor(tensors, name)?;
     let found = tensor.shape();
     let Ok(extents) = <[usize; 4]>::try_from(found) else {
-        return Err(format!(
+        bail!(
             "'{name}' has shape {found:?}; expected four extents, [batch, heads, rows, head_dim]"
-        ));
+        );
     };
     let (dtype, scales) = match tensor.dtype() {
         StoredDtype::F16 => (Dtype::F16, vec![]),
         StoredDtype::BF16 => (Dtype::Bf16, vec![]),
-        StoredDtype::F8_E4M3 => (Dtype::E4m3, scales(tensors, scale, extents)?),
-        other => {
-            return Err(format!(
-                "'{name}' is {other:?}; expected F16, BF16 or F8_E4M3"
-            ));
-        }
+        StoredDtype::F8_E4M3 => (Dtype::E4m3, scales(tensors, name, extents)?),
+        other => bail!("'{name}' is {other:?}; expected F16, BF16 or F8_E4M3"),
     };
-    Operand::from_parts(extents, dtype, tensor.data().to_vec(), scales)
-        .map_err(|reason| reason.to_string())
+    Ok(Operand::from_parts(
+        extents,
+        dtype,
+        tensor.data().to_vec(),
+        scales,
+    )?)
 }
 
-/// One scale for each batch and head.
+/// One scale for each batch and head of an operand.
 fn scales(
     tensors: &SafeTensors<'_>,
-    name: &str,
+    operand: &str,
     [batch, heads, ..]: [usize; 4],
-) -> Result<Vec<f32>, String> {
-    let tensor = tensor(tensors, name)?;
+) -> anyhow::Result<Vec<f32>> {
+    let name = format!("{operand}_scale");
+    let tensor = tensor(tensors, &name)?;
     let dtype = tensor.dtype();
-    demand(dtype == StoredDtype::F32, || {
-        format!("'{name}' is {dtype:?}; expected F32")
-    })?;
-    let words = format!("[{batch}, {heads}], one scale per batch and head");
-    demand_shape(name, tensor.shape(), &[batch, heads], words)?;
+    ensure!(
+        dtype == StoredDtype::F32,
+        "'{name}' is {dtype:?}; expected F32"
+    );
+    is_shaped(&name, tensor.shape(), &[batch, heads])?;
     Ok(floats(tensor.data()))
 }
 
@@ -206,7 +184,7 @@ fn output(
     tensors: &SafeTensors<'_>,
     expected: [usize; 4],
     format: Format,
-) -> Result<Option<Vec<f32>>, String> {
+) -> anyhow::Result<Option<Vec<f32>>> {
     let Ok(tensor) = tensors.tensor("out") else {
         return Ok(None);
     };
@@ -218,16 +196,15 @@ fn output(
             values
         }
         dtype if dtype == own => format.decode_bytes(tensor.data()),
-        dtype => return Err(format!("'out' is {dtype:?}; expected {own:?} or F32")),
+        dtype => bail!("'out' is {dtype:?}; expected {own:?} or F32"),
     };
-    let words = format!("{expected:?}, that of q");
-    demand_shape("out", tensor.shape(), &expected, words)?;
+    is_shaped("out", tensor.shape(), &expected)?;
     if let Some(element) = values.iter().position(|value| !value.is_finite()) {
         let [b, h, s, d] = common::inputs::index_of(expected, element);
-        return Err(format!(
+        bail!(
             "out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite",
             values[element]
-        ));
+        );
     }
     Ok(Some(values))
 }
@@ -289,17 +266,21 @@ mod tests {
         serialize(views, None).unwrap()
     }
 
-    fn read(bytes: &[u8]) -> Result<FileInput, FileError> {
+    fn read(bytes: &[u8]) -> anyhow::Result<FileInput> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("real.safetensors");
         std::fs::write(&path, bytes).unwrap();
         FileInput::read(&path)
     }
 
+    fn refusal(bytes: &[u8]) -> String {
+        format!("{:#}", read(bytes).unwrap_err())
+    }
+
     fn message(change: impl FnOnce(&mut BTreeMap<&'static str, Tensor>)) -> String {
         let mut tensors = good();
         change(&mut tensors);
-        read(&file(&tensors)).unwrap_err().to_string()
+        refusal(&file(&tensors))
     }
 
     #[test]
@@ -344,19 +325,9 @@ mod tests {
         ]);
         assert_eq!(read(&file(&tensors)).unwrap().problem.dtype, Dtype::E4m3);
         tensors.insert("k_scale", scale(4));
-        assert!(
-            read(&file(&tensors))
-                .unwrap_err()
-                .to_string()
-                .contains("'k_scale' has shape [1, 4]; expected [1, 2]")
-        );
+        assert!(refusal(&file(&tensors)).contains("'k_scale' has shape [1, 4]; expected [1, 2]"));
         tensors.remove("k_scale");
-        assert!(
-            read(&file(&tensors))
-                .unwrap_err()
-                .to_string()
-                .contains("no tensor 'k_scale'")
-        );
+        assert!(refusal(&file(&tensors)).contains("no tensor 'k_scale'"));
     }
 
     #[test]
@@ -366,7 +337,10 @@ mod tests {
             message(|t| drop(t.insert("k", halves(&[1, 2, 5, 128], 0))))
                 .contains("'k' has shape [1, 2, 5, 128]")
         );
-        assert!(message(|t| drop(t.insert("v", halves(&[1, 2, 6, 64], 0)))).contains("that of k"));
+        assert!(
+            message(|t| drop(t.insert("v", halves(&[1, 2, 6, 64], 0))))
+                .contains("'v' has shape [1, 2, 6, 64]; expected [1, 2, 5, 64]")
+        );
         assert!(message(|t| drop(t.insert("q", halves(&[4, 3, 64], 0)))).contains("four extents"));
         assert!(
             message(|t| drop(t.insert("out", halves(&[1, 4, 3, 65], 0))))
@@ -402,7 +376,7 @@ mod tests {
         assert!(read(&bytes).is_ok());
         let at = bytes.windows(3).position(|word| word == b"\"w\"").unwrap();
         bytes[at + 1] = b'v';
-        let error = read(&bytes).unwrap_err().to_string();
+        let error = refusal(&bytes);
         assert!(error.contains("there are two tensors 'v'"), "{error}");
     }
 
@@ -410,17 +384,13 @@ mod tests {
     fn a_truncated_file_is_refused() {
         let whole = file(&good());
         for len in [0, 7, 40, whole.len() - 1] {
-            let error = read(&whole[..len]).unwrap_err().to_string();
+            let error = refusal(&whole[..len]);
             assert!(
                 error.contains("not a whole safetensors file"),
                 "{len}: {error}"
             );
         }
         let absent = FileInput::read(Path::new("no/such/file")).unwrap_err();
-        assert!(
-            absent
-                .to_string()
-                .starts_with("no/such/file: cannot read it: ")
-        );
+        assert!(format!("{absent:#}").starts_with("no/such/file: cannot read it: "));
     }
 }
