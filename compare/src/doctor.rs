@@ -97,9 +97,8 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     // A program that was brought here builds nothing.
     if machine::workspace().is_some() {
         let homes = kernel_build::homes_without_nvcc().into_iter();
-        needs.extend(
-            homes.map(|(name, why)| Need::new(name, Err(why), "Unset it, or name a CUDA toolkit.")),
-        );
+        needs
+            .extend(homes.map(|(name, why)| (name, Err(why), "Unset it, or name a CUDA toolkit.")));
         needs.extend([
             (
                 "g++",
