@@ -296,13 +296,10 @@ pub fn are_plain<'py>(
         return Ok(false);
     }
     let is_grad_enabled = torch.is_grad_enabled.bind(py).call0()?.is_truthy()?;
-    let needs_gradient = |tensor: &Bound<'py, PyAny>| -> PyResult<bool> {
-        Ok(is_grad_enabled && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?)
-    };
     for tensor in inputs.into_iter().chain([out]).flatten() {
         if !tensor.get_type().is(torch.tensor.bind(py))
             || tensor.call_method0(intern!(py, "is_neg"))?.is_truthy()?
-            || needs_gradient(tensor)?
+            || is_grad_enabled && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?
         {
             return Ok(false);
         }
@@ -315,8 +312,7 @@ pub fn are_plain<'py>(
             .bind(py)
             .call0()?
             .is_truthy()?;
-    let base = out.getattr(intern!(py, "_base"))?;
-    Ok(!is_locked && (base.is_none() || !needs_gradient(&base)?))
+    Ok(!is_locked)
 }
 
 /// PyTorch's current one.

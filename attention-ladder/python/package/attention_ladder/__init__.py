@@ -87,7 +87,7 @@ def _check_dispatched(q, k, v, out):
             raise TypeError(f"{name} is no torch.Tensor, but a {type(tensor).__name__}")
         if tensor is not None and tensor.is_nested:
             raise NotImplementedError(f"{name} is a nested tensor: pad it, or call once for each sequence")
-    if out is not None and torch.is_grad_enabled() and (out.requires_grad or out._base is not None and out._base.requires_grad):
+    if out is not None and out.requires_grad and torch.is_grad_enabled():
         raise NotImplementedError(f"out requires a gradient, or is a view of what does: {_NO_BACKWARD}")
 
 
