@@ -93,7 +93,9 @@ impl Registers {
         let changes = &mut self.changes[(warp / WARPS) as usize];
         match changes.get(number) {
             None => changes.push(Change { warp, call: *call }),
-            Some(first) if first.call.agree == call.agree && first.call.kind == call.kind => {}
+            Some(Change { call: first, .. })
+                if (first.agree, first.kind) == (call.agree, call.kind)
+                    && first.site.same(call.site) => {}
             Some(first) => {
                 let (first, second) = (
                     party(first.warp * 32, &first.call),

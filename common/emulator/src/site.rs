@@ -54,15 +54,16 @@ impl Site {
         }
     }
 
+    /// The same call, in the traced build; in the plain one, a call in the same line.
     #[inline]
     pub(crate) fn same(self, other: Self) -> bool {
-        self.line == other.line && self.file.same(other.file)
+        self.line == other.line && self.code == other.code && self.file.same(other.file)
     }
 
     /// Compares the name's address only: false is no answer.
     #[inline]
     pub(crate) fn identical(self, other: Self) -> bool {
-        self.line == other.line && self.file.0 == other.file.0
+        self.line == other.line && self.code == other.code && self.file.0 == other.file.0
     }
 
     pub(crate) fn is(self, place: &Place) -> bool {

@@ -202,7 +202,8 @@ KERNEL(wgmma_of_boxes) {
     out<float>(params)[thread] = sum(s);
 }
 
-// Two steps; n[0]: the mistake (15: none, continued behind a wait that names nothing); n[1]: the first warp that takes part.
+// Two steps; n[0]: the mistake (15: none, continued behind a wait that names something else; 17: none, each
+// warpgroup has a call of its own); n[1]: the first warp that takes part.
 KERNEL(wgmma_misused) {
     const int how = params->n[0], thread = threadIdx.x - 32 * params->n[1], warp = thread / 32;
     unsigned char *a_smem = shared<unsigned char>(), *b_smem = a_smem + TILE;
@@ -212,7 +213,7 @@ KERNEL(wgmma_misused) {
     attn::fence_proxy_async(); // what this thread has written
     __syncthreads();           // the tiles are there
     if (thread < 0 || (how == 1 && thread == 37) || (how == 2 && warp == 3)) return;
-    float d[32], e[48];
+    float d[32], e[48], other[32];
     for (float &x : d) x = 1.0f;
     uint64_t a = along_k(a_smem, 0), b = along_k(b_smem, 0);
     if (how == 3) b = along_k(b_smem + TILE + 1024, 0);
@@ -221,7 +222,9 @@ KERNEL(wgmma_misused) {
     if (how == 6 && warp == 2) b = along_k(b_smem, 1);
     if (how == 7 && thread == 37) b = along_k(b_smem, 1);
     attn::wgmma_fence(); // d was written
-    attn::wgmma_f16<false>(d, a, b, how == 8 && warp == 1); // the product
+    const auto multiply = [&](bool accumulate) { attn::wgmma_f16<false>(d, a, b, accumulate); }; // the product
+    if ((how == 16 && warp == 1) || (how == 17 && warp >= 4)) multiply(false);
+    else multiply(how == 8 && warp == 1);
     if (how == 9) attn::wgmma_f16<false>(reinterpret_cast<float(&)[48]>(d), a, b, true);
     if (how == 10 && warp == 1) attn::wgmma_commit(); // of one warp
     attn::wgmma_f16<false>(d, along_k(a_smem, 1), along_k(b_smem, 1), true);
@@ -229,12 +232,8 @@ KERNEL(wgmma_misused) {
     attn::wgmma_commit(); // the group
     if (how == 12) return;
     if (how == 13 || how == 15) {
-        if (how == 15 || warp == 0) {
-            attn::wgmma_wait<0>(); // of what nobody touches
-        } else {
-            attn::wgmma_wait<0>(d);
-            attn::wgmma_fence();
-        }
+        attn::wgmma_wait<0>(how == 15 || warp == 0 ? other : d); // one names what nobody touches
+        attn::wgmma_fence();
         attn::wgmma_f16<false>(d, a, b, true);
         attn::wgmma_commit();
     }

@@ -184,7 +184,8 @@ struct WarpState {
     issued: u64,
     /// Incomplete groups, oldest first: products issued when each was closed.
     groups: VecDeque<u64>,
-    commits: u64,
+    /// Of `Warpgroup::calls`.
+    called: usize,
     complete: u64,
     is_fenced: bool,
     last_wait: Option<(Site, u32)>,
@@ -197,7 +198,8 @@ struct Warpgroup {
     first: u64,
     products: VecDeque<Product>,
     run: u64,
-    commits: Vec<(u64, u32, Collective)>,
+    /// What some warps have called and others have not yet, oldest first, each with the first warp that did.
+    calls: VecDeque<(u32, Collective)>,
     chains: Vec<Chain>,
     next_chain: u64,
     warps: [WarpState; WARPS as usize],
@@ -287,6 +289,22 @@ impl Products {
             self.groups
                 .resize_with(self.warps.div_ceil(WARPS) as usize, Warpgroup::default);
         }
+        let group = &mut self.groups[(warp / WARPS) as usize];
+        let member = &mut group.warps[(warp % WARPS) as usize];
+        member.called += 1;
+        let Some(&(other, first)) = group.calls.get(member.called - 1) else {
+            group.calls.push_back((warp, *call));
+            return Ok(());
+        };
+        if first.kind != call.kind || !first.site.same(call.site) {
+            let rule = "the four warps of a warpgroup execute the same instructions of wgmma: one call, and not one in each \
+                        branch";
+            return Err(self.fault(warp, call, Misuse::Other((other, first, rule.to_owned()))));
+        }
+        if group.warps.iter().all(|member| member.called > 0) {
+            group.calls.pop_front();
+            group.warps.iter_mut().for_each(|member| member.called -= 1);
+        }
         Ok(())
     }
 
@@ -317,22 +335,8 @@ impl Products {
 
     pub(crate) fn commit(&mut self, warp: u32, call: &Collective) -> Result<(), Fault> {
         self.start(warp, call)?;
-        let group = &mut self.groups[(warp / WARPS) as usize];
-        let state = &mut group.warps[(warp % WARPS) as usize];
-        let (issued, number) = (state.issued, state.commits as usize);
-        state.commits += 1;
-        state.groups.push_back(issued);
-        match group.commits.get(number) {
-            None => group.commits.push((issued, warp, *call)),
-            Some(&(known, ..)) if known == issued => {}
-            Some(&(known, other, first)) => {
-                let rule = format!(
-                    "the warps of a warpgroup close a group behind the same products: warp {other} has issued {known} so \
-                     far, warp {warp} {issued}"
-                );
-                return Err(self.fault(warp, call, Misuse::Other((other, first, rule))));
-            }
-        }
+        let state = &mut self.groups[(warp / WARPS) as usize].warps[(warp % WARPS) as usize];
+        state.groups.push_back(state.issued);
         Ok(())
     }
 
