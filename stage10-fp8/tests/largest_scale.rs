@@ -7,8 +7,8 @@ use common::image::Layout;
 use common::inputs::{Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use emulator::Schedule;
-use std::f32::consts::LOG2_E;
 use stage10_fp8::Fp8;
+use std::f32::consts::LOG2_E;
 
 const ROWS: usize = 64;
 
