@@ -1,19 +1,21 @@
-//! The whole path of a case, with stages that are wrong in known ways: each must be caught by the gate that is there for
-//! it. The kernels are Rust functions in the place of emulated entries.
+//! The whole path of a case, and of a synchronisation site left out, with stages that are wrong in known ways: each must be
+//! caught by the gate that is there for it. The kernels are Rust functions in the place of emulated entries.
 
-use common::check::{NoOutput, Outcome, Target, check};
-use common::inputs::Family;
+use common::check::{NoOutput, Outcome, StagedInputs, Target, both_backends, check};
+use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::params::{AttentionKernel, AttentionMaps, AttentionParams};
+use common::params::{self, AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::{Artifacts, Attention, LoadedStage, StageInfo, Unsupported};
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Redundant, StageInfo, Unsupported};
+use common::suppression::{Finding, Presets, suppress_each};
 use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
 use emulator::Schedule;
 use half::f16;
-use std::ffi::{c_char, c_void};
-use std::sync::OnceLock;
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const INFO: StageInfo = StageInfo {
     id: "stage-fake",
@@ -33,8 +35,8 @@ impl Attention for Fake {
     fn artifacts(&self) -> &'static Artifacts {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
         ARTIFACTS.get_or_init(|| Artifacts {
-            kernels: table,
-            traced_kernels: Some(traced_table),
+            kernels: table::<0>,
+            traced_kernels: Some(table::<1>),
             fatbin: None,
             report_json: REPORT,
             caps: "",
@@ -42,7 +44,7 @@ impl Attention for Fake {
             sources: &[],
         })
     }
-    fn accepts(&self, kernel: &common::stage::Kernel, _: &Problem) -> Result<(), Unsupported> {
+    fn accepts(&self, kernel: &Kernel, _: &Problem) -> Result<(), Unsupported> {
         match kernel.variant.as_str() {
             "refuses" => Err(Unsupported::Problem {
                 variant: "refuses".into(),
@@ -60,15 +62,17 @@ const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identi
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
 /// Those whose name begins with `lse` say that they write log-sum-exps.
-const VARIANTS: [(&std::ffi::CStr, Body); 14] = [
+const VARIANTS: [(&CStr, Body); 16] = [
     (c"correct", correct),
     (c"writes_nothing", nothing),
     (c"writes_zeros", zeros),
     (c"writes_behind_the_row", behind_the_row),
+    (c"writes_behind_a_packed_row", behind_a_packed_row),
     (c"changes_an_input", changes_an_input),
     (c"differs_by_call", differs_by_call),
     (c"wrong_on_packed_rows", wrong_on_packed_rows),
     (c"wrong_past_2_to_the_31", wrong_past_2_to_the_31),
+    (c"hazardous_when_traced_again", correct),
     (c"refuses", nothing),
     (c"lse_right", correct),
     (c"lse_unset", unset_lse),
@@ -77,36 +81,35 @@ const VARIANTS: [(&std::ffi::CStr, Body); 14] = [
     (c"lse_differs_by_call", lse_differs_by_call),
 ];
 
+/// Of [`Synchronised`]: two warps, tiles of 16 rows.
+const SYNCHRONISED: [(&CStr, Body); 4] = [
+    (c"racy", races),
+    (c"idle", nothing),
+    (c"scaled", waits_at_large_scales),
+    (c"ordered", writes_in_order),
+];
+
 struct Records(Vec<AttentionKernel>);
 // SAFETY: the records hold pointers to string literals and functions, and are never written again.
 unsafe impl Send for Records {}
 // SAFETY: as above.
 unsafe impl Sync for Records {}
 
-unsafe extern "C" fn table(
+/// 0: plain; 1: traced, where three report their stores and the others are as if they had not been instrumented, which gate H1
+/// must notice; 2: of [`Synchronised`].
+unsafe extern "C" fn table<const WHICH: usize>(
     count: *mut i32,
     _maps: *mut *const AttentionMaps,
     _clusters: *mut *const i32,
 ) -> *const AttentionKernel {
-    static RECORDS: OnceLock<Records> = OnceLock::new();
-    let records = RECORDS.get_or_init(|| Records::of(|_, body| body));
-    // SAFETY: the caller passes a valid pointer.
-    unsafe { *count = records.0.len() as i32 };
-    records.0.as_ptr()
-}
-
-/// Two of them report their stores; the others are as if they had not been instrumented, which gate H1 must notice.
-unsafe extern "C" fn traced_table(
-    count: *mut i32,
-    _maps: *mut *const AttentionMaps,
-    _clusters: *mut *const i32,
-) -> *const AttentionKernel {
-    static RECORDS: OnceLock<Records> = OnceLock::new();
-    let records = RECORDS.get_or_init(|| {
-        Records::of(|name, body| match name.to_bytes() {
-            b"correct" | b"wrong_past_2_to_the_31" => traced_correct,
+    static RECORDS: [OnceLock<Records>; 3] = [const { OnceLock::new() }; 3];
+    let records = RECORDS[WHICH].get_or_init(|| match WHICH {
+        2 => Records::of(&SYNCHRONISED, (16, 64), |_, body| body),
+        _ => Records::of(&VARIANTS, (1024, 32), |name, body| match name.to_bytes() {
+            b"correct" | b"wrong_past_2_to_the_31" if WHICH == 1 => traced_correct,
+            b"hazardous_when_traced_again" if WHICH == 1 => traced_later,
             _ => body,
-        })
+        }),
     });
     // SAFETY: the caller passes a valid pointer.
     unsafe { *count = records.0.len() as i32 };
@@ -114,40 +117,113 @@ unsafe extern "C" fn traced_table(
 }
 
 impl Records {
-    fn of(body_of: fn(&std::ffi::CStr, Body) -> Body) -> Self {
-        let record = |&(name, body): &(&'static std::ffi::CStr, Body)| AttentionKernel {
+    fn of(
+        variants: &[(&'static CStr, Body)],
+        (block_m, threads): (i32, i32),
+        body_of: impl Fn(&CStr, Body) -> Body,
+    ) -> Self {
+        let record = |&(name, body): &(&'static CStr, Body)| AttentionKernel {
             family: name.as_ptr() as *const c_char,
             variant: name.as_ptr() as *const c_char,
             symbol: name.as_ptr() as *const c_char,
-            dtype: 0,
+            dtype: match name.to_bytes() {
+                b"scaled" => params::AttentionDtype_ATTENTION_E4M3 as i32,
+                _ => 0,
+            },
             head_dim: 64,
-            block_m: 1024,
-            block_n: 32,
-            threads: 32,
+            block_m,
+            block_n: 16,
+            threads,
             min_blocks: 1,
             dynamic_shared_bytes: 128,
             probability_dtype: 32,
             lse: i32::from(name.to_bytes().starts_with(b"lse")),
             emulated: Some(body_of(name, body)),
         };
-        Self(VARIANTS.iter().map(record).collect())
+        Self(variants.iter().map(record).collect())
     }
 }
 
 unsafe extern "C-unwind" {
     fn __tsan_write2(address: *mut c_void);
+    fn __tsan_write4(address: *mut c_void);
+    /// Of the running CUDA thread, whose context begins with its index in the block.
+    safe fn emulator_current_slot() -> *mut *const u32;
+    fn emulator_barrier(thread: *const u32, site: Site);
+}
+
+/// Of `emulator/abi.h`.
+#[repr(C)]
+struct Site(*const c_char, u32, u32);
+
+fn thread() -> (*const u32, u32) {
+    // SAFETY: the slot is of this OS thread, on which a CUDA thread is running.
+    unsafe {
+        let thread = *emulator_current_slot();
+        (thread, *thread)
+    }
+}
+
+/// `__syncthreads` on the first line of `fake.cu`.
+fn wait_for_all() {
+    // SAFETY: the thread is the running one, and the file's name lives for ever.
+    unsafe { emulator_barrier(thread().0, Site(c"fake.cu".as_ptr(), 1, 0)) };
 }
 
 /// Right; and the first of its threads reports its stores.
 unsafe extern "C" fn traced_correct(params: *const AttentionParams) {
-    static CALLS: AtomicU32 = AtomicU32::new(0);
     // SAFETY: as `correct`; what is reported lies in the output.
     unsafe {
         correct(params);
         let p = &*params;
-        if CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(32) {
+        if thread().1 == 0 {
             let elements = (0..i64::from(p.seq_q)).flat_map(|row| (0..64).map(move |d| (row, d)));
             elements.for_each(|(row, d)| __tsan_write2(o(p, row, d).cast()));
+        }
+    }
+}
+
+/// The same, and from the second launch on a store behind the last row.
+unsafe extern "C" fn traced_later(params: *const AttentionParams) {
+    static LAUNCHES: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: as above; what is reported is not made.
+    unsafe {
+        traced_correct(params);
+        let p = &*params;
+        if thread().1 == 0 && LAUNCHES.fetch_add(1, Ordering::Relaxed) > 0 {
+            __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
+        }
+    }
+}
+
+/// Every thread of every block writes the same element.
+unsafe extern "C" fn races(params: *const AttentionParams) {
+    // SAFETY: the emulator passes the parameters of the launch; the access is only reported, not made.
+    unsafe { __tsan_write4((*params).o.data) };
+}
+
+unsafe extern "C" fn waits_at_large_scales(params: *const AttentionParams) {
+    // SAFETY: a problem of E4M3 has a scale for its only head.
+    if unsafe { *(*params).q.scales } > 0.02 {
+        wait_for_all();
+    }
+}
+
+/// The last warp writes, if the first has told it to. No access is reported: without the barrier only a schedule shows it.
+unsafe extern "C" fn writes_in_order(params: *const AttentionParams) {
+    thread_local!(static TOLD: Cell<bool> = const { Cell::new(false) });
+    let index = thread().1;
+    if index == 0 {
+        TOLD.set(true);
+    }
+    wait_for_all();
+    if index == 63 {
+        // SAFETY: as `correct`.
+        unsafe {
+            match TOLD.take() {
+                true => correct(params),
+                false => zeros(params),
+            }
         }
     }
 }
@@ -217,6 +293,16 @@ unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
         correct(params);
         let p = &*params;
         o(p, i64::from(p.seq_q), 0).write(f16::ONE);
+    }
+}
+
+unsafe extern "C" fn behind_a_packed_row(params: *const AttentionParams) {
+    // SAFETY: as above.
+    unsafe {
+        match (*params).o.row_stride == 64 {
+            true => behind_the_row(params),
+            false => correct(params),
+        }
     }
 }
 
@@ -310,6 +396,10 @@ unsafe extern "C" fn wrong_past_2_to_the_31(params: *const AttentionParams) {
     }
 }
 
+fn problem() -> Problem {
+    Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap()
+}
+
 fn outcome(variant: &str) -> Outcome {
     outcome_on(None, variant, &[])
 }
@@ -317,12 +407,11 @@ fn outcome(variant: &str) -> Outcome {
 fn outcome_on(device: Option<DeviceLimits>, variant: &str, traced: &[Schedule]) -> Outcome {
     let mut stage = LoadedStage::load(&Fake).unwrap();
     stage.device = device;
-    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
     let target = Target::Emulated {
         schedules: &SCHEDULES,
         traced,
     };
-    check(&stage, variant, &problem, Family::Normal, target)
+    check(&stage, variant, &problem(), Family::Normal, target)
 }
 
 fn failed(variant: &str) -> Vec<GateId> {
@@ -340,6 +429,7 @@ fn each_wrong_stage_fails_at_the_gate_that_is_there_for_it() {
     );
     assert_eq!(failed("writes-zeros"), [GateId::C2, GateId::C3, GateId::C4]);
     assert_eq!(failed("writes-behind-the-row"), [GateId::C6]);
+    assert_eq!(failed("writes-behind-a-packed-row"), [GateId::C6]);
     assert_eq!(failed("changes-an-input"), [GateId::C6]);
     assert_eq!(failed("differs-by-call"), [GateId::C5]);
 }
@@ -366,8 +456,7 @@ fn log_sum_exps_are_judged_where_a_kernel_writes_them() {
 #[test]
 fn log_sum_exps_of_a_kernel_that_writes_none_are_refused() {
     let stage = LoadedStage::load(&Fake).unwrap();
-    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap();
-    let asked = |variant| stage.prepare(variant, &problem).unwrap().with_lse();
+    let asked = |variant| stage.prepare(variant, &problem()).unwrap().with_lse();
     assert!(asked("lse-right").unwrap().lse);
     let refused = asked("correct").unwrap_err();
     assert!(matches!(&refused, Unsupported::Lse { variant } if variant == "correct"));
@@ -388,7 +477,7 @@ fn a_stage_that_is_wrong_on_packed_rows_alone_fails() {
 #[test]
 fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
     let judged = |variant: &str, verdict: Verdict| -> Vec<GateId> {
-        let gates = outcome_on(None, variant, &SCHEDULES[..1]).unwrap().gates;
+        let gates = outcome_on(None, variant, &SCHEDULES).unwrap().gates;
         gates
             .iter()
             .filter(|result| result.verdict == verdict)
@@ -396,6 +485,10 @@ fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
             .collect()
     };
     assert_eq!(judged("correct", Verdict::Fail), []);
+    assert_eq!(
+        judged("hazardous-when-traced-again", Verdict::Fail),
+        [GateId::H1]
+    );
     // What ran is right, and nothing says that it was watched.
     assert_eq!(judged("lse-right", Verdict::Fail), [GateId::H1]);
     assert_eq!(
@@ -417,6 +510,12 @@ fn refused_launches_are_not_failures_and_say_why() {
     };
     assert!(reason("refuses").contains("on principle"));
     assert!(reason("no-such").contains("correct, writes-nothing"));
+    // Nothing to compare a GPU's output with is a failure.
+    let stage = LoadedStage::load(&Fake).unwrap();
+    let inputs = Inputs::generate(&problem(), Family::Normal, 0);
+    let staged = Arc::new(StagedInputs::new(&inputs, Some(Family::Normal)));
+    let b1 = both_backends(&stage, "refuses", &staged, &[]);
+    assert!(b1.is_fail() && b1.reason.contains("on principle"), "{b1:?}");
 }
 
 #[test]
@@ -467,5 +566,79 @@ fn a_missing_default_variant_is_an_error_of_the_stage() {
     assert_eq!(
         error.problem,
         "the default variant 'absent' is not declared in kernel.cu"
+    );
+}
+
+struct Synchronised(&'static StageInfo);
+
+const ORDERED: StageInfo = StageInfo {
+    id: "stage-synchronised",
+    default_variant: "ordered",
+    redundant: &[Redundant {
+        family: "scaled",
+        site: "barrier",
+        reason: "nothing is read behind it",
+    }],
+    ..INFO
+};
+
+impl Attention for Synchronised {
+    fn info(&self) -> &'static StageInfo {
+        self.0
+    }
+    fn artifacts(&self) -> &'static Artifacts {
+        static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
+        ARTIFACTS.get_or_init(|| Artifacts {
+            kernels: table::<2>,
+            traced_kernels: Some(table::<2>),
+            sources: &[("fake.cu", "barrier();")],
+            ..*Fake.artifacts()
+        })
+    }
+    /// One block, which is told once.
+    fn grid(&self, _: &Kernel, _: &Problem) -> [u32; 3] {
+        [1; 3]
+    }
+}
+
+/// A hazard with all sites is a failed gate, and nothing is said of them; a family that reaches none is an error; a site that only
+/// large scales reach is tried; and one whose lack no access shows is tried under every schedule of the plain build.
+#[test]
+fn each_family_has_its_sites_left_out_or_says_why_not() {
+    let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
+    let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
+    let [broken] = &tried.broken[..] else {
+        panic!("{tried:?}")
+    };
+    assert_eq!((&*broken.variant, broken.result.gate), ("racy", GateId::H1));
+    let reason = &broken.result.reason;
+    let start = "racy 1x1x17:113x64 f16 full normal with all its synchronisation: race in block [0, 0, 0], bytes ";
+    assert!(
+        reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"),
+        "{reason}"
+    );
+    let [idle] = &tried.wrong()[..] else {
+        panic!("{tried:?}")
+    };
+    assert!(
+        idle.starts_with("idle: no barrier, wait, arrive or commit was reached"),
+        "{idle}"
+    );
+    let [scaled, ordered] = &tried.sites[..] else {
+        panic!("{tried:?}")
+    };
+    assert_eq!(
+        (&*scaled.family, &scaled.finding),
+        ("scaled", &Finding::Survived { cases: 1 })
+    );
+    assert!(
+        matches!(
+            &ordered.finding,
+            Finding::Killed {
+                gate: GateId::C5,
+                ..
+            }
+        ),
+        "{ordered:?}"
     );
 }

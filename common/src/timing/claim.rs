@@ -195,6 +195,23 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_beyond_the_margin_with_its_whole_interval() {
+        for (value, low, high, expected) in [
+            (1.0, 0.996, 1.005, Change::Same),
+            (1.0, 0.994, 1.004, Change::Ambiguous),
+            (1.02, 1.006, 1.03, Change::Faster),
+            (1.02, 1.005, 1.03, Change::Ambiguous),
+            (0.98, 0.97, 0.995, Change::Slower),
+            (0.98, 0.97, 0.9951, Change::Ambiguous),
+            (f64::NAN, f64::NAN, f64::NAN, Change::Ambiguous),
+        ] {
+            let interval = Interval { low, high };
+            let found = Change::of(&Ratio { value, interval }, SAME_MARGIN);
+            assert_eq!(found, expected, "{value} [{low}, {high}]");
+        }
+    }
+
+    #[test]
     fn injected_delays_are_seen() {
         for seed in 0..20 {
             for percent in [1.0, 2.0, 5.0] {
