@@ -5,6 +5,7 @@ use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
+use super::timer::Timer;
 use crate::judge::Known;
 use crate::judge::best::best;
 use crate::judge::claims::arms;
@@ -21,7 +22,7 @@ use common::inputs::Inputs;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::LoadedStage;
 use common::tier0;
-use common::timing::{Comparison, Plan as TimingPlan};
+use common::timing::Plan as TimingPlan;
 use common::verdict::GateResult;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -200,12 +201,12 @@ impl<'a> Executor<'a> {
     /// Times what the plan lists and `record` has as green. Returns the time of an empty kernel in microseconds.
     pub fn time(
         &self,
-        device: &CudaDevice,
+        device: &dyn Timer,
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<f64, ExecuteError> {
         let plan = self.plan;
-        let zero_us = device.zero_line(&self.timing)?.device.p50;
+        let zero_us = device.zero_us(&self.timing)?;
         let mut bench: Option<TimedProblem> = None;
         // Problem by problem, so that all variants read the same buffers.
         let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
@@ -229,8 +230,7 @@ impl<'a> Executor<'a> {
                 true => self.timing.samples,
                 false => self.samples_elsewhere,
             };
-            let mut arm = device.arm(stage, &prepared, &bench.pool)?;
-            let timed = device.measure(&mut arm, &arm_plan)?;
+            let timed = device.time((stage, &prepared), &bench.pool, &arm_plan)?;
             let measurement = &timed.measurement;
             arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
             let mut after = bench
@@ -248,7 +248,7 @@ impl<'a> Executor<'a> {
     /// Times every two variants of [`interleaved`] against each other.
     fn pairs(
         &self,
-        device: &CudaDevice,
+        device: &dyn Timer,
         zero_us: f64,
         run: &mut Run,
         sink: &mut dyn Sink,
@@ -262,27 +262,25 @@ impl<'a> Executor<'a> {
                 continue;
             };
             let bench = TimedProblem::renewed(&mut bench, device, &problem)?;
-            let speed_of_light = bench.speed_of_light(device, zero_us);
-            let Some((pair, wrong)) = self.pair(device, bench, base, new)? else {
+            let Some(row) = self.pair(device, zero_us, bench, base, new)? else {
                 continue;
             };
-            let (new, base) = (new.clone(), base.clone());
-            let row = rows::pair(new, base, place.clone(), By::Gpu, &pair, &speed_of_light);
-            run.append(row.with_verdicts(&wrong));
+            run.append(row);
             sink.grown(run)?;
         }
         Ok(())
     }
 
-    /// Times two arms interleaved (A B B A) on one problem, and returns the gates that fail on the timed buffers of either; `None`
+    /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the timed buffers of either; `None`
     /// if one of them does not take the problem.
     fn pair(
         &self,
-        device: &CudaDevice,
+        device: &dyn Timer,
+        zero_us: f64,
         bench: &mut TimedProblem,
         base: &Subject,
         new: &Subject,
-    ) -> Result<Option<(Comparison, Vec<GateResult>)>, CudaError> {
+    ) -> Result<Option<Row>, CudaError> {
         let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
         let prepared = (
             base_stage.prepare(base.name(), &bench.problem),
@@ -291,22 +289,33 @@ impl<'a> Executor<'a> {
         let (Ok(of_base), Ok(of_new)) = prepared else {
             return Ok(None);
         };
-        let mut base_arm = device.arm(base_stage, &of_base, &bench.pool)?;
-        let mut new_arm = device.arm(new_stage, &of_new, &bench.pool)?;
-        let timed = device.measure_pair(&mut base_arm, &mut new_arm, &self.timing)?;
+        let timed = device.time_pair(
+            (base_stage, &of_base),
+            (new_stage, &of_new),
+            &bench.pool,
+            &self.timing,
+        )?;
         let sides = [
-            (base, timed.base_outputs, of_base.kernel.probability),
-            (new, timed.new_outputs, of_new.kernel.probability),
+            (base, &of_base, timed.base_outputs),
+            (new, &of_new, timed.new_outputs),
         ];
         let mut wrong = Vec::new();
-        for (subject, outputs, probability) in sides {
-            let gates = bench.judge(&outputs, probability).gates;
+        for (subject, of, outputs) in sides {
+            let gates = bench.judge(&outputs, of.kernel.probability).gates;
             wrong.extend(rows::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
                 ..result.clone()
             }));
         }
-        Ok(Some((timed.comparison, wrong)))
+        let row = rows::pair(
+            new.clone(),
+            base.clone(),
+            Place::of(&bench.problem),
+            By::Gpu,
+            &timed.comparison,
+            &bench.speed_of_light(device, zero_us),
+        );
+        Ok(Some(row.with_verdicts(&wrong)))
     }
 }
 

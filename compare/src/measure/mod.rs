@@ -14,3 +14,4 @@ pub mod session;
 pub mod sink;
 pub mod summary;
 pub mod timed_problem;
+pub mod timer;

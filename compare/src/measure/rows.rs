@@ -441,6 +441,24 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_cannot_be_fails_a_pair_on_either_arm() {
+        for (base, new, fails) in [(20.0, 15.0, false), (20.0, 2.0, true), (2.0, 20.0, true)] {
+            let arms = Comparison::of(&samples(base), &samples(new)).unwrap();
+            let floor = SpeedOfLight::none("literal").with_zero_line(2.0);
+            let row = pair(
+                CPASYNC.into(),
+                WMMA.into(),
+                place(),
+                Source::Gpu,
+                &arms,
+                &floor,
+            );
+            assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");
+            assert_eq!(row.value(Metric::Min), Some(base.min(new)));
+        }
+    }
+
+    #[test]
     fn counters_are_counts_and_a_kernel_that_was_not_counted_has_none() {
         let counted = |counted| counters(SCALAR.into(), Dtype::E4m3, &counted);
         let mut launch = Counters::default();

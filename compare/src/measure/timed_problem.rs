@@ -1,8 +1,9 @@
 //! A problem on the GPU, with its references: what `run` and `peers` time.
 
+use super::timer::Timer;
 use common::check;
 use common::device::Staged;
-use common::device::cuda::{CudaDevice, CudaError, InputPool, RotatedOutput};
+use common::device::cuda::{CudaError, InputPool, RotatedOutput};
 use common::e4m3::E4m3;
 use common::format::Format;
 use common::gate::{self, Evidence, Repeat};
@@ -35,13 +36,13 @@ pub struct Judged {
 
 impl TimedProblem {
     /// Generates and uploads normal inputs.
-    pub fn new(device: &CudaDevice, problem: &Problem) -> Result<Self, CudaError> {
+    pub fn new(device: &dyn Timer, problem: &Problem) -> Result<Self, CudaError> {
         Self::of(device, problem, |inputs| inputs)
     }
 
     /// The same, with inputs changed by `change`.
     pub fn of(
-        device: &CudaDevice,
+        device: &dyn Timer,
         problem: &Problem,
         change: fn(Inputs) -> Inputs,
     ) -> Result<Self, CudaError> {
@@ -71,7 +72,7 @@ impl TimedProblem {
     /// The one in `held` if it is for `problem`, else a new one that replaces it.
     pub fn renewed<'b>(
         held: &'b mut Option<Self>,
-        device: &CudaDevice,
+        device: &dyn Timer,
         problem: &Problem,
     ) -> Result<&'b mut Self, CudaError> {
         if held.as_ref().is_none_or(|held| held.problem != *problem) {
@@ -81,7 +82,7 @@ impl TimedProblem {
     }
 
     /// The time that no kernel can beat, given that an empty one takes `zero_us`.
-    pub fn speed_of_light(&self, device: &CudaDevice, zero_us: f64) -> SpeedOfLight {
+    pub fn speed_of_light(&self, device: &dyn Timer, zero_us: f64) -> SpeedOfLight {
         SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation())
             .with_zero_line(zero_us)
     }

@@ -34,6 +34,34 @@ impl fmt::Debug for InputPool {
 }
 
 impl InputPool {
+    /// What a pool of `contents` is before any of it is uploaded.
+    pub fn on_host(mut contents: Vec<Staged>, l2_bytes: u64) -> Result<Self, CudaError> {
+        let problems = contents
+            .windows(2)
+            .filter(|pair| pair[0].problem != pair[1].problem)
+            .count()
+            + 1;
+        let Some(first) = contents.first().filter(|_| problems == 1) else {
+            return Err(CudaError::Sets {
+                sets: contents.len(),
+                problems: if contents.is_empty() { 0 } else { problems },
+            });
+        };
+        let input_bytes: usize = first
+            .inputs
+            .iter()
+            .map(|i| i.image.bytes.len() + 4 * i.scales.len())
+            .sum();
+        let output_bytes = first.output.bytes.len() as u64;
+        let rotation = Rotation::choose(input_bytes as u64, output_bytes, l2_bytes);
+        contents.truncate(rotation.sets);
+        Ok(Self {
+            rotation,
+            contents,
+            sets: vec![],
+        })
+    }
+
     /// The number of sets, and what they are to the L2 cache.
     pub fn rotation(&self) -> &Rotation {
         &self.rotation
@@ -109,35 +137,14 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 impl CudaDevice {
     /// Uploads `contents`, all of one problem, a few times. A handful is enough: further sets repeat contents at other
     /// addresses, which is all that the cache sees.
-    pub fn pool(&self, mut contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
+    pub fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
-        let problems = contents
-            .windows(2)
-            .filter(|pair| pair[0].problem != pair[1].problem)
-            .count()
-            + 1;
-        let Some(first) = contents.first().filter(|_| problems == 1) else {
-            return Err(CudaError::Sets {
-                sets: contents.len(),
-                problems: if contents.is_empty() { 0 } else { problems },
-            });
-        };
-        let input_bytes: usize = first
-            .inputs
-            .iter()
-            .map(|i| i.image.bytes.len() + 4 * i.scales.len())
-            .sum();
-        let output_bytes = first.output.bytes.len() as u64;
-        let rotation = Rotation::choose(input_bytes as u64, output_bytes, self.info().l2_bytes);
-        contents.truncate(rotation.sets);
-        let uploaded =
-            (0..rotation.sets).map(|set| self.upload_inputs(&contents[set % contents.len()]));
-        let sets = uploaded.collect::<Result<Vec<_>, _>>()?;
-        Ok(Rc::new(InputPool {
-            rotation,
-            contents,
-            sets,
-        }))
+        let mut pool = InputPool::on_host(contents, self.info().l2_bytes)?;
+        for set in 0..pool.rotation.sets {
+            let uploaded = self.upload_inputs(&pool.contents[set % pool.contents.len()])?;
+            pool.sets.push(uploaded);
+        }
+        Ok(Rc::new(pool))
     }
 
     /// Launches `prepared` over the sets of `pool`, each with an output of its own.

@@ -1,17 +1,26 @@
 use super::*;
+use crate::judge::state::NEEDED;
 use crate::measure::builds::builds;
 use crate::measure::plan::plan;
+use crate::measure::timer::Kernel;
 use crate::table::On;
 use crate::table::Run;
+use crate::testing::{SCALAR, WMMA, samples};
 use crate::{stages, testing};
 use clap::Parser;
 use common::check::{both_backends, check};
-use common::device::BackendKind;
+use common::device::cuda::{DeviceInfo, InputPool, RotatedOutput, Timed, TimedPair};
+use common::device::{BackendKind, Staged, emulated as emulator};
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::LoadedStage;
+use common::stage::{LoadedStage, Prepared};
+use common::telemetry::Conditions;
+use common::timing::stats::Summary;
+use common::timing::{Comparison, Measurement};
 use common::verdict::{GateId, Verdict};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// What an executor tells, in its order.
 #[derive(Default)]
@@ -111,6 +120,25 @@ fn a_case_without_memory_ends_the_run_and_is_no_row() {
     let says = error.to_string();
     assert!(says.contains("rows far apart: 280 GiB; "), "{says}");
     assert_eq!((run.cases().count(), told.recorded), (0, vec![]));
+}
+
+#[test]
+fn a_traced_case_runs_plain_under_every_schedule() {
+    for (mode, plain, traced) in [
+        (Mode::Traced, 3, 3),
+        (Mode::TracedOnce, 3, 1),
+        (Mode::Plain, 1, 0),
+        (Mode::Both, 1, 0),
+    ] {
+        let Target::Emulated {
+            schedules,
+            traced: of,
+        } = emulated(mode)
+        else {
+            panic!("{mode:?}")
+        };
+        assert_eq!((schedules.len(), of.len()), (plain, traced), "{mode:?}");
+    }
 }
 
 #[test]
@@ -219,4 +247,233 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     let stage = &stages[0];
     let found = both_backends(stage, stage.info().default_variant, &staged, &[]).unwrap();
     assert_eq!(found.verdict, Verdict::NoData);
+}
+
+/// A GPU that is made up: kernels run on the emulator, and what they leave is then spoilt.
+struct Made {
+    info: DeviceInfo,
+    us: f64,
+    /// Of the variant of this name.
+    spoils: (&'static str, fn(&mut Vec<RotatedOutput>)),
+    timed: RefCell<Vec<String>>,
+}
+
+const HONEST: (&str, fn(&mut Vec<RotatedOutput>)) = ("none", |_| ());
+
+/// What may be wrong with the outputs that timing leaves, and the gate that says so.
+const SPOILT: [(GateId, fn(&mut Vec<RotatedOutput>)); 6] = [
+    (GateId::C1, |of| all(&mut of[1].execution.output, 0xff)),
+    (GateId::C2, |of| {
+        of[1].execution.output = of[0].execution.output.clone()
+    }),
+    (GateId::C5, |of| {
+        let mut other = of[1].clone();
+        let elements = other.execution.output.len() / 2;
+        other.execution.output[elements] ^= 1;
+        of.push(other);
+    }),
+    (GateId::C6, |of| of[0].execution.output[0] ^= 1),
+    (GateId::C6, |of| of[1].execution.output[0] ^= 1),
+    (GateId::C6, |of| of[1].execution.inputs[2][0] ^= 1),
+];
+
+fn all(bytes: &mut [u8], byte: u8) {
+    bytes.iter_mut().for_each(|of| *of = byte);
+}
+
+impl Made {
+    fn new(us: f64, spoils: (&'static str, fn(&mut Vec<RotatedOutput>))) -> Self {
+        let info = DeviceInfo {
+            name: testing::GPU.into(),
+            uuid: String::new(),
+            compute_capability: (9, 0),
+            sms: 132,
+            l2_bytes: 50 << 20,
+            shared_optin_bytes: 232_448,
+            cuda_version: (13, 0),
+            driver_version: None,
+        };
+        let timed = RefCell::default();
+        Self {
+            info,
+            us,
+            spoils,
+            timed,
+        }
+    }
+
+    fn outputs(&self, prepared: &Prepared<'_>, pool: &InputPool) -> Vec<RotatedOutput> {
+        let of_input = |(input, staged): (usize, &Staged)| RotatedOutput {
+            input,
+            buffers: 2,
+            execution: emulator::execute(prepared, staged, tier0::SCHEDULES[0]).unwrap(),
+        };
+        let name = &prepared.kernel.variant;
+        self.timed.borrow_mut().push(name.clone());
+        let mut outputs = pool.contents().iter().enumerate().map(of_input).collect();
+        if name == self.spoils.0 {
+            (self.spoils.1)(&mut outputs);
+        }
+        outputs
+    }
+}
+
+impl Timer for Made {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
+        InputPool::on_host(contents, self.info.l2_bytes).map(Rc::new)
+    }
+
+    fn zero_us(&self, _: &TimingPlan) -> Result<f64, CudaError> {
+        Ok(0.6)
+    }
+
+    fn time(
+        &self,
+        (_, prepared): Kernel<'_>,
+        pool: &Rc<InputPool>,
+        _: &TimingPlan,
+    ) -> Result<Timed, CudaError> {
+        let us = samples(self.us);
+        let absent = Conditions::Absent {
+            reason: "made up".into(),
+        };
+        Ok(Timed {
+            measurement: Measurement {
+                label: String::new(),
+                rotation: *pool.rotation(),
+                device: Summary::of(&us).unwrap(),
+                single: Summary::of(&us).unwrap(),
+                device_us: us.clone(),
+                single_us: us,
+                conditions: [absent.clone(), absent],
+            },
+            outputs: self.outputs(prepared, pool),
+        })
+    }
+
+    fn time_pair(
+        &self,
+        base: Kernel<'_>,
+        new: Kernel<'_>,
+        pool: &Rc<InputPool>,
+        _: &TimingPlan,
+    ) -> Result<TimedPair, CudaError> {
+        Ok(TimedPair {
+            comparison: Comparison::of(&samples(2.0 * self.us), &samples(self.us)).unwrap(),
+            base_outputs: self.outputs(base.1, pool),
+            new_outputs: self.outputs(new.1, pool),
+        })
+    }
+}
+
+/// The gates that a row fails, with their reasons.
+fn failed(row: &Row) -> Vec<(GateId, &str)> {
+    let failed = row.failed();
+    failed
+        .map(|(gate, judged)| (gate, &*judged.reason))
+        .collect()
+}
+
+#[test]
+fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
+    let stages = stages::load().unwrap();
+    let builds = builds(&stages);
+    let request = [
+        "compare",
+        "--stages",
+        "0",
+        "--shapes",
+        "1x1x17x64",
+        "--dtypes",
+        "f16",
+        "--masks",
+        "full",
+    ];
+    let request = crate::cli::Cli::parse_from(request).run.request;
+    let plan = plan(&builds, &request, BackendKind::Cuda).unwrap();
+    let executor = Executor::new(&plan, &stages);
+    let timed = |device: &Made, red: Option<GateId>| {
+        let mut run = testing::timed(testing::US).without(|_| true);
+        for subject in [SCALAR, WMMA] {
+            let row = Row::new(subject, On::All, By::Gpu);
+            let is_red = |gate| subject == WMMA && red == Some(gate);
+            run.append(NEEDED.into_iter().fold(row, |row, gate| {
+                row.verdict(&GateResult::judge(gate, !is_red(gate), "of the cases"))
+            }));
+        }
+        executor
+            .time(device, &mut run, &mut Told::default())
+            .unwrap();
+        run.table.retain(|row| row.on != On::All);
+        run
+    };
+    let honest = Made::new(20.0, HONEST);
+    let run = timed(&honest, None);
+    let mut times = run
+        .table
+        .rows()
+        .map(|row| (failed(row), row.value(Metric::P50)));
+    assert!(
+        times.all(|found| found == (vec![], Some(20.02))),
+        "{:?}",
+        run.table
+    );
+    assert!(honest.timed.borrow().contains(&"wmma-qk-32x64".to_string()));
+    for red in NEEDED {
+        let device = Made::new(20.0, HONEST);
+        timed(&device, Some(red));
+        let timed = device.timed.borrow();
+        assert_eq!(*timed, ["scalar-32x64"], "the other fails {red}");
+    }
+    for (gate, spoils) in SPOILT {
+        let run = timed(&Made::new(20.0, ("wmma-qk-32x64", spoils)), None);
+        for row in run.table.rows() {
+            let is_spoilt = row.subject.as_str() == WMMA;
+            let has_failed = failed(row).iter().any(|(of, _)| *of == gate);
+            assert_eq!(has_failed, is_spoilt, "{gate}: {row:?}");
+        }
+    }
+    let impossible = timed(&Made::new(0.6, HONEST), None);
+    let fails_l1 = |row: &Row| failed(row)[0].0 == GateId::L1;
+    assert!(impossible.table.rows().all(fails_l1), "{impossible:?}");
+}
+
+#[test]
+fn both_arms_of_a_pair_are_judged_in_the_timed_buffers() {
+    let stages = stages::load().unwrap();
+    let plan = plan(&builds(&stages), &Default::default(), BackendKind::Emulated).unwrap();
+    let executor = Executor::new(&plan, &stages);
+    let problem = Problem::new(Shape::bhsd(1, 1, 17, 64), Dtype::F16, Mask::Full).unwrap();
+    let paired = |us, spoils| {
+        let device = Made::new(us, spoils);
+        let mut bench = TimedProblem::new(&device, &problem).unwrap();
+        let row = executor.pair(&device, 0.6, &mut bench, &SCALAR.into(), &WMMA.into());
+        (row.unwrap().expect("both support it"), device.timed.take())
+    };
+    let (row, timed) = paired(20.0, HONEST);
+    assert_eq!(timed, ["scalar-32x64", "wmma-qk-32x64"]);
+    assert_eq!(
+        (row.subject.as_str(), row.against.as_ref()),
+        (WMMA, Some(&SCALAR.into()))
+    );
+    assert_eq!(
+        (failed(&row), row.value(Metric::SpeedupP50)),
+        (vec![], Some(2.0))
+    );
+    for (side, name) in [(SCALAR, "scalar-32x64"), (WMMA, "wmma-qk-32x64")] {
+        for (gate, spoils) in SPOILT {
+            let (row, _) = paired(20.0, (name, spoils));
+            let says = format!("{side} as interleaved: ");
+            let mut failed = failed(&row).into_iter();
+            assert!(
+                failed.any(|(of, reason)| of == gate && reason.starts_with(&says)),
+                "{gate} of {side}: {row:?}"
+            );
+        }
+    }
+    assert_eq!(failed(&paired(0.6, HONEST).0)[0].0, GateId::L1);
 }

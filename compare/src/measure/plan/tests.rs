@@ -1,6 +1,6 @@
 use super::*;
 use crate::table::Place;
-use crate::testing::{ladder, of_e4m3_alone};
+use crate::testing::{instances, ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
 
 fn request(list: &[&str]) -> Request {
@@ -129,6 +129,50 @@ fn tier1_is_the_default_without_a_gpu() {
             .count(),
         8
     );
+}
+
+/// T0 and T1 have it on default variants alone.
+#[test]
+fn bf16_is_checked_on_default_variants() {
+    let mut stages = ladder();
+    for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
+        variant.kernels = instances(&variant.name, &Dtype::ALL);
+    }
+    let of = |list: &[&str]| {
+        let plan = plan(&stages, &request(list), BackendKind::Emulated).unwrap();
+        let mut lines = lines(&plan);
+        lines.retain(|line| line.contains(" bf16 "));
+        lines
+    };
+    let tier0 = [
+        "2x6:2x17x64 bf16 full normal:0 TracedOnce",
+        "1x1x410:17x64 bf16 causal normal:0 Traced",
+        "1x1x131:5x64 bf16 full deep-negative:0 Plain",
+        "1x1x131:5x64 bf16 full huge:0 Plain",
+        "1x1x131:5x64 bf16 full mixed-scale:0 Plain",
+        "1x1x131:5x64 bf16 full wide-range:0 Plain",
+        "1x1x33:129x64@0.3 bf16 full normal:0 Plain",
+        "1x1x33:129x128@0.3 bf16 full normal:0 Plain",
+        "1x1x65:127x64 bf16 full normal:0 Plain",
+        "1x1x65:127x64 bf16 causal normal:0 Plain",
+        "1x1x64x64 bf16 causal normal:0 Plain",
+    ]
+    .map(|line| format!("wmma-qk-32x64 {line}"));
+    let stage = ["--stages", "stage0-scalar"];
+    assert_eq!(of(&[&["--quick"], &stage[..]].concat()), tier0);
+    let tier1 = of(&stage);
+    assert_eq!(tier1[..tier0.len()], tier0);
+    let families = Family::for_dtype(Dtype::Bf16).len();
+    let extreme = Family::EXTREME.len();
+    // On small, on 7 keys, mission, and a ring.
+    let more = 3 * (families - extreme) + 2 * extreme + 1 + 1;
+    assert_eq!(tier1.len(), tier0.len() + more, "{tier1:#?}");
+    for line in [
+        "mission bf16 full normal:0 Plain",
+        "1x1x17:449x64 bf16 causal normal:0 TracedOnce",
+    ] {
+        assert!(tier1.contains(&format!("wmma-qk-32x64 {line}")), "{line}");
+    }
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! What kernels are timed on: a GPU, or in tests one that is made up.
+
+use common::device::Staged;
+use common::device::cuda::{CudaDevice, CudaError, DeviceInfo, InputPool, Timed, TimedPair};
+use common::stage::{LoadedStage, Prepared};
+use common::timing::Plan;
+use std::rc::Rc;
+
+/// A kernel that is ready to be launched.
+pub type Kernel<'a> = (&'a LoadedStage, &'a Prepared<'a>);
+
+pub trait Timer {
+    fn info(&self) -> &DeviceInfo;
+
+    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError>;
+
+    /// What an empty kernel takes, in microseconds.
+    fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError>;
+
+    fn time(
+        &self,
+        kernel: Kernel<'_>,
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<Timed, CudaError>;
+
+    /// Interleaved, A B B A.
+    fn time_pair(
+        &self,
+        base: Kernel<'_>,
+        new: Kernel<'_>,
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<TimedPair, CudaError>;
+}
+
+impl Timer for CudaDevice {
+    fn info(&self) -> &DeviceInfo {
+        self.info()
+    }
+
+    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
+        self.pool(contents)
+    }
+
+    fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError> {
+        Ok(self.zero_line(plan)?.device.p50)
+    }
+
+    fn time(
+        &self,
+        (stage, prepared): Kernel<'_>,
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<Timed, CudaError> {
+        self.measure(&mut self.arm(stage, prepared, pool)?, plan)
+    }
+
+    fn time_pair(
+        &self,
+        base: Kernel<'_>,
+        new: Kernel<'_>,
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<TimedPair, CudaError> {
+        let mut base = self.arm(base.0, base.1, pool)?;
+        let mut new = self.arm(new.0, new.1, pool)?;
+        self.measure_pair(&mut base, &mut new, plan)
+    }
+}
