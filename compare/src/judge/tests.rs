@@ -2,7 +2,7 @@
 
 use super::best::{Latency, best_of, latency, over_previous, time, variant};
 use super::diff::{Change, Difference, Group, What};
-use super::peers::{outcome, problems};
+use super::peers::{Outcome, outcome, problems};
 use super::state::compiled;
 use super::verdict::{Exit, Report, of_differences, report, report_of_run};
 use super::*;
@@ -657,6 +657,18 @@ fn problems_are_by_size_with_the_fastest_peer_that_is_right() {
     );
     let interval = |low, high| outcome(Figure::from((1.0, low, high)));
     assert_eq!(interval(1.0, 1.1), peers::Outcome::Inconclusive);
+}
+
+#[test]
+fn a_problem_is_won_or_lost_by_the_whole_interval() {
+    for (ratio, expected) in [
+        ((1.2, 1.1, 1.3), Outcome::Won),
+        ((1.2, 1.0, 1.3), Outcome::Inconclusive),
+        ((0.9, 0.8, 1.0), Outcome::Inconclusive),
+        ((0.9, 0.8, 0.99), Outcome::Lost),
+    ] {
+        assert_eq!(outcome(Figure::from(ratio)), expected, "{ratio:?}");
+    }
 }
 
 #[test]

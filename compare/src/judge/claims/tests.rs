@@ -202,6 +202,32 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
 }
 
 /// Claims of one figure each, of every kind of relation and source.
+/// A broken prediction is not hidden by a figure that another variant lacks, whichever of them comes first.
+#[test]
+fn what_is_broken_fails_whatever_is_missing() {
+    let mut stages = ladder();
+    let family = &mut stages[1].variants;
+    family.push(VariantMeta {
+        name: "cpasync-64x64".into(),
+        ..family[0].clone()
+    });
+    stages[1].claims[1].relation = Relation::AtMost { bound: 1.0 };
+    let names = [
+        "stage1-cpasync/cpasync-32x64",
+        "stage1-cpasync/cpasync-64x64",
+    ];
+    for [broken, lacking] in [names, [names[1], names[0]]] {
+        let run = emulated()
+            .changed(|session| session.stages = stages.clone())
+            .counted(broken, 2, 0)
+            .with(Row::new(lacking, mission(), Source::Emulator));
+        let found = finding(&run, 1, 1).unwrap();
+        assert_eq!(found.verdict, Fail, "{lacking} has none: {}", found.reason);
+        let run = run.with(Row::new(broken, mission(), Source::Emulator));
+        assert_eq!(finding(&run, 1, 1).unwrap().verdict, NoData);
+    }
+}
+
 #[test]
 fn bounds_hold_where_the_figure_is() {
     let claim = |metric, relation| Claim {
