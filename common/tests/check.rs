@@ -514,7 +514,7 @@ fn refused_launches_are_not_failures_and_say_why() {
     let stage = LoadedStage::load(&Fake).unwrap();
     let inputs = Inputs::generate(&problem(), Family::Normal, 0);
     let staged = Arc::new(StagedInputs::new(&inputs, Some(Family::Normal)));
-    let b1 = both_backends(&stage, "refuses", &staged, &[]);
+    let b1 = both_backends(&stage, "refuses", &staged, &[]).unwrap();
     assert!(b1.is_fail() && b1.reason.contains("on principle"), "{b1:?}");
 }
 

@@ -151,3 +151,14 @@ fn failed(stage: &LoadedStage, variant: &str, problem: &Problem, family: Family)
     let failed = failures(check(stage, variant, problem, family, target));
     failed.first().map(|result| result.gate.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_dtype_is_explained() {
+        let has = |dtype: &Dtype| CASES.iter().any(|(_, of, ..)| of == dtype);
+        assert!(Dtype::ALL.iter().all(has));
+    }
+}
