@@ -27,11 +27,12 @@ done
 exit "${DIFF_CODE:-0}"
 "#;
 
-/// Answers for a pull request with two comments, of which one is a comparison's. Shows the body that it is sent.
+/// Answers for two pull requests, and for comments of which one is of a review. Shows the body that it is sent.
 const GH: &str = r#"#!/bin/sh
 case "$*" in
-    *pulls/7*) echo "${AT:-abc}" ;;
-    *--paginate*) [ -n "$NEW" ] || printf '41\tlooks good\n42\t<!-- attention-ladder: compare diff -->\n' ;;
+    *pulls\?*) printf 'def\t6\n%s\t7\n' "${AT:-abc}" ;;
+    *runs/9/jobs*) printf %b "$JOBS" ;;
+    *--paginate*) [ -n "$NEW" ] || printf '41\tlooks good\n42\t<!-- attention-ladder: review -->\n' ;;
     *) echo "gh $*" | sed 's/=@.*//'; cat "${7#body=@}" ;;
 esac
 "#;
@@ -256,11 +257,11 @@ fn what_cannot_be_reviewed_is_wrong_usage() {
 }
 
 #[test]
-fn the_hosted_check_passes_what_is_inconclusive_and_marks_latencies() {
+fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_commit_left_its_base() {
     let checkout = Checkout::new();
-    let variables = |code: &'static str| [("BASE", "HEAD^1"), ("NUMBER", "7"), ("DIFF_CODE", code)];
     for (code, exit) in [("0", 0), ("1", 1), ("3", 0)] {
-        let (found, printed, _) = checkout.run(&[".ci/review", "--quick"], &variables(code));
+        let variables = [("DIFF_CODE", code)];
+        let (found, printed, _) = checkout.run(&[".ci/review", "HEAD^1", "--quick"], &variables);
         assert_eq!(found, exit, "{printed}");
         assert_eq!(printed.contains("::warning::"), code == "3", "{printed}");
         assert!(
@@ -268,120 +269,249 @@ fn the_hosted_check_passes_what_is_inconclusive_and_marks_latencies() {
             "the summary has the comparison: {printed}"
         );
     }
-    let read = |name: &str| {
-        std::fs::read_to_string(checkout.path("checkout/target/review").join(name)).unwrap()
-    };
-    assert_eq!(read("number"), "7\n");
-    checkout.run(&[".ci/review", "--latency"], &variables("0"));
-    assert!(read("diff.md").starts_with("<!-- attention-ladder: compare diff latency -->\n"));
+    // A branch that went on since.
+    let base = checkout.git(&["rev-parse", "HEAD^1"]);
+    checkout.git(&["checkout", "--quiet", "-b", "other", "HEAD^1"]);
+    checkout.git(&["commit", "--quiet", "--allow-empty", "-m", "later"]);
+    checkout.git(&["checkout", "--quiet", "main"]);
+    checkout.run(&[".ci/review", "other", "--full"], &[]);
+    let of = std::fs::read_to_string(checkout.path("checkout/target/review/base.of")).unwrap();
+    assert_eq!(of, format!("{base} full\n"));
+}
+
+/// The comment of a run of `kind` that left these files, `(name, text)`: exit code, and what is printed.
+fn commented(kind: &str, left: &[(&str, &str)], more: &[(&str, &str)]) -> (i32, String) {
+    let checkout = Checkout::new();
+    let folder = checkout.path("left");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, text) in left {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let given = [
+        ("REPOSITORY", "o/r"),
+        ("HEAD_SHA", "abc"),
+        ("RUN_ID", "9"),
+        ("GITHUB_SERVER_URL", "https://example.invalid"),
+        ("LEFT", folder.to_str().unwrap()),
+    ];
+    let (code, printed, _) = checkout.run(&[".ci/comment", kind], &[&given, more].concat());
+    (code, printed)
+}
+
+const DIFF: &str = "<!-- attention-ladder: compare diff -->\n**verdict** by @someone\n";
+
+/// The comment's head, and what follows it.
+fn body(kind: &str, rest: &str) -> String {
+    format!(
+        "<!-- attention-ladder: {kind} -->\n_Of abc. Written by the code of this pull request in [this \
+         run](https://example.invalid/o/r/actions/runs/9)._\n\n{rest}"
+    )
 }
 
 #[test]
-fn a_comment_is_replaced_and_only_where_the_pull_request_is_what_was_reviewed() {
-    let checkout = Checkout::new();
-    let folder = checkout.path("checkout/left");
-    std::fs::create_dir_all(&folder).unwrap();
-    let comment = |number: &str, text: &str, more: &[(&str, &str)]| {
-        std::fs::write(folder.join("number"), number).unwrap();
-        std::fs::write(folder.join("diff.md"), text).unwrap();
-        let given = [
-            ("REPOSITORY", "o/r"),
-            ("HEAD_SHA", "abc"),
-            ("RUN_URL", "https://example.invalid/1"),
-        ];
-        let (code, printed, _) = checkout.run(&[".ci/comment", "left"], &[&given, more].concat());
-        (code, printed)
-    };
-    let text = "<!-- attention-ladder: compare diff -->\n**verdict** by @someone\n";
-    let body = "<!-- attention-ladder: compare diff -->\n_Written by the code of this pull request in [this \
-                run](https://example.invalid/1)._\n\n**verdict** by @&#8203;someone\n";
-    let patch = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n"
-        .to_string()
-        + body;
-    assert_eq!(comment("7\n", text, &[]), (0, patch));
-    let post = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n"
-        .to_string()
-        + body;
-    assert_eq!(comment("7\n", text, &[("NEW", "1")]), (0, post));
-
-    let long = text.to_string() + &"line µ\n".repeat(20_000);
-    let (code, printed) = comment("7\n", &long, &[]);
+fn a_comment_names_its_commit_and_replaces_the_one_of_its_kind() {
+    let patch = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n";
+    let post = "gh api --silent --method POST repos/o/r/issues/7/comments --field body\n";
+    let verdict = "\n**verdict** by @&#8203;someone\n";
+    let left = [("diff.md", DIFF)];
+    for (kind, more, call) in [
+        ("review", [("NEW", "")], patch),
+        ("review", [("NEW", "1")], post),
+        ("latency", [("NEW", "")], post),
+    ] {
+        let expected = call.to_string() + &body(kind, verdict);
+        assert_eq!(commented(kind, &left, &more), (0, expected));
+    }
+    let (code, printed) = commented("review", &left, &[("AT", "123")]);
+    let says = "no comment: no open pull request is at abc\n";
+    assert_eq!((code, printed.as_str()), (0, says));
+    let long = DIFF.to_string() + &"line µ\n".repeat(20_000);
+    let (code, printed) = commented("review", &[("diff.md", &long)], &[]);
     assert!(
         code == 0
             && printed.len() < 65_536
             && printed.ends_with("The rest is in the summary of the run.\n")
     );
+}
 
-    for (number, text, more, code, says) in [
-        ("7", text, [("AT", "def")], 0, "no comment: #7 is at def"),
-        ("7/../8", text, [("AT", "abc")], 1, "names no pull request"),
-        ("0", text, [("AT", "abc")], 1, "names no pull request"),
-        (
-            "7",
-            "hello\n",
-            [("AT", "abc")],
-            1,
-            "diff.md is no comparison",
-        ),
-    ] {
-        let (found, printed) = comment(number, text, &more);
-        assert_eq!(found, code, "{printed}");
-        assert!(
-            printed.contains(says) && !printed.contains("gh api"),
-            "{printed}"
-        );
-    }
-    std::fs::remove_file(folder.join("diff.md")).unwrap();
-    let (code, printed, _) = checkout.run(&[".ci/comment", "left"], &[]);
+#[test]
+fn a_comment_says_what_failed_and_that_a_later_commit_has_no_comparison() {
+    let call = "gh api --silent --method PATCH repos/o/r/issues/comments/42 --field body\n";
+    let failed = [("JOBS", "- **Failed:** gates\n")];
+    let step = "- **The step of .ci/run that failed:** cargo test @&#8203;all\n";
+    let left = [("failed", "cargo test @all\nmore\n")];
+    let none = "No comparison: the run ended before there was one.\n";
+    let expected = format!(
+        "{call}{}",
+        body("review", &format!("{}{step}\n{none}", failed[0].1))
+    );
+    assert_eq!(commented("review", &left, &failed), (0, expected));
+    let left = [left[0], ("diff.md", DIFF)];
+    let (_, printed) = commented("review", &left, &failed);
     assert!(
-        code == 0 && printed.contains("no comment: the review left no comparison"),
+        printed.contains(step) && printed.contains("**verdict**"),
         "{printed}"
     );
 }
 
 #[test]
-fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
-    let mut commands = 0;
-    for name in ["review.yml", "review-comment.yml"] {
-        let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
-        for line in text
-            .lines()
-            .map(|line| line.trim().trim_start_matches("- "))
-        {
-            if let Some(command) = line.strip_prefix("run:") {
-                let program = command.split_whitespace().next().unwrap_or_default();
-                assert!(
-                    program.starts_with(".ci/") && root().join(program).is_file(),
-                    "{name}: {line}"
-                );
-                commands += 1;
-            }
-            // A version's tag, or a commit; never a branch.
-            if let Some(action) = line.strip_prefix("uses:") {
-                let (_, version) = action.split_once('@').unwrap_or_default();
-                assert!(
-                    version.starts_with('v') || version.len() == 40,
-                    "{name}: {line}"
-                );
-            }
+fn the_step_that_fails_is_left_for_the_comment() {
+    let checkout = Checkout::new();
+    let script = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let (functions, _) = script.split_once("\nstep \"tools\"").unwrap();
+    let folder = checkout.path("checkout");
+    std::fs::write(
+        folder.join(".ci/run"),
+        format!("{functions}\nstep 'a b' false\n"),
+    )
+    .unwrap();
+    let (code, printed, _) = checkout.run(&[".ci/run"], &[]);
+    assert_eq!(code, 1, "{printed}");
+    let left = std::fs::read_to_string(folder.join("target/review/failed")).unwrap();
+    assert_eq!(left, "a b\n");
+}
+
+/// The values of a workflow with their paths, `jobs.gates.steps.-.run`, as far as these files use YAML.
+fn flat(name: &str) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
+    let (mut open, mut found): (Vec<(usize, &str)>, _) = (vec![], vec![]);
+    for line in text.lines().map(|line| line.split(" #").next().unwrap()) {
+        let words = line.trim_start_matches([' ', '-']);
+        if words.is_empty() || words.starts_with('#') {
+            continue;
         }
-        assert!(
-            text.contains("\npermissions:"),
-            "{name} states its permissions"
-        );
-        assert!(
-            !text.contains("pull_request_target"),
-            "{name}: code of a fork with a token that may write"
-        );
+        let (indent, dash) = (line.len() - words.len(), line.find("- "));
+        let is_item = dash.is_some_and(|dash| dash < indent);
+        open.retain(|(other, _)| *other < if is_item { indent - 2 } else { indent });
+        if is_item {
+            open.push((indent - 2, "-"));
+        }
+        let (key, value) = words.split_once(':').unwrap_or(("", words));
+        open.push((indent, key));
+        let path: Vec<&str> = open.iter().map(|(_, key)| *key).collect();
+        let value = value.trim();
+        let quoted = value
+            .strip_prefix('\'')
+            .and_then(|value| value.strip_suffix('\''));
+        found.push((path.join("."), quoted.unwrap_or(value).to_string()));
     }
-    assert_eq!(commands, 5);
-    let review = std::fs::read_to_string(root().join(".github/workflows/review.yml")).unwrap();
-    for script in [
-        ".ci/run\n",
-        ".ci/review --full\n",
-        ".ci/review --latency\n",
-        ".ci/deny advisories\n",
+    found
+}
+
+const WORKFLOWS: [&str; 4] = [
+    "review.yml",
+    "review-comment.yml",
+    "latency.yml",
+    "advisories.yml",
+];
+
+/// All values at `path` of a workflow.
+fn values(workflow: &str, path: &str) -> Vec<String> {
+    let all = flat(workflow).into_iter();
+    all.filter(|(at, _)| at == path)
+        .map(|(_, value)| value)
+        .collect()
+}
+
+#[test]
+fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
+    let mut commands = Vec::new();
+    for name in WORKFLOWS {
+        let all = flat(name);
+        assert!(all.iter().any(|(path, _)| path == "permissions"), "{name}");
+        for (path, value) in &all {
+            if path.ends_with(".run") {
+                commands.push(value.clone());
+            }
+            // A commit: tags move.
+            if path.ends_with(".uses") {
+                let (_, commit) = value.split_once('@').unwrap_or_default();
+                let is_hex = commit.chars().all(|c| c.is_ascii_hexdigit());
+                assert!(commit.len() == 40 && is_hex, "{name}: {value}");
+            }
+            // A fork's code with a token that may write; a label, which clears a red check of the same name.
+            let is_open = path == "on.pull_request_target"
+                || path.contains("types") && value.contains("label");
+            assert!(!is_open, "{name}: {path}");
+        }
+    }
+    commands.sort();
+    let expected = [
+        ".ci/comment latency",
+        ".ci/comment review",
+        ".ci/review \"$BRANCH\" --latency",
+        ".ci/review HEAD^1 --full",
+        ".ci/run",
+        ".ci/tool cargo deny --locked check --hide-inclusion-graph advisories",
+        "[[ \"$COMMIT\" =~ ^[0-9a-f]{40}$ ]]",
+    ];
+    assert_eq!(commands, expected);
+}
+
+/// A request's jobs are skipped on no event of a request, since a skipped check counts as passed.
+#[test]
+fn every_change_is_checked_and_main_too() {
+    for name in ["review.yml", "advisories.yml"] {
+        for event in ["on.pull_request", "on.push", "on.merge_group"] {
+            assert_eq!(values(name, event), [""], "{name}: {event}");
+        }
+        assert_eq!(values(name, "on.push.branches"), ["[main]"]);
+        assert!(values(name, "concurrency.group")[0].contains("pull_request.number"));
+    }
+    assert_eq!(values("advisories.yml", "on.schedule.-.cron").len(), 1);
+    assert_eq!(values("review.yml", "jobs.gates.if"), [""; 0]);
+    let asked = values("review.yml", "jobs.compare.if");
+    assert_eq!(asked, ["github.event_name == 'pull_request'"]);
+}
+
+/// A hosted runner promises 14 GB: PyTorch without CUDA, and the base's build on another disk than the tests'.
+#[test]
+fn jobs_fit_the_disk_and_download_once() {
+    let wheels = values("review.yml", "jobs.gates.env.PIP_EXTRA_INDEX_URL");
+    assert_eq!(wheels, ["https://download.pytorch.org/whl/cpu"]);
+    assert_eq!(values("review.yml", "jobs.gates.steps.-.run"), [".ci/run"]);
+    let review = values("review.yml", "jobs.compare.steps.-.run");
+    assert_eq!(review, [".ci/review HEAD^1 --full"]);
+    let keys = values("review.yml", "jobs.gates.steps.-.with.key").concat();
+    for list in [
+        "Cargo.lock",
+        "scripts/cuda-toolkit.txt",
+        "scripts/python.txt",
     ] {
-        assert!(review.contains(&format!("run: {script}")), "{script}");
+        assert!(keys.contains(&format!("hashFiles('{list}')")), "{keys}");
+        assert!(root().join(list).is_file(), "{list}");
     }
+}
+
+/// A pull request cannot change the workflow that a maintainer starts, and a label starts none.
+#[test]
+fn a_gpu_runs_what_a_maintainer_named_by_its_commit() {
+    let gpus: Vec<&str> = WORKFLOWS
+        .into_iter()
+        .filter(|name| {
+            flat(name)
+                .iter()
+                .any(|(_, value)| value.contains("self-hosted"))
+        })
+        .collect();
+    assert_eq!(gpus, ["latency.yml"]);
+    let events: Vec<String> = flat("latency.yml")
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("on.") && path.matches('.').count() == 1)
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(events, ["on.workflow_dispatch"]);
+    let only = values("latency.yml", "jobs.latency.if");
+    assert!(only[0].contains("default_branch"), "{only:?}");
+    let checkout = values("latency.yml", "jobs.latency.steps.-.with.ref");
+    assert_eq!(checkout, ["${{ inputs.commit }}"]);
+    // A third commit cancels no second one that waits.
+    let group = values("latency.yml", "concurrency.group");
+    assert_eq!(group, ["latency-${{ inputs.commit }}"]);
+}
+
+#[test]
+fn one_toolchain_checks_the_workspace() {
+    let pinned = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
+    assert!(pinned.contains("channel = \"1.") && pinned.contains("[\"rustfmt\", \"clippy\"]"));
 }
