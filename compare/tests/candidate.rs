@@ -310,6 +310,10 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
     };
     assert_eq!(ran.code, Some(1), "{}", ran.text);
     end(&processes(ran.folder.path()).unwrap());
+    let ran = run("wrong.py:crashes", &one).unwrap();
+    assert_eq!(ran.code, Some(1), "{}", ran.text);
+    assert!(ran.text.contains("it was ended by SIGSEGV"), "{}", ran.text);
+    end(&processes(ran.folder.path()).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let mut command = command("wrong.py:hangs_in_a_child", &one, folder.path()).unwrap();
     let mut compare = command

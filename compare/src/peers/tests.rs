@@ -162,7 +162,7 @@ worker = object.__new__(Worker)
 worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
 worker.device, worker.candidate = "cuda", None
 worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer(call, HALVES)}
-next(commands())
+os.read(COMMANDS, 1 << 16)
 print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
 "#;
 
@@ -657,7 +657,7 @@ worker = object.__new__(Worker)
 worker.torch, worker.peers, worker.absent = None, {}, {}
 for library in LIBRARIES:
     worker.add(*library)
-next(commands())
+os.read(COMMANDS, 1 << 16)
 peers = [{"name": name, "dtypes": peer.dtypes} for name, peer in worker.peers.items()]
 answer = {"ok": True, "software": {}, "gpu": None, "uuid": None, "peers": peers, "absent": {}}
 print(json.dumps(answer), file=ANSWERS)

@@ -35,10 +35,9 @@ import inspect
 import json
 import os
 import platform
-import queue
+import select
 import signal
 import sys
-import threading
 import time
 from typing import Callable
 
@@ -519,28 +518,39 @@ class Worker:
         return tensor if peer.heads_first else tensor.transpose(1, 2)
 
 
-def commands():
-    """Commands, one per line."""
-    lines = queue.SimpleQueue()
-
-    def read():
-        rest = b""
-        while data := os.read(COMMANDS, 1 << 16):
-            *whole, rest = (rest + data).split(b"\n")
-            for line in whole:
-                lines.put(line)
-        # The caller is gone, perhaps while a command hangs.
-        if os.getpgrp() == os.getpid():
-            os.killpg(0, signal.SIGKILL)
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return iter(lines.get, None)
+def supervise():
+    """Goes on in a child. This process waits until that ends or standard input does, and ends with all that the child has started."""
+    prctl = ctypes.CDLL(None).prctl
+    # PR_SET_CHILD_SUBREAPER: processes whose parent has ended become children of this one, whatever their group.
+    prctl(36, 1, 0, 0, 0)
+    worker, status = os.fork(), 0
+    if not worker:
+        # PR_SET_PDEATHSIG
+        prctl(1, signal.SIGKILL, 0, 0, 0)
+        return
+    caller = select.poll()
+    # That it hangs up is reported always, what it writes is not.
+    caller.register(COMMANDS, 0)
+    while not caller.poll(50):
+        ended, status = os.waitpid(worker, os.WNOHANG)
+        if ended:
+            break
+    with contextlib.suppress(OSError):
+        while True:
+            with open(f"/proc/self/task/{os.getpid()}/children") as children:
+                for child in children.read().split():
+                    os.kill(int(child), signal.SIGKILL)
+            os.wait()
+    if os.WIFSIGNALED(status):
+        with contextlib.suppress(OSError, ValueError):
+            os.write(2, f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}\n".encode())
+    os._exit(0)
 
 
 def main():
+    supervise()
     worker = None
-    for line in commands():
+    for line in os.fdopen(COMMANDS):
         try:
             command = json.loads(line)
             if worker is None:

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// A Python that ended is started anew, so that one bad backend does not end the measurement, but not for ever.
 const STARTS: usize = 3;
 
+/// How long Python may take to end what it has started.
+const LAST: Duration = Duration::from_secs(3);
+
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
 
@@ -218,8 +221,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own, which ends with it. Ctrl-C then reaches this process alone, which ends Python; if this one ends
-            // first, Python reads the end of its input and ends itself.
+            // A group of its own: Ctrl-C reaches this process alone. Python ends, with all that it has started, when its input does.
             .process_group(0)
             .spawn();
         let mut child = started.map_err(|error| {
@@ -284,6 +286,7 @@ impl Process {
     fn end(&mut self) {
         self.stdin = None;
         if let Some(mut child) = self.child.take() {
+            while self.answers.recv_timeout(LAST).is_ok() {}
             let _ = process::kill_group(&mut child);
         }
     }

@@ -1,4 +1,5 @@
 """Wrong in the ways in which honest programs are."""
+import ctypes
 import os
 import subprocess
 import sys
@@ -50,9 +51,18 @@ def exits(q, k, v, *, causal, softmax_scale):
 
 
 def hangs_in_a_child(q, k, v, *, causal, softmax_scale):
-    """Says which processes are its own, and waits for the second."""
-    child = subprocess.Popen(["sleep", "600"])
+    """Says which processes are its own, of which one has left its group, and lets no other thread of its own run."""
+    starts_children()
+    ctypes.PyDLL(None).sleep(600)
+
+
+def starts_children():
+    children = [subprocess.Popen(["sleep", "600"], start_new_session=is_new) for is_new in (False, True)]
     said = Path(tempfile.gettempdir()) / "processes"
-    said.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
+    said.with_suffix(".new").write_text(" ".join(str(pid) for pid in [os.getpid(), *(child.pid for child in children)]))
     said.with_suffix(".new").rename(said)
-    child.wait()
+
+
+def crashes(q, k, v, *, causal, softmax_scale):
+    starts_children()
+    ctypes.string_at(0)
