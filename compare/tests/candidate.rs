@@ -202,10 +202,16 @@ fn cheats_are_refused_by_name() {
             "C1",
             "returned Late, expected a torch.Tensor",
         ),
+        (
+            "cheats.py:slow_clock",
+            "C1",
+            "it has replaced torch.cuda.Event.elapsed_time",
+        ),
     ]);
 }
 
-/// What is timed is judged on other values than it was captured on, in all sets, and returns what it returned to the gates.
+/// What is timed is judged on other values than it was captured on, in every call and on its own, takes no longer for that, and returns
+/// what it returned to the gates.
 #[test]
 fn what_is_timed_cannot_be_kept_nor_of_another_type() {
     let Some(python) = python() else {
@@ -234,8 +240,44 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         cases.extend(rotations.map(|rotation| (format!("{candidate}:{rotation}"), words)));
     }
     for (case, words) in [
-        // Where there are more sets than contents, and more than one.
-        ("cheats.py:third_set_kept:4:2:8", "wrong: "),
+        (
+            "cheats.py:third_set_kept:4:2:8",
+            "refused: call 3 of 8 in the timed graph launches 1 kernels, expected ",
+        ),
+        (
+            "cheats.py:last_on_each_set:4:2:8",
+            "wrong: off by [nan, nan, ",
+        ),
+        ("cheats.py:half_written:4:2:8", "wrong: "),
+        ("cheats.py:of_replay_before:4:2:8", "wrong: "),
+        (
+            "cheats.py:kept_by_version:4:2:8",
+            "refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.2 times the 0.00",
+        ),
+        (
+            "cheats.py:when_judged:4:2:8",
+            "refused: a call takes 2.00 µs where inputs have changed",
+        ),
+        (
+            "cheats.py:where_unwritten:4:2:8",
+            "refused: a call takes 2.00 µs where inputs have changed",
+        ),
+        (
+            "cheats.py:one_in_two_new:4:2:8",
+            "refused: call 1 of 8 in the timed graph launches 0 kernels, expected ",
+        ),
+        (
+            "cheats.py:copied:4:2:8",
+            "refused: call 5 of 8 in the timed graph, where no other runs, does not write",
+        ),
+        (
+            "cheats.py:one_in_two:4:2:8",
+            "refused: what is timed returned a tensor that shares memory with another output",
+        ),
+        (
+            "cheats.py:one_in_four:4:2:8",
+            "refused: what is timed returned a tensor that shares memory with another output",
+        ),
         (
             "cheats.py:one_buffer_when_dense:4:2:8",
             "refused: what is timed returned a tensor that shares memory with another output",
@@ -243,6 +285,23 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         (
             "right.py:attention:4:2:1",
             "refused: a graph of 1 launches leaves out some of 4 sets",
+        ),
+        (
+            "cheats.py:records_nothing:1:1:2",
+            "refused: it has replaced torch.cuda.Event.record",
+        ),
+        (
+            "cheats.py:replays_nothing:1:1:2",
+            "refused: it has replaced torch.cuda.CUDAGraph.replay",
+        ),
+        (
+            "cheats.py:waits_for_nothing:1:1:2",
+            "refused: it has replaced torch.cuda.synchronize",
+        ),
+        // The last: it stays replaced.
+        (
+            "cheats.py:judges_itself:1:1:2",
+            "refused: it has replaced Worker.check_timed",
         ),
     ] {
         cases.push((case.to_string(), words));

@@ -31,7 +31,7 @@ answers = {
     "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
     "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
     "call": {"findings": [["C6", "its output shares memory with q"]]},
-    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0},
+    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0, "sets": [0, 1]},
 }
 for line in sys.stdin:
     command = json.loads(line)
@@ -128,7 +128,10 @@ fn python_is_asked_and_answers() {
     let calls: SingleCalls = session.ask("calls", flash()).unwrap();
     assert_eq!(calls.host_us, [20.0, 21.0]);
     let finished: Finished = session.ask("finish", flash()).unwrap();
-    assert_eq!(finished.e4m3_scale, Some(64.0));
+    assert_eq!(
+        (finished.e4m3_scale, finished.sets),
+        (Some(64.0), vec![0, 1])
+    );
 }
 
 /// `peers.py` on a clock of its own: a call of 40 launches takes the host 5 µs and the GPU 600, the first of all a second.
@@ -138,15 +141,11 @@ import types
 now, queued = 10.0, 0
 time.perf_counter = lambda: now
 
-class Event:
-    def __init__(self, enable_timing):
-        pass
-
-    def record(self):
-        self.at = now + 600e-6 * queued / 40
-
-    def elapsed_time(self, end):
-        return (end.at - self.at) * 1e3
+def us(work):
+    start = now
+    work()
+    synchronize()
+    return (now - start) * 1e6
 
 def call(q, k, v):
     global now, queued
@@ -157,9 +156,9 @@ def synchronize():
     global now, queued
     now, queued = now + 600e-6 * queued / 40, 0
 
-cuda = types.SimpleNamespace(Event=Event, synchronize=synchronize)
 worker = object.__new__(Worker)
-worker.torch = types.SimpleNamespace(cuda=cuda, no_grad=contextlib.nullcontext)
+worker.torch = types.SimpleNamespace(no_grad=contextlib.nullcontext)
+worker.driver = types.SimpleNamespace(us=us, synchronize=synchronize)
 worker.device, worker.candidate = "cuda", None
 worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer(call, HALVES)}
 os.read(COMMANDS, 1 << 16)

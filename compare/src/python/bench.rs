@@ -22,7 +22,7 @@ use common::stage::LoadedStage;
 use common::timing::Plan;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 /// Device time that one sample covers, in microseconds, at least: long against the GPU's change from one process to the
@@ -403,15 +403,20 @@ impl<'a> Bench<'a> {
             bail!(reason);
         }
         let calls: SingleCalls = python.ask("calls", json!({ "peer": subject, "count": CALLS }))?;
-        let files: Vec<PathBuf> = (0..problem.pool.rotation().sets)
-            .map(|index| self.exchange.path(&format!("o{index}")))
-            .collect();
-        let finished: Finished =
-            python.ask("finish", json!({ "peer": subject, "outputs": files }))?;
+        let path = self.exchange.path("o");
+        let arguments = json!({ "peer": subject, "output": path });
+        let Finished { e4m3_scale, sets } = python.ask("finish", arguments)?;
+        let missing = (0..problem.pool.rotation().sets).find(|set| !sets.contains(set));
+        if let Some(set) = missing {
+            bail!("Python wrote no output of set {set}");
+        }
         let dtype = problem.problem.dtype;
         let contents = problem.inputs.len();
-        let outputs: Vec<(usize, Vec<f32>)> = (files.iter().enumerate())
-            .map(|(set, file)| (set % contents, dtype.output().decode_bytes(&take(file))))
+        let outputs: Vec<(usize, Vec<f32>)> = (sets.iter().enumerate())
+            .map(|(index, set)| {
+                let bytes = take(&self.exchange.path(&format!("o{index}")));
+                (set % contents, dtype.output().decode_bytes(&bytes))
+            })
             .collect();
         // P is of the type of the operands, as in all of these libraries.
         let probability = Probability::of_operands(dtype);
@@ -420,7 +425,7 @@ impl<'a> Bench<'a> {
             device_us,
             single_us: calls.single_us,
             host_us: calls.host_us,
-            judged: problem.judge_dense(&outputs, probability, finished.e4m3_scale),
+            judged: problem.judge_dense(&outputs, probability, e4m3_scale),
             eager,
         })
     }

@@ -16,14 +16,16 @@ process can be interleaved with the caller's.
   problem                    dtype (f16, bf16, e4m3), mask, scale, sets to rotate over, and their contents, each a file, extents and scales
                              (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
                              kept of a call is right afterwards
-  prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each
+  prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each; each returns memory of its
+                             own, and launches as many kernels as one that is captured alone
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
   calls    peer, count       single calls, each from an idle stream: time between two events; and the host time of one of several
                              calls back to back, once a round
-  finish   peer, outputs     writes the contents to the graph's inputs, fills its outputs with NaN, replays it, and drops it; file i gets
-                             the output of set i, in bf16 if the inputs are, else in f16; e4m3_scale: the scale of outputs that were
-                             held in E4M3
+  finish   peer, output      writes the contents to the graph's inputs, fills all its outputs with NaN, replays it, and drops it; file
+                             `output` + i gets the i-th of the outputs that differ, in bf16 if the inputs are, else in f16; sets: the set
+                             of each; e4m3_scale: the scale of outputs that were held in E4M3. A candidate may take no longer for this
+                             than it was timed at, and each of its calls must give the same when no other runs
 """
 import contextlib
 import ctypes
@@ -32,13 +34,16 @@ import functools
 import importlib.metadata
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import platform
 import select
 import signal
+import statistics
 import sys
 import time
+import weakref
 from typing import Callable
 
 # Libraries may print to standard output or read standard input; answers and commands use other descriptors.
@@ -58,6 +63,21 @@ MATH_KEYS = 2048
 # Calls back to back whose host time is measured. A stream queues about 1000 launches before the host blocks: calls of up to 50 kernels
 # do not fill it.
 HOST_CALLS, HOST_ROUNDS = 20, 10
+# A candidate is timed so often where its inputs have changed and its outputs are unwritten. The fastest of these may take so much longer
+# than what was timed: it follows work that is not its own, and is one replay where that is many.
+RENEWALS, RENEWED = 5, 1.2
+# Clocks of the GPU, half a millisecond: the host has launched what follows by then.
+PAUSE = 1_000_000
+# What of torch the worker calls, or a harness could call to time: a candidate that replaces it is refused.
+TRUSTED = {
+    "torch": "empty empty_like equal frombuffer full no_grad",
+    "torch.Tensor": "clone contiguous copy_ cpu fill_ flip reshape view",
+    "torch.cuda": "CUDAGraph Event Stream current_stream empty_cache graph stream synchronize",
+    "torch.cuda.CUDAGraph": "capture_begin capture_end replay",
+    "torch.cuda.Event": "elapsed_time record synchronize",
+    "torch.cuda.Stream": "synchronize wait_stream",
+    "time": "monotonic perf_counter time",
+}
 
 
 def describe(error):
@@ -112,12 +132,101 @@ LIBRARIES = (
 )
 
 
+class Driver:
+    """CUDA's own functions, which nothing in Python replaces. Graphs are launched, and times taken, on the default stream."""
+
+    # Kinds of nodes, as cuda.h numbers them: those that can be switched off, and those that do no work.
+    KERNEL, WORKING, IDLE = 0, (0, 1, 2), (5, 6, 7, 10, 11)
+    # As torch instantiates: memory of a graph is freed by its next launch, and nodes have priorities.
+    FLAGS = 9
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+
+    def do(self, name, *arguments):
+        code = getattr(self.library, name)(*arguments)
+        if code:
+            raise RuntimeError(f"{name} fails with CUDA's error {code}")
+
+    def synchronize(self):
+        self.do("cuCtxSynchronize")
+
+    def us(self, work):
+        """Microseconds between an event before `work` and one after it."""
+        start, end, ms = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_float()
+        for event in (start, end):
+            self.do("cuEventCreate", ctypes.byref(event), 0)
+        self.do("cuEventRecord", start, None)
+        work()
+        self.do("cuEventRecord", end, None)
+        self.synchronize()
+        self.do("cuEventElapsedTime", ctypes.byref(ms), start, end)
+        for event in (start, end):
+            self.do("cuEventDestroy_v2", event)
+        return ms.value * 1e3
+
+    def captured(self, stream):
+        """The graph that `stream` is captured into."""
+        state, graph = ctypes.c_int(), ctypes.c_void_p()
+        stream, state = ctypes.c_void_p(stream.cuda_stream), ctypes.byref(state)
+        self.do("cuStreamGetCaptureInfo_v2", stream, state, None, ctypes.byref(graph), None, None)
+        return graph
+
+    def nodes(self, graph):
+        count = ctypes.c_size_t()
+        self.do("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        nodes = (ctypes.c_void_p * count.value)()
+        if nodes:
+            self.do("cuGraphGetNodes", graph, nodes, ctypes.byref(count))
+        return list(nodes)
+
+    def kind(self, node):
+        kind = ctypes.c_int()
+        self.do("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        return kind.value
+
+    def instantiated(self, graph):
+        executable = ctypes.c_void_p()
+        self.do("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(self.FLAGS))
+        return executable
+
+    def launch(self, executable):
+        self.do("cuGraphLaunch", executable, None)
+
+    def enable(self, executable, node, is_enabled):
+        self.do("cuGraphNodeSetEnabled", executable, ctypes.c_void_p(node), int(is_enabled))
+
+    def destroy(self, executable):
+        self.do("cuGraphExecDestroy", executable)
+
+
+@dataclasses.dataclass
+class Timed:
+    """What is timed of a peer: a graph, or, if it cannot be captured, calls."""
+
+    # Of each call.
+    outputs: list
+    replay: Callable
+    # Why there is no graph, if so.
+    eager: str | None = None
+    # torch's, with the memory and the nodes; the same, to be launched; and the nodes that each call added.
+    graph: object = None
+    executable: object = None
+    calls: list = dataclasses.field(default_factory=list)
+    # Microseconds of a call, chunk by chunk.
+    us: list = dataclasses.field(default_factory=list)
+    lead_in: int = 1
+
+
 class Worker:
     def __init__(self):
         import torch
 
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        # Before anything of a candidate runs.
+        self.driver = Driver() if self.device == "cuda" else None
+        self.trusted = self.functions()
         self.peers, self.absent = {}, {}
         self.graphs = {}
         self.candidate, self.arenas, self.kept = None, {}, []
@@ -249,6 +358,22 @@ class Worker:
             "absent": self.absent,
         }
 
+    @staticmethod
+    def functions():
+        """What a candidate could replace, as it is now: what `TRUSTED` names, and the worker's own."""
+        functions = {f"Worker.{name}": function for name, function in vars(Worker).items() if callable(function)}
+        for owner, names in TRUSTED.items():
+            module, *path = owner.split(".")
+            found = functools.reduce(getattr, path, sys.modules[module])
+            functions |= {f"{owner}.{name}": getattr(found, name, None) for name in names.split()}
+        return functions
+
+    def check_functions(self):
+        now = self.functions()
+        for name, function in self.trusted.items():
+            if self.candidate and now.get(name) is not function:
+                raise ValueError(f"it has replaced {name}, expected that a candidate leaves torch and the clock as they are")
+
     def call(self, command):
         torch = self.torch
         self.causal, self.scale = command["causal"], command["scale"]
@@ -272,6 +397,7 @@ class Worker:
                 output = self.candidate.call(*tensors, *scales)
         except NotImplementedError as error:
             return {"unsupported": describe(error)}
+        self.check_functions()
         self.check(output, extents)
         # On the current stream only: what other streams write later is not in the copy.
         copy.copy_(output)
@@ -328,7 +454,7 @@ class Worker:
 
     def wait(self):
         if self.device == "cuda":
-            self.torch.cuda.synchronize()
+            self.driver.synchronize()
 
     def check(self, output, extents):
         torch = self.torch
@@ -364,13 +490,12 @@ class Worker:
 
     def device_us(self, work, repeats):
         """Microseconds per call of `work`, from `repeats` calls between two events."""
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(repeats):
-            work()
-        end.record()
-        self.torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e3 / repeats
+
+        def repeated():
+            for _ in range(repeats):
+                work()
+
+        return self.driver.us(repeated) / repeats
 
     def problem(self, command):
         self.graphs.clear()
@@ -415,57 +540,89 @@ class Worker:
         sets = self.inputs(peer)
         if launches < len(sets):
             raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
-        outputs = [None] * len(sets)
+        outputs = [None] * launches
 
         def launch(count=launches):
             for i in range(count):
-                outputs[i % len(sets)] = peer.call(*sets[i % len(sets)])
+                outputs[i % launches] = peer.call(*sets[i % len(sets)])
 
+        timed = Timed(outputs, launch)
         with peer.context(), torch.no_grad():
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 launch(max(3, len(sets)))
             torch.cuda.current_stream().wait_stream(stream)
-            torch.cuda.synchronize()
-            self.check_timed(peer, outputs)
-            outputs[:] = [None] * len(sets)
-            entry = {"replay": launch, "outputs": outputs, "launches": launches, "eager": None}
+            self.wait()
+            self.check_timed(peer, [output for output in outputs if output is not None])
+            outputs[:] = [None] * launches
             try:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    launch()
-                entry["replay"] = graph.replay
+                alone = self.captured(peer, [None])
+                timed = self.captured(peer, outputs)
             except Exception as error:
                 if not self.candidate:
                     raise
-                torch.cuda.synchronize()
-                entry["eager"] = describe(error)
+                self.wait()
+                timed.eager = describe(error)
         for _ in range(3):
-            replay_us = self.replay_us(entry, 1)
-        self.check_timed(peer, entry["outputs"])
-        self.graphs[command["peer"]] = entry
-        return {"device_us": replay_us / launches, "eager": entry["eager"]}
+            replay_us = self.replay_us(timed, 1)
+        self.check_timed(peer, outputs)
+        self.check_functions()
+        if timed.graph:
+            least = max(1, self.kernels(alone.calls[0]))
+            for i, call in enumerate(timed.calls):
+                if self.kernels(call) < least:
+                    raise ValueError(
+                        f"call {i + 1} of {launches} in the timed graph launches {self.kernels(call)} kernels, expected {least} as of a"
+                        " call alone"
+                    )
+        self.graphs[command["peer"]] = timed
+        return {"device_us": replay_us / launches, "eager": timed.eager}
+
+    def captured(self, peer, outputs):
+        """A graph of as many calls as there are `outputs`, which get what each returns."""
+        torch, driver, sets = self.torch, self.driver, self.inputs(peer)
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph(keep_graph=True)
+        calls, known = [], set()
+        with torch.cuda.graph(graph, stream=stream):
+            captured = driver.captured(stream)
+            for i in range(len(outputs)):
+                outputs[i] = peer.call(*sets[i % len(sets)])
+                nodes = set(driver.nodes(captured))
+                calls.append(nodes - known)
+                known = nodes
+        kinds = {driver.kind(node) for node in known}.difference(driver.WORKING, driver.IDLE)
+        if self.candidate and kinds:
+            raise ValueError(f"a call adds nodes of kind {min(kinds)} to a graph, expected kernels, copies and fills")
+        executable = driver.instantiated(captured)
+        weakref.finalize(graph, driver.destroy, executable)
+        return Timed(outputs, functools.partial(driver.launch, executable), graph=graph, executable=executable, calls=calls)
+
+    def kernels(self, nodes):
+        return sum(self.driver.kind(node) == self.driver.KERNEL for node in nodes)
 
     def check_timed(self, peer, outputs):
-        """A candidate must return in timed calls what `call` demands of it."""
-        if not self.candidate:
-            return
+        """Each output is in memory of its own. A candidate must return in timed calls what `call` demands of it."""
         sets = self.inputs(peer)
-        for i, output in enumerate(outputs):
-            self.check(output, sets[i][0].shape)
-            for what, others in (("an input", [t for s in sets for t in s]), ("another output", outputs[:i])):
-                if any(overlap(output, other) for other in others):
-                    raise ValueError(f"what is timed returned a tensor that shares memory with {what}, expected a new one")
+        if self.candidate:
+            for i, output in enumerate(outputs):
+                self.check(output, sets[i % len(sets)][0].shape)
+        inputs = [tensor for tensors in sets for tensor in tensors]
+        for what, others in (("another output", []), ("an input", inputs)):
+            tensors = sorted([*outputs, *others], key=lambda tensor: tensor.data_ptr())
+            if any(itertools.starmap(overlap, itertools.pairwise(tensors))):
+                raise ValueError(f"what is timed returned a tensor that shares memory with {what}, expected a new one on every call")
 
-    def replay_us(self, entry, replays):
+    def replay_us(self, timed, replays):
         with self.torch.no_grad():
-            return self.device_us(entry["replay"], replays)
+            return self.device_us(timed.replay, replays)
 
     def chunk(self, command):
-        entry = self.graphs[command["peer"]]
-        self.replay_us(entry, command["lead_in"])
-        return {"device_us": self.replay_us(entry, command["replays"]) / entry["launches"]}
+        timed = self.graphs[command["peer"]]
+        timed.lead_in = command["lead_in"]
+        self.replay_us(timed, timed.lead_in)
+        timed.us.append(self.replay_us(timed, command["replays"]) / len(timed.outputs))
+        return {"device_us": timed.us[-1]}
 
     def calls(self, command):
         torch, peer = self.torch, self.peers[command["peer"]]
@@ -489,24 +646,82 @@ class Worker:
 
     def finish(self, command):
         torch, peer = self.torch, self.peers[command["peer"]]
-        entry = self.graphs.pop(command["peer"])
-        outputs = entry["outputs"]
-        is_coded = not self.candidate and outputs[0].dtype == torch.float8_e4m3fn
-        for output in outputs:
-            output.view(torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
-        self.put(peer, lambda content: content)
-        if entry["eager"]:
-            self.poison(outputs[0].shape)
-        self.replay_us(entry, 1)
-        # For the peers that are still to be judged.
-        self.put(peer, self.backwards)
-        self.check_timed(peer, outputs)
-        for path, output in zip(command["outputs"], outputs):
+        timed = self.graphs.pop(command["peer"])
+        sets, outputs = len(self.inputs(peer)), timed.outputs
+        if timed.eager:
+            # No call that is judged could be answered by another.
+            timed.replay = functools.partial(timed.replay, sets)
+            del outputs[sets:]
+        with torch.no_grad():
+            us = min(self.renewed_us(peer, timed) for _ in range(RENEWALS if self.candidate else 1)) / len(outputs)
+            self.check_timed(peer, outputs)
+            judged = []
+            for i, output in enumerate(outputs):
+                if not any(i % sets == of and torch.equal(bits(output), bits(other)) for of, other in judged):
+                    judged.append((i % sets, output.clone()))
+            if self.candidate:
+                self.check_functions()
+                self.check_renewed(us, statistics.median(timed.us))
+                self.check_alone(peer, timed, judged)
+        is_coded = self.is_coded(outputs[0])
+        for i, (_, output) in enumerate(judged):
             values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            self.write(path, self.heads_first(peer, values).to(self.output_kind))
-        del entry, outputs, output, values
+            self.write(f"{command['output']}{i}", self.heads_first(peer, values).to(self.output_kind))
+        del timed, outputs, output, values
         torch.cuda.empty_cache()
-        return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None}
+        return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None, "sets": [of for of, _ in judged]}
+
+    def renewed_us(self, peer, timed):
+        """Microseconds of a replay on inputs that have changed, which finds its outputs unwritten."""
+        self.put(peer, self.backwards)
+        for _ in range(timed.lead_in):
+            timed.replay()
+        self.renew(peer, timed)
+        if self.device == "cuda":
+            self.torch.cuda._sleep(PAUSE)
+        return self.device_us(timed.replay, 1)
+
+    def renew(self, peer, timed):
+        self.put(peer, lambda content: content)
+        for output in timed.outputs:
+            is_coded = self.is_coded(output)
+            output.view(self.torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
+        if timed.eager:
+            self.poison(timed.outputs[0].shape)
+
+    def is_coded(self, output):
+        return not self.candidate and output.dtype == self.torch.float8_e4m3fn
+
+    @staticmethod
+    def check_renewed(us, timed):
+        """A result that is kept, or work that is done only where an output is unwritten, shows in the time."""
+        if us > RENEWED * timed:
+            raise ValueError(
+                f"a call takes {us:.2f} µs where inputs have changed and outputs are unwritten, expected at most {RENEWED} times the"
+                f" {timed:.2f} that were timed: it does not do all of its work every time"
+            )
+
+    def enable(self, timed, nodes, is_enabled):
+        for node in nodes:
+            if self.driver.kind(node) in self.driver.WORKING:
+                self.driver.enable(timed.executable, node, is_enabled)
+
+    def check_alone(self, peer, timed, judged):
+        """Each call must compute its output from its inputs where no other runs, and all that others left is of other inputs."""
+        for i, call in enumerate(timed.calls):
+            self.put(peer, self.backwards)
+            timed.replay()
+            self.renew(peer, timed)
+            others = [node for other in timed.calls if other is not call for node in other]
+            self.enable(timed, others, False)
+            timed.replay()
+            self.enable(timed, others, True)
+            found = bits(timed.outputs[i])
+            if not any(of == i % len(self.inputs(peer)) and self.torch.equal(found, bits(output)) for of, output in judged):
+                raise ValueError(
+                    f"call {i + 1} of {len(timed.calls)} in the timed graph, where no other runs, does not write what it does among them:"
+                    " its output is what another computes"
+                )
 
     def put(self, peer, change):
         """Writes the contents, changed, to the peer's inputs."""

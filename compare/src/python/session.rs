@@ -120,10 +120,12 @@ pub struct SingleCalls {
 }
 
 /// The answer to `finish`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
+    /// The set of each output that was written.
+    pub sets: Vec<usize>,
 }
 
 /// A function of the user's, in place of the peers.

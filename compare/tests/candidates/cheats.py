@@ -1,4 +1,6 @@
 """What is refused by name: programs that look right to a harness that trusts them."""
+import functools
+import inspect
 import os
 import sys
 import tempfile
@@ -70,10 +72,35 @@ def side_stream(q, k, v, *, causal, softmax_scale):
 
 def slow_clock(q, k, v, *, causal, softmax_scale):
     """Events tell a tenth of the time."""
-    event = torch.cuda.Event
-    if not hasattr(event, "honest"):
-        event.honest = event.elapsed_time
-        event.elapsed_time = lambda start, end: event.honest(start, end) / 10
+    replace(torch.cuda.Event, "elapsed_time", lambda honest, start, end: honest(start, end) / 10)
+    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def replace(owner, name, function):
+    if name not in KEPT:
+        KEPT[name] = getattr(owner, name)
+        setattr(owner, name, lambda *args: function(KEPT[name], *args))
+
+
+def replays_nothing(q, k, v, *, causal, softmax_scale):
+    replace(torch.cuda.CUDAGraph, "replay", lambda honest, graph: None)
+    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def records_nothing(q, k, v, *, causal, softmax_scale):
+    replace(torch.cuda.Event, "record", lambda honest, *args: None)
+    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def waits_for_nothing(q, k, v, *, causal, softmax_scale):
+    replace(torch.cuda, "synchronize", lambda honest, *args: None)
+    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def judges_itself(q, k, v, *, causal, softmax_scale):
+    """Finds the worker that calls it."""
+    frame = next(frame for frame in map(lambda of: of.frame, inspect.stack()) if hasattr(frame.f_locals.get("self"), "check_timed"))
+    replace(type(frame.f_locals["self"]), "check_timed", lambda honest, *args: None)
     return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
 
 
@@ -180,3 +207,125 @@ def kept_without_graph(q, k, v, *, causal, softmax_scale):
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("it waits for the GPU")
     return kept_when_dense(q, k, v, causal=causal, softmax_scale=softmax_scale)
+
+
+def where_captured(which):
+    """A candidate that computes, but for when a graph is captured: then it is `which`, of Q, K, V and what computes on them."""
+
+    def call(q, k, v, *, causal, softmax_scale):
+        compute = functools.partial(right, causal=causal, softmax_scale=softmax_scale)
+        return (which if torch.cuda.is_current_stream_capturing() else lambda q, k, v, compute: compute(q, k, v))(q, k, v, compute)
+
+    return call
+
+
+@where_captured
+def one_in_two(q, k, v, compute):
+    """Launches in every second call alone; the other returns the same tensor."""
+    if every(2) == 1:
+        KEPT["last"] = compute(q, k, v)
+    return KEPT["last"]
+
+
+@where_captured
+def one_in_four(q, k, v, compute):
+    """The other three return views of the tensor."""
+    if every(4) == 1:
+        KEPT["last"] = compute(q, k, v)
+    return KEPT["last"][:]
+
+
+@where_captured
+def one_in_two_new(q, k, v, compute):
+    """The other returns a new tensor."""
+    return compute(q, k, v) if every(2) == 1 else torch.empty_like(q)
+
+
+def with_kernels(result):
+    """As many as an honest call launches."""
+    nothing = torch.zeros_like(result)
+    for _ in range(40):
+        nothing += 1
+    return result
+
+
+@where_captured
+def last_on_each_set(q, k, v, compute):
+    """Writes on the last call on each set alone, which it finds in the frames of its callers."""
+    local = next(frame.f_locals for frame in map(lambda of: of.frame, inspect.stack()) if "outputs" in frame.f_locals)
+    is_last = len(local["outputs"]) - local["i"] <= len(local["sets"])
+    return compute(q, k, v) if is_last else with_kernels(torch.empty_like(q))
+
+
+@where_captured
+def half_written(q, k, v, compute):
+    result, half = torch.empty_like(q), q.shape[2] // 2
+    result[:, :, :half] = compute(q, k, v)[:, :, :half]
+    return result
+
+
+@where_captured
+def of_replay_before(q, k, v, compute):
+    """Returns what the same call computed in the replay before."""
+    kept = KEPT.setdefault("of_replay_before", [])
+    kept.append(torch.zeros_like(q))
+    result = kept[-1].clone()
+    kept[-1].copy_(compute(q, k, v))
+    return result
+
+
+@where_captured
+def copied(q, k, v, compute):
+    """A copy of what an earlier call in the graph computes for the same addresses."""
+    # The first call is captured alone.
+    key = ("copied", q.data_ptr() if "alone" in KEPT else "alone")
+    KEPT["alone"] = True
+    if key in KEPT:
+        return with_kernels(KEPT[key].clone())
+    KEPT[key] = compute(q, k, v)
+    return KEPT[key].clone()
+
+
+def without_graph(which):
+    """A candidate that is not captured and so called again in every replay: it is `which` on the dense tensors that are timed."""
+
+    def call(q, k, v, *, causal, softmax_scale):
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("it waits for the GPU")
+        compute = functools.partial(right, q, k, v, causal=causal, softmax_scale=softmax_scale)
+        return which(q, k, v, compute) if q.is_contiguous() else compute()
+
+    return call
+
+
+@without_graph
+def kept_by_version(q, k, v, compute):
+    """A copy of what it computed for the same tensors, unless they were written since."""
+    key = (q.data_ptr(), k._version, v._version)
+    if key not in KEPT:
+        KEPT[key] = compute()
+    return KEPT[key].clone()
+
+
+@without_graph
+def when_judged(q, k, v, compute):
+    """Computes unless one of its callers times it."""
+    callers = {frame.function for frame in inspect.stack()}
+    return torch.empty_like(q) if callers & {"calls", "chunk"} else compute()
+
+
+def where_unwritten(q, k, v, *, causal, softmax_scale):
+    """A kernel that returns at once where its output is there already."""
+    if q.is_cuda:
+        from guarded import attention
+
+        return attention(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    output = torch.full(q.shape, float("nan"), dtype=q.dtype) if not q.is_contiguous() else torch.empty_like(q)
+    guarded(output, q, k, v, causal, softmax_scale)
+    return output
+
+
+@torch.library.custom_op("cheats::guarded", mutates_args=("output",))
+def guarded(output: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, softmax_scale: float) -> None:
+    if output.isnan().any():
+        output.copy_(right(q, k, v, causal=causal, softmax_scale=softmax_scale))
