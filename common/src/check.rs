@@ -21,7 +21,6 @@ pub enum Source {
     Seeded {
         /// Its distribution.
         family: Family,
-        /// Its seed.
         seed: u64,
     },
     /// Real tensors.
@@ -74,9 +73,7 @@ pub enum Target<'a> {
 /// The verdicts on a case.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Measured errors.
     pub errors: Errors,
-    /// One per gate.
     pub gates: Vec<GateResult>,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, of the first launch.
     pub output: Vec<f32>,

@@ -77,7 +77,6 @@ impl<Name> Relation<Name> {
 }
 
 impl Relation {
-    /// As a record keeps it.
     pub fn recorded(self) -> Relation<String> {
         let written = serde_json::to_value(self).expect("a relation is plain data");
         serde_json::from_value(written).expect("what is written is read")
@@ -234,7 +233,6 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Rival {
-        /// The fastest peer whose output is right.
         FastestPeer = "the fastest peer",
         /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
         FastestPyTorch = "the fastest of PyTorch",
@@ -257,9 +255,7 @@ impl Rival {
 /// The other side of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base<Name = &'static str> {
-    /// Stage id.
     pub stage: Name,
-    /// Family of its variants.
     pub family: Name,
 }
 

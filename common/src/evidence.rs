@@ -8,14 +8,12 @@ use emulator::Schedule;
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
 
-/// A launch, counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedLaunch {
     /// Counters of the whole launch.
     pub counters: Counters,
     /// Blocks that were traced; the others are like them.
     pub traced_blocks: u64,
-    /// Blocks of the grid.
     pub launch_blocks: u64,
     /// Pairs of a tile of queries and a tile of keys, over all heads.
     pub tiles: u64,
@@ -30,7 +28,6 @@ pub enum NotCounted {
     /// No such launch.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// No traced build.
     #[error(transparent)]
     NotTraced(#[from] TraceError),
 }

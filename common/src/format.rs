@@ -46,7 +46,6 @@ impl Format {
         codes.flat_map(u16::to_le_bytes).collect()
     }
 
-    /// To nearest, as a value.
     pub fn round(self, value: f32) -> f32 {
         self.decode(self.encode(value))
     }
@@ -72,7 +71,6 @@ impl Format {
         self.decode(nearest - u16::from(further))
     }
 
-    /// Bits of significand, the leading one included.
     pub fn significand_bits(self) -> i32 {
         match self {
             Format::F16 => 11,

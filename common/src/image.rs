@@ -64,14 +64,12 @@ pub struct Image {
     pub strides: [i64; 3],
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
-    /// Bytes per element.
     pub element_bytes: usize,
     /// How the elements lie.
     pub layout: Layout,
 }
 
 impl Image {
-    /// An input tensor.
     pub fn of_operand(operand: &Operand, tensor: Tensor, layout: Layout) -> Self {
         let mut image = Self::empty(operand.extents, operand.dtype.bytes(), Some(tensor), layout);
         image.bytes.fill(INPUT_GUARD);

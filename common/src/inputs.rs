@@ -81,7 +81,6 @@ named! {
 }
 
 /// Why tensors cannot be the inputs of a problem.
-#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
     #[error(
@@ -298,7 +297,6 @@ impl Operand {
 /// The three inputs of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
-    /// The problem.
     pub problem: Problem,
     /// `[batch, heads_q, seq_q, head_dim]`.
     pub q: Operand,

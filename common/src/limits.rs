@@ -15,19 +15,16 @@ const LEAST_CAPABILITY: u32 = 80;
 /// The least capability with clusters of blocks.
 const CLUSTERS: u32 = 90;
 
-/// What a device offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLimits {
     /// Compute capability times ten: 89.
     pub capability: u32,
-    /// Shared memory that one block may opt in to.
     pub shared_opt_in_bytes: usize,
 }
 
 /// Why a device cannot stand for another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Unknown limits.
     #[error("there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}", ARCHITECTURES.map(|(arch, _)| arch).join(", "))]
     Unknown {
         /// As given.
@@ -38,7 +35,6 @@ pub enum DeviceError {
         "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one"
     )]
     Larger {
-        /// As asked.
         asked: DeviceLimits,
         /// At hand.
         gpu: DeviceLimits,
@@ -53,7 +49,6 @@ pub enum DeviceError {
 pub struct Limited {
     /// A record, or what was asked for.
     pub what: String,
-    /// The device's limits.
     pub device: DeviceLimits,
 }
 

@@ -16,13 +16,9 @@ const MAX_BOX_BYTES: usize = 128;
 /// Rows of each operand's box; 0 without a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BoxRows {
-    /// Q's.
     pub q: u32,
-    /// K's.
     pub k: u32,
-    /// V's.
     pub v: u32,
-    /// O's.
     pub o: u32,
 }
 
@@ -52,11 +48,9 @@ pub struct TensorMap {
     pub strides: [u64; 3],
     /// Columns of a box: 64 or 128 bytes.
     pub box_columns: u32,
-    /// Rows of a box, of one head.
     pub box_rows: u32,
     /// Bytes of a box's row, by which it is swizzled: 64 or 128.
     pub swizzle: u32,
-    /// Bytes of an element.
     pub element_bytes: u32,
 }
 

@@ -7,7 +7,6 @@ use emulator::trace::Counters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
@@ -16,9 +15,7 @@ pub enum Unit {
     Ns,
     /// Megahertz.
     Mhz,
-    /// Watts.
     Watts,
-    /// Degrees Celsius.
     Celsius,
     /// Bytes, sectors, instructions, cases.
     Count,
@@ -51,7 +48,6 @@ impl Unit {
     }
 }
 
-/// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Less.
@@ -88,18 +84,14 @@ pub enum Source {
     Compiler,
     /// ncu: a GPU, and the permission to profile.
     Profile,
-    /// A GPU.
     Gpu,
 }
 
 /// A line of the registry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
-    /// Label in tables.
     pub label: &'static str,
-    /// Unit of the figures.
     pub unit: Unit,
-    /// Which way is better.
     pub better: Better,
     /// When a difference counts.
     pub threshold: Threshold,
@@ -107,7 +99,6 @@ pub struct Spec {
     pub because: &'static str,
     /// What it takes to judge it.
     pub source: Source,
-    /// The gate that judges it.
     pub gate: Option<GateId>,
     /// Whether ncu reads what the emulator counts, or alone has it, so that claims are judged on a GPU too. Other counters
     /// mean something else to ncu: instructions as nvcc joins them, wavefronts with the hardware's retries.
@@ -265,7 +256,6 @@ macro_rules! metrics {
         /// A kind of figure; the emulator's glossary defines what it counts.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        #[allow(missing_docs, reason = "the registry has a label for each")]
         pub enum Metric {
             $($(#[$doc])* $metric,)*
         }
@@ -330,7 +320,6 @@ metrics! {
     SpillBytes: spill("spilled bytes"),
     StackBytes: spill("stack bytes"),
     StaticSharedBytes: resource("static shared bytes"),
-    /// Of the machine code, as cuobjdump prints it.
     CodeBytes: code("bytes of machine code"),
     /// LDL and STL: spills, and arrays that are indexed at run time.
     LocalAccesses: code("local-memory instructions in the code"),
@@ -403,17 +392,14 @@ metrics! {
     /// Of the same library in the same session.
     MatrixFlops: context("matrix product", Unit::Rate),
     CopyBytesPerSecond: context("copy", Unit::Rate),
-    /// Operations per second, over that matrix product's.
     PeakShare: context("share of the matrix product's rate", Unit::Share),
 }
 
 impl Metric {
-    /// Label in tables.
     pub const fn label(self) -> &'static str {
         self.spec().label
     }
 
-    /// Name in records.
     pub fn name(self) -> String {
         let name = serde_json::to_value(self).ok();
         name.and_then(|name| Some(name.as_str()?.to_string()))
@@ -498,7 +484,6 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A value with four significant digits.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 1000.0 => 0,

@@ -22,7 +22,6 @@ named! {
 }
 
 impl Dtype {
-    /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::F16 | Dtype::Bf16 => 2,
@@ -55,9 +54,7 @@ named! {
 /// Extents of the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
-    /// Sequences in the batch.
     pub batch: usize,
-    /// Query heads.
     pub heads_q: usize,
     /// Divides `heads_q` (grouped-query attention).
     pub heads_kv: usize,
@@ -118,7 +115,6 @@ impl fmt::Display for Shape {
 }
 
 /// Why a problem cannot be stated.
-#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
     #[error("{name} is 0: every extent of a problem is at least 1")]
@@ -173,7 +169,6 @@ impl Problem {
         )
     }
 
-    /// With another scale.
     pub fn with_scale(
         shape: Shape,
         dtype: Dtype,
@@ -309,7 +304,6 @@ pub const LENGTHS: [[&str; 2]; 6] = [
     ["long_16k", "long_16k_wide"],
 ];
 
-/// Every named shape.
 pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
     NAMED_SHAPES.iter().chain(&LARGE_SHAPES)
 }

@@ -25,7 +25,6 @@ pub struct KernelFacts {
     pub threads: u32,
     /// Per SM, least, for the compiler.
     pub min_blocks: u32,
-    /// Dynamic shared memory of a launch.
     pub dynamic_shared_bytes: usize,
     /// Of its tensor maps; none where it takes parameters alone.
     pub boxes: Option<BoxRows>,
@@ -115,15 +114,11 @@ pub struct PtxasEntry {
 /// Limits of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
-    /// Resident threads.
     pub threads: u32,
-    /// Resident blocks.
     pub blocks: u32,
-    /// Registers.
     pub registers: u32,
     /// Shared memory of all blocks, reserved parts included.
     pub shared_bytes: usize,
-    /// Shared memory that one block may opt in to.
     pub shared_opt_in_bytes: usize,
 }
 

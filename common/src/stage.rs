@@ -43,7 +43,6 @@ pub struct Artifacts {
 pub struct StageInfo {
     /// The crate: `stage0-scalar`.
     pub id: &'static str,
-    /// The one idea, a phrase.
     pub idea: &'static str,
     /// Whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
@@ -93,7 +92,6 @@ impl Deref for Kernel {
 }
 
 /// A launch that a stage will not make.
-#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// By a candidate, in its own words.
@@ -193,9 +191,7 @@ pub struct LoadedStage {
     pub attention: &'static dyn Attention,
     /// Instances in the order of `kernel.cu`.
     pub kernels: Vec<Kernel>,
-    /// The build report.
     pub report: BuildReport,
-    /// Limits of launches, if any.
     pub device: Option<DeviceLimits>,
 }
 

@@ -65,9 +65,7 @@ pub struct Suppressed {
 /// A kernel that fails a gate with all its synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The stage.
     pub stage: String,
-    /// The variant.
     pub variant: String,
     /// H1 where there is a hazard.
     pub result: GateResult,
@@ -76,9 +74,7 @@ pub struct Broken {
 /// One site of one family, left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteResult {
-    /// The stage.
     pub stage: String,
-    /// The family.
     pub family: String,
     /// `__syncthreads`.
     pub operation: String,
@@ -196,7 +192,6 @@ pub fn suppress_each<'a>(
     Ok(suppressed)
 }
 
-/// One family's kernels.
 struct FamilyOfKernels<'a> {
     stage: &'a LoadedStage,
     name: &'a str,
@@ -208,7 +203,6 @@ struct FamilyOfKernels<'a> {
 enum Unfit {
     /// With all sites; one entry per variant.
     Broken(Vec<Broken>),
-    /// A launch was refused.
     Refused(String),
 }
 

@@ -23,7 +23,6 @@ pub enum Conditions {
 /// What this GPU or container does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// SM clock.
     pub sm_mhz: Option<u32>,
     /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
@@ -64,8 +63,6 @@ pub struct Telemetry {
     uuid: String,
 }
 
-/// Why there is no telemetry.
-#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TelemetryError {
     #[error(

@@ -7,10 +7,8 @@ use emulator::Schedule;
 /// Outputs must have the same bits under all.
 pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Schedule::Shuffled(1)];
 
-/// A case of the tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// The problem.
     pub problem: Problem,
     /// Family of the inputs; the seed is 0.
     pub family: Family,

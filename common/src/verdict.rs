@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// Verdict of a gate.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Verdict {
@@ -66,7 +65,6 @@ named! {
 /// On one piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
-    /// The gate.
     pub gate: GateId,
     /// The gate's verdict.
     pub verdict: Verdict,
@@ -89,7 +87,6 @@ impl GateResult {
         Self::judge(gate, false, reason)
     }
 
-    /// Whether it is FAIL.
     pub fn is_fail(&self) -> bool {
         self.verdict == Verdict::Fail
     }

@@ -45,7 +45,6 @@ Exit codes:
   0  accepted; commit results/ and the pages that were written with it
   2  refused, with the reason, or wrong usage";
 
-/// The flags of `accept`.
 #[derive(Clone, Debug, Args)]
 pub struct AcceptArgs {
     /// Folders that `compare run` wrote, here or on another machine

@@ -28,7 +28,6 @@ Exit codes:
   2  wrong usage, or a build that cannot be read
   3  something was not found; what does not need it works";
 
-/// The flags of `doctor`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DoctorArgs {
     /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else python3]

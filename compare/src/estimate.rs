@@ -24,7 +24,6 @@ fn emulated(cases: &[PlannedCase]) -> u128 {
     emulated.map(|case| u128::from(case.problem.scores())).sum()
 }
 
-/// Bytes of host memory that a problem takes.
 fn bytes(problem: &Problem) -> u128 {
     let elements = |extents: [usize; 4]| {
         extents

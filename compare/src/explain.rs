@@ -39,7 +39,6 @@ Exit codes:
   2  wrong usage, or a file that cannot be read or written
   3  inconclusive: a gate fails and nothing in this row explains it; NO DATA without GCC";
 
-/// The flags of `explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
     /// The stage, by id or number
@@ -132,7 +131,6 @@ fn row(text: &str) -> Result<[usize; 3], String> {
         .map_err(|_| "give three numbers: batch, query head and query row, as 0,3,17".into())
 }
 
-/// Explains a row.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     output::check(
         &[("--dump", args.dump.as_deref())],

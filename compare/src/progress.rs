@@ -3,7 +3,6 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// The progress of a command.
 pub struct Progress {
     shown: Shown,
     kind: &'static str,

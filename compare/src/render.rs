@@ -9,7 +9,6 @@ use crate::table::Results;
 use anyhow::bail;
 use clap::Args;
 
-/// The flags of `render`.
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
     /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date

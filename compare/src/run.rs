@@ -64,7 +64,6 @@ pub enum Backend {
     Emulated,
 }
 
-/// The flags of `run`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -236,13 +235,6 @@ fn planned(
         limits::check_traced()?;
     }
     estimate::check(&plan.cases, machine::processors(), limits::available())?;
-    let left_out = Vec::from_iter(plan.bases_left_out(builds));
-    if !plan.timings.is_empty() && !left_out.is_empty() {
-        bars.say(&format!(
-            "note: claims over {} are not measured; add it to --stages",
-            left_out.join(", ")
-        ));
-    }
     Ok(plan)
 }
 

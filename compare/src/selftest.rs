@@ -24,7 +24,6 @@ use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 
-/// The flags of `selftest`.
 #[derive(Clone, Debug, Args)]
 pub struct SelftestArgs {
     /// Stages to mutate, by id or number [default: all]

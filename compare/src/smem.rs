@@ -8,9 +8,9 @@ use crate::document::{Block, Cell, Document, Table, row};
 use crate::instrument::find;
 use crate::judge::list::joined;
 use crate::measure::machine;
-use crate::measure::select::{Chosen, Instances};
+use crate::measure::select::Chosen;
 use crate::stages::Ladder;
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use clap::Args;
 use common::metric::Unit;
 use layout::{Layout, Member, layouts};
@@ -23,27 +23,24 @@ is what a launch requests. Members of a union have one offset; what a kernel cas
 Needs the workspace and g++, but no GPU and no nvcc.
 
 Example:
-  compare smem --stages 8 --variants overlap-lazy-256x64 --dtypes f16 --head-dims 128
+  compare smem --stages 8 --variants overlap-lazy-256x64
 
 Exit codes:
   0  shown
   2  wrong usage, or a layout whose size is not what the launch requests
   3  NO DATA: no workspace, or no C++ compiler that compiles the kernels";
 
-/// The flags of `smem`.
 #[derive(Clone, Debug, Args)]
 pub struct SmemArgs {
     /// Stages, by id or number [default: all], and their variants [default: the default of each]
     #[command(flatten)]
     pub chosen: Chosen,
-    #[command(flatten)]
-    pub instances: Instances,
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
-/// Prints the layouts of the chosen instances.
+/// Prints the layouts of the chosen variants' instances.
 pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("structs are read, nothing runs")?;
     let builds = ladder.builds();
@@ -54,9 +51,8 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
             if args.chosen.variants.is_empty() && variant.name != picked.stage.default_variant {
                 continue;
             }
-            let taken = variant.kernels.iter();
-            let taken = taken.filter(|kernel| args.instances.takes(kernel));
-            kernels.extend(taken.map(|kernel| (&variant.name, &kernel.facts)));
+            let instances = variant.kernels.iter();
+            kernels.extend(instances.map(|kernel| (&variant.name, &kernel.facts)));
         }
         if kernels.is_empty() {
             continue;
@@ -71,7 +67,6 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
             blocks.push(Block::Table(table(layout)));
         }
     }
-    ensure!(!blocks.is_empty(), args.instances.absent());
     let document = Document::of(blocks);
     Ok(Answer::pass(args.format.print(&document, &document)))
 }

@@ -51,7 +51,6 @@ impl Ladder {
         })
     }
 
-    /// The same without a GPU, for this reason.
     pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
         let stages = load()?;
         Ok(Self {

@@ -480,7 +480,6 @@ impl Run {
         self
     }
 
-    /// A latency of these samples.
     pub fn sampled(self, subject: &str, on: On, us: &[f64]) -> Self {
         let of = Summary::of(us).unwrap();
         let row = Row::new(subject, on, Source::Gpu)

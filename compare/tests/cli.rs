@@ -35,7 +35,6 @@ impl Folder {
         self.command(arguments).output().unwrap()
     }
 
-    /// The only record in the folder.
     fn record(&self) -> PathBuf {
         let mut records: Vec<PathBuf> = std::fs::read_dir(self.path("records"))
             .unwrap()

@@ -9,7 +9,6 @@ use common::stage::LoadedStage;
 use common::tier0::SCHEDULES;
 use half::f16;
 
-/// The output of a variant on the emulator.
 fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f32> {
     let prepared = stage.prepare(variant, problem).unwrap();
     let inputs = Inputs::generate(problem, Family::Normal, 0);

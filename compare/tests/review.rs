@@ -139,7 +139,6 @@ const BUILD_BASE: &str =
     "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base\n";
 const BUILD_HEAD: &str = "cargo build --quiet --locked --workspace --bin compare in checkout\n";
 
-/// The call that runs a side.
 fn run_of(side: &str, record: &str, flags: &str) -> String {
     let place = format!("checkout/target/review/{record}");
     format!("compare-{side} {flags} --out {place} --report {place}/COMPARE.md\n")

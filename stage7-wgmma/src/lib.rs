@@ -15,7 +15,6 @@ const SWIZZLE: Base = Base {
     stage: "stage5-swizzle",
     family: "swizzle",
 };
-/// The same with tiles by TMA.
 const TMA: Base = Base {
     stage: "stage6-tma",
     family: "tma",

@@ -19,8 +19,6 @@
 //! - [`launch()`] runs a grid of the plain build, [`trace`] one of the traced build;
 //! - the FFI module, by which C++ comes in (`include/emulator/abi.h` is its other side).
 
-#![allow(missing_docs, reason = "a field whose name says it all has no comment")]
-
 mod async_copy;
 mod block;
 mod cluster;

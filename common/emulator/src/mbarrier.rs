@@ -311,7 +311,6 @@ impl Mbarriers {
             .for_each(|object| object.fence(thread, arrivals));
     }
 
-    /// The object at an offset, for TMA.
     pub(crate) fn get_for_tma(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
         let object = self.get(offset)?;
         if !object.is_fenced {

@@ -114,7 +114,6 @@ pub(crate) struct Run {
     /// `switches` at the watchdog's last tick, and the ticks since without another.
     pub(crate) watched: Cell<(u64, u32)>,
     pub(crate) patience: Duration,
-    /// The site for which the emulator is touching memory.
     pub(crate) touching: Cell<Option<Site>>,
 }
 

@@ -328,7 +328,6 @@ impl Observer {
     }
 }
 
-/// The faults that stopped blocks, one hazard per kind.
 fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     let mut hazards: Vec<Hazard> = Vec::new();
     for (block, fault) in stopped {

@@ -33,7 +33,6 @@ pub enum BuildError {
     /// An environment variable holds something else.
     #[error("{name}={value}: expected {expected}")]
     Variable {
-        /// Its name.
         name: &'static str,
         /// What it holds.
         value: String,
@@ -59,14 +58,12 @@ pub enum BuildError {
         #[source]
         source: std::io::Error,
     },
-    /// A tool failed.
     #[error("{tool} failed ({status}) on {what}:\n{output}")]
     Tool {
         /// Which.
         tool: String,
         /// On what.
         what: String,
-        /// Its exit status.
         status: String,
         /// All it said.
         output: String,
@@ -92,12 +89,7 @@ pub enum BuildError {
         "the emulated build of {stage} defines symbols besides its table: {}. Stages are linked into one program, where \
          equal names become one function: two kernels would silently be one", symbols.join(", ")
     )]
-    ForeignSymbols {
-        /// The stage.
-        stage: String,
-        /// The symbols.
-        symbols: Vec<String>,
-    },
+    ForeignSymbols { stage: String, symbols: Vec<String> },
     /// A table without kernels that calls the emulator.
     #[error(
         "the table of {stage} is built without the feature 'emulated' and calls the emulator: {}; code that is compiled \
@@ -136,12 +128,10 @@ pub enum BuildError {
          include it by its literal name", path.display()
     )]
     HiddenInclude {
-        /// The stage.
         stage: String,
         /// The header.
         path: PathBuf,
     },
-    /// The report does not serialise.
     #[error("the build report does not serialise")]
     Report(#[from] serde_json::Error),
 }

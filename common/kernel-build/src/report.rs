@@ -34,7 +34,6 @@ pub struct EmulatedBuild {
     pub traced_flags: Option<Vec<String>>,
 }
 
-/// A host C++ compiler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCompiler {
     /// `gnu`, `clang` or `other`.
@@ -60,7 +59,6 @@ pub enum GpuBuild {
     },
 }
 
-/// GPU code and ptxas' report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuCode {
     /// Version of nvcc: `13.0.88`.
@@ -86,7 +84,6 @@ pub struct ArchitectureBuild {
     pub identical: Vec<Vec<String>>,
 }
 
-/// An entry of one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryBuild {
     /// Its name in the fatbin.
@@ -111,11 +108,9 @@ pub struct Resources {
     pub spill_store_bytes: u32,
     /// Bytes read back by register spills, per thread.
     pub spill_load_bytes: u32,
-    /// Bytes of stack frame, per thread.
     pub stack_frame_bytes: u32,
     /// Bytes of static shared memory per block. The runtime reserves more on sm_90; that is not in here.
     pub static_shared_bytes: u32,
-    /// Named barriers.
     pub barriers: u32,
     /// Bytes of constant memory, all banks; 0 on architectures for which ptxas does not print it.
     pub constant_bytes: u32,

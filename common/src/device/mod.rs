@@ -25,7 +25,6 @@ pub enum BackendKind {
 /// The host side of one launch: tensors as the device sees them, guard bands and gaps included.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// The problem.
     pub problem: Problem,
     /// Q, K and V.
     pub inputs: [StagedOperand; 3],

@@ -24,13 +24,11 @@ pub enum InvestigateError {
     Row {
         /// Batch, head and query row asked for.
         row: [usize; 3],
-        /// Extents of the problem.
         extents: [usize; 3],
     },
     /// No model of such inputs.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// No trace of the launch.
     #[error(transparent)]
     Trace(#[from] TraceError),
 }
@@ -71,7 +69,6 @@ impl Investigated {
     }
 }
 
-/// The dense number of a row.
 fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> {
     let shape = problem.shape;
     let extents = [shape.batch, shape.heads_q, shape.seq_q];

@@ -182,7 +182,6 @@ pub(super) fn look_at_end(
     distinct(order.concat())
 }
 
-/// As by a wrong sum.
 fn is_by_one_factor(wrong: &[Wrong]) -> bool {
     let large = wrong.iter().filter(|w| w.model.abs() > 1e-6);
     let ratios: Vec<f64> = large.map(|w| w.kernel / w.model).collect();

@@ -22,7 +22,6 @@ use operands::Operands;
 /// The first tile that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
-    /// The quantity that is wrong.
     pub quantity: Quantity,
     /// Indices in [`Explained::chains`] and its steps; none for the row as a whole.
     pub at: Option<[usize; 2]>,
@@ -98,7 +97,6 @@ impl Operands {
         (0..self.visible as i64).contains(&key)
     }
 
-    /// The score of a key, with its bound.
     fn score(&self, key: i64) -> (f64, f64) {
         let Some(k) = self.row(&self.k, key).filter(|_| self.sees(key)) else {
             return (f64::NEG_INFINITY, 0.0);

@@ -12,7 +12,6 @@ named! {
         Maximum = "the running maximum",
         /// Exponentials under the maximum.
         Probability = "P",
-        /// The running sum of exponentials.
         Sum = "the running sum",
         /// O so far, under the new maximum.
         Rescaled = "O, rescaled,",
@@ -46,7 +45,6 @@ pub struct Operands {
     pub scale_log2: f64,
     pub value_scale: f64,
     pub dim: usize,
-    /// Keys of one head.
     pub keys: usize,
     /// `batch * heads_kv + head_kv`.
     pub head: usize,

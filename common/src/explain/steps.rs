@@ -40,7 +40,6 @@ pub struct Step {
     pub scores: BTreeMap<i64, Cell>,
     /// Maximum of score * scale_log2.
     pub max: Option<Cell>,
-    /// Sum of exponentials.
     pub sum: Option<Cell>,
     /// Whether lanes have parts of it.
     pub sum_in_parts: bool,
@@ -69,7 +68,6 @@ impl Step {
 pub struct Chain {
     /// blockIdx.
     pub block: [u32; 3],
-    /// Warp of the block.
     pub warp: u32,
     /// Tiles, in the kernel's order.
     pub steps: Vec<Step>,

@@ -19,7 +19,6 @@ pub struct Buffer<'a> {
     pub name: &'a str,
     /// The bytes before the launch.
     pub image: &'a Image,
-    /// The bytes after it.
     pub after: &'a [u8],
     /// What may have changed.
     pub role: Role,

@@ -3,12 +3,10 @@
 use crate::verdict::{GateId, GateResult};
 use emulator::TraceReport;
 
-/// One traced launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
     /// What distinguishes it: "f16 113x203 causal, Reversed".
     pub label: &'a str,
-    /// What the trace found.
     pub report: &'a TraceReport,
 }
 

@@ -12,13 +12,11 @@ use std::borrow::Cow;
 /// An output against its reference. Every gate fails NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Errors {
-    /// Rows compared.
     pub rows: usize,
     /// Whether the rows are a sample.
     pub sampled: bool,
     /// Of the same-precision baseline; as the kernel declares.
     pub probability: Probability,
-    /// Format of the output.
     pub output: Format,
     /// Largest absolute difference from FP64.
     pub max_abs: f64,

@@ -80,11 +80,9 @@ pub const SEEDS_MAX: f64 = 0.06;
 /// One output of one case.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// The problem.
     pub problem: &'a Problem,
     /// How the inputs were drawn; `None` for real tensors.
     pub family: Option<Family>,
-    /// The reference.
     pub reference: &'a Reference,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not: values of the output's codes.
     pub output: &'a [f32],

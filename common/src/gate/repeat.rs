@@ -10,7 +10,6 @@ use crate::verdict::{GateId, GateResult};
 pub struct Repeat<'a> {
     /// What differs: "repeat 3", "schedule reversed".
     pub label: &'a str,
-    /// The output, dense.
     pub output: &'a [f32],
     /// Where they were asked for.
     pub lse: Option<&'a [f32]>,

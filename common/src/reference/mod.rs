@@ -99,7 +99,6 @@ const SAMPLED_SCORES: u64 = 1 << 25;
 /// The rows depend on the problem's extents only.
 const SAMPLE_SEED: u64 = 0x5a3c_f00d;
 
-/// Why there is no reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
     /// A NaN in a reference would match anything.

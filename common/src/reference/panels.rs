@@ -4,7 +4,6 @@ use crate::problem::Shape;
 use rayon::prelude::*;
 use std::ops::{AddAssign, Mul};
 
-/// Of one register tile.
 pub(crate) const TILE_ROWS: usize = 4;
 
 pub(crate) trait Real:

@@ -79,7 +79,6 @@ impl Rotation {
     }
 }
 
-/// Plan of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Samples per arm, where `budget` allows.
@@ -88,7 +87,6 @@ pub struct Plan {
     pub warm_up_launches: usize,
     /// Time before the first sample, at least: clocks settle.
     pub warm_up: Duration,
-    /// Device time of one sample.
     pub sample_time: Duration,
     /// Wall-clock time for one measurement's samples, over all arms. A slow kernel gets fewer, never fewer than
     /// [`Plan::LEAST_SAMPLES`].

@@ -15,7 +15,6 @@ pub struct Peak {
     pub fp8_flops: f64,
     /// Bytes per second of device memory.
     pub bytes: f64,
-    /// Source of the figures.
     pub source: &'static str,
 }
 
@@ -73,7 +72,6 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
         .find(|peak| peak.words.iter().all(|word| words.contains(word)))
 }
 
-/// A lower bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     /// Microseconds per launch.

@@ -4,7 +4,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
 
-/// Resamples of every interval.
 const RESAMPLES: usize = 1000;
 
 /// Seed of every interval: the same samples give the same report.
@@ -22,7 +21,6 @@ pub struct Interval {
 /// In the samples' unit: microseconds per launch wherever this workspace stores one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Number of samples.
     pub samples: usize,
     /// The fastest.
     pub min: f64,
@@ -30,7 +28,6 @@ pub struct Summary {
     pub p50: f64,
     /// The 90th percentile.
     pub p90: f64,
-    /// The arithmetic mean.
     pub mean: f64,
     /// With `samples - 1`; 0 for a single sample.
     pub std: f64,
@@ -39,7 +36,6 @@ pub struct Summary {
 }
 
 /// Why samples cannot be summarised.
-#[allow(missing_docs)] // the messages name variants and fields
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     #[error("no samples: at least one is needed")]
@@ -53,7 +49,6 @@ pub enum SampleError {
 }
 
 impl Summary {
-    /// Of samples in any order.
     pub fn of(samples: &[f64]) -> Result<Self, SampleError> {
         let sorted = checked_and_sorted(samples)?;
         let mean = mean(samples);
@@ -88,7 +83,6 @@ impl Summary {
 pub struct Ratio {
     /// `base / new`: above 1, the candidate is faster.
     pub value: f64,
-    /// Bootstrap interval.
     pub interval: Interval,
 }
 
@@ -121,7 +115,6 @@ pub struct Ratios {
     pub p50: Ratio,
     /// Of the 90th percentiles.
     pub p90: Ratio,
-    /// Of the means.
     pub mean: Ratio,
 }
 

@@ -32,7 +32,6 @@ use std::collections::BTreeSet;
 /// What a test compares with its snapshot, unless the snapshot was made with another compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Snapshot {
-    /// The text.
     Text(String),
     /// It cannot be compared here; why.
     NotHere(String),

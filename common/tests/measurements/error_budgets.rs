@@ -18,7 +18,6 @@ const ROWS: usize = 64;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The worst of a cell.
 #[derive(Default)]
 struct Worst {
     /// C2: error over bound.

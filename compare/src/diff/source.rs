@@ -13,12 +13,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One side of a comparison.
 #[derive(Debug)]
 pub struct Side {
     pub name: String,
     pub results: Results,
-    /// The session, if it is a run.
     pub run: Option<Session>,
 }
 

@@ -171,7 +171,6 @@ impl Cell {
         }
     }
 
-    /// The text, the same in all formats.
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
@@ -277,7 +276,6 @@ impl Serialize for Text {
     }
 }
 
-/// As plain text.
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|span| match span {

@@ -64,7 +64,6 @@ mod tests {
         }
     }
 
-    /// The tags, with their attributes.
     fn tags(page: &str) -> Vec<&str> {
         let tags = page.split('<').skip(1);
         tags.map(|tag| tag.split('>').next().unwrap_or_default())

@@ -45,7 +45,6 @@ pub struct LaunchArgs {
 pub struct Launches {
     pub variants: Vec<Subject>,
     pub problems: Vec<Problem>,
-    /// The smaller device that the record is limited to.
     pub device: Option<DeviceLimits>,
     /// How long a launch may take, in seconds; tools slow kernels down.
     pub watchdog: u64,

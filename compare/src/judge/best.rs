@@ -98,7 +98,6 @@ pub fn variant<'a>(known: &Known<'_>, stage: &'a StageMeta) -> &'a str {
     variant.map_or(&stage.default_variant, |variant| &variant.name)
 }
 
-/// The same as a subject.
 pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
     stage.subject(variant(known, stage))
 }

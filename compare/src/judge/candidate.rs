@@ -28,7 +28,6 @@ pub struct Candidate {
     pub unsupported: Vec<String>,
     /// The candidate, ours and the peers on each problem that was timed, and its pair with each of them.
     pub timings: Vec<Row>,
-    /// What was not timed, and why.
     pub not_timed: Vec<String>,
 }
 

@@ -230,7 +230,6 @@ fn both<'a>(
     Some((finding, if is_by_ncu { *ncu_row } else { *row }))
 }
 
-/// A variant, and what it is compared with.
 pub type Compared<'a> = (&'a VariantMeta, Option<(&'a StageMeta, &'a VariantMeta)>);
 
 /// What a claim compares: each variant of its family with the base of the same preset, or the defaults of both families if no preset
@@ -428,7 +427,6 @@ pub struct Claimed {
     pub claim: Claim,
     /// NO DATA if the table says nothing.
     pub finding: Finding,
-    /// The session of the finding.
     pub session: Option<String>,
     /// Whether the finding is of this invocation's run.
     pub is_of_run: bool,

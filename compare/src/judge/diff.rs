@@ -99,9 +99,7 @@ impl Group {
 pub enum What {
     Gate(GateId),
     Metric(Metric),
-    /// All figures of a row.
     Row(Group),
-    /// Whether there is a variant.
     Variant,
 }
 
@@ -204,8 +202,6 @@ pub struct Tables<'a> {
     pub new: &'a Table,
     /// Whether the new side was asked to have everything that the base has.
     pub covers: bool,
-    /// Latencies within this share of each other are the same: 0.02.
-    pub threshold: f64,
 }
 
 /// What differs between two tables.
@@ -237,13 +233,11 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
     table
 }
 
-/// What accepting a run changes in the table.
 pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -> Comparison {
     let tables = Tables {
         base: committed,
         new: accepted,
         covers: false,
-        threshold: LATENCY_CHANGE,
     };
     compare(&tables, stages)
 }
@@ -586,7 +580,7 @@ impl<'a> Join<'a> {
             let why = "the kernel has not changed: what moved is the machine or the harness";
             return (Change::Unchanged, why.into());
         }
-        let limit = self.tables.threshold.max(spread);
+        let limit = LATENCY_CHANGE.max(spread);
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
             n if n < FEWEST => format!(
@@ -740,7 +734,6 @@ fn moved(was: f64, is: f64, margin: f64) -> Change {
     }
 }
 
-/// What a figure that differs means, by its metric.
 fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (Change, String) {
     let spec = metric.spec();
     let change = match spec.better {

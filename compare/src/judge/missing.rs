@@ -43,7 +43,6 @@ fn optional(what: impl Into<String>, why: impl Into<String>) -> Missing {
     }
 }
 
-/// Everything that is missing.
 pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
     if known.session().is_none() {
         let why = "there is no run and no committed table";

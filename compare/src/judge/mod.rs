@@ -26,12 +26,10 @@ pub struct Known<'a> {
     pub stages: &'a [StageMeta],
     /// One GPU model's table, with the rows of the run in place of committed ones.
     pub table: Cow<'a, Table>,
-    /// The session of this invocation, if there is one.
     pub run: Option<&'a Session>,
 }
 
 impl<'a> Known<'a> {
-    /// The committed table of one GPU model.
     pub fn committed(stages: &'a [StageMeta], table: &'a Table) -> Self {
         Self {
             stages,

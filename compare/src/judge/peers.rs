@@ -45,7 +45,6 @@ pub fn is_ours(known: &Known<'_>, row: &Row) -> bool {
     known.stage(row.subject.stage()).is_some()
 }
 
-/// Our speedup over a peer on a problem.
 pub fn over<'a>(known: &'a Known<'_>, ours: &Row, peer: &Subject) -> Option<&'a Row> {
     (known.table).pair(&ours.subject, peer, &ours.on, Source::Peers)
 }

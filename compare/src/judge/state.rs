@@ -11,7 +11,6 @@ use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The state of a variant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "status", content = "detail", rename_all = "snake_case")]
 pub enum State {

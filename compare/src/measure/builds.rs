@@ -137,7 +137,6 @@ mod tests {
     use crate::measure::select::Chosen;
     use crate::stages::Ladder;
 
-    /// A record refutes a claim by its words.
     #[test]
     fn every_claim_of_a_stage_has_words_of_its_own() {
         for stage in crate::stages::builds().unwrap() {

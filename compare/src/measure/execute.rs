@@ -406,7 +406,6 @@ fn label(case: &PlannedCase) -> String {
     format!("{} {}", case.subject, case.on())
 }
 
-/// `case` has no reference to compare with.
 fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
     ExecuteError::Reference {
         case: case.on().to_string(),

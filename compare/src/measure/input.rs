@@ -13,7 +13,6 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::Path;
 
-/// The tensors of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileInput {
     pub problem: FileProblem,

@@ -151,15 +151,6 @@ impl Plan {
         self.cases.iter().any(|case| case.subject.stage() == id)
     }
 
-    /// Stages that are not run although speed claims of the stages that are run compare with them: those claims stay unmeasured.
-    pub fn bases_left_out<'a>(&self, all: &'a [StageMeta]) -> BTreeSet<&'a str> {
-        claims(all)
-            .filter(|(stage, claim)| claim.is_of_speed() && self.has_stage(&stage.id))
-            .filter_map(|(_, claim)| Some(claim.relation.base()?.stage.as_str()))
-            .filter(|base| !self.has_stage(base))
-            .collect()
-    }
-
     /// Whether counters are recorded with E4M3, too.
     pub fn counts_e4m3(&self) -> bool {
         let e4m3 = claims_problem(Dtype::E4m3);
@@ -172,7 +163,6 @@ fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
     Problem::new(shape, dtype, mask).expect("the ladder's shapes and selected ones are valid")
 }
 
-/// A named shape of the ladder.
 pub fn named(name: &str) -> Shape {
     NAMED_SHAPES
         .iter()
@@ -509,7 +499,6 @@ impl<'a> Cases<'a> {
     }
 }
 
-/// The problem in an input file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileProblem {
     /// The file's name, without folders.
@@ -518,7 +507,6 @@ pub struct FileProblem {
     pub dtype: Dtype,
 }
 
-/// The plan of a run.
 pub fn plan(
     all: &[StageMeta],
     request: &Request,

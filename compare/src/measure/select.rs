@@ -1,10 +1,10 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
 //! known one.
 
-use crate::table::session::{KernelBuild, StageMeta, VariantMeta};
+use crate::table::session::{StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
-use common::problem::{self, Dtype, HEAD_DIMS, Mask, Problem, ProblemError, Shape, named_shapes};
+use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
 
 /// The stages and variants that a command works on.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -15,40 +15,6 @@ pub struct Chosen {
     /// Variants by name [default: depends on the command]
     #[arg(long, value_delimiter = ',', value_name = "VARIANT,..")]
     pub variants: Vec<String>,
-}
-
-/// The instances that a command works on.
-#[derive(Clone, Debug, Default, PartialEq, Args)]
-pub struct Instances {
-    /// Element types: f16, e4m3, bf16 [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "DTYPE,..", value_parser = dtype)]
-    pub dtypes: Vec<Dtype>,
-    /// Head sizes: 64, 128 [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "N,..", value_parser = head_dim)]
-    pub head_dims: Vec<usize>,
-}
-
-fn head_dim(text: &str) -> Result<usize, String> {
-    let known = text.parse().ok().filter(|dim| HEAD_DIMS.contains(dim));
-    known.ok_or_else(|| format!("head sizes are {HEAD_DIMS:?}"))
-}
-
-impl Instances {
-    /// Why there is nothing to print.
-    pub fn absent(&self) -> String {
-        let words: Vec<String> = (self.dtypes.iter().map(ToString::to_string))
-            .chain(self.head_dims.iter().map(|dim| format!("d{dim}")))
-            .collect();
-        format!(
-            "none of the chosen variants has an instance of {}; `compare show resources` lists them",
-            words.join(" ")
-        )
-    }
-
-    pub fn takes(&self, KernelBuild { facts, .. }: &KernelBuild) -> bool {
-        (self.dtypes.is_empty() || self.dtypes.contains(&facts.dtype))
-            && (self.head_dims.is_empty() || self.head_dims.contains(&facts.head_dim))
-    }
 }
 
 /// A stage and its chosen variants.

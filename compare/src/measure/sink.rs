@@ -39,11 +39,9 @@ pub enum ExecuteError {
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    /// A case ended with this output.
     fn output(&mut self, _: &PlannedCase, _: &[f32]) -> Result<(), ExecuteError> {
         Ok(())
     }
-    /// The record has grown.
     fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
         Ok(())
     }

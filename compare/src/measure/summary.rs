@@ -31,7 +31,6 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
     run.extend(rows);
 }
 
-/// The row over the cases of a subject.
 pub fn summary(subject: Subject, by: Source, rows: &[&Row]) -> Row {
     let mut row = Row::new(subject, On::All, by);
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);

@@ -160,7 +160,6 @@ pub fn resources(known: &Known<'_>, subject: &Subject) -> Option<String> {
     Some(format!("{registers} registers{occupancy}"))
 }
 
-/// Variants by themselves.
 pub fn variants(known: &Known<'_>, subjects: &[Subject]) -> Table {
     let row = |subject: &Subject| {
         let stage = known.stage(subject.stage());

@@ -50,7 +50,6 @@ fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
     }
 }
 
-/// A figure, marked if it is STALE.
 fn stale(figure: Cell, is_stale: bool) -> Cell {
     noted(figure, is_stale.then_some("STALE"))
 }

@@ -27,7 +27,6 @@ const MOST_MISSING: usize = 10;
 /// Fewer lengths are no curve.
 const LEAST_LENGTHS: usize = 3;
 
-/// A report.
 pub fn document(report: &Report<'_>) -> Document {
     let known = &report.known;
     let origin = known
@@ -195,7 +194,6 @@ fn refused(report: &Report<'_>) -> Vec<Block> {
     super::list(refused)
 }
 
-/// What is won and lost against peers.
 fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let known = &report.known;
     let problems = peers::problems(known);

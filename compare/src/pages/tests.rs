@@ -50,7 +50,6 @@ fn report_of(stages: &[StageMeta], table: &table::Table, look: impl Fn(&Report<'
     look(&verdict::report(Known::committed(stages, table)));
 }
 
-/// The committed table and the stages as built.
 fn committed() -> (Vec<StageMeta>, table::Table) {
     let results = crate::testing::results();
     let table = results.of_gpu(results.main().unwrap());
@@ -368,7 +367,6 @@ fn compared(
                 base,
                 new,
                 covers: true,
-                threshold: 0.02,
             },
             stages,
         ),

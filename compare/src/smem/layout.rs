@@ -22,7 +22,6 @@ pub struct Member {
     pub bytes: u64,
 }
 
-/// The layout of one struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     pub bytes: u64,

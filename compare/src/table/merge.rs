@@ -86,7 +86,6 @@ impl Table {
         self.rows().filter(move |row| row.by == source)
     }
 
-    /// The rows of a subject, from all sources.
     pub fn about<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Row> + use<'a> {
         let subject = subject.clone();
         let first = Key {
@@ -136,7 +135,6 @@ impl Table {
         self.row(&compiled.subject, &on, Source::Kernel)
     }
 
-    /// The session that measured a row.
     pub fn session(&self, row: &Row) -> Option<&Session> {
         self.sessions.get(&row.session)
     }
@@ -147,7 +145,6 @@ impl Table {
         rows.filter_map(|row| self.session(row))
     }
 
-    /// The newest session on the GPU of the table.
     pub fn newest_on_gpu(&self) -> Option<&Session> {
         self.sessions_on_gpu()
             .max_by_key(|session| &session.started)

@@ -276,7 +276,6 @@ pub enum Source {
     Kernel,
     Ptxas,
     Emulator,
-    /// The run on a GPU.
     Gpu,
     /// The Python process: our variants and peers or a candidate, timed interleaved, and the gates of a candidate.
     Peers,
@@ -375,7 +374,6 @@ impl Place {
         Self::new(&shape, problem.dtype, problem.mask)
     }
 
-    /// The extents behind the name of its shape.
     pub fn extents(&self) -> Option<Shape> {
         parse_shape(&self.shape).ok()
     }

@@ -41,7 +41,6 @@ impl Run {
         rows.into_iter().for_each(|row| self.append(row));
     }
 
-    /// The kernels that this run is of.
     fn kernels(&self) -> Kernels<'_> {
         Kernels {
             stages: &self.session.stages,
@@ -50,7 +49,6 @@ impl Run {
         }
     }
 
-    /// The rows of all cases.
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
         let is_case = |row: &&Row| matches!(row.on, On::Case(..));
         self.table.rows().filter(is_case)

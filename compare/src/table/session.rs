@@ -92,7 +92,6 @@ pub struct Moved {
 pub struct StageMeta {
     /// `stage0-scalar`.
     pub id: String,
-    /// Its one idea.
     pub idea: String,
     /// The stage it is a diff of.
     pub predecessor: Option<String>,
@@ -167,7 +166,6 @@ impl StageMeta {
             .map(|variant| self.subject(&variant.name))
     }
 
-    /// A variant of it, by its name.
     pub fn subject(&self, variant: &str) -> Subject {
         Subject::variant(&self.id, variant)
     }
@@ -176,7 +174,6 @@ impl StageMeta {
         self.variants.iter().find(|variant| variant.name == name)
     }
 
-    /// Whether any of its variants takes this dtype.
     pub fn takes(&self, dtype: Dtype) -> bool {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
@@ -222,12 +219,10 @@ pub fn first_place(stage: Option<&StageMeta>) -> Place {
     Place::claims(stage.map_or(Dtype::F16, StageMeta::first_dtype))
 }
 
-/// The stage of this id.
 pub fn by_id<'a>(stages: &'a [StageMeta], id: &str) -> Option<&'a StageMeta> {
     stages.iter().find(|stage| stage.id == id)
 }
 
-/// Every claim, with the stage that states it.
 pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)> {
     let stages = stages.iter();
     stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
@@ -245,7 +240,6 @@ pub struct Claim {
     pub why: String,
 }
 
-/// What is claimed of the metric.
 pub type Relation = claim::Relation<String>;
 
 impl Claim {
@@ -321,7 +315,6 @@ pub struct Negative {
     /// The GPU that it is refuted on; absent if the figures do not depend on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// What was measured, with the session.
     pub measured: String,
     /// Why the claim is not met.
     pub why: String,
@@ -408,7 +401,6 @@ pub struct Machine {
     pub gpu: Gpu,
 }
 
-/// The GPU of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Gpu {
@@ -431,7 +423,6 @@ pub enum Gpu {
 }
 
 impl Gpu {
-    /// Its name, if there is one.
     pub fn name(&self) -> Option<&str> {
         match self {
             Gpu::Present { name, .. } => Some(name),

@@ -322,7 +322,6 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     );
 }
 
-/// Writes a run and gives its folder a change.
 fn read_after(change: impl Fn(&Path)) -> Result<Run, StoreError> {
     let folder = tempfile::tempdir().unwrap();
     timed(US).write(folder.path()).unwrap();

@@ -23,7 +23,6 @@ include!(concat!(env!("OUT_DIR"), "/gpu.rs"));
 macro_rules! kernels {
     ($($name:ident)*) => {
         /// By the names in `cu/`.
-        #[allow(missing_docs, reason = "each is described where it is written")]
         pub mod entry {
             use std::ffi::c_void;
 
@@ -33,8 +32,6 @@ macro_rules! kernels {
             }
         }
 
-        /// The traced build.
-        #[allow(missing_docs, reason = "each is described where it is written")]
         pub mod traced {
             use std::ffi::c_void;
 

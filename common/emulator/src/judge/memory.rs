@@ -201,7 +201,6 @@ impl Memory {
             .position(|it| address.wrapping_sub(it.start) < it.bytes)
     }
 
-    /// Index and offset of a place among all allocations.
     pub(crate) fn locate(&self, place: u32) -> Option<(&Allocation, usize)> {
         let found = self.allocations.iter().rev().find(|it| it.base <= place)?;
         Some((found, (place - found.base) as usize))

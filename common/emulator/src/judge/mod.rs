@@ -113,7 +113,6 @@ enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) memory: Arc<Memory>,
-    /// The first block, and the blocks that run together.
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Cluster,
     /// Memory that is neither shared nor global and not the kernel's business.

@@ -10,7 +10,6 @@ use super::order::How;
 use super::raw;
 use crate::fault::Place;
 
-/// The row to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub row: [i32; 3],
@@ -86,7 +85,6 @@ impl Step {
 /// What a thread does on its way to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Does {
-    /// An access to memory.
     Access(How),
     Step(Step),
 }

@@ -31,9 +31,7 @@ pub enum How {
     StoreWrite,
     /// A thread of the cluster writes, at a time that the phase of an mbarrier bounds.
     StoreAsync,
-    /// An operand of wgmma.
     WgmmaRead,
-    /// A thread's registers that wgmma accesses.
     WgmmaRegisters,
 }
 
@@ -197,7 +195,6 @@ impl Order {
         self.present[thread as usize / 32] = None;
     }
 
-    /// `thread` has waited for `signal`.
     pub(crate) fn acquire(&mut self, thread: u32, signal: &Signal) {
         self.clocks.acquire(thread, signal);
         self.present[thread as usize / 32] = None;
@@ -236,7 +233,6 @@ impl Order {
         })
     }
 
-    /// The event of an access by one thread, now.
     #[inline]
     pub(crate) fn event(&mut self, thread: u32, site: u32, how: How) -> u32 {
         let clock = self.clocks.clock(thread);

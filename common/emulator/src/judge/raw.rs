@@ -93,7 +93,6 @@ pub(crate) enum Hint {
     Held(Held),
     Blocks,
     Uninitialised,
-    /// Behind the declared shared memory.
     BehindShared {
         declared: u32,
     },
@@ -264,7 +263,6 @@ impl Found {
         hazards.into_iter().map(|(_, _, hazard)| hazard).collect()
     }
 
-    /// Whether an access was out of bounds.
     pub(crate) fn is_out_of_bounds(&self) -> bool {
         self.seen
             .values()

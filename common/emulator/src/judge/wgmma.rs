@@ -56,7 +56,6 @@ impl Judge {
         (warp * 32..warp * 32 + 32).for_each(|thread| self.complete(thread, agent, covered as u32));
     }
 
-    /// A thread touches registers that a product holds.
     pub(crate) fn held_registers(&mut self, thread: u32, is_write: bool, site: u32, held: Held) {
         let first = Side {
             actor: Actor::Warp(thread / 32),

@@ -219,7 +219,6 @@ impl Warpgroup {
 type Disagreement = (u32, Collective, String);
 
 enum Misuse {
-    /// Of one lane, with what is wrong.
     Lane(u32, String),
     /// With what another warp did.
     Other(Disagreement),

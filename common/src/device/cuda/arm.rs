@@ -67,7 +67,6 @@ impl InputPool {
         &self.rotation
     }
 
-    /// The problem of all sets.
     pub fn problem(&self) -> &Problem {
         &self.contents[0].problem
     }
@@ -78,7 +77,6 @@ impl InputPool {
     }
 }
 
-/// The output of rotated sets after timing.
 #[derive(Clone, Debug)]
 pub struct RotatedOutput {
     /// Index in [`InputPool::contents`].

@@ -1,7 +1,5 @@
 //! What can go wrong between the host and a GPU; the messages say what each variant and field is.
 
-#![allow(missing_docs)]
-
 use crate::timing::stats::SampleError;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;

@@ -44,7 +44,6 @@ pub struct Calls {
 const LONG_RUN_US: f64 = 20_000.0;
 
 impl CudaDevice {
-    /// Times one arm.
     pub fn measure<'d>(&'d self, arm: &mut Arm<'d>, plan: &Plan) -> Result<Timed, CudaError> {
         let session = Session::start(self, vec![arm], plan)?;
         let samples = session.device_samples()?;
@@ -132,7 +131,6 @@ impl CudaDevice {
 }
 
 impl Arm<'_> {
-    /// Of the plan's graph, built if need be.
     pub fn graph_launches(&mut self, plan: &Plan) -> Result<usize, CudaError> {
         self.device.prepare_to_time()?;
         self.build_graph(plan)?;
@@ -164,7 +162,6 @@ struct Session<'a, 'd> {
     /// Of the arms within a round.
     order: &'static [usize],
     plan: &'a Plan,
-    /// Launches of each graph.
     launches: usize,
     /// One more than `order` is long.
     events: Vec<CudaEvent>,

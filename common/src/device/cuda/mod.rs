@@ -64,7 +64,6 @@ pub struct DeviceInfo {
     pub sms: u32,
     /// L2 cache, in bytes.
     pub l2_bytes: u64,
-    /// Shared memory of one block, opted in, in bytes.
     pub shared_optin_bytes: usize,
     /// CUDA version that the driver supports: major, minor.
     pub cuda_version: (u32, u32),
@@ -215,7 +214,6 @@ impl CudaDevice {
         Ok(Execution { lse, ..execution })
     }
 
-    /// Loads the stage's code once.
     fn module(&self, stage: &LoadedStage) -> Result<Arc<CudaModule>, CudaError> {
         let id = stage.info().id;
         let fatbin = stage.attention.artifacts().fatbin;

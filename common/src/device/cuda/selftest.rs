@@ -8,7 +8,6 @@ use crate::verdict::Verdict;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A check of the timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerCheck {
     /// `injected delay of 5 %`.

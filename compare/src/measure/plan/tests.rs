@@ -455,16 +455,3 @@ fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
     );
     assert_eq!(timed("mission"), [""; 0]);
 }
-
-#[test]
-fn stages_that_claims_compare_with_are_missed_where_they_are_not_run() {
-    let all = ladder();
-    let left_out = |list: &[&str]| {
-        let plan = planned(list, BackendKind::Cuda);
-        Vec::from_iter(plan.bases_left_out(&all).into_iter().map(str::to_string))
-    };
-    let (base, stage) = (all[0].id.as_str(), all[1].id.as_str());
-    assert_eq!(left_out(&[]), [""; 0]);
-    assert_eq!(left_out(&["--stages", stage]), [base]);
-    assert_eq!(left_out(&["--stages", base]), [""; 0]);
-}

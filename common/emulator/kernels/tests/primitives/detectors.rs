@@ -87,7 +87,6 @@ fn reports_name_both_places_and_what_is_missing() {
     insta::assert_snapshot!(hazards_of(launches));
 }
 
-/// Variants of an enum, by its source.
 fn variants(source: &str, name: &str) -> BTreeSet<String> {
     let body = source
         .split_once(&format!("pub enum {name} {{\n"))

@@ -37,7 +37,6 @@ pub fn plain(launch: &str) -> Run {
     read(launch, 0)
 }
 
-/// The same of the traced build.
 pub fn traced(launch: &str) -> Run {
     read(launch, 1)
 }
@@ -147,7 +146,6 @@ pub fn faults(launch: &str) -> [Option<Fault>; 5] {
     SCHEDULES.map(|schedule| plain(launch).schedule(schedule).output::<u8>(8192).err())
 }
 
-/// The hazards of these launches, for a snapshot.
 pub fn hazards_of<'a>(launches: impl IntoIterator<Item = &'a str>) -> String {
     let text = |(mut hazard, schedules): (Hazard, usize)| {
         let [first, second] =
