@@ -53,7 +53,6 @@ impl fmt::Display for Source {
 /// Where a case runs, and how often: outputs of all its launches must be bitwise equal (gate C5).
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
-    /// The emulator.
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],

@@ -177,22 +177,18 @@ pub struct Where {
     pub shape: &'static str,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
-    /// Keys that a query sees.
     pub mask: Mask,
 }
 
 impl Where {
-    /// With f16 under each mask.
     pub const fn f16(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::F16)
     }
 
-    /// With E4M3 under each mask.
     pub const fn e4m3(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::E4m3)
     }
 
-    /// With BF16 under each mask.
     pub const fn bf16(shape: &'static str) -> [Self; 2] {
         Self::both_masks(shape, Dtype::Bf16)
     }
@@ -213,11 +209,8 @@ impl Where {
     }
 }
 
-/// Mission, full mask, f16 and E4M3.
 pub const BOTH: &[Where] = &[mission(Dtype::F16), mission(Dtype::E4m3)];
-/// Mission, full mask, f16.
 pub const F16: &[Where] = &[mission(Dtype::F16)];
-/// Mission, full mask, E4M3.
 pub const E4M3: &[Where] = &[mission(Dtype::E4m3)];
 
 const fn mission(dtype: Dtype) -> Where {
@@ -229,7 +222,6 @@ const fn mission(dtype: Dtype) -> Where {
 }
 
 named! {
-    /// The peer of a claim.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Rival {
@@ -252,7 +244,6 @@ impl Rival {
     }
 }
 
-/// The other side of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base<Name = &'static str> {
     pub stage: Name,

@@ -21,15 +21,12 @@ const MIN_NORMAL_F32_BITS: u32 = (127 - 6) << 23;
 const SUBNORMAL_STEP: f32 = 1.0 / 512.0;
 
 impl E4m3 {
-    /// The largest finite value.
     pub const MAX: f32 = 448.0;
 
-    /// The number of this byte.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// The number's byte.
     pub const fn to_bits(self) -> u8 {
         self.0
     }

@@ -10,7 +10,6 @@ pub use emulator::trace::Counters;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedLaunch {
-    /// Counters of the whole launch.
     pub counters: Counters,
     /// Blocks that were traced; the others are like them.
     pub traced_blocks: u64,
@@ -19,13 +18,11 @@ pub struct CountedLaunch {
     pub tiles: u64,
 }
 
-/// Why a launch has no counters.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCounted {
     /// Gate H1 fails: figures of a broken kernel mean nothing.
     #[error("{0}")]
     Hazard(String),
-    /// No such launch.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     #[error(transparent)]

@@ -146,7 +146,6 @@ pub struct Problem {
     pub shape: Shape,
     /// Element type of Q, K and V.
     pub dtype: Dtype,
-    /// Keys that a query sees.
     pub mask: Mask,
     /// Multiplies Q·K before the softmax.
     pub softmax_scale: f32,

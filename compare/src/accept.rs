@@ -295,7 +295,6 @@ fn judge(
     ))
 }
 
-/// Refuses a run if anything is wrong.
 fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
     let lines: String = wrong.map(|line| format!("\n  {line}")).collect();
     ensure!(lines.is_empty(), "{why}:{lines}");

@@ -11,9 +11,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub exit: Exit,
-    /// For standard output.
     pub text: String,
-    /// Lines for standard error.
     pub notes: Vec<String>,
 }
 
@@ -51,7 +49,6 @@ impl Answer {
         }
     }
 
-    /// Writes it to the standard streams.
     pub fn print(&self) -> std::io::Result<()> {
         self.notes.iter().for_each(|line| eprintln!("{line}"));
         match self.text.trim_end() {
@@ -72,7 +69,6 @@ impl From<NoData> for Answer {
     }
 }
 
-/// How a page is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     #[default]

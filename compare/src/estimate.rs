@@ -18,7 +18,6 @@ const SCORES_PER_SECOND: u128 = 4_000_000;
 /// Longer runs are refused.
 const MOST_SECONDS: u128 = 24 * 3600;
 
-/// The scores that the emulator computes.
 fn emulated(cases: &[PlannedCase]) -> u128 {
     let emulated = cases.iter().filter(|case| case.mode != Mode::Device);
     emulated.map(|case| u128::from(case.problem.scores())).sum()

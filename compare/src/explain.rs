@@ -67,7 +67,6 @@ pub struct ExplainArgs {
     pub format: Format,
 }
 
-/// A case as reports name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
     shape: Shape,

@@ -166,7 +166,6 @@ fn places(
         .partition(|place| is_green(&known, place, known.backend()))
 }
 
-/// Launches every variant on every problem under ncu.
 fn measure(
     tool: &Tool,
     launches: &Launches,

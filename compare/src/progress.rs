@@ -54,14 +54,12 @@ impl Progress {
         }
     }
 
-    /// Prints a line, unless quiet.
     pub fn say(&self, line: &str) {
         if !matches!(self.shown, Shown::Nothing) {
             self.bar.suspend(|| eprintln!("{line}"));
         }
     }
 
-    /// Removes the bar.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -24,7 +24,6 @@ const WRITE_SHARE: u32 = 20;
 /// Writes the record as it grows, saves outputs, and shows progress.
 pub struct Recorder<'a> {
     folder: &'a Path,
-    /// Where outputs are saved, if anywhere.
     pub outputs: Option<&'a Path>,
     planned: &'a [PlannedCase],
     write_after: Instant,

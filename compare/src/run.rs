@@ -210,7 +210,6 @@ fn machine_as(ladder: &Ladder, limited: Option<DeviceLimits>) -> Machine {
     machine
 }
 
-/// What is run.
 fn planned(
     args: &RunArgs,
     file: Option<&FileInput>,

@@ -141,7 +141,6 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         .noting(failed))
 }
 
-/// A variant under one tool.
 struct Check {
     tool: &'static str,
     /// Launches of problems that it supports, and how many of them ended.

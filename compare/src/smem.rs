@@ -40,7 +40,6 @@ pub struct SmemArgs {
     pub format: Format,
 }
 
-/// Prints the layouts of the chosen variants' instances.
 pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("structs are read, nothing runs")?;
     let builds = ladder.builds();

@@ -27,11 +27,8 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage11_spread::Spread,
 ];
 
-/// The stages as built, and the GPU.
 pub struct Ladder {
-    /// In the ladder's order.
     pub stages: Vec<LoadedStage>,
-    /// The GPU, or why there is none.
     pub gpu: Result<CudaDevice, String>,
     /// The claims of each stage that are recorded as refuted.
     negatives: Vec<Vec<Negative>>,
@@ -79,7 +76,6 @@ impl Ladder {
             .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
     }
 
-    /// The stages as built.
     pub fn builds(&self) -> Vec<StageMeta> {
         let mut builds = builds::builds(&self.stages);
         for (build, negatives) in builds.iter_mut().zip(&self.negatives) {
@@ -120,14 +116,12 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
     ))
 }
 
-/// Reads every stage's table and build report.
 pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
     let stages = STAGES.iter().map(|stage| LoadedStage::load(*stage));
     (stages.collect::<Result<_, _>>())
         .context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
-/// The stages as built, without a device.
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
     Ok(Ladder::without_gpu("not asked for")?.builds())
 }

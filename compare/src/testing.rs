@@ -390,7 +390,6 @@ pub fn timed(us: [f64; 3]) -> Run {
         .with(pair(CPASYNC, us[2], WMMA, us[1]))
 }
 
-/// The committed tables.
 pub fn results() -> Results {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
     Results::read(&results).unwrap()
@@ -405,7 +404,6 @@ pub fn table(runs: &[Run]) -> Table {
     table
 }
 
-/// What tests change in a record.
 impl Run {
     pub fn with(mut self, row: Row) -> Self {
         self.append(row);
@@ -425,7 +423,6 @@ impl Run {
         self
     }
 
-    /// As another session.
     pub fn named(self, name: &str) -> Self {
         self.changed(|session| {
             session.name = name.into();

@@ -30,7 +30,6 @@ fn python() -> Option<PathBuf> {
     has_torch.then_some(python)
 }
 
-/// A run, and what it printed.
 struct Ran {
     code: Option<i32>,
     text: String,

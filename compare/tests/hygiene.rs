@@ -723,7 +723,6 @@ fn tracked() -> Vec<(String, String)> {
         .collect()
 }
 
-/// A file as the last commit has it.
 fn committed(name: &str) -> Option<String> {
     let shown = Command::new("git")
         .args(["show", &format!("HEAD:{name}")])

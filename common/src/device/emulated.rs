@@ -296,21 +296,16 @@ pub fn execute_far_apart(
     })
 }
 
-/// What a traced run leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
     /// Blocks of the grid; none: all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    /// A synchronisation site to leave out.
     pub suppress: Option<Suppress>,
-    /// The query row to report.
     pub watch: Option<Watch>,
 }
 
-/// Why a launch cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The launch is refused as a whole.
     #[error("the traced build does not start: {0}")]
     Refused(#[from] Fault),
     /// The C++ compiler was not GCC.

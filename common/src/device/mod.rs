@@ -12,13 +12,10 @@ use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
 
-/// Where a kernel ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BackendKind {
-    /// The emulator.
     Emulated,
-    /// An NVIDIA GPU.
     Cuda,
 }
 
@@ -34,7 +31,6 @@ pub struct Staged {
     pub lse: Image,
 }
 
-/// One input.
 #[derive(Clone, Debug)]
 pub struct StagedOperand {
     /// `q`, `k` or `v`.

@@ -13,7 +13,6 @@ use crate::verdict::GateResult;
 use emulator::trace::Watch;
 use emulator::{Fault, Schedule, TraceReport};
 
-/// Why a row cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum InvestigateError {
     /// The problem has no such row.
@@ -33,12 +32,10 @@ pub enum InvestigateError {
     Trace(#[from] TraceError),
 }
 
-/// A row of a launch, explained.
 #[derive(Debug)]
 pub struct Investigated {
     /// Batch, head and query row.
     pub row: [usize; 3],
-    /// What was launched.
     pub staged: Staged,
     /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
     pub output: Option<Vec<f32>>,
@@ -48,7 +45,6 @@ pub struct Investigated {
     pub gates: Vec<GateResult>,
     /// Trace of the row's blocks.
     pub traced: TraceReport,
-    /// The row's deviation.
     pub explained: Explained,
 }
 
@@ -63,7 +59,6 @@ impl Investigated {
         self.fault.is_some() || !self.traced.hazards.is_empty()
     }
 
-    /// Whether a gate fails.
     pub fn is_red(&self) -> bool {
         self.gates.iter().any(GateResult::is_fail)
     }

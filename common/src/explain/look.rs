@@ -15,7 +15,6 @@ pub enum Action {
     Shows(Quantity),
     /// q, k or v is read from global memory.
     Loads(Name),
-    /// The row's output is written.
     Stores,
 }
 
@@ -32,10 +31,8 @@ impl fmt::Display for Action {
 
 type Name = &'static str;
 
-/// A place in doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// What happens there.
     pub action: Action,
     /// The line and its callers, innermost first.
     pub places: Vec<Place>,

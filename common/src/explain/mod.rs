@@ -19,7 +19,6 @@ pub use steps::{Cell, Chain, Step, chains};
 use look::Doubt;
 use operands::Operands;
 
-/// The first tile that is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
     pub quantity: Quantity,
@@ -33,16 +32,13 @@ pub struct Deviation {
     pub look: Vec<Suspect>,
 }
 
-/// A row through the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     /// The steps, by block and warp.
     pub chains: Vec<Chain>,
-    /// Where it first goes wrong.
     pub deviation: Option<Deviation>,
 }
 
-/// The model's part of a case.
 pub struct Case<'a> {
     /// Q, K and V.
     pub inputs: &'a Inputs,

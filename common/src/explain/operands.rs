@@ -24,20 +24,16 @@ named! {
     }
 }
 
-/// A number outside its bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wrong {
     /// Key or output column; 0 for what the row has once.
     pub at: i64,
-    /// The kernel's value.
     pub kernel: f64,
-    /// The model's value.
     pub model: f64,
     /// Largest difference allowed.
     pub bound: f64,
 }
 
-/// The row's operands, decoded.
 pub struct Operands {
     pub q: Vec<f64>,
     pub k: Vec<f64>,

@@ -31,23 +31,18 @@ impl Cell {
     }
 }
 
-/// One tile of keys in one warp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// First key.
     pub tile: i64,
-    /// Raw scores by key.
     pub scores: BTreeMap<i64, Cell>,
     /// Maximum of score * scale_log2.
     pub max: Option<Cell>,
     pub sum: Option<Cell>,
     /// Whether lanes have parts of it.
     pub sum_in_parts: bool,
-    /// Exponentials, by key.
     pub probabilities: BTreeMap<i64, Cell>,
-    /// O before the tile's product, by column.
     pub rescaled: BTreeMap<i64, Cell>,
-    /// O after it, by column.
     pub output: BTreeMap<i64, Cell>,
 }
 
@@ -63,7 +58,6 @@ impl Step {
     }
 }
 
-/// One warp's steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
     /// blockIdx.
@@ -73,7 +67,6 @@ pub struct Chain {
     pub steps: Vec<Step>,
 }
 
-/// The chains, by block and warp.
 pub fn chains(observations: &Observations) -> Vec<Chain> {
     let mut chains: BTreeMap<([u32; 3], u32), Chain> = BTreeMap::new();
     for seen in &observations.values {

@@ -14,14 +14,11 @@ mod model;
 pub use model::Model;
 
 named! {
-    /// A way of being wrong.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Fault {
-        /// Every element is 0.
         Zeros = "zeros",
         /// Row i is row i of V.
         CopyOfValues = "copy of V",
-        /// The middle K/V tile is skipped.
         DroppedTile = "dropped tile",
         /// P of tile t meets V of tile t − 1.
         StaleTile = "stale tile",
@@ -31,7 +28,6 @@ named! {
         UnmaskedPadding = "unmasked padding",
         /// P in E4M3, in a kernel that declares 16 bits.
         ProbabilityInE4m3 = "P rounded to FP8",
-        /// The output is 1 % too large.
         OnePercentScale = "1 % scale",
         /// The largest of the middle row is 0.
         OneWrongElement = "one wrong element",
@@ -43,7 +39,6 @@ named! {
         CodecMismatch = "codec mismatch",
         /// For every batch (P5).
         ScalesOfFirstBatch = "scales of batch 0",
-        /// A causal row sees one key too many.
         CausalOffByOne = "causal off by one",
         /// K and V change places (P30).
         SwappedKeysAndValues = "K and V swapped",
@@ -55,9 +50,7 @@ named! {
         MaximumFromZero = "running maximum starts at 0",
         /// Right wherever neither over- nor underflows.
         NeighbourState = "state of a neighbouring row",
-        /// The middle row is 2 % too large.
         OneRowOff = "one row off by 2 %",
-        /// P is rounded towards 0.
         ProbabilityTruncated = "P truncated",
         /// The row sum is held in the output's 16 bits.
         SumInHalf = "row sum in half",
@@ -66,7 +59,6 @@ named! {
         /// Towards 0, to the bits that FP8 tensor cores keep: the loss grows with the keys where V has a mean, and nearly
         /// cancels where it has none.
         AccumulatorCutOff = "O cut off to 13 bits once a tile",
-        /// The output is rounded towards 0.
         OutputTruncated = "output truncated",
         /// Inputs and outputs: none is above 65504 or below 2^-25.
         ThroughF16 = "bf16 through f16",

@@ -191,7 +191,6 @@ impl HostCheck {
     }
 }
 
-/// One arm, measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// `stage0-scalar/wmma-qk-32x64`.

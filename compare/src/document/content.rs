@@ -16,7 +16,6 @@ pub struct Document {
 }
 
 impl Document {
-    /// Without a title and a verdict.
     pub fn of(blocks: Vec<Block>) -> Self {
         Self {
             blocks,
@@ -61,7 +60,6 @@ impl Block {
         }
     }
 
-    /// Within a section.
     pub fn subsection(title: impl Into<Text>) -> Self {
         Block::Heading {
             level: 3,

@@ -1,6 +1,5 @@
 use super::*;
 
-/// Each kind of block, text and cell.
 fn sample() -> Document {
     let us = |value: f64| Cell::figure(value, format!("{value:.3} µs"));
     let figures = Table::of([

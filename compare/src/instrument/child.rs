@@ -174,7 +174,6 @@ fn results(path: &Path) -> Vec<Row> {
         .collect()
 }
 
-/// Whether the variant supports the problem.
 pub fn is_supported(row: &&Row) -> bool {
     !row.verdicts.is_empty()
 }

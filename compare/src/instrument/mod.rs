@@ -137,7 +137,6 @@ impl Completing {
         }
     }
 
-    /// Adds or replaces rows, and writes the record.
     pub fn append(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), StoreError> {
         self.run.extend(rows);
         self.run.write(&self.folder)

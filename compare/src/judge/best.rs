@@ -14,7 +14,6 @@ pub fn is_latency(row: &Row) -> bool {
         && row.has(Metric::P50)
 }
 
-/// All latencies, shown or withheld.
 pub fn timed(table: &Table) -> impl Iterator<Item = &Row> {
     table.rows().filter(|row| is_latency(row))
 }
@@ -74,7 +73,6 @@ pub fn best<'a>(
     })
 }
 
-/// The fastest shown variant of a family.
 pub fn best_of<'a>(
     known: &'a Known<'_>,
     stage: &StageMeta,
@@ -102,7 +100,6 @@ pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
     stage.subject(variant(known, stage))
 }
 
-/// The latency of a variant on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency<'a> {
     Measured(&'a Row),

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 pub struct Candidate {
     /// `mine.py:attention`
     pub name: String,
-    /// The GPU, or why there is none.
     pub device: String,
     pub software: Vec<String>,
     pub is_interrupted: bool,

@@ -18,18 +18,15 @@ use serde::Serialize;
 /// The emulator must be exact.
 pub const NCU_TOLERANCE: f64 = 0.1;
 
-/// What the table says of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub verdict: Verdict,
-    /// With the figures.
     pub reason: String,
     /// Of a claim of speed: the two arms and the speedup of p50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
 }
 
-/// Two arms that were interleaved.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     pub new: Subject,
@@ -42,7 +39,6 @@ pub struct Pair {
 }
 
 impl Finding {
-    /// Without a pair.
     fn new(verdict: Verdict, reason: impl Into<String>) -> Self {
         Self {
             verdict,
@@ -52,7 +48,6 @@ impl Finding {
     }
 }
 
-/// Whether its figures hold for one GPU only.
 pub fn is_of_gpu(claim: &Claim) -> bool {
     claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
 }
@@ -430,7 +425,6 @@ pub struct Claimed {
     pub session: Option<String>,
     /// Whether the finding is of this invocation's run.
     pub is_of_run: bool,
-    /// Whether a kernel has changed since.
     pub is_stale: bool,
     /// The refutation that stands beside the stage, if there is one. If the finding is PASS all the same, it is out of date.
     pub negative: Option<Negative>,
@@ -442,7 +436,6 @@ impl Claimed {
         format!("{}: {}", self.stage, self.claim)
     }
 
-    /// The verdict, unless the claim is refuted.
     pub fn verdict(&self) -> Option<Verdict> {
         self.negative.is_none().then_some(self.finding.verdict)
     }
@@ -452,12 +445,10 @@ impl Claimed {
         self.verdict() == Some(Verdict::Fail) && !self.is_stale
     }
 
-    /// This run does not decide it.
     pub fn is_ambiguous(&self) -> bool {
         self.verdict() == Some(Verdict::Ambiguous) && self.is_of_run
     }
 
-    /// It passes although it is recorded as refuted.
     pub fn is_unexpected(&self) -> Option<&Negative> {
         let passes = self.finding.verdict == Verdict::Pass && !self.is_stale;
         self.negative.as_ref().filter(|_| passes)
@@ -492,7 +483,6 @@ pub fn restate(table: &mut Table, stages: &[StageMeta]) {
     table.extend(claims.iter().map(Claimed::row));
 }
 
-/// Every claim of the ladder as built now.
 pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
     let claims = session::claims(known.stages);
     claims

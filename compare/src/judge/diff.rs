@@ -18,13 +18,11 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// How one figure or verdict changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// A gate fails now, or a figure moved the wrong way.
     Worse,
-    /// The evidence does not decide.
     Inconclusive,
     /// One side has no figure, or the two must not be compared.
     Missing,
@@ -94,7 +92,6 @@ impl Group {
     }
 }
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     Gate(GateId),
@@ -120,7 +117,6 @@ impl Serialize for What {
     }
 }
 
-/// One figure or verdict on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// The variant, stage or claim.
@@ -196,7 +192,6 @@ impl Difference {
     }
 }
 
-/// Two tables side by side.
 pub struct Tables<'a> {
     pub base: &'a Table,
     pub new: &'a Table,
@@ -204,7 +199,6 @@ pub struct Tables<'a> {
     pub covers: bool,
 }
 
-/// What differs between two tables.
 pub struct Comparison {
     /// In the order of the ladder; those that concern most come first within a stage.
     pub differences: Vec<Difference>,
@@ -283,7 +277,6 @@ fn index(table: &Table) -> Index<'_> {
     table.rows().map(|row| (row.key(), row)).collect()
 }
 
-/// How the latencies of each variant changed.
 #[derive(Default)]
 struct Latencies(BTreeMap<Subject, Vec<(On, Change)>>);
 

@@ -20,7 +20,6 @@ pub const FEWEST: usize = 20;
 pub struct Drift {
     /// How many latencies of unchanged kernels both have, of different sessions.
     pub kernels: usize,
-    /// The median of base / new.
     pub shift: f64,
     /// How far 95 of 100 lie from the median at most, as a share.
     pub spread: f64,

@@ -22,7 +22,6 @@ use std::borrow::Cow;
 /// What is known: the questions are asked of this.
 #[derive(Clone)]
 pub struct Known<'a> {
-    /// The ladder as it is built now.
     pub stages: &'a [StageMeta],
     /// One GPU model's table, with the rows of the run in place of committed ones.
     pub table: Cow<'a, Table>,
@@ -38,7 +37,6 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// One run and nothing else.
     pub fn alone(run: &'a Run) -> Self {
         Self {
             stages: &run.session.stages,
@@ -79,7 +77,6 @@ impl<'a> Known<'a> {
         row.identity.is_some() && row.identity != kernels.identity(row)
     }
 
-    /// Whether this invocation measured the row.
     pub fn is_of_run(&self, row: &Row) -> bool {
         self.run.is_some_and(|run| run.name == row.session)
     }
@@ -94,7 +91,6 @@ impl<'a> Known<'a> {
         self.table.compiled_arch()
     }
 
-    /// The GPU whose figures the table has.
     pub fn gpu(&self) -> Option<&str> {
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
         let session = run.or_else(|| self.table.newest_on_gpu());

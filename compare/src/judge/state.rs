@@ -78,7 +78,6 @@ pub fn gates(known: &Known<'_>, subject: &Subject) -> BTreeMap<GateId, Judged> {
     gates
 }
 
-/// The gates with this verdict.
 pub fn with(
     gates: &BTreeMap<GateId, Judged>,
     verdict: Verdict,
@@ -258,7 +257,6 @@ pub fn self_test(table: &Table) -> impl Iterator<Item = &Row> {
     rows.filter(|row| row.failure().is_some())
 }
 
-/// What the self-test killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tally {
     pub faults: usize,

@@ -36,7 +36,6 @@ fn exit(report: &Report<'_>) -> (Exit, &'static str) {
     (report.overall.exit, report.overall.word)
 }
 
-/// The verdict on a committed table.
 fn committed(stages: &[StageMeta], sessions: &[Run]) -> (Exit, &'static str, String) {
     let table = table(sessions);
     let overall = report(Known::committed(stages, &table)).overall;

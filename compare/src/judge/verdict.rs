@@ -12,7 +12,6 @@ use common::verdict::GateId;
 use std::borrow::Cow;
 use std::fmt;
 
-/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Every gate passes, and each claim that fails is recorded as refuted.
@@ -47,7 +46,6 @@ impl Exit {
     }
 }
 
-/// The verdict, and what to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
@@ -103,12 +101,10 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Missing data that there should be.
     pub fn required(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|missing| missing.required)
     }
 
-    /// How many rows are worse than before.
     pub fn worse(&self) -> usize {
         let worse = Change::Worse.word();
         let counts = self.since.iter().map(|since| &since.counts);
@@ -311,7 +307,6 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         .collect()
 }
 
-/// What else to do.
 fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
     let regressed = report
         .since

@@ -16,7 +16,6 @@ use common::problem::{Dtype, claims_problem};
 const COUNTED: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
 
 impl Executor<'_> {
-    /// Records the counters that the plan lists.
     pub fn evidence(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         let plan = self.plan;
         if plan.counted.is_empty() {

@@ -43,11 +43,9 @@ const SMALL_SCORES: u64 = 50_000;
 /// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
-/// A plan, and what it runs on.
 pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
-    /// The GPU, if the plan is for one.
     pub device: Option<&'a CudaDevice>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,

@@ -12,7 +12,6 @@ const LEAST_BYTES: u128 = 1 << 30;
 /// Address space for the stacks of a processor's block and for what its thread allocates; 110 MB were measured.
 const BYTES_PER_PROCESSOR: usize = 128 << 20;
 
-/// Something that the system limits.
 #[derive(Debug)]
 pub struct Limited {
     pub name: &'static str,

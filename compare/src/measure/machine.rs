@@ -18,7 +18,6 @@ const TOGGLES: [&str; 6] = [
     "CXX",
 ];
 
-/// The source that this binary was built from.
 pub fn git() -> Git {
     match (
         option_env!("COMPARE_GIT_SHA"),
@@ -69,7 +68,6 @@ fn is_workspace(root: &Path) -> bool {
     root.join("Cargo.toml").is_file() && root.join("compare/src/stages.rs").is_file()
 }
 
-/// Processors that a run may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }

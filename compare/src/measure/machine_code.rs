@@ -75,7 +75,6 @@ impl<'a> Instruction<'a> {
         self.name().next().unwrap_or_default()
     }
 
-    /// The target address of a branch.
     fn target(&self) -> Option<u64> {
         let last = self.text.split_whitespace().last()?;
         let digits = last.strip_prefix("0x").filter(|_| self.class() == "BRA")?;

@@ -50,7 +50,6 @@ pub struct Request {
     pub file: Option<FileProblem>,
 }
 
-/// Parses a number of samples.
 pub fn samples(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "give a whole number of samples, 0 or more".to_string())
@@ -67,7 +66,6 @@ impl Request {
         !(self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty())
     }
 
-    /// What the flags select of a tier.
     fn selection(&self) -> Selection {
         let shapes = self.problems.shapes.iter();
         Selection {
@@ -110,20 +108,17 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedCase {
     pub subject: Subject,
-    /// Where the inputs come from.
     pub source: Source,
     pub problem: Problem,
     pub mode: Mode,
 }
 
 impl PlannedCase {
-    /// The place of its row.
     pub fn on(&self) -> On {
         On::Case(Place::of(&self.problem), self.source.to_string())
     }
 }
 
-/// A variant to time on a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTiming {
     pub subject: Subject,
@@ -135,7 +130,6 @@ pub struct PlannedTiming {
 pub struct Plan {
     pub tier: Tier,
     pub backend: BackendKind,
-    /// What flags narrowed it to.
     pub scope: Selection,
     pub cases: Vec<PlannedCase>,
     /// What is timed if its cases are green; empty without a GPU.
@@ -501,7 +495,6 @@ impl<'a> Cases<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileProblem {
-    /// The file's name, without folders.
     pub name: String,
     pub shape: Shape,
     pub dtype: Dtype,

@@ -208,7 +208,6 @@ pub fn counters(
     }
 }
 
-/// ncu's metrics of one launch.
 pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
     let read = FORMULAS

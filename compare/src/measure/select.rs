@@ -17,7 +17,6 @@ pub struct Chosen {
     pub variants: Vec<String>,
 }
 
-/// A stage and its chosen variants.
 pub struct Picked<'a> {
     pub stage: &'a StageMeta,
     pub variants: Vec<&'a VariantMeta>,
@@ -225,7 +224,6 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
     Ok(shape)
 }
 
-/// Parses a number of samples, 1 or more.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 sample is needed".to_string()),

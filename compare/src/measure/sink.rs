@@ -6,7 +6,6 @@ use crate::table::Run;
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 
-/// Why a run could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     #[error("{case}: no reference")]
@@ -26,7 +25,6 @@ pub enum ExecuteError {
     /// Ctrl-C: what has ended is kept.
     #[error("interrupted")]
     Interrupted,
-    /// The record, or an output.
     #[error("cannot write {what}")]
     Unwritable {
         what: String,

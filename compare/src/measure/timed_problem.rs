@@ -26,7 +26,6 @@ pub struct TimedProblem {
     references: HashMap<Probability, Vec<Reference>>,
 }
 
-/// The verdicts on all outputs of one arm.
 pub struct Judged {
     /// The largest error against FP64; NaN without an output.
     pub max_abs: f64,
@@ -35,7 +34,6 @@ pub struct Judged {
 }
 
 impl TimedProblem {
-    /// Generates and uploads normal inputs.
     pub fn new(device: &dyn Timer, problem: &Problem) -> Result<Self, CudaError> {
         Self::of(device, problem, |inputs| inputs)
     }

@@ -21,7 +21,6 @@ const MOST_MISSING: usize = 5;
 
 const HOW: &str = "compare diff --format json";
 
-/// Two sides, table by table.
 pub struct Comparison {
     pub base: String,
     pub new: String,
@@ -30,12 +29,10 @@ pub struct Comparison {
     pub unpaired: Vec<String>,
     /// The session of the new side, if that is a run.
     pub run: Option<Session>,
-    /// The ladder as built now.
     pub stages: Vec<StageMeta>,
     pub overall: Overall,
 }
 
-/// One GPU model's tables.
 pub struct Pair {
     pub name: String,
     pub comparison: diff::Comparison,
@@ -107,7 +104,6 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     first_lines(lines, most, HOW)
 }
 
-/// New variants.
 fn added(comparison: &Comparison, pair: &Pair, most: usize) -> Vec<Block> {
     let known = Known {
         run: comparison.run.as_ref(),
@@ -140,7 +136,6 @@ fn rest(pair: &Pair) -> String {
     joined([also, drift].into_iter().flatten(), " ")
 }
 
-/// Everything, for programs.
 pub fn json(comparison: &Comparison) -> Value {
     let pair = |pair: &Pair| {
         json!({

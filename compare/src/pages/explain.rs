@@ -12,7 +12,6 @@ use super::{list, text};
 const MOST: usize = 8;
 const MOST_HAZARDS: usize = 3;
 
-/// What is known of a row.
 pub struct Finding<'a> {
     pub subject: String,
     pub case: String,

@@ -10,7 +10,6 @@ use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-/// A file of a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     pub path: PathBuf,
@@ -90,7 +89,6 @@ pub fn summary(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
     )
 }
 
-/// Writes each file at once.
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
     files
         .iter()

@@ -12,7 +12,6 @@ use std::path::Path;
 const BEGIN: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 
-/// Why a page cannot be generated.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum Unfilled {
     #[error("it has no line '{BEGIN}… -->'; write one where the generated part is to stand")]

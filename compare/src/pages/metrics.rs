@@ -9,7 +9,6 @@ use common::metric::{Metric, Threshold, Unit};
 use common::timing::claim::NOISE_LIMIT;
 use common::verdict::GateId;
 
-/// Every figure of the registry.
 pub fn metrics() -> Table {
     let row = |metric: &Metric| {
         let spec = metric.spec();
@@ -64,7 +63,6 @@ pub fn gates() -> Table {
     Table::of(GateId::ALL.map(|gate| row! { "gate" => text(gate), "demands" => rule(gate) }))
 }
 
-/// What a gate demands, in one line.
 fn rule(gate: GateId) -> String {
     match gate {
         GateId::C1 => "every element of the output is written, and none is infinite or NaN".into(),

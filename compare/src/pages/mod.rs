@@ -38,7 +38,6 @@ fn missing(why: impl Into<String>) -> Cell {
     Cell::Missing(why.into())
 }
 
-/// A dash if there is nothing.
 fn or_missing(found: Option<impl Into<Cell>>, why: &str) -> Cell {
     found.map_or_else(|| missing(why), Into::into)
 }
@@ -258,7 +257,6 @@ pub fn list<T: Into<Text>>(lines: impl IntoIterator<Item = T>) -> Vec<Block> {
     first_lines(lines, usize::MAX, "")
 }
 
-/// A table; nothing if it has no rows.
 pub fn some(table: Table) -> Vec<Block> {
     if table.rows.is_empty() {
         vec![]

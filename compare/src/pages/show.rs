@@ -90,7 +90,6 @@ struct Show<'a> {
     stages: &'a [String],
 }
 
-/// What the table of resources shows.
 const RESOURCES: [Metric; 8] = [
     Metric::Registers,
     Metric::SpillBytes,
@@ -196,7 +195,6 @@ impl<'a> Show<'a> {
         counted.filter(|_| row.by == Source::Emulator)
     }
 
-    /// Failures first.
     fn gates(&self) -> Vec<Block> {
         let known = &self.report.known;
         let states = self.report.states.iter();

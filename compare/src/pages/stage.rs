@@ -23,7 +23,6 @@ const MOST_VARIANTS: usize = 3;
 /// The most lines of claims, so that the page fits a screen.
 const MOST_CLAIMS: usize = 6;
 
-/// Nothing if there is no such stage.
 pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     let Some(stage) = report.known.stage(id) else {
         return vec![];

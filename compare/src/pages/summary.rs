@@ -30,7 +30,6 @@ fn verdict_line(report: &Report<'_>) -> Block {
     Block::Paragraph(Text::default().strong(report::verdict(report).to_string()))
 }
 
-/// A row for each stage of the run.
 fn stages(report: &Report<'_>) -> Vec<Block> {
     let row = |stage: &StageMeta| {
         let (green, ran) = ladder::green(report, &stage.id);

@@ -14,7 +14,6 @@ pub struct Log {
     findings: Vec<String>,
     /// Errors and warnings by its summary; `None` if there is none.
     counted: Option<u64>,
-    /// Why the tool could not check anything.
     refused: Option<String>,
 }
 

@@ -91,7 +91,6 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// Columns that are still to be read.
 struct Columns(Map<String, Value>);
 
 impl Columns {

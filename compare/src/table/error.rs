@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot read {}", path.display())]

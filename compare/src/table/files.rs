@@ -27,7 +27,6 @@ pub fn destination(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("its links lead to each other"))
 }
 
-/// The folder that a file lies in.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())

@@ -62,7 +62,6 @@ impl Table {
         self.arms(subject, on, by, None)
     }
 
-    /// The row of two interleaved arms.
     pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
         self.arms(new, on, by, Some(base))
     }
@@ -98,7 +97,6 @@ impl Table {
         rows.take_while(move |row| row.subject == subject)
     }
 
-    /// The rows of a subject from one source.
     pub fn of<'a>(
         &'a self,
         subject: &Subject,

@@ -11,7 +11,6 @@ use std::fmt;
 pub struct Formula {
     pub metric: Metric,
     pub sum: &'static [&'static str],
-    /// Multiplies the sum.
     pub factor: f64,
     /// Metrics whose sum divides it; empty for 1.
     pub over: &'static [&'static str],
@@ -69,7 +68,6 @@ impl Formula {
     }
 }
 
-/// Every ncu metric that the formulas need.
 pub fn names() -> Vec<&'static str> {
     let of_one = |formula: &'static Formula| formula.sum.iter().chain(formula.over);
     let names: BTreeSet<&str> = FORMULAS.iter().flat_map(of_one).copied().collect();

@@ -34,7 +34,6 @@ pub struct Row {
     pub note: Option<String>,
 }
 
-/// Identifies a row within a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub subject: Subject,
@@ -143,7 +142,6 @@ impl Row {
         }
     }
 
-    /// The reason of the first gate that fails.
     pub fn failure(&self) -> Option<&str> {
         self.failed()
             .next()
@@ -197,7 +195,6 @@ impl Row {
     }
 }
 
-/// Why a line is not a row.
 #[derive(Debug, thiserror::Error)]
 pub enum RowError {
     #[error("not a JSON object")]
@@ -268,7 +265,6 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Where a row's figures come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -528,9 +524,7 @@ fn above(value: f64) -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     pub verdict: Verdict,
-    /// How many cases passed.
     pub passed: Option<usize>,
-    /// How many cases the gate judged.
     pub of: Option<usize>,
     pub reason: String,
 }

@@ -10,7 +10,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Everything that one run measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub session: Session,
@@ -60,7 +59,6 @@ impl Run {
         self.session.progress = Progress::Partial { finished, planned };
     }
 
-    /// Notes that the run is complete.
     pub fn has_ended(&mut self, seconds: u64) {
         let cases = self.cases().count();
         self.session.progress = Progress::Complete { cases, seconds };

@@ -28,7 +28,6 @@ pub struct Session {
     pub machine: Machine,
     pub tier: Tier,
     pub backend: BackendKind,
-    /// What flags narrowed the tier to.
     #[serde(default, skip_serializing_if = "Selection::is_all")]
     pub scope: Selection,
     pub host_compiler: String,
@@ -69,11 +68,9 @@ fn is_zero(n: &usize) -> bool {
 /// What a session changed in the table: how many rows by kind of change, and those that are worse.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The newest session before it.
     pub since: String,
     /// By [`crate::judge::diff::Change`].
     pub counts: BTreeMap<String, usize>,
-    /// Most important first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worse: Vec<Moved>,
 }
@@ -93,7 +90,6 @@ pub struct StageMeta {
     /// `stage0-scalar`.
     pub id: String,
     pub idea: String,
-    /// The stage it is a diff of.
     pub predecessor: Option<String>,
     pub default_variant: String,
     /// Hash of kernel.cu, headers and flags. Rows of another identity are STALE.
@@ -316,7 +312,6 @@ pub struct Negative {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     pub measured: String,
-    /// Why the claim is not met.
     pub why: String,
 }
 
@@ -345,7 +340,6 @@ impl Session {
     }
 }
 
-/// How much a run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
@@ -363,17 +357,20 @@ impl fmt::Display for Tier {
     }
 }
 
-/// How far a run got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Progress {
     /// It is running, or was interrupted.
-    Partial { finished: usize, planned: usize },
-    /// It is finished.
-    Complete { cases: usize, seconds: u64 },
+    Partial {
+        finished: usize,
+        planned: usize,
+    },
+    Complete {
+        cases: usize,
+        seconds: u64,
+    },
 }
 
-/// Which source was built.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Git {
@@ -389,14 +386,12 @@ pub enum Git {
     Unknown { reason: String },
 }
 
-/// Where a run took place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// A short name for folders: `nvidia-h200`, `linux-x86-64`.
     pub name: String,
     /// Operating system and processor architecture: `linux x86_64`.
     pub platform: String,
-    /// Processors available to the run.
     pub processors: usize,
     pub gpu: Gpu,
 }
@@ -404,7 +399,6 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Gpu {
-    /// One was opened.
     Present {
         /// `NVIDIA H200`.
         name: String,
@@ -455,13 +449,11 @@ pub struct Selection {
     pub seeds: Vec<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub families: Vec<Family>,
-    /// The file of a user's tensors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
 }
 
 impl Selection {
-    /// Whether nothing is left out.
     pub fn is_all(&self) -> bool {
         *self == Self::default()
     }
@@ -519,7 +511,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The GPU compiler of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum DeviceCompiler {
@@ -531,7 +522,6 @@ pub enum DeviceCompiler {
         archs: Vec<String>,
     },
     Absent {
-        /// Why, and what to do.
         reason: String,
     },
 }

@@ -10,11 +10,8 @@ pub mod support;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KernelParams {
-    /// Read by the kernel.
     pub input: [*const c_void; 3],
-    /// Written by the kernel.
     pub output: [*mut c_void; 2],
-    /// The kernel's other parameters.
     pub numbers: [i32; 4],
 }
 

@@ -92,13 +92,11 @@ impl Run {
         }
     }
 
-    /// gridDim and blockDim.
     pub fn dims(mut self, grid: [u32; 3], block: [u32; 3]) -> Self {
         (self.grid, self.block) = (grid, block);
         self
     }
 
-    /// A one-dimensional grid.
     pub fn blocks(mut self, blocks: u32) -> Self {
         self.grid = [blocks, 1, 1];
         self
@@ -110,7 +108,6 @@ impl Run {
         self
     }
 
-    /// Dynamic shared memory.
     pub fn shared(mut self, bytes: usize) -> Self {
         self.dynamic_shared_bytes = bytes;
         self
@@ -166,7 +163,6 @@ impl Run {
         self
     }
 
-    /// Order of execution.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
         self
@@ -178,7 +174,6 @@ impl Run {
         self
     }
 
-    /// Suppresses a synchronisation site.
     pub fn suppress(mut self, site: Place) -> Self {
         self.suppress = Some(site);
         self

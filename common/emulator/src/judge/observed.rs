@@ -234,7 +234,6 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Whether nothing was shown.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.stores.is_empty()
     }

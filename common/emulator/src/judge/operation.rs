@@ -112,7 +112,6 @@ pub(crate) struct TmaBox<Rows> {
     pub(crate) rows: Rows,
 }
 
-/// A load, for reports.
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
     /// In shared memory.

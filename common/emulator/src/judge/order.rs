@@ -12,7 +12,6 @@ use super::clocks::{Agent, Clocks, Signal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum How {
     Read,
-    /// A store or an atomic.
     Write,
     CopyRead,
     /// cp.async writes its destination, at a time that its thread's wait bounds.
@@ -21,13 +20,9 @@ pub enum How {
     MatrixWrite,
     BarrierInit,
     BarrierUse,
-    /// Source of a TMA load.
     TmaRead,
-    /// Destination of a TMA load.
     TmaWrite,
-    /// Source of a TMA store.
     StoreRead,
-    /// Destination of a TMA store.
     StoreWrite,
     /// A thread of the cluster writes, at a time that the phase of an mbarrier bounds.
     StoreAsync,
@@ -55,7 +50,6 @@ impl How {
     }
 }
 
-/// Who makes an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Actor {
     Thread(u32),

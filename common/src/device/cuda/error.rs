@@ -6,7 +6,6 @@ use cudarc::driver::sys::CUresult;
 use std::fmt;
 use std::time::Duration;
 
-/// The launch that an error belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchName {
     /// The stage's id, or what stands for one.
@@ -99,7 +98,6 @@ pub enum CudaError {
     /// Arms that do not work on the same inputs.
     #[error("{base} and {new} do not rotate over the same inputs; build both arms on one pool")]
     Unlike { base: String, new: String },
-    /// An arm of another device.
     #[error("{arm} was built on another GPU; measure it there")]
     Foreign { arm: String },
     /// It would falsify the timing.

@@ -10,20 +10,16 @@ use cudarc::driver::sys::{self, CUlimit, CUresult};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// One arm, measured.
 #[derive(Clone, Debug)]
 pub struct Timed {
-    /// The figures.
     pub measurement: Measurement,
     /// As the timed launches left them, then as one more replay fills them after fresh poison. The gates must judge all
     /// before a figure is printed.
     pub outputs: Vec<RotatedOutput>,
 }
 
-/// Two arms, interleaved.
 #[derive(Clone, Debug)]
 pub struct TimedPair {
-    /// The figures.
     pub comparison: Comparison,
     /// As [`Timed::outputs`].
     pub base_outputs: Vec<RotatedOutput>,

@@ -51,7 +51,6 @@ const HELPERS_PTX: &str = include_str!("helpers.ptx");
 // AttentionParams that it begins with. Device addresses are valid there.
 unsafe impl DeviceRepr for AttentionLaunch {}
 
-/// Properties of a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// The driver's name for it: `NVIDIA H200`.
@@ -60,7 +59,6 @@ pub struct DeviceInfo {
     pub uuid: String,
     /// Major and minor.
     pub compute_capability: (u32, u32),
-    /// Streaming multiprocessors.
     pub sms: u32,
     /// L2 cache, in bytes.
     pub l2_bytes: u64,
@@ -72,7 +70,6 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// What its launches may need.
     pub fn limits(&self) -> DeviceLimits {
         let (major, minor) = self.compute_capability;
         DeviceLimits {
@@ -166,7 +163,6 @@ impl CudaDevice {
         })
     }
 
-    /// The GPU's properties.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -468,7 +464,6 @@ impl CudaDevice {
         }
     }
 
-    /// Remembers a sticky error.
     fn failed(&self, error: CudaError) -> CudaError {
         self.sticky.set(self.sticky.get() || error.is_fatal());
         error
@@ -565,7 +560,6 @@ pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     result.result().map(|()| encoded.opaque)
 }
 
-/// Whether the driver's library is installed.
 pub fn is_present() -> bool {
     // SAFETY: tries to load the driver's library and closes it again.
     unsafe { sys::is_culib_present() }

@@ -12,11 +12,9 @@ use std::time::Duration;
 pub struct TimerCheck {
     /// `injected delay of 5 %`.
     pub name: String,
-    /// What must come out.
     pub expected: String,
     /// What came out, with its figures.
     pub found: String,
-    /// Whether they agree.
     pub ok: bool,
 }
 

@@ -22,7 +22,6 @@ use common::verdict::{GateId, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What an executor tells, in its order.
 #[derive(Default)]
 struct Told {
     started: Vec<String>,
