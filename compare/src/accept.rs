@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::judge::best::{is_latency, p50};
 use crate::judge::claims::Claimed;
 use crate::judge::diff;
-use crate::judge::list::{distinct, grouped, joined};
+use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{count, counts, of_differences, report_of_run};
@@ -200,8 +200,7 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
         );
     }
     let known = Known::alone(run);
-    let stale = run.table.rows().filter(|row| known.is_stale(row));
-    let stale = distinct(stale.map(|row| row.subject.stage()));
+    let stale = known.stale_stages();
     ensure!(
         stale.is_empty(),
         "{name} measured other kernels than the sources' of {}; run it again with this build",

@@ -5,14 +5,13 @@ mod source;
 use crate::answer::{Answer, Format};
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference, Tables};
-use crate::judge::list::distinct;
 use crate::judge::verdict::{Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::{Comparison, Pair};
 use crate::stages;
+use crate::table::StageMeta;
 use crate::table::files::write_atomically;
-use crate::table::{Row, StageMeta};
 use clap::Args;
 use source::Side;
 use std::collections::BTreeSet;
@@ -109,7 +108,10 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         let mut comparison = diff::compare(&tables, stages);
         if new.run.is_some() {
             let known = Known::committed(stages, &new_table);
-            comparison.differences.extend(outdated(&known));
+            let stages = known.stale_stages().into_iter();
+            comparison
+                .differences
+                .extend(stages.map(Difference::outdated));
         }
         pairs.push(Pair {
             name: name.to_string(),
@@ -148,13 +150,6 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         stages: stages.to_vec(),
         overall,
     }
-}
-
-/// The stages whose kernel has changed since a run measured it.
-fn outdated(known: &Known<'_>) -> Vec<Difference> {
-    let stale = known.table.rows().filter(|row| known.is_stale(row));
-    let stages: Vec<&str> = distinct(stale.map(|row: &Row| row.subject.stage()));
-    stages.into_iter().map(Difference::outdated).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ pub mod find;
 pub mod process;
 
 use crate::document::terminal::{WIDTH, terminal};
-use crate::judge::list::{distinct, joined};
+use crate::judge::list::joined;
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
@@ -161,8 +161,7 @@ fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
 
 fn judge(name: &str, run: &Run) -> anyhow::Result<()> {
     let known = Known::alone(run);
-    let stale = run.table.rows().filter(|row| known.is_stale(row));
-    let stale = distinct(stale.map(|row| row.subject.stage()));
+    let stale = known.stale_stages();
     ensure!(
         stale.is_empty(),
         "{name} is of other versions of {}; run `compare` again with this build, then complete that run",

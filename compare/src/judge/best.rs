@@ -64,13 +64,17 @@ pub fn best<'a>(
         .filter(|name| is_eligible(name))
         .filter_map(|name| time(&known.table, &stage.subject(name), place))
         .filter(|row| withheld(known, row).is_none());
-    rows.min_by(|a, b| {
-        let key = |row: &Row| (known.is_stale(row), p50(row));
-        let (a_key, b_key) = (key(a), key(b));
-        (a_key.0.cmp(&b_key.0))
-            .then(a_key.1.total_cmp(&b_key.1))
-            .then_with(|| a.subject.cmp(&b.subject))
-    })
+    fastest(known, rows, |row| p50(row))
+}
+
+/// Of the kernels as they are now, if any is.
+pub fn fastest<'a>(
+    known: &Known<'_>,
+    rows: impl Iterator<Item = &'a Row>,
+    us: impl Fn(&Row) -> f64,
+) -> Option<&'a Row> {
+    let is_stale = |row: &Row| known.is_stale(row);
+    rows.min_by(|a, b| (is_stale(a).cmp(&is_stale(b))).then(us(a).total_cmp(&us(b))))
 }
 
 pub fn best_of<'a>(
@@ -128,14 +132,10 @@ pub fn over_previous<'a>(
         let base = row.against.as_ref();
         row.on == on && row.failure().is_none() && base.is_some_and(|base| base.stage() == previous)
     });
-    pairs.min_by(|a, b| {
-        let key = |row: &Row| {
-            let base = row.against.as_ref();
-            let base = base.and_then(|base| time(&known.table, base, place));
-            (known.is_stale(row), base.map_or(f64::INFINITY, p50))
-        };
-        let (a, b) = (key(a), key(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    fastest(known, pairs, |row| {
+        let base = row.against.as_ref();
+        let base = base.and_then(|base| time(&known.table, base, place));
+        base.map_or(f64::INFINITY, p50)
     })
 }
 

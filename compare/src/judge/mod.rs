@@ -77,6 +77,12 @@ impl<'a> Known<'a> {
         row.identity.is_some() && row.identity != kernels.identity(row)
     }
 
+    /// The stages that have changed since rows were measured.
+    pub fn stale_stages(&self) -> Vec<&str> {
+        let stale = self.table.rows().filter(|row| self.is_stale(row));
+        list::distinct(stale.map(|row| row.subject.stage()))
+    }
+
     pub fn is_of_run(&self, row: &Row) -> bool {
         self.run.is_some_and(|run| run.name == row.session)
     }

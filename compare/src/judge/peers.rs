@@ -88,10 +88,6 @@ pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
     for problem in &mut problems {
         problem.fastest = fastest(known, problem.ours, |_| true);
     }
-    let size = |place: &Place| {
-        let shape = place.extents();
-        shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
-    };
-    problems.sort_by_key(|Problem { place, .. }| (place.dtype, size(place), place.mask));
+    problems.sort_by_key(|Problem { place, .. }| (place.dtype, place.size(), place.mask));
     problems
 }

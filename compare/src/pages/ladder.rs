@@ -92,12 +92,7 @@ fn at_large(known: &Known<'_>, stage: &StageMeta) -> [Cell; 2] {
         (row.has(Metric::P50) && row.failure().is_none()).then_some(row)
     });
     let alone = best::best(known, stage, &place, |_| true);
-    let fastest = (against_peers.chain(alone)).min_by(|a, b| {
-        (known.is_stale(a), p50(a))
-            .partial_cmp(&(known.is_stale(b), p50(b)))
-            .expect("times are numbers")
-    });
-    let Some(row) = fastest else {
+    let Some(row) = best::fastest(known, against_peers.chain(alone), p50) else {
         return [(); 2].map(|()| missing("not timed"));
     };
     let rate = rate(known, row).map(|(rate, share)| {

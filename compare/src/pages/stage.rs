@@ -107,10 +107,7 @@ fn problems(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
     let timed = best::shown(known).filter(|row| row.subject.stage() == stage.id);
     let places = timed.filter_map(|row| row.on.problem());
     let mut problems = distinct(places.map(|place| (place.dtype, place.shape.as_str())));
-    let size = |shape: &str| {
-        let shape = Place::new(shape, Dtype::F16, Mask::Full).extents();
-        shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
-    };
+    let size = |shape: &str| Place::new(shape, Dtype::F16, Mask::Full).size();
     problems.sort_by_key(|(dtype, shape)| (*dtype, size(shape)));
     let cells = |shape: &str, dtype: Dtype, mask: Mask| {
         let place = Place::new(shape, dtype, mask);

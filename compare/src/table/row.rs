@@ -370,6 +370,12 @@ impl Place {
         Self::new(&shape, problem.dtype, problem.mask)
     }
 
+    /// How much there is to multiply.
+    pub fn size(&self) -> usize {
+        let shape = self.extents();
+        shape.map_or(0, |s| s.batch * s.heads_q * s.seq_q * s.seq_kv * s.head_dim)
+    }
+
     pub fn extents(&self) -> Option<Shape> {
         parse_shape(&self.shape).ok()
     }
