@@ -207,7 +207,9 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
         joined(stale, ", ")
     );
     let impossible = run.table.rows().filter_map(|row| {
-        let us = row.value(Metric::P50)?;
+        // Of a pair the least time is that of either arm.
+        let least = row.value(Metric::Min).unwrap_or(f64::INFINITY);
+        let us = row.value(Metric::P50)?.min(least);
         let floor = floor(row, &here).max(row.value(Metric::FloorUs).unwrap_or(0.0));
         (us <= floor).then(|| {
             format!(

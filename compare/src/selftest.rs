@@ -151,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn only_the_timer_may_go_untested() {
+        let exit = |what: &str| answer(&[rows::not_tested(what, "not here")], false).exit;
+        assert_eq!(exit(TIMER), Exit::Pass);
+        assert_eq!(exit("synchronisation"), Exit::Inconclusive);
+    }
+
+    #[test]
     fn checks_of_the_timer_are_rows() {
         let check = |name: &str, ok| {
             rows::timer(&TimerCheck {

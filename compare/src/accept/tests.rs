@@ -51,6 +51,15 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
         row.figures.insert(metric, us.into());
         run
     };
+    // Of a pair, the arm that is not the row's own.
+    let fast_base = {
+        let mut run = good();
+        let pair = run.table.rows().find(|row| row.against.is_some());
+        let mut pair = pair.unwrap().clone();
+        pair.figures.insert(Metric::Min, 0.5.into());
+        run.append(pair);
+        run
+    };
     let timed_wrong = |gate, reason: &str| {
         let mut run = good();
         let judged = Judged::from(&GateResult::judge(gate, false, reason));
@@ -78,11 +87,11 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
         (
             good().changed(|session| {
                 session.progress = Progress::Partial {
-                    finished: 3,
+                    finished: 9,
                     planned: 10,
                 }
             }),
-            "was interrupted after 3 of 10 cases",
+            "was interrupted after 9 of 10 cases",
         ),
         (
             good().changed(|session| session.device = "sm_89".parse().ok()),
@@ -114,8 +123,12 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
             "scalar-32x64 on mission f16 full by GPU: 0.5 µs, and nothing can take less than 0.5",
         ),
         (
-            figure(Metric::FloorUs, 32.1),
-            "by GPU: 32.03 µs, and nothing can take less than 32.100 µs",
+            figure(Metric::FloorUs, 32.03),
+            "by GPU: 32.03 µs, and nothing can take less than 32.030 µs",
+        ),
+        (
+            fast_base,
+            "wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: 0.5 µs, and nothing",
         ),
         (
             timed(REFUTES).clean().failing(WMMA, GateId::C3),

@@ -68,6 +68,9 @@ impl Drift {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::{On, Source};
+    use common::metric::Metric;
+    use common::problem::Dtype;
 
     #[test]
     fn the_median_is_the_shift_and_outliers_do_not_widen_the_spread() {
@@ -85,5 +88,35 @@ mod tests {
     fn few_kernels_say_nothing() {
         let drift = Drift::of(vec![0.1; FEWEST - 1]);
         assert_eq!((drift.shift, drift.spread), (1.0, UNMEASURED));
+        assert_eq!(Drift::of(vec![0.1; FEWEST]).shift, 0.1_f64.exp());
+        // 95 of 100 are 29 of 30.
+        let drift = Drift::of([vec![0.0; 28], vec![0.1, 0.2]].concat());
+        assert_eq!(drift.spread, 0.1_f64.exp() - 1.0);
+    }
+
+    #[test]
+    fn the_control_is_the_same_kernel_in_another_session_under_the_same_conditions() {
+        let mut old = Row::new("s/v", On::claims(Dtype::F16), Source::Gpu).under("warm L2");
+        old = old.figure(Metric::P50, 2.0);
+        (old.session, old.identity) = ("1".into(), Some("this".into()));
+        let kernels = |change: fn(&mut Row)| {
+            let mut new = old.clone();
+            new.session = "2".into();
+            change(&mut new);
+            let [base, new] = [&old, &new].map(|row| {
+                let mut table = Table::default();
+                table.append(row.clone());
+                table
+            });
+            Drift::between(&base, &new).kernels
+        };
+        let no_time = |row: &mut Row| {
+            row.figures.insert(Metric::P50, f64::NAN.into());
+        };
+        assert_eq!(kernels(|_| ()), 1);
+        assert_eq!(kernels(|row| row.session = "1".into()), 0);
+        assert_eq!(kernels(|row| row.under = Some("cold L2".into())), 0);
+        assert_eq!(kernels(|row| row.identity = Some("other".into())), 0);
+        assert_eq!(kernels(no_time), 0);
     }
 }

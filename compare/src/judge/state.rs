@@ -233,8 +233,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
 
 /// Every gate that fails, once for each subject: a variant, a stage, or outputs for real tensors.
 pub fn failures(known: &Known<'_>) -> Vec<Failure> {
-    let is_failing =
-        |row: &&Row| row.against.is_none() && row.failure().is_some() && row.by != Source::Claim;
+    let is_failing = |row: &&Row| row.against.is_none() && row.failure().is_some();
     let failing = known.table.rows().filter(is_failing);
     let of_subject = |subject: &Subject| {
         let gates = gates(known, subject);

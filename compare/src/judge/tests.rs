@@ -331,7 +331,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let lines = [
         emulated(),
         without(GateId::C5),
-        interrupted(3),
+        interrupted(8),
         interrupted(9),
         uncounted(Measurable::Yes),
         uncounted(no("no traced build")),
@@ -349,7 +349,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
     insta::assert_snapshot!(lines.concat(), @"
     - 
     - stage0-scalar/wmma-qk-32x64: C5: none of its cases had this evidence
-    - 6 of 9 cases: the run was interrupted
+    - 1 of 9 cases: the run was interrupted
     - 
     - stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     - 
@@ -374,6 +374,13 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let (code, word, line) = committed(&ladder(), &[]);
     assert_eq!((code, word), (Exit::Inconclusive, "INCOMPLETE"));
     assert_eq!(line, "1 required row is missing, first every row");
+
+    let untested = rows::not_tested("planted faults", "no reference");
+    let untested = table(&[timed(US).with(untested)]);
+    let stages = ladder();
+    let lacking = report(Known::committed(&stages, &untested));
+    let mut lacking = lacking.required().map(ToString::to_string);
+    assert!(lacking.any(|what| what.ends_with("planted faults of the self-test: no reference")));
 
     let optional = |run: &Run| {
         of(run, &[], |report| {

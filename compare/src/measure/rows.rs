@@ -365,6 +365,7 @@ mod tests {
     use common::resources::PtxasEntry;
     use common::stage::Unsupported;
     use common::timing::Rotation;
+    use common::timing::stats::Ratios;
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
 
@@ -442,7 +443,9 @@ mod tests {
     #[test]
     fn a_time_that_cannot_be_fails_a_pair_on_either_arm() {
         for (base, new, fails) in [(20.0, 15.0, false), (20.0, 2.0, true), (2.0, 20.0, true)] {
-            let arms = Comparison::of(&samples(base), &samples(new)).unwrap();
+            let mut tail = samples(base);
+            tail[..8].iter_mut().for_each(|us| *us *= 1.5);
+            let arms = Comparison::of(&tail, &samples(new)).unwrap();
             let floor = SpeedOfLight::none("literal").with_zero_line(2.0);
             let row = pair(
                 CPASYNC.into(),
@@ -454,6 +457,12 @@ mod tests {
             );
             assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");
             assert_eq!(row.value(Metric::Min), Some(base.min(new)));
+            let Ratios { p50, p90, mean } = arms.ratios;
+            assert_eq!(
+                [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean]
+                    .map(|metric| row.value(metric).unwrap()),
+                [p50, p90, mean].map(|ratio| ratio.value)
+            );
         }
     }
 
@@ -612,6 +621,13 @@ mod tests {
             of(&|arch, symbol| format!("{arch} {symbol}").replace("_", "")),
             (12, vec![])
         );
+        // The same code of other element types is another choice.
+        let others = ["scalar_32x64_f16_d64", "wmma_qk_32x64_e4m3_d64"];
+        let apart = of(&|arch, symbol| match others.contains(&symbol) {
+            true => "same".into(),
+            false => format!("{symbol} {arch}"),
+        });
+        assert_eq!(apart.1, [""; 0]);
         let same = of(&|arch, symbol| {
             if arch == "sm_90a" && symbol.contains("f16") {
                 "same".into()

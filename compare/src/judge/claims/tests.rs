@@ -55,6 +55,9 @@ fn each_figure_must_reach_the_claim_with_its_whole_interval() {
     let reason = verdict(pair(WMMA, [1.6, 1.4, 1.6])).reason;
     let words = "p50 1.600x [1.592, 1.608], p90 1.400x [1.393, 1.407], mean 1.600x [1.592, 1.608], claim 1.50x";
     assert_eq!(reason, words);
+    let mut no_noise = pair(WMMA, [1.6; 3]);
+    no_noise.figures.remove(&Metric::Noise);
+    assert_eq!(verdict(no_noise).verdict, Ambiguous);
     let impossible = GateResult::judge(GateId::L1, false, "impossible: below 3 us");
     let found = verdict(pair(WMMA, [1.6; 3]).verdict(&impossible));
     assert_eq!(
@@ -98,6 +101,19 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
         timed(US).named("2").with(pair(WMMA, [1.7; 3])),
     ];
     assert_eq!(of(&table(&sessions)), decides(WMMA, 1.7));
+    // Of two bases the faster is compared with.
+    let fast = "stage0-scalar/scalar-16x64";
+    let mut bases = both.clone();
+    let mut variant = bases.session.stages[0].variants[0].clone();
+    variant.name = "scalar-16x64".into();
+    bases.session.stages[0].variants.push(variant);
+    let mut summary = bases.summary_mut(SCALAR).clone();
+    summary.subject = fast.into();
+    let bases = (bases.with(summary))
+        .sampled(fast, mission(), &samples(28.0))
+        .with(pair(k2, [1.55; 3]).against(fast));
+    let found = finding(&bases, 0, 0).unwrap().pair.unwrap();
+    assert_eq!((found.base, found.speedup), (fast.into(), 1.55));
     // The base with the same preset is another figure.
     assert_eq!(
         finding(&timed(US), 0, 0).unwrap().pair.unwrap().same_preset,
@@ -155,6 +171,14 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
         of(&timed(US).peers("long", 10.0, &[flash(20.0)])),
         [None, None]
     );
+    // A slower one of ours does not stand for the family.
+    let slower = "stage1-cpasync/cpasync-64x64";
+    let mut run = timed(US).peers("mission", 10.0, &[flash(20.0)]);
+    let mut variant = run.session.stages[1].variants[0].clone();
+    variant.name = "cpasync-64x64".into();
+    run.session.stages[1].variants.push(variant);
+    let run = run.beside(slower, "mission", 30.0, &[flash(20.0)]);
+    assert_eq!(of(&run)[1].as_deref(), Some("torch-flash PASS"));
 }
 
 #[test]
@@ -201,7 +225,6 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
     ");
 }
 
-/// Claims of one figure each, of every kind of relation and source.
 /// A broken prediction is not hidden by a figure that another variant lacks, whichever of them comes first.
 #[test]
 fn what_is_broken_fails_whatever_is_missing() {
@@ -228,6 +251,37 @@ fn what_is_broken_fails_whatever_is_missing() {
     }
 }
 
+#[test]
+fn a_bound_holds_at_its_end_and_a_tenth_is_for_exact_ratios_by_ncu_alone() {
+    let ratio = |at_least, at_most| Relation::Ratio {
+        base: Base {
+            stage: String::new(),
+            family: String::new(),
+        },
+        at_least,
+        at_most,
+    };
+    let (emulator, ncu) = (Source::Emulator, Source::Ncu);
+    for (relation, value, base, by, expected) in [
+        (ratio(1.0, 1.0), 1.09, Some(1.0), ncu, true),
+        (ratio(1.0, 1.0), 1.09, Some(1.0), emulator, false),
+        (ratio(0.5, 1.0), 1.05, Some(1.0), ncu, false),
+        (ratio(0.5, 1.0), 1.0, Some(1.0), ncu, true),
+        (ratio(0.5, 1.0), 0.7, None, ncu, false),
+        (Relation::AtLeast { bound: 2.0 }, 2.0, None, ncu, true),
+        (Relation::AtLeast { bound: 2.0 }, 1.99, None, ncu, false),
+        (Relation::AtMost { bound: 2.0 }, 2.0, None, ncu, true),
+        (Relation::AtMost { bound: 2.0 }, f64::NAN, None, ncu, false),
+    ] {
+        assert_eq!(
+            holds(&relation, value, base, by),
+            expected,
+            "{relation:?} {value} {by}"
+        );
+    }
+}
+
+/// Claims of one figure each, of every kind of relation and source.
 #[test]
 fn bounds_hold_where_the_figure_is() {
     let claim = |metric, relation| Claim {
@@ -272,6 +326,16 @@ fn bounds_hold_where_the_figure_is() {
         let found = found(&run, &claim);
         assert_eq!(found.verdict, expected, "{claim}: {}", found.reason);
     }
+    // Of different architectures nothing is compared.
+    let mut elsewhere = run.clone();
+    let is_ours = |row: &Row| row.subject.as_str() == CPASYNC && row.by == Source::Ptxas;
+    let mut ours = run.table.rows().find(|row| is_ours(row)).unwrap().clone();
+    if let On::Instance { arch, .. } = &mut ours.on {
+        *arch = Some("sm_89".into());
+    }
+    elsewhere = elsewhere.without(is_ours).with(ours);
+    let compiled = found(&elsewhere, &claim(Metric::Registers, ratio(1.0, 1.0)));
+    assert_eq!(compiled.verdict, NoData, "{}", compiled.reason);
     let unbuilt = found(&timed(US), &claim(Metric::Registers, at_most(96.0)));
     assert!(
         unbuilt.reason.contains("no GPU code was built"),
@@ -392,6 +456,7 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
         (as_of(&other_words, slow()), None),
         (as_of(&misread, timed(US).counted(WMMA, 1_048_577, 0)), None),
         (as_of(&misread, emulated()), None),
+        (as_of(&refuted, emulated()), Some(other(timed(US)))),
         (
             emulated().without(|row| row.on == mission()),
             Some(emulated()),
@@ -420,8 +485,34 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
     run FAIL, broken; run PASS
     run PASS; run FAIL, refuted
     NO DATA; run PASS, refuted, unexpected
+    STALE PASS, refuted; run PASS
     NO DATA; PASS
     ");
+    // A figure of another version of a kernel makes the finding stale, whatever the others are of.
+    let mut stages = ladder();
+    let family = &mut stages[1].variants;
+    family.push(VariantMeta {
+        name: "cpasync-64x64".into(),
+        ..family[0].clone()
+    });
+    stages[1].claims[1].relation = Relation::AtMost { bound: 1e9 };
+    let mut before = stages.clone();
+    before[1].identity = "another".into();
+    let sessions = table(&[
+        as_of(
+            &before,
+            emulated().counted("stage1-cpasync/cpasync-64x64", 1, 0),
+        )
+        .named("1"),
+        as_of(&stages, emulated()).named("2"),
+    ]);
+    assert!(claims(&Known::committed(&stages, &sessions))[3].is_stale);
+    // What an earlier session left open is not this run's.
+    let open = timed([30.0, 20.0, 15.0]);
+    let is_ambiguous = |known: &Known<'_>| claims(known)[0].is_ambiguous();
+    assert!(is_ambiguous(&Known::alone(&open)));
+    let (run, before) = (emulated().named("2"), table(&[open.named("1")]));
+    assert!(!is_ambiguous(&Known::of_run(&run, &before)));
     // Stage 1 over stage 0, whose kernel has changed.
     let sessions = [other(timed(US)).named("1")];
     let of_base =

@@ -219,6 +219,19 @@ fn noise_and_clocks_keep_a_latency_inconclusive() {
         (Change::Inconclusive, why.into())
     );
     assert_eq!(slower(Metric::SmMhz, 1980.0).0, Change::Worse);
+    let noisy = latency("s/v", "old", 20.0).figure(Metric::P90, 1.08 * 20.0);
+    let found = in_session(noisy, latency("s/v", "new", 21.0), 100, 1.0, 0.01);
+    assert_eq!(changed(&found).0, Change::Inconclusive);
+    // A wrong kernel's time says nothing, on either side.
+    let wrong = |row: Row| row.verdict(&GateResult::fail(GateId::C2, "too large"));
+    let [old, new] = [("old", 20.0), ("new", 21.0)].map(|(of, us)| latency("s/v", of, us));
+    for (old, new) in [(wrong(old.clone()), new.clone()), (old, wrong(new))] {
+        let found = in_session(old, new, 100, 1.0, 0.01);
+        let mut found = found.differences.iter();
+        let of_p50 = found.find(|d| d.what == What::Metric(Metric::P50)).unwrap();
+        let says = (of_p50.change, &*of_p50.why);
+        assert_eq!(says, (Change::Missing, "s/v fails C2"));
+    }
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds: Vec<f64> = (0..40)
         .map(|i| if i % 2 == 0 { 20.0 } else { 24.0 })
@@ -230,6 +243,43 @@ fn noise_and_clocks_keep_a_latency_inconclusive() {
         (of_scalar.subject.as_str(), of_scalar.change),
         (SCALAR, Change::Inconclusive)
     );
+}
+
+#[test]
+fn a_verdict_that_turns_says_how() {
+    use Change::{Better, Inconclusive, Missing, Unchanged, Worse};
+    use Verdict::{Ambiguous, Fail, NoData, Pass};
+    for (was, is, expected) in [
+        (None, Fail, Some(Worse)),
+        (Some(Pass), Fail, Some(Worse)),
+        (Some(NoData), Fail, Some(Worse)),
+        (Some(Fail), Fail, Some(Unchanged)),
+        (Some(Fail), Pass, Some(Better)),
+        (Some(Pass), Ambiguous, Some(Inconclusive)),
+        (Some(Pass), NoData, Some(Missing)),
+        (Some(Fail), NoData, Some(Missing)),
+        (Some(NoData), Pass, None),
+        (None, Pass, None),
+    ] {
+        assert_eq!(turned(was, is), expected, "{was:?} {is:?}");
+    }
+}
+
+#[test]
+fn latencies_that_disagree_say_nothing_of_their_kernel() {
+    let row = Row::new("s/v", mission(), Source::Gpu);
+    let on = |shape: &str| On::Problem(Place::new(shape, Dtype::F16, Mask::Full));
+    let compiled = Row::new("s/v", crate::testing::instance(), Source::Ptxas);
+    let mut latencies = Latencies::default();
+    let mut verdict = |on: On, change| {
+        let what = What::Metric(Metric::P50);
+        let of = Difference::new(&row, what, Group::Latency, change, "");
+        latencies.note(&Difference { on, ..of });
+        latencies.verdict(&compiled)
+    };
+    assert_eq!(verdict(on("small"), Change::Unchanged), None);
+    assert_eq!(verdict(mission(), Change::Better), Some(Change::Better));
+    assert_eq!(verdict(on("long"), Change::Worse), None);
 }
 
 /// Two sessions of one H200 model, a day apart, on other cards: no kernel had changed.

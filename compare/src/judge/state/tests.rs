@@ -157,6 +157,12 @@ fn each_state_has_its_cause_and_its_end() {
         let run = run.changed(selected);
         assert_eq!(exit(&run), when_selected, "{expected:?} selected");
     }
+    // What could not be launched is no problem that it does not support.
+    let failed = [(Metric::Cases, 0), (Metric::CasesUnsupported, 2)];
+    let mut failed = cases(emulated().failing(WMMA, GateId::C1), failed);
+    let figures = &mut failed.summary_mut(WMMA).figures;
+    figures.insert(Metric::CasesFailed, 1_u32.into());
+    assert_eq!(states(&failed)[1], State::Failed(vec![GateId::C1]));
     let empty = emulated().without(|row| row.on == On::All);
     let empty = empty.changed(|session| session.tier = Tier::T0);
     assert_eq!(exit(&empty), (Exit::Inconclusive, "NO DATA"));

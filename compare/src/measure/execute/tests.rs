@@ -248,19 +248,22 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
     assert_eq!(found.verdict, Verdict::NoData);
 }
 
+/// What is done to the outputs that timing leaves.
+type Spoils = fn(&mut Vec<RotatedOutput>);
+
 /// A GPU that is made up: kernels run on the emulator, and what they leave is then spoilt.
 struct Made {
     info: DeviceInfo,
     us: f64,
     /// Of the variant of this name.
-    spoils: (&'static str, fn(&mut Vec<RotatedOutput>)),
+    spoils: (&'static str, Spoils),
     timed: RefCell<Vec<String>>,
 }
 
-const HONEST: (&str, fn(&mut Vec<RotatedOutput>)) = ("none", |_| ());
+const HONEST: (&str, Spoils) = ("none", |_| ());
 
-/// What may be wrong with the outputs that timing leaves, and the gate that says so.
-const SPOILT: [(GateId, fn(&mut Vec<RotatedOutput>)); 6] = [
+/// And the gate that says so.
+const SPOILT: [(GateId, Spoils); 6] = [
     (GateId::C1, |of| all(&mut of[1].execution.output, 0xff)),
     (GateId::C2, |of| {
         of[1].execution.output = of[0].execution.output.clone()
@@ -281,7 +284,7 @@ fn all(bytes: &mut [u8], byte: u8) {
 }
 
 impl Made {
-    fn new(us: f64, spoils: (&'static str, fn(&mut Vec<RotatedOutput>))) -> Self {
+    fn new(us: f64, spoils: (&'static str, Spoils)) -> Self {
         let info = DeviceInfo {
             name: testing::GPU.into(),
             uuid: String::new(),
@@ -375,6 +378,29 @@ fn failed(row: &Row) -> Vec<(GateId, &str)> {
     failed
         .map(|(gate, judged)| (gate, &*judged.reason))
         .collect()
+}
+
+/// Both sides of a claim, ours and the base of the same preset, and each stage's best with that of the one before.
+#[test]
+fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
+    let fast = "stage0-scalar/scalar-16x64";
+    let mut run = testing::timed([32.0, 20.0, 25.0]);
+    let variants = &mut run.session.stages[0].variants;
+    let mut variant = variants[0].clone();
+    variant.name = "scalar-16x64".into();
+    variants.push(variant);
+    run.session.stages[1].claims.clear();
+    let mut summary = run.summary_mut(SCALAR).clone();
+    summary.subject = fast.into();
+    let run = run
+        .with(summary)
+        .sampled(fast, testing::mission(), &samples(28.0));
+    let pairs = interleaved(&Known::alone(&run));
+    let pairs = pairs
+        .iter()
+        .map(|(_, new, base)| (new.as_str(), base.as_str()));
+    let expected = [(WMMA, fast), (WMMA, SCALAR), (testing::CPASYNC, WMMA)];
+    assert_eq!(pairs.collect::<Vec<_>>(), expected);
 }
 
 #[test]
