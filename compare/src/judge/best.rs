@@ -64,7 +64,7 @@ pub fn best<'a>(
         .filter(|name| is_eligible(name))
         .filter_map(|name| time(&known.table, &stage.subject(name), place))
         .filter(|row| withheld(known, row).is_none());
-    fastest(known, rows, |row| p50(row))
+    fastest(known, rows, p50)
 }
 
 /// Of the kernels as they are now, if any is.
