@@ -49,6 +49,17 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+#[track_caller]
+fn exits(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
+}
+
+#[track_caller]
+fn says(output: &Output, expected: &str) {
+    let text = stderr(output);
+    assert!(text.contains(expected), "{expected}: {text}");
+}
+
 fn path_of(folder: &Folder, name: &str) -> String {
     folder.path(name).to_str().unwrap().to_string()
 }
@@ -65,7 +76,7 @@ fn a_quick_run_leaves_a_record_a_report_and_complete_json() {
         "--json",
         folder.path("all.json").to_str().unwrap(),
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    exits(&output, 0);
     let report = std::fs::read_to_string(folder.path("REPORT.md")).unwrap();
     assert!(report.starts_with("# COMPARE\n\n**PASS: "), "{report}");
     let session = json(&folder.record().join("session.json"));
@@ -144,17 +155,8 @@ fn wrong_words_exit_with_2_name_the_nearest_and_overwrite_nothing() {
         ),
     ] {
         let output = folder.run(arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains(expected),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        exits(&output, 2);
+        says(&output, expected);
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
     assert_eq!(
@@ -244,7 +246,7 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();
     let mut command = folder.command(&["--quick", "--stages", "stage3-wmma-pv", "--json", "-"]);
     let output = command.env("ATTENTION_DEVICE", "sm_89").output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    exits(&output, 0);
     let summary = stderr(&output);
     assert!(
         summary.contains("PASS: 1 variant is green")
@@ -273,11 +275,7 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     let output = command.arg("accept").arg(record).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("is limited to what sm_89 offers and is not kept"),
-        "{}",
-        stderr(&output)
-    );
+    says(&output, "is limited to what sm_89 offers and is not kept");
 }
 
 #[test]
@@ -321,17 +319,8 @@ fn an_output_is_no_input_and_no_other_output() {
         ),
     ] {
         let output = folder.run(arguments);
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains(expected),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        exits(&output, 2);
+        says(&output, expected);
     }
     assert!(!folder.path("records").exists());
     assert_eq!(
@@ -361,7 +350,7 @@ fn without_a_gpu_the_committed_report_stays_as_it_is() {
         .env("CUDA_VISIBLE_DEVICES", "")
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    exits(&output, 0);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let says = "/COMPARE.md; without a GPU the workspace's COMPARE.md stays as it is";
     assert!(text.contains(says), "{text}");
@@ -392,22 +381,9 @@ fn outside_the_workspace_nothing_is_written_unasked() {
             .current_dir(folder.0.path())
             .env_remove("CARGO_MANIFEST_DIR");
         let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains("not inside the workspace"),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
-        assert!(
-            stderr(&output).contains(expected),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        exits(&output, 2);
+        says(&output, "not inside the workspace");
+        says(&output, expected);
     }
     assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
 }
@@ -488,12 +464,8 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
         .env("CUDA_VISIBLE_DEVICES", "")
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("--backend cuda: "),
-        "{}",
-        stderr(&output)
-    );
+    exits(&output, 2);
+    says(&output, "--backend cuda: ");
 }
 
 /// Waits until the run that `child` is has a record with so many cases, and returns how many it has then.
@@ -635,7 +607,7 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
         saved.to_str().unwrap(),
     ]);
     let output = folder.run(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    exits(&output, 0);
 
     // The saved output is right, so it passes as the file's own `out`; a wrong one is called wrong.
     let file = std::fs::read_dir(&saved)
@@ -657,7 +629,7 @@ fn real_tensors_run_through_the_same_gates_and_outputs_can_be_saved() {
         let mut arguments = variant.to_vec();
         arguments.push(input.to_str().unwrap());
         let output = folder.run(&arguments);
-        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        exits(&output, code);
     }
 }
 
