@@ -62,7 +62,7 @@ const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identi
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
 /// Those whose name begins with `lse` say that they write log-sum-exps.
-const VARIANTS: [(&CStr, Body); 16] = [
+const VARIANTS: [(&CStr, Body); 18] = [
     (c"correct", correct),
     (c"writes_nothing", nothing),
     (c"writes_zeros", zeros),
@@ -73,6 +73,8 @@ const VARIANTS: [(&CStr, Body); 16] = [
     (c"wrong_on_packed_rows", wrong_on_packed_rows),
     (c"wrong_past_2_to_the_31", wrong_past_2_to_the_31),
     (c"hazardous_when_traced_again", correct),
+    (c"other_when_traced", correct),
+    (c"traced_in_part", correct),
     (c"refuses", nothing),
     (c"lse_right", correct),
     (c"lse_unset", unset_lse),
@@ -95,7 +97,7 @@ unsafe impl Send for Records {}
 // SAFETY: as above.
 unsafe impl Sync for Records {}
 
-/// 0: plain; 1: traced, where three report their stores and the others are as if they had not been instrumented, which gate H1
+/// 0: plain; 1: traced, where some report their stores and the others are as if they had not been instrumented, which gate H1
 /// must notice; 2: of [`Synchronised`].
 unsafe extern "C" fn table<const WHICH: usize>(
     count: *mut i32,
@@ -108,6 +110,8 @@ unsafe extern "C" fn table<const WHICH: usize>(
         _ => Records::of(&VARIANTS, (1024, 32), |name, body| match name.to_bytes() {
             b"correct" | b"wrong_past_2_to_the_31" if WHICH == 1 => traced_correct,
             b"hazardous_when_traced_again" if WHICH == 1 => traced_later,
+            b"other_when_traced" if WHICH == 1 => traced_other,
+            b"traced_in_part" if WHICH == 1 => traced_in_part,
             _ => body,
         }),
     });
@@ -192,6 +196,29 @@ unsafe extern "C" fn traced_later(params: *const AttentionParams) {
         let p = &*params;
         if thread().1 == 0 && LAUNCHES.fetch_add(1, Ordering::Relaxed) > 0 {
             __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
+        }
+    }
+}
+
+/// The same, with another last bit.
+unsafe extern "C" fn traced_other(params: *const AttentionParams) {
+    // SAFETY: as above.
+    unsafe {
+        traced_correct(params);
+        *o(&*params, 0, 0).cast::<u16>() ^= 1;
+    }
+}
+
+/// The stores of its first rows are not reported.
+unsafe extern "C" fn traced_in_part(params: *const AttentionParams) {
+    // SAFETY: as above; what is reported lies in the output.
+    unsafe {
+        correct(params);
+        let p = &*params;
+        if thread().1 == 0 {
+            let rows = 2..i64::from(p.seq_q);
+            let elements = rows.flat_map(|row| (0..64).map(move |d| (row, d)));
+            elements.for_each(|(row, d)| __tsan_write2(o(p, row, d).cast()));
         }
     }
 }
@@ -489,6 +516,8 @@ fn a_traced_case_has_its_hazards_judged_and_rows_far_apart() {
         judged("hazardous-when-traced-again", Verdict::Fail),
         [GateId::H1]
     );
+    assert_eq!(judged("other-when-traced", Verdict::Fail), [GateId::C5]);
+    assert_eq!(judged("traced-in-part", Verdict::Fail), [GateId::H1]);
     // What ran is right, and nothing says that it was watched.
     assert_eq!(judged("lse-right", Verdict::Fail), [GateId::H1]);
     assert_eq!(

@@ -149,6 +149,18 @@ mod tests {
             "{}",
             judged.reason
         );
+        let (seen, nothing) = (
+            report(0),
+            TraceReport {
+                counted: Counted::default(),
+                ..report(0)
+            },
+        );
+        let both = [&seen, &nothing].map(|report| Traced {
+            label: "small",
+            report,
+        });
+        assert_eq!(h1(&both, OUTPUT_BYTES).verdict, Verdict::Fail);
         let deadlocked = TraceReport {
             counted: Counted::default(),
             ..report(1)

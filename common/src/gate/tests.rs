@@ -175,10 +175,13 @@ fn c3_is_wider_only_for_a_declared_e4m3_probability() {
     for (probability, verdict) in [
         (Probability::F32, Verdict::Fail),
         (Probability::F16, Verdict::Fail),
+        (Probability::Bf16, Verdict::Fail),
         (Probability::E4m3, Verdict::Pass),
     ] {
-        errors.probability = probability;
-        assert_eq!(c3(&errors).verdict, verdict, "{}", c3(&errors).reason);
+        for output in [Format::F16, Format::Bf16] {
+            (errors.probability, errors.output) = (probability, output);
+            assert_eq!(c3(&errors).verdict, verdict, "{}", c3(&errors).reason);
+        }
     }
 }
 
@@ -371,6 +374,8 @@ fn b1_judges_at_its_bound_and_names_the_row() {
     }
     assert_eq!(judge(Dtype::F16, &case.output[1..]).0, Verdict::Fail);
     let zeros = vec![0.0; case.output.len()];
+    let short = b1(&case.problem, Family::Normal, &zeros, &zeros[1..]);
+    assert_eq!(short.verdict, Verdict::Fail);
     assert_eq!(judge(Dtype::F16, &zeros).0, Verdict::Fail);
     assert_eq!(
         b1(&case.problem, Family::Normal, &zeros, &zeros).verdict,
@@ -531,7 +536,9 @@ fn c6_sees_writes_outside_outputs_and_any_change_of_inputs() {
             result.reason.starts_with("q: input changed at"),
             "{result:?}"
         );
-        assert_eq!(judge(&q.bytes[1..], &o.bytes).verdict, Verdict::Fail);
+        for q_after in [&q.bytes[1..], &[&q.bytes[..], &[0]].concat()] {
+            assert_eq!(judge(q_after, &o.bytes).verdict, Verdict::Fail);
+        }
     }
     assert_eq!(c6(&[]).verdict, Verdict::NoData);
 }

@@ -343,6 +343,14 @@ mod tests {
     }
 
     #[test]
+    fn the_noisier_arm_decides() {
+        let good = (1.15, 1.20);
+        let mut arms = literal(good, good, good, 10.1);
+        arms.base.p90 = 12.6;
+        assert!((arms.noise() - 0.05).abs() < 1e-12, "{arms:?}");
+    }
+
+    #[test]
     fn one_bad_figure_decides() {
         let (good, crossing, bad) = ((1.15, 1.20), (1.05, 1.15), (0.99, 1.05));
         let table = [

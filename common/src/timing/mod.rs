@@ -260,6 +260,7 @@ mod tests {
         assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);
         assert_eq!(state(512, 12 << 10, 4 << 10), CacheState::Warm);
         assert_eq!(state(512, 96 << 10, 32 << 10), CacheState::Partial);
+        assert_eq!(state(1, 20 * MIB, 10 * MIB), CacheState::Partial);
     }
 
     #[test]

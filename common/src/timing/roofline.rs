@@ -221,6 +221,9 @@ mod tests {
         );
         let fp8 = SpeedOfLight::roofline(&mission(Dtype::E4m3), "NVIDIA H200", &rotation);
         assert!((fp8.us() - 0.271).abs() < 0.001, "{}", fp8.us());
+        let bf16 = SpeedOfLight::roofline(&mission(Dtype::Bf16), "NVIDIA H200", &rotation);
+        assert_eq!(bf16, speed_of_light);
+        assert_eq!(speed_of_light.with_zero_line(10.0).us(), 11.0);
     }
 
     #[test]

@@ -287,6 +287,12 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_leaves_out_one_in_40_at_either_end() {
+        let of = interval((0..=1000).rev().map(f64::from).collect());
+        assert_eq!((of.low, of.high), (25.0, 975.0));
+    }
+
+    #[test]
     fn intervals_repeat_exactly() {
         let (base, new) = rounds(100, 10.0, 9.0, 3);
         assert_eq!(
