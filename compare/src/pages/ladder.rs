@@ -4,6 +4,7 @@ use super::{missing, noted, or_missing, stale, state, times, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
+use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled, state as judged};
@@ -34,16 +35,16 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     };
     let gates = report.states.iter().find(|(other, _)| *other == subject);
     let [time, over_previous] = times_of(known, &subject);
-    let [time_large, rate] = at_large(known, stage);
+    let [mission, large] = places(stage);
     row! {
         "stage" => &stage.id,
         "best variant at mission" => best,
         "gates" => or_missing(gates.map(|(_, of)| state(of)), "not declared"),
         "µs" => time,
-        "vs previous (claimed)" => noted(over_previous, claimed(stage).as_deref()),
+        "vs previous (claimed)" => gain(report, stage, &mission, over_previous),
         "vs fastest peer" => over_peer,
-        "µs at big" => time_large,
-        "TFLOP/s at big" => rate,
+        "µs at big (TFLOP/s)" => at_large(known, stage, &large),
+        "vs previous at big (claimed)" => gain(report, stage, &large, missing("not claimed")),
     }
 }
 
@@ -52,17 +53,52 @@ pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
 }
 
-/// What a stage claims over its predecessor on the claims' problem: `1.10x`.
-fn claimed(stage: &StageMeta) -> Option<String> {
-    let place = first_place(Some(stage));
-    let claims = stage.claims.iter().filter(|claim| claim.on == place);
-    let mut promised = claims.filter_map(|claim| match &claim.relation {
-        Relation::Faster { base, at_least } => {
-            (Some(&base.stage) == stage.predecessor.as_ref()).then_some(*at_least)
-        }
-        _ => None,
+/// The two problems of the table, in a stage's first element type.
+pub fn places(stage: &StageMeta) -> [Place; 2] {
+    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
+    [first_place(Some(stage)), large]
+}
+
+/// The gain that a stage claims on a problem over its predecessor, else over another stage, and the pair measured for it.
+pub fn promise<'a>(
+    report: &'a Report<'_>,
+    stage: &StageMeta,
+    place: &Place,
+) -> Option<(&'a Claimed, f64, Option<&'a Row>)> {
+    let claims = report
+        .claims
+        .iter()
+        .filter_map(|of| match &of.claim.relation {
+            Relation::Faster { base, at_least } => {
+                let counts =
+                    of.stage == stage.id && of.claim.on == *place && base.stage != stage.id;
+                counts.then_some((of, base, *at_least))
+            }
+            _ => None,
+        });
+    let before = stage.predecessor.as_ref();
+    let (of, _, at_least) = claims.min_by_key(|(_, base, _)| Some(&base.stage) != before)?;
+    let row = of.finding.pair.as_ref().and_then(|pair| {
+        let on = On::Problem(place.clone());
+        let row = (report.known.table).pair(&pair.new, &pair.base, &on, Source::Gpu);
+        row.filter(|row| row.failure().is_none())
     });
-    promised.next().map(|at_least| format!("{at_least:.2}x"))
+    Some((of, at_least, row))
+}
+
+/// What was measured of a claimed gain, and the claim: `1.57x (−36 %) (1.20x)`; what is not claimed has `otherwise`.
+fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place, otherwise: Cell) -> Cell {
+    let Some((of, at_least, row)) = promise(report, stage, place) else {
+        return otherwise;
+    };
+    let measured = row.map_or(otherwise, |row| {
+        let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
+        stale(super::speedup(ratio), report.known.is_stale(row))
+    });
+    let base = of.claim.relation.base().map(|base| &base.stage);
+    let over = base.filter(|base| Some(*base) != stage.predecessor.as_ref());
+    let over = over.map_or(String::new(), |base| format!(" over {}", short(base)));
+    noted(measured, Some(&format!("{at_least:.2}x{over}")))
 }
 
 /// The latency of a variant on the claims' problem in its stage's first element type, and its interleaved ratio to the previous stage.
@@ -83,29 +119,22 @@ pub fn times_of(known: &Known<'_>, subject: &Subject) -> [Cell; 2] {
     ]
 }
 
-/// The fastest time of a stage on the large problem, whether timed alone or against peers, and its rate as a share of a matrix product's.
-fn at_large(known: &Known<'_>, stage: &StageMeta) -> [Cell; 2] {
-    let place = Place::new(LARGE, stage.first_dtype(), Mask::Full);
+/// The fastest time of a stage on the large problem, whether timed alone or against peers, its rate, and the share of a matrix product's.
+fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let on = On::Problem(place.clone());
     let against_peers = stage.subjects().filter_map(|subject| {
         let row = known.table.row(&subject, &on, Source::Peers)?;
         (row.has(Metric::P50) && row.failure().is_none()).then_some(row)
     });
-    let alone = best::best(known, stage, &place, |_| true);
+    let alone = best::best(known, stage, place, |_| true);
     let Some(row) = best::fastest(known, against_peers.chain(alone), p50) else {
-        return [(); 2].map(|()| missing("not timed"));
+        return missing("not timed");
     };
     let rate = rate(known, row).map(|(rate, share)| {
-        let share = share.map(|share| format!("{:.0} %", 100.0 * share));
-        noted(
-            Cell::figure(rate, format!("{:.0}", rate / 1e12)),
-            share.as_deref(),
-        )
+        let share = share.map_or(String::new(), |share| format!(", {:.0} %", 100.0 * share));
+        format!("{:.0}{share}", rate / 1e12)
     });
-    [
-        stale(us(p50(row)), known.is_stale(row)),
-        or_missing(rate, "the shape is not known"),
-    ]
+    noted(stale(us(p50(row)), known.is_stale(row)), rate.as_deref())
 }
 
 /// Operations of both products per second, and, of 16-bit types, their share of the rate of a matrix product on that GPU.
@@ -183,7 +212,7 @@ pub fn about(report: &Report<'_>) -> String {
     let about = format!(
         "Device time of one launch in a CUDA graph, full mask, warm L2, in f16 or the type named: on mission ({}), where claims are \
          judged, and on big ({}), which fills the GPU. Ratios are base / new, interleaved (A B B A) in one session. In parentheses: what \
-         the stage claims; the share of an 8192 × 8192 × 8192 f16 matrix product's rate.",
+         the stage claims, of its predecessor if no other is named; TFLOP/s and their share of an 8192 × 8192 × 8192 f16 matrix product's rate.",
         extents("mission"),
         extents(LARGE)
     );
@@ -237,14 +266,19 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     )))
 }
 
-/// The README's section, with a link to each stage.
-pub fn readme(report: &Report<'_>) -> Vec<Block> {
+/// The ladder, with a link to each stage for pages beside the stages.
+pub fn linked(report: &Report<'_>) -> Table {
     let mut table = ladder(report);
     for (cells, stage) in table.rows.iter_mut().zip(report.known.stages) {
         let link = Text::default().link(&stage.id, format!("{}/README.md", stage.id));
         cells[0] = link.into();
     }
-    let table = Block::Table(table);
+    table
+}
+
+/// The README's section.
+pub fn readme(report: &Report<'_>) -> Vec<Block> {
+    let table = Block::Table(linked(report));
     let score = score(&report.known).map(Block::Paragraph);
     let about = [table, Block::paragraph(about(report))];
     about.into_iter().chain(score).collect()

@@ -33,10 +33,12 @@ pub fn document(report: &Report<'_>) -> Document {
         .session()
         .map(|session| Block::paragraph(origin(report, session)));
     let first = [Block::bullets(report.overall.actions.clone())];
-    let ladder = vec![
-        Block::Table(ladder::ladder(report)),
-        Block::paragraph(ladder::about(report)),
-    ];
+    // Only the committed page is beside the stages.
+    let table = match known.run {
+        None => ladder::linked(report),
+        Some(_) => ladder::ladder(report),
+    };
+    let ladder = vec![Block::Table(table), Block::paragraph(ladder::about(report))];
     let since = report.since.as_ref();
     let changed = since.map_or(String::new(), |since| {
         format!("What changed since {}", since.since)

@@ -2,7 +2,7 @@
 
 use super::insights::insights;
 use super::{
-    first_lines, gpu, ladder, list, missing, or_missing, some, standing, state, tally, us,
+    first_lines, gpu, ladder, list, missing, or_missing, short, some, standing, state, tally, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
@@ -12,8 +12,9 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
-use crate::table::{Place, StageMeta, Subject};
+use crate::table::{On, Place, Row, Source, StageMeta, Subject, ncu};
 use common::claim::Relation;
+use common::metric::{Metric, significant};
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
 
@@ -21,7 +22,18 @@ use common::verdict::Verdict;
 const MOST_VARIANTS: usize = 3;
 
 /// The most lines of claims, so that the page fits a screen.
-const MOST_CLAIMS: usize = 6;
+const MOST_CLAIMS: usize = 3;
+
+/// The latency in µs that the project set out for.
+const GOAL: f64 = 50.0;
+
+/// ncu's figures that say what changed.
+const PROFILED: [Metric; 4] = [
+    Metric::SmThroughput,
+    Metric::TensorPipeActive,
+    Metric::AchievedOccupancy,
+    Metric::DramBytes,
+];
 
 pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     let Some(stage) = report.known.stage(id) else {
@@ -39,7 +51,11 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
         ),
         (
             format!("Conclusions for {}", best.name()),
-            list(insights(&report.known, &best)),
+            list(insights(&report.known, &best).into_iter().chain(profiled(
+                &report.known,
+                stage,
+                &best,
+            ))),
         ),
         (
             "Claims that do not hold, and goals not reached".to_string(),
@@ -86,7 +102,49 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     ));
     let claims = tally(claims_of(report, &stage.id));
     lines.extend((!claims.is_empty()).then(|| format!("claims: {claims}")));
+    let places = ladder::places(stage);
+    lines.extend(places.iter().filter_map(|on| promise(report, stage, on)));
     lines
+}
+
+/// The latency claimed, base / claim, the measured one, and the base that the goal takes.
+fn promise(report: &Report<'_>, stage: &StageMeta, on: &Place) -> Option<String> {
+    let (_, gain, row) = ladder::promise(report, stage, on)?;
+    let row = row?;
+    let [is, was] = [Some(&row.subject), row.against.as_ref()]
+        .map(|arm| best::time(&report.known.table, arm?, on).map(best::p50));
+    let (is, was, base) = (is?, was?, row.against.as_ref()?);
+    let [claimed, was, is] = [was / gain, was, is].map(significant);
+    let goal = match *on == first_place(Some(stage)) {
+        true => format!(
+            "; the goal of {GOAL} µs needs a base below {:.1}",
+            GOAL * gain
+        ),
+        false => String::new(),
+    };
+    let base = short(base);
+    Some(format!(
+        "claimed on {on}: {was} µs of {base} / {gain:.2} = {claimed} µs; measured {is}{goal}"
+    ))
+}
+
+/// What ncu measured of the best variant of the predecessor and of ours.
+fn profiled(known: &Known<'_>, stage: &StageMeta, best: &Subject) -> Option<String> {
+    let on = On::Problem(first_place(Some(stage)));
+    let before = best::subject(known, known.stage(stage.predecessor.as_deref()?)?);
+    let [was, is] = [&before, best].map(|of| known.table.row(of, &on, Source::Ncu));
+    let (was, is) = (was?, is?);
+    let formulas = ncu::FORMULAS.iter();
+    let formulas = formulas.filter(|formula| PROFILED.contains(&formula.metric));
+    let figures = formulas.filter_map(|formula| {
+        let show = |row: &Row| Some(formula.metric.show(row.value(formula.metric)?));
+        Some(format!("{} {} → {}", formula.sum[0], show(was)?, show(is)?))
+    });
+    Some(format!(
+        "ncu, {} → this: {}",
+        short(&before),
+        joined(figures, ", ")
+    ))
 }
 
 fn claims_of<'a>(report: &'a Report<'_>, id: &str) -> impl Iterator<Item = &'a Claimed> {

@@ -16,7 +16,7 @@ use crate::table::session::{Progress, first_place};
 use crate::table::{self, On, Place, Run, Source, StageMeta};
 use crate::testing::{CPASYNC, US, instance, mission, table, timed};
 use clap::ValueEnum;
-use common::problem::Dtype;
+use common::problem::{Dtype, Mask};
 use common::verdict::GateResult;
 
 const NEWER: &str = "2";
@@ -163,7 +163,10 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
             for words in says {
                 assert!(first.contains(words), "{words}: {first}");
             }
-            assert!(text.contains("| stage11-spread |"), "{text}");
+            assert!(
+                text.contains("| [stage11-spread](stage11-spread/README.md) |"),
+                "{text}"
+            );
         });
     }
 }
@@ -225,6 +228,10 @@ fn parts_are_shown_as_asked_for_with_failures_first_and_a_stage_on_a_page() {
     let mut failed = run();
     row(&mut failed, OTHER, &On::All, Source::Gpu)
         .judge(GateId::C2, fails("max error 3e-1 > 4e-4"));
+    for (of, share) in [("stage0-scalar/scalar-32x64", 0.02), (BEST, 0.1)] {
+        let profiled = Row::new(of, mission(), Source::Ncu);
+        failed.append(profiled.figure(Metric::TensorPipeActive, share));
+    }
     let report = &verdict::report(Known::alone(&failed));
     let all = terminal(&show::document(report, &[Section::Gates], &[]), 140);
     let place = |name: &str| all.find(name).unwrap_or_else(|| panic!("{name}: {all}"));
@@ -301,6 +308,34 @@ fn each_insight_speaks_where_its_rule_holds() {
     assert!(!by_tma.contains("through registers"), "{by_tma}");
     let none = insights(&Known::alone(&run), &"stage1-mma/none".into());
     assert_eq!(none, ["No rule applies to the figures."]);
+}
+
+#[test]
+fn a_claimed_gain_at_big_is_shown_with_its_measured_pair() {
+    let big = Place::new("big", Dtype::F16, Mask::Full);
+    let run = timed(US).changed(|session| {
+        let claims = &mut session.stages[1].claims;
+        let on = big.clone();
+        claims.push(table::Claim {
+            on,
+            ..claims[0].clone()
+        });
+    });
+    let gain = |run: &Run| {
+        let table = ladder::ladder(&verdict::report(Known::alone(run)));
+        table.rows[1].last().unwrap().shown().to_string()
+    };
+    assert_eq!(gain(&run), "– (1.10x)");
+    let mut rows = run.table.of(&CPASYNC.into(), Source::Gpu);
+    let pair = rows.find(|row| row.against.is_some() && row.on == mission());
+    let mut pair = pair.unwrap().clone();
+    pair.on = On::Problem(big);
+    assert_eq!(
+        gain(&run.clone().with(pair.clone())),
+        "1.33x (−25 %) (1.10x)"
+    );
+    pair.judge(GateId::C2, fails("off"));
+    assert_eq!(gain(&run.clone().with(pair)), "– (1.10x)");
 }
 
 #[test]
