@@ -251,7 +251,7 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         ("cheats.py:of_replay_before:4:2:8", "wrong: "),
         (
             "cheats.py:kept_by_version:4:2:8",
-            "refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.2 times the 0.00",
+            "refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.5 times the 0.00",
         ),
         (
             "cheats.py:when_judged:4:2:8",

@@ -65,7 +65,9 @@ MATH_KEYS = 2048
 HOST_CALLS, HOST_ROUNDS = 20, 10
 # A candidate is timed so often where its inputs have changed and its outputs are unwritten. The fastest of these may take so much longer
 # than what was timed: it follows work that is not its own, and is one replay where that is many.
-RENEWALS, RENEWED = 5, 1.2
+# Without a graph the host's time is part of both, which varies: an honest candidate was seen at 0.8 to 1.17 times, in a graph at 1.00 to
+# 1.02 (H100).
+RENEWALS, RENEWED, RENEWED_EAGER = 5, 1.2, 1.5
 # Clocks of the GPU, half a millisecond: the host has launched what follows by then.
 PAUSE = 1_000_000
 # What of torch the worker calls, or a harness could call to time: a candidate that replaces it is refused.
@@ -661,7 +663,7 @@ class Worker:
                     judged.append((i % sets, output.clone()))
             if self.candidate:
                 self.check_functions()
-                self.check_renewed(us, statistics.median(timed.us))
+                self.check_renewed(us, statistics.median(timed.us), RENEWED_EAGER if timed.eager else RENEWED)
                 self.check_alone(peer, timed, judged)
         is_coded = self.is_coded(outputs[0])
         for i, (_, output) in enumerate(judged):
@@ -693,11 +695,11 @@ class Worker:
         return not self.candidate and output.dtype == self.torch.float8_e4m3fn
 
     @staticmethod
-    def check_renewed(us, timed):
+    def check_renewed(us, timed, most):
         """A result that is kept, or work that is done only where an output is unwritten, shows in the time."""
-        if us > RENEWED * timed:
+        if us > most * timed:
             raise ValueError(
-                f"a call takes {us:.2f} µs where inputs have changed and outputs are unwritten, expected at most {RENEWED} times the"
+                f"a call takes {us:.2f} µs where inputs have changed and outputs are unwritten, expected at most {most} times the"
                 f" {timed:.2f} that were timed: it does not do all of its work every time"
             )
 
