@@ -13,6 +13,7 @@ use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
 use clap::Args;
+use common::metric::LATENCY_CHANGE;
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -49,6 +50,16 @@ pub struct DiffArgs {
     /// Write it to a file; standard output gets the verdict
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Latencies within this many percent of each other are the same
+    #[arg(long, value_name = "PCT", default_value_t = 100.0 * LATENCY_CHANGE, value_parser = percent)]
+    pub threshold: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        _ => Err("give a percentage above 0 and at most 100, such as 2".to_string()),
+    }
 }
 
 /// Compares what `args` name.
@@ -57,7 +68,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
-    let comparison = compare(&base, &new, &stages);
+    let comparison = compare(&base, &new, &stages, args.threshold / 100.0);
     let text = args
         .format
         .print(&layout::document(&comparison), &layout::json(&comparison));
@@ -69,7 +80,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, comparison.overall.to_string()))
 }
 
-fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
+fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Comparison {
     // Of two tables the newer has what the older has; a run has what it was asked for.
     let covers = match (&base.run, &new.run) {
         (Some(base), Some(new)) => diff::covers(base, new),
@@ -104,6 +115,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
             base: &base_table,
             new: &new_table,
             covers,
+            threshold,
         };
         let mut comparison = diff::compare(&tables, stages);
         if new.run.is_some() {

@@ -41,7 +41,7 @@ fn tables(run: &Run, folder: &Path) {
 }
 
 fn compared(base: &Side, new: &Side) -> Comparison {
-    compare(base, new, &ladder())
+    compare(base, new, &ladder(), LATENCY_CHANGE)
 }
 
 #[test]
@@ -111,6 +111,13 @@ fn a_run_of_kernels_that_have_changed_since_is_incomplete() {
         page.contains("stage1-cpasync: variant: the kernel has changed since"),
         "{page}"
     );
+}
+
+#[test]
+fn a_threshold_is_a_percentage() {
+    let is_good = |text: &&str| percent(text).is_ok();
+    assert!(["2", "0.5", "100"].iter().all(is_good));
+    assert!(!["0", "-1", "101", "x", "NaN", ""].iter().any(is_good));
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> String {

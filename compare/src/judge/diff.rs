@@ -197,6 +197,8 @@ pub struct Tables<'a> {
     pub new: &'a Table,
     /// Whether the new side was asked to have everything that the base has.
     pub covers: bool,
+    /// Latencies within this share of each other are the same: 0.02.
+    pub threshold: f64,
 }
 
 pub struct Comparison {
@@ -232,6 +234,7 @@ pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -
         base: committed,
         new: accepted,
         covers: false,
+        threshold: LATENCY_CHANGE,
     };
     compare(&tables, stages)
 }
@@ -573,7 +576,7 @@ impl<'a> Join<'a> {
             let why = "the kernel has not changed: what moved is the machine or the harness";
             return (Change::Unchanged, why.into());
         }
-        let limit = LATENCY_CHANGE.max(spread);
+        let limit = self.tables.threshold.max(spread);
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
             n if n < FEWEST => format!(

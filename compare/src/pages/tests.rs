@@ -402,6 +402,7 @@ fn compared(
                 base,
                 new,
                 covers: true,
+                threshold: common::metric::LATENCY_CHANGE,
             },
             stages,
         ),

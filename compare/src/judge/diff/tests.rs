@@ -22,6 +22,7 @@ fn differences(base: &Run, new: &Run) -> Vec<Difference> {
         base: &old,
         new: &now,
         covers: covers(&base.session, &new.session),
+        threshold: LATENCY_CHANGE,
     };
     compare(&tables, &new.session.stages).differences
 }
@@ -98,6 +99,7 @@ fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> Com
         base: &session("1", was),
         new: &session("2", is),
         covers: true,
+        threshold: LATENCY_CHANGE,
     };
     compare(&tables, &[])
 }
@@ -295,6 +297,7 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
             base,
             new,
             covers: true,
+            threshold: LATENCY_CHANGE,
         };
         let found = compare(&tables, &[]);
         let mut counts: BTreeMap<(&str, Change), usize> = BTreeMap::new();
@@ -371,6 +374,7 @@ fn a_run_against_itself_is_the_same_everywhere() {
         base: &committed,
         new: &committed,
         covers: true,
+        threshold: LATENCY_CHANGE,
     };
     assert!(
         compare(&tables, &[]).differences.is_empty(),
