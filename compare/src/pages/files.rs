@@ -1,6 +1,6 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{choice, generated, report, summary};
+use super::{choice, figure, generated, report, summary};
 use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::Known;
@@ -75,8 +75,16 @@ pub fn committed(
         })
     });
     let choices: Vec<Rendered> = choices.collect();
+    let figure = Rendered {
+        text: figure::ladder(&reports[0]),
+        path: root.join("docs/ladder.svg"),
+    };
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare].into_iter().chain(pages).chain(choices).collect())
+    Ok([compare, figure]
+        .into_iter()
+        .chain(pages)
+        .chain(choices)
+        .collect())
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.

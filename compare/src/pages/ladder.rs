@@ -86,6 +86,13 @@ pub fn promise<'a>(
     Some((of, at_least, row))
 }
 
+/// ` over stage6`, where a claim is not over the predecessor.
+pub fn over(stage: &StageMeta, of: &Claimed) -> String {
+    let base = of.claim.relation.base().map(|base| &base.stage);
+    let base = base.filter(|base| Some(*base) != stage.predecessor.as_ref());
+    base.map_or(String::new(), |base| format!(" over {}", short(base)))
+}
+
 /// What was measured of a claimed gain, and the claim: `1.57x (−36 %) (1.20x)`; what is not claimed has `otherwise`.
 fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place, otherwise: Cell) -> Cell {
     let Some((of, at_least, row)) = promise(report, stage, place) else {
@@ -95,9 +102,7 @@ fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place, otherwise: Cell) 
         let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
         stale(super::speedup(ratio), report.known.is_stale(row))
     });
-    let base = of.claim.relation.base().map(|base| &base.stage);
-    let over = base.filter(|base| Some(*base) != stage.predecessor.as_ref());
-    let over = over.map_or(String::new(), |base| format!(" over {}", short(base)));
+    let over = over(stage, of);
     noted(measured, Some(&format!("{at_least:.2}x{over}")))
 }
 

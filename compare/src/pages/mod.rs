@@ -5,6 +5,7 @@ pub mod candidate;
 mod choice;
 pub mod diff;
 pub mod explain;
+mod figure;
 pub mod files;
 mod generated;
 mod insights;
