@@ -55,9 +55,10 @@ pub struct DiffArgs {
     pub threshold: f64,
 }
 
+/// As a share.
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
         _ => Err("give a percentage above 0 and at most 100, such as 2".to_string()),
     }
 }
@@ -68,7 +69,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
-    let comparison = compare(&base, &new, &stages, args.threshold / 100.0);
+    let comparison = compare(&base, &new, &stages, args.threshold);
     let text = args
         .format
         .print(&layout::document(&comparison), &layout::json(&comparison));

@@ -1,9 +1,11 @@
 use super::*;
+use crate::cli::{Cli, Command as Subcommand};
 use crate::document::markdown::markdown;
 use crate::judge::diff::Change;
 use crate::judge::verdict::Exit;
-use crate::table::{On, Run};
+use crate::table::{On, Run, Source};
 use crate::testing::{SCALAR, US, emulated, ladder, timed};
+use clap::Parser;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -49,7 +51,14 @@ fn the_exit_code_says_what_moved() {
     let (before, same, slow) = (of_other_kernels(US), timed(US), timed([32.0, 20.0, 16.5]));
     let fast = timed([32.0, 20.0, 13.0]);
     let fewer = timed(US).without(|row| row.on == On::All && row.subject == SCALAR.into());
+    // Two that differ where nothing is judged.
+    let of_peer = |us| {
+        let run = timed(US).peers("mission", 10.0, &[("torch-flash", us, true)]);
+        run.without(|row| row.by != Source::Peers)
+    };
     let folder = written(&[
+        ("peer", &of_peer(20.0)),
+        ("other peer", &of_peer(21.0)),
         ("before", &before),
         ("same", &same),
         ("slow", &slow),
@@ -74,6 +83,8 @@ fn the_exit_code_says_what_moved() {
         ("tables/before", "fewer", "SAME", Exit::Pass),
         ("before", "emulated", "SAME", Exit::Pass),
         ("tables/before", "tables/before", "SAME", Exit::Pass),
+        ("peer", "peer", "SAME", Exit::Pass),
+        ("peer", "other peer", "NO DATA", Exit::Inconclusive),
         // A whole table is gone.
         (
             "tables/before",
@@ -116,7 +127,12 @@ fn a_run_of_kernels_that_have_changed_since_is_incomplete() {
 #[test]
 fn a_threshold_is_a_percentage() {
     let is_good = |text: &&str| percent(text).is_ok();
-    assert!(["2", "0.5", "100"].iter().all(is_good));
+    assert_eq!(["2", "0.5", "100"].map(percent), [0.02, 0.005, 1.0].map(Ok));
+    let cli = Cli::parse_from(["compare", "diff", "BASE", "NEW"]);
+    let Some(Subcommand::Diff(args)) = cli.command else {
+        panic!("another command")
+    };
+    assert_eq!(args.threshold, LATENCY_CHANGE);
     assert!(!["0", "-1", "101", "x", "NaN", ""].iter().any(is_good));
 }
 
