@@ -888,6 +888,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     let lines = [
         (emulated(), wrong()),
         (emulated(), wrong().refuting("it reads ahead")),
+        (wrong(), wrong().refuting("it reads ahead")),
         (emulated(), silent),
         (timed(US), slow()),
         (slow(), timed(US)),
@@ -906,6 +907,8 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
     0 SAME
     changed (informational) stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full
     changed (informational) stage1-cpasync/cpasync-32x64 global bytes read on mission f16 full
+
+    0 SAME
 
     0 SAME
     changed (informational) stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full
