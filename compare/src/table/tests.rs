@@ -39,6 +39,7 @@ fn a_session_replaces_rows_of_its_keys_and_no_others() {
     let pair = merged.pair(&WMMA.into(), &SCALAR.into(), &mission(), Source::Gpu);
     assert_eq!(pair.unwrap().session, "2");
     assert!(merged.sessions.keys().eq(["1", "2"]));
+    assert_eq!(merged.newest_on_gpu().unwrap().name, "2");
     // Another arm, problem or source is another row.
     let about = merged.about(&WMMA.into()).count();
     assert_eq!(about, timed(US).table.about(&WMMA.into()).count());
