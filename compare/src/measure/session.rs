@@ -137,3 +137,38 @@ fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> BTreeMap<Gate
     let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
     gates.map(of_gate).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use crate::measure::plan::plan;
+    use crate::testing::ladder;
+    use clap::Parser;
+
+    #[test]
+    fn hazards_are_found_by_the_emulator_where_a_traced_problem_is_in_the_plan() {
+        use BackendKind::{Cuda, Emulated};
+        for (shape, backend, traced, expected) in [
+            ("1x1x17x64", Emulated, true, None),
+            (
+                "mission",
+                Emulated,
+                true,
+                Some("no problem is small enough"),
+            ),
+            ("1x1x17x64", Emulated, false, Some("no traced build")),
+            ("1x1x17x64", Cuda, true, Some("run with --backend emulated")),
+        ] {
+            let request = Cli::parse_from(["compare", "--shapes", shape]).run.request;
+            let plan = plan(&ladder(), &request, backend).unwrap();
+            let found = &gate_scopes(&ladder(), &plan, traced)[&GateId::H1];
+            let is_expected = match (found, expected) {
+                (Measurable::Yes, None) => true,
+                (Measurable::No { reason }, Some(expected)) => reason.contains(expected),
+                _ => false,
+            };
+            assert!(is_expected, "{shape} {backend:?} {traced}: {found:?}");
+        }
+    }
+}
