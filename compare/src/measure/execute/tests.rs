@@ -52,7 +52,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     let arguments = [
         "compare",
         "--stages",
-        "stage0-scalar",
+        "stage0-scalar,stage3-wmma-pv",
         "--shapes",
         "1x1x17x64,1x2:1x9x64",
         "--families",
@@ -87,6 +87,32 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
         assert!(
             case.failed().next().is_none() && case.verdicts[&GateId::B1].verdict == Verdict::Pass,
             "{case:?}"
+        );
+    }
+    // Each by the reference for its own type of P.
+    for case in &plan.cases {
+        let Source::Seeded {
+            family: Family::Normal,
+            seed: 0,
+        } = case.source
+        else {
+            continue;
+        };
+        let (id, variant) = (case.subject.stage(), case.subject.name());
+        let outcome = check(
+            loaded(&stages, id),
+            variant,
+            &case.problem,
+            Family::Normal,
+            emulated(Mode::Both),
+        );
+        let row = Row::new(&case.subject, case.on(), run.session.backend.into());
+        let expected = rows::of_outcome(row, &outcome).rounded();
+        let key = expected.key();
+        assert_eq!(
+            run.table.get(&key).unwrap().figures,
+            expected.figures,
+            "{key}"
         );
     }
     assert_eq!(
