@@ -350,6 +350,28 @@ fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_in_its_timings_is_accepted_if_its_claims_were_measured() {
+    let interrupted = good().changed(|session| {
+        session.progress = Progress::Partial {
+            finished: 10,
+            planned: 10,
+        }
+    });
+    accepted(&interrupted, &Results::default());
+    let lacks = report_of_run(&interrupted, &Table::default()).missing;
+    let lacks: Vec<String> = lacks.iter().map(Missing::to_string).collect();
+    let says = "some timings: the run was interrupted";
+    assert!(lacks.iter().any(|of| of == says), "{lacks:?}");
+    let is_timing = |row: &Row| row.subject == CPASYNC.into() && row.on == mission();
+    let untimed = interrupted.without(is_timing);
+    let error = refused(&untimed, None);
+    assert!(
+        error.contains("cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed"),
+        "{error}"
+    );
+}
+
+#[test]
 fn runs_that_need_no_sanitizer_are_accepted() {
     let without = || timed(US);
     let mut unsupported = without();
