@@ -4,8 +4,8 @@ use crate::gate::{Evidence, c8, numeric_gates};
 use crate::image::UNWRITTEN;
 use crate::inputs::{Family, Inputs};
 use crate::problem::{Dtype, Mask, Problem, Shape};
-use crate::reference::{Probability, ReferenceError, reference};
-use crate::verdict::GateId;
+use crate::reference::{Probability, Reference, ReferenceError, reference};
+use crate::verdict::{GateId, GateResult};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 
@@ -221,6 +221,26 @@ pub struct Caught {
 }
 
 impl Caught {
+    /// `failed` has the gates that fail in each case to which the fault applies.
+    fn of(fault: Option<Fault>, failed: &[(Dtype, Vec<GateId>)]) -> Self {
+        let gates_that_failed: BTreeSet<GateId> = failed
+            .iter()
+            .flat_map(|(_, gates)| gates)
+            .copied()
+            .collect();
+        let survives = |dtype: &Dtype| {
+            let mut of_dtype = failed.iter().filter(|(of, _)| of == dtype).peekable();
+            of_dtype.peek().is_some() && of_dtype.all(|(_, gates)| gates.is_empty())
+        };
+        Self {
+            fault,
+            cases: failed.len(),
+            cases_failed: failed.iter().filter(|(_, gates)| !gates.is_empty()).count(),
+            gates_that_failed: gates_that_failed.into_iter().collect(),
+            survived: Dtype::ALL.into_iter().filter(survives).collect(),
+        }
+    }
+
     /// A fault fails a gate with every dtype, the correct model none.
     pub fn as_it_should(&self) -> bool {
         match self.fault {
@@ -267,6 +287,26 @@ fn selftest_cases() -> Vec<(Problem, Family)> {
     cases
 }
 
+fn judge(
+    inputs: &Inputs,
+    family: Family,
+    reference: &Reference,
+    fault: Option<Fault>,
+) -> Vec<GateResult> {
+    let output = model_output(inputs, fault);
+    let evidence = Evidence {
+        problem: &inputs.problem,
+        family: Some(family),
+        reference,
+        output: &output,
+    };
+    let mut gates = numeric_gates(&evidence).1.to_vec();
+    if fault.is_none_or(Fault::is_of_lse) {
+        gates.push(c8(&inputs.problem, reference, &model_lse(inputs, fault)));
+    }
+    gates
+}
+
 /// The correct model, first, and every fault through gates C1 to C4 and, for log-sum-exps, C8. Errors: a reference that
 /// cannot be computed, a fault of this crate.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
@@ -283,18 +323,7 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
                     if subject.is_some_and(|fault| !fault.applies_to(&problem)) {
                         return None;
                     }
-                    let output = model_output(&inputs, *subject);
-                    let evidence = Evidence {
-                        problem: &problem,
-                        family: Some(family),
-                        reference: &reference,
-                        output: &output,
-                    };
-                    let mut gates = numeric_gates(&evidence).1.to_vec();
-                    if subject.is_none_or(Fault::is_of_lse) {
-                        let lse = model_lse(&inputs, *subject);
-                        gates.push(c8(&problem, &reference, &lse));
-                    }
+                    let gates = judge(&inputs, family, &reference, *subject);
                     let failed = gates.iter().filter(|gate| gate.is_fail());
                     Some(failed.map(|gate| gate.gate).collect())
                 })
@@ -305,24 +334,11 @@ pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
         .iter()
         .enumerate()
         .map(|(i, &fault)| {
-            let results = || per_case.iter().filter_map(|case| case[i].as_ref());
-            let gates_that_failed: BTreeSet<GateId> = results().flatten().copied().collect();
-            let survives = |dtype: Dtype| {
-                let cases = selftest_cases.iter().zip(&per_case);
-                let mut of_dtype = cases
-                    .filter(|((problem, _), _)| problem.dtype == dtype)
-                    .filter_map(|(_, case)| case[i].as_ref())
-                    .peekable();
-                of_dtype.peek().is_some() && of_dtype.all(Vec::is_empty)
-            };
-            let survived = Dtype::ALL.into_iter().filter(|&dtype| survives(dtype));
-            Caught {
-                fault,
-                cases: results().count(),
-                cases_failed: results().filter(|gates| !gates.is_empty()).count(),
-                gates_that_failed: gates_that_failed.into_iter().collect(),
-                survived: survived.collect(),
-            }
+            let cases = selftest_cases.iter().zip(&per_case);
+            let failed: Vec<(Dtype, Vec<GateId>)> = cases
+                .filter_map(|((problem, _), case)| Some((problem.dtype, case[i].clone()?)))
+                .collect();
+            Caught::of(fault, &failed)
         })
         .collect())
 }

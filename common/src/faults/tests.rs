@@ -1,6 +1,6 @@
 use super::*;
 use crate::inputs::Operand;
-use crate::verdict::{GateResult, Verdict};
+use crate::verdict::Verdict;
 
 #[test]
 fn every_fault_is_killed_and_the_correct_model_is_not() {
@@ -17,6 +17,56 @@ fn every_fault_is_killed_and_the_correct_model_is_not() {
         assert!(entry.as_it_should(), "{entry:?}");
         assert!(entry.cases > 0, "{entry:?}");
     }
+}
+
+/// Which has to fail with every dtype; the correct model is judged like all, and by C8 too.
+#[test]
+fn a_fault_that_survives_with_one_dtype_is_seen() {
+    use GateId::{C2, C3, C8};
+    let (f16, e4m3) = (Dtype::F16, Dtype::E4m3);
+    let fault = Some(Fault::DroppedTile);
+    for (fault, failed, survived, is_right) in [
+        (
+            fault,
+            vec![(f16, vec![C2]), (f16, vec![]), (e4m3, vec![C3])],
+            vec![],
+            true,
+        ),
+        (
+            fault,
+            vec![(f16, vec![C2]), (e4m3, vec![]), (e4m3, vec![])],
+            vec![e4m3],
+            false,
+        ),
+        (fault, vec![], vec![], false),
+        (
+            None,
+            vec![(f16, vec![]), (e4m3, vec![])],
+            vec![f16, e4m3],
+            true,
+        ),
+        (
+            None,
+            vec![(f16, vec![]), (e4m3, vec![C2])],
+            vec![f16],
+            false,
+        ),
+    ] {
+        let caught = Caught::of(fault, &failed);
+        assert_eq!(
+            (&caught.survived, caught.as_it_should()),
+            (&survived, is_right),
+            "{failed:?}"
+        );
+    }
+    let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), f16, Mask::Full).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 0);
+    let reference = reference(&inputs, Probability::F16).unwrap();
+    let judged_by_c8 = |fault| {
+        let gates = judge(&inputs, Family::Normal, &reference, fault);
+        gates.iter().any(|result| result.gate == C8)
+    };
+    assert!(judged_by_c8(None) && judged_by_c8(Some(Fault::LseUnset)) && !judged_by_c8(fault));
 }
 
 #[test]
