@@ -12,7 +12,6 @@ use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
 use emulator::Schedule;
 use half::f16;
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -83,12 +82,15 @@ const VARIANTS: [(&CStr, Body); 18] = [
     (c"lse_differs_by_call", lse_differs_by_call),
 ];
 
-/// Of [`Synchronised`]: two warps, tiles of 16 rows.
-const SYNCHRONISED: [(&CStr, Body); 4] = [
+/// Of [`Synchronised`]: two warps, tiles of 16 rows. Those whose name begins with `scaled` are of E4M3.
+const SYNCHRONISED: [(&CStr, Body); 7] = [
     (c"racy", races),
     (c"idle", nothing),
     (c"scaled", waits_at_large_scales),
-    (c"ordered", writes_in_order),
+    (c"scaled_racy", races_at_large_scales),
+    (c"scaled_ordered", strays_out_of_order),
+    (c"ordered", waits_for_nothing),
+    (c"ordered_too", writes_in_order),
 ];
 
 struct Records(Vec<AttentionKernel>);
@@ -127,12 +129,15 @@ impl Records {
         body_of: impl Fn(&CStr, Body) -> Body,
     ) -> Self {
         let record = |&(name, body): &(&'static CStr, Body)| AttentionKernel {
-            family: name.as_ptr() as *const c_char,
+            family: match name.to_bytes() {
+                b"ordered_too" => c"ordered".as_ptr(),
+                _ => name.as_ptr() as *const c_char,
+            },
             variant: name.as_ptr() as *const c_char,
             symbol: name.as_ptr() as *const c_char,
-            dtype: match name.to_bytes() {
-                b"scaled" => params::AttentionDtype_ATTENTION_E4M3 as i32,
-                _ => 0,
+            dtype: match name.to_bytes().starts_with(b"scaled") {
+                true => params::AttentionDtype_ATTENTION_E4M3 as i32,
+                false => 0,
             },
             head_dim: 64,
             block_m,
@@ -229,29 +234,67 @@ unsafe extern "C" fn races(params: *const AttentionParams) {
     unsafe { __tsan_write4((*params).o.data) };
 }
 
-unsafe extern "C" fn waits_at_large_scales(params: *const AttentionParams) {
+fn has_large_scales(params: *const AttentionParams) -> bool {
     // SAFETY: a problem of E4M3 has a scale for its only head.
-    if unsafe { *(*params).q.scales } > 0.02 {
+    unsafe { *(*params).q.scales > 0.02 }
+}
+
+unsafe extern "C" fn waits_at_large_scales(params: *const AttentionParams) {
+    if has_large_scales(params) {
         wait_for_all();
+    }
+}
+
+unsafe extern "C" fn races_at_large_scales(params: *const AttentionParams) {
+    if has_large_scales(params) {
+        // SAFETY: as `races`.
+        unsafe { races(params) };
+    }
+}
+
+/// The last warp reports a store behind the last row if it comes before the first.
+unsafe extern "C" fn strays_out_of_order(params: *const AttentionParams) {
+    // SAFETY: as `correct`; what is reported is not made.
+    unsafe {
+        let told = was_first_before(params);
+        let p = &*params;
+        if thread().1 == 63 && !told {
+            __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
+        }
+    }
+}
+
+unsafe extern "C" fn waits_for_nothing(params: *const AttentionParams) {
+    wait_for_all();
+    if thread().1 == 63 {
+        // SAFETY: as `correct`.
+        unsafe { correct(params) };
     }
 }
 
 /// The last warp writes, if the first has told it to. No access is reported: without the barrier only a schedule shows it.
 unsafe extern "C" fn writes_in_order(params: *const AttentionParams) {
-    thread_local!(static TOLD: Cell<bool> = const { Cell::new(false) });
-    let index = thread().1;
-    if index == 0 {
-        TOLD.set(true);
-    }
-    wait_for_all();
-    if index == 63 {
-        // SAFETY: as `correct`.
-        unsafe {
-            match TOLD.take() {
-                true => correct(params),
-                false => zeros(params),
-            }
+    // SAFETY: as `correct`.
+    unsafe {
+        let told = was_first_before(params);
+        match thread().1 == 63 {
+            true if told => correct(params),
+            true => zeros(params),
+            false => {}
         }
+    }
+}
+
+/// Whether the first thread of the block came before a barrier; it leaves a 0 where nothing was written.
+unsafe fn was_first_before(params: *const AttentionParams) -> bool {
+    // SAFETY: as `correct`.
+    unsafe {
+        let first = o(&*params, 0, 0);
+        if thread().1 == 0 {
+            first.write(f16::ZERO);
+        }
+        wait_for_all();
+        first.read() == f16::ZERO
     }
 }
 
@@ -262,7 +305,7 @@ fn o(p: &AttentionParams, row: i64, d: i64) -> *mut f16 {
         .wrapping_offset((row * p.o.row_stride + d) as isize)
 }
 
-/// Every thread writes the whole output: slow, and right. Keys are visible to all rows (full mask).
+/// Every thread writes the whole output: slow, and right.
 unsafe extern "C" fn correct(params: *const AttentionParams) {
     // SAFETY: the launch passes live parameters, whose tensors hold every index below.
     unsafe {
@@ -282,10 +325,15 @@ unsafe extern "C" fn correct(params: *const AttentionParams) {
                     .sum::<f64>()
                     * f64::from(p.softmax_scale)
             };
-            let scores: Vec<f64> = (0..i64::from(p.seq_kv)).map(score).collect();
+            let keys = match p.mask {
+                0 => i64::from(p.seq_kv),
+                _ => row + 1 + i64::from(p.seq_kv - p.seq_q),
+            };
+            let scores: Vec<f64> = (0..keys).map(score).collect();
             let max = scores.iter().cloned().fold(f64::MIN, f64::max);
             let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
-            let sum: f64 = weights.iter().sum();
+            // Of a row without keys all weights are absent, and 0 is right.
+            let sum = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
             if !p.lse.is_null() {
                 let lse = p.lse.offset(row as isize);
                 lse.write((max + sum.ln()) as f32);
@@ -603,11 +651,18 @@ struct Synchronised(&'static StageInfo);
 const ORDERED: StageInfo = StageInfo {
     id: "stage-synchronised",
     default_variant: "ordered",
-    redundant: &[Redundant {
-        family: "scaled",
-        site: "barrier",
-        reason: "nothing is read behind it",
-    }],
+    redundant: &[
+        Redundant {
+            family: "scaled",
+            site: "barrier",
+            reason: "nothing is read behind it",
+        },
+        Redundant {
+            family: "scaled",
+            site: "commit",
+            reason: "it is gone",
+        },
+    ],
     ..INFO
 };
 
@@ -630,13 +685,14 @@ impl Attention for Synchronised {
     }
 }
 
-/// A hazard with all sites is a failed gate, and nothing is said of them; a family that reaches none is an error; a site that only
-/// large scales reach is tried; and one whose lack no access shows is tried under every schedule of the plain build.
+/// A hazard with all sites is a failed gate, whichever case has it, and nothing is said of them; a family that reaches none is an
+/// error; a site that only large scales reach is tried, the traced build under other schedules too; and one whose lack no access
+/// shows is tried under every schedule of the plain build, in the other presets too.
 #[test]
 fn each_family_has_its_sites_left_out_or_says_why_not() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
     let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
-    let [broken] = &tried.broken[..] else {
+    let [broken, large] = &tried.broken[..] else {
         panic!("{tried:?}")
     };
     assert_eq!((&*broken.variant, broken.result.gate), ("racy", GateId::H1));
@@ -646,6 +702,10 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
         reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"),
         "{reason}"
     );
+    assert_eq!(
+        (&*large.variant, large.result.gate),
+        ("scaled-racy", GateId::H1)
+    );
     let [idle] = &tried.wrong()[..] else {
         panic!("{tried:?}")
     };
@@ -653,21 +713,52 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
         idle.starts_with("idle: no barrier, wait, arrive or commit was reached"),
         "{idle}"
     );
-    let [scaled, ordered] = &tried.sites[..] else {
+    let [scaled, scaled_ordered, ordered] = &tried.sites[..] else {
         panic!("{tried:?}")
     };
     assert_eq!(
         (&*scaled.family, &scaled.finding),
         ("scaled", &Finding::Survived { cases: 1 })
     );
+    for (site, by, variant) in [
+        (scaled_ordered, GateId::H1, "scaled-ordered "),
+        (ordered, GateId::C5, "ordered-too "),
+    ] {
+        assert!(
+            matches!(&site.finding, Finding::Killed { gate, at, .. } if *gate == by && at.starts_with(variant)),
+            "{site:?}"
+        );
+    }
+    // Where every preset is asked, a listing that names no site is wrong.
+    let tried = suppress_each(&[&stage], Presets::All, |_| ()).unwrap();
+    let wrong = tried.wrong();
     assert!(
-        matches!(
-            &ordered.finding,
-            Finding::Killed {
-                gate: GateId::C5,
-                ..
-            }
-        ),
-        "{ordered:?}"
+        wrong
+            .iter()
+            .any(|of| of.contains("entry for scaled, 'commit'")),
+        "{wrong:?}"
     );
+}
+
+#[test]
+fn no_site_is_left_out_where_a_stage_has_no_traced_build() {
+    struct Untraced;
+    impl Attention for Untraced {
+        fn info(&self) -> &'static StageInfo {
+            &INFO
+        }
+        fn artifacts(&self) -> &'static Artifacts {
+            static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
+            ARTIFACTS.get_or_init(|| Artifacts {
+                traced_kernels: None,
+                ..*Fake.artifacts()
+            })
+        }
+    }
+    let stages = [
+        LoadedStage::load(&Synchronised(&ORDERED)).unwrap(),
+        LoadedStage::load(&Untraced).unwrap(),
+    ];
+    let error = suppress_each(&stages.each_ref(), Presets::OnePerFamily, |_| ()).unwrap_err();
+    assert!(error.contains("no traced build"), "{error}");
 }
