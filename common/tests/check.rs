@@ -83,12 +83,13 @@ const VARIANTS: [(&CStr, Body); 18] = [
 ];
 
 /// Of [`Synchronised`]: two warps, tiles of 16 rows. Those whose name begins with `scaled` are of E4M3.
-const SYNCHRONISED: [(&CStr, Body); 7] = [
+const SYNCHRONISED: [(&CStr, Body); 8] = [
     (c"racy", races),
     (c"idle", nothing),
     (c"scaled", waits_at_large_scales),
     (c"scaled_racy", races_at_large_scales),
     (c"scaled_ordered", strays_out_of_order),
+    (c"scaled_reversed", strays_in_reverse),
     (c"ordered", waits_for_nothing),
     (c"ordered_too", writes_in_order),
 ];
@@ -262,6 +263,21 @@ unsafe extern "C" fn strays_out_of_order(params: *const AttentionParams) {
             __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
         }
     }
+}
+
+/// The first warp does, if the last comes before it: no barrier helps.
+unsafe extern "C" fn strays_in_reverse(params: *const AttentionParams) {
+    // SAFETY: as above.
+    unsafe {
+        let p = &*params;
+        let first = o(p, 0, 0);
+        match thread().1 {
+            63 => first.write(f16::ZERO),
+            0 if first.read() == f16::ZERO => __tsan_write2(o(p, i64::from(p.seq_q), 0).cast()),
+            _ => {}
+        }
+    }
+    wait_for_all();
 }
 
 unsafe extern "C" fn waits_for_nothing(params: *const AttentionParams) {
@@ -685,14 +701,14 @@ impl Attention for Synchronised {
     }
 }
 
-/// A hazard with all sites is a failed gate, whichever case has it, and nothing is said of them; a family that reaches none is an
+/// A hazard with all sites is a failed gate, whichever case or schedule has it, and nothing is said of them; a family that reaches none is an
 /// error; a site that only large scales reach is tried, the traced build under other schedules too; and one whose lack no access
 /// shows is tried under every schedule of the plain build, in the other presets too.
 #[test]
 fn each_family_has_its_sites_left_out_or_says_why_not() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
     let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
-    let [broken, large] = &tried.broken[..] else {
+    let [broken, large, reversed] = &tried.broken[..] else {
         panic!("{tried:?}")
     };
     assert_eq!((&*broken.variant, broken.result.gate), ("racy", GateId::H1));
@@ -702,10 +718,12 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
         reason.starts_with(start) && reason.contains("of o (row [0, 0, 0])"),
         "{reason}"
     );
-    assert_eq!(
-        (&*large.variant, large.result.gate),
-        ("scaled-racy", GateId::H1)
-    );
+    for (broken, variant) in [(large, "scaled-racy"), (reversed, "scaled-reversed")] {
+        assert_eq!(
+            (&*broken.variant, broken.result.gate),
+            (variant, GateId::H1)
+        );
+    }
     let [idle] = &tried.wrong()[..] else {
         panic!("{tried:?}")
     };
