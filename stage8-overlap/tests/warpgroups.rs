@@ -17,3 +17,8 @@ fn heads_that_do_not_fill_their_group_are_computed_too() {
 fn rows_that_do_not_fill_their_blocks_are_computed_once() {
     stage_tests::rows_of_blocks(&Overlap, "overlap-lazy-256x64", Dtype::F16);
 }
+
+#[test]
+fn presets_of_the_lazy_family_look_for_no_maxima_in_further_tiles() {
+    stage_tests::lazy_maxima(&Overlap);
+}

@@ -3,7 +3,10 @@
 
 use crate::tier0::failures_on;
 use crate::{load, not_checked};
-use common::inputs::Family;
+use common::device::Staged;
+use common::evidence::count;
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::Attention;
 use common::tier0::{Case, SCHEDULES};
@@ -31,6 +34,27 @@ pub fn shared_registers(attention: &'static dyn Attention) {
     }
     if seen == 0 {
         not_checked("built without nvcc");
+    }
+}
+
+/// A family that takes exponentials under the maxima of earlier tiles looks for none in a further one, in each of its presets; the
+/// others do.
+pub fn lazy_maxima(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    for kernel in &stage.kernels {
+        let shuffles = |tiles| {
+            let shape = Shape {
+                seq_kv: tiles * kernel.block_n,
+                ..Shape::bhsd(1, 1, 64, kernel.head_dim)
+            };
+            let problem = Problem::new(shape, kernel.dtype, Mask::Full).unwrap();
+            let prepared = stage.prepare(&kernel.variant, &problem).unwrap();
+            let inputs = Inputs::generate(&problem, Family::Normal, 0);
+            let counted = count(&prepared, &Staged::new(&inputs, Layout::Packed));
+            counted.unwrap().counters.shuffles
+        };
+        let looks = shuffles(4) > shuffles(3);
+        assert_eq!(looks, !kernel.family.ends_with("lazy"), "{}", kernel.symbol);
     }
 }
 
