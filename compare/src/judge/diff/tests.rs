@@ -829,6 +829,7 @@ fn errors_are_judged_by_their_bounds() {
     for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
         for (was, is, expected) in [
             (0.17, 0.26, Unchanged),
+            (0.0, 0.1, Unchanged),
             (0.17, 0.29, Worse),
             (0.29, 0.17, Better),
             (0.98, 1.02, Worse),
