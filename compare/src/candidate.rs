@@ -138,7 +138,7 @@ fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
     let subject = Subject::from(named.name.as_str());
-    // Read whether or not there is a GPU to time on: a record that cannot be read is refused, not ignored.
+    // Read whether or not there is a GPU to time on: a run that cannot be read is refused, not ignored.
     let stages = stages::builds()?;
     let read = |folder: &Path| Run::read(folder, &stages);
     let run = args.run.as_deref().map(read).transpose();
@@ -292,7 +292,7 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
     Ok(rows::of_outcome(row, &outcome))
 }
 
-/// What says which of ours are right and fast here: the record that was named, else the committed table of this GPU.
+/// What says which of ours are right and fast here: the run that was named, else the committed table of this GPU.
 fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
     let table = match named {

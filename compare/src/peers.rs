@@ -1,4 +1,4 @@
-//! `compare peers`: completes a record with what PyTorch takes for the same problems on the same GPU, timed side by side.
+//! `compare peers`: completes a run with what PyTorch takes for the same problems on the same GPU, timed side by side.
 
 mod choose;
 #[cfg(test)]
@@ -60,8 +60,8 @@ pub struct PeersArgs {
     pub python: Option<String>,
 }
 
-/// Measures what `args` choose, completes the record, and renders the report on it. Fails if a claim against a peer does
-/// without a negative record; undecided if one is AMBIGUOUS, or no peer at all was timed.
+/// Measures what `args` choose, completes the run, and renders the report on it. Fails if a claim against a peer does
+/// without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let completing = measure(args)?;
     let known = Known::alone(&completing.run);
@@ -74,8 +74,8 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
         (failed.collect::<Vec<_>>(), is_ambiguous)
     })?;
     let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
-    let is_undecided = is_ambiguous || !question::arms(&known).any(is_timed);
-    let exit = Exit::of(!failed.is_empty(), is_undecided);
+    let is_inconclusive = is_ambiguous || !question::arms(&known).any(is_timed);
+    let exit = Exit::of(!failed.is_empty(), is_inconclusive);
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
         .noting(failed))
@@ -139,7 +139,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     Ok(completing)
 }
 
-/// Makes `record` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
+/// Makes `run` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
 /// stay. What is measured once a session is measured again, and what other tools measured goes.
 fn begin_session(run: &mut Run, tools: Vec<String>, items: &[Item]) {
     let before = run.session.tools.insert(Source::Peers, tools.clone());

@@ -63,7 +63,7 @@ const SECONDS_PER_LAUNCH: u64 = 30;
 /// A launch under ncu may take this long.
 const WATCHDOG_SECONDS: u64 = 120;
 
-/// Profiles what `args` select and completes the record. Where a launch fails under ncu, or its output a gate, nothing is
+/// Profiles what `args` select and completes the run. Where a launch fails under ncu, or its output a gate, nothing is
 /// written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
@@ -138,7 +138,7 @@ fn judged_by_ncu(stage: &StageMeta) -> impl Iterator<Item = &Claim> {
     claims.filter(|claim| claim.metric.spec().is_judged_by_ncu)
 }
 
-/// What is launched, and what is left out because it is not green in the record. Where no variant was named these are the
+/// What is launched, and what is left out because it is not green in the run. Where no variant was named these are the
 /// fastest green one of each stage, and all that an evidence claim is about.
 fn places(
     selected: &[Picked<'_>],

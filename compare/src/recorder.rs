@@ -1,4 +1,4 @@
-//! Writes a record while a run measures it.
+//! Writes a run while it is measured.
 
 use crate::interrupt::interrupted;
 use crate::measure::input;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The record is written at most this often while cases run; a kill loses no more than this.
+/// The run is written at most this often while cases run; a kill loses no more than this.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Writing takes at most one part in this many of the time: the record of a full run is large.
+/// Writing takes at most one part in this many of the time: a full run is large.
 const WRITE_SHARE: u32 = 20;
 
-/// Writes the record as it grows, saves outputs, and shows progress.
+/// Writes the run as it grows, saves outputs, and shows progress.
 pub struct Recorder<'a> {
     folder: &'a Path,
     pub outputs: Option<&'a Path>,
@@ -32,7 +32,7 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// For a record in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
+    /// For a run in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
     pub fn new(folder: &'a Path, planned: &'a [PlannedCase], bars: Bars) -> anyhow::Result<Self> {
         Ok(Self {
             folder,
@@ -85,7 +85,7 @@ impl Sink for Recorder<'_> {
         let written = run
             .write(self.folder)
             .map_err(|error| ExecuteError::Unwritable {
-                what: format!("the record {}", self.folder.display()),
+                what: format!("the run {}", self.folder.display()),
                 source: error.into(),
             });
         self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());

@@ -103,7 +103,7 @@ const SAMPLES: usize = 500;
 /// The same on problems without claims, whose figures are shown but not judged.
 const SAMPLES_ELSEWHERE: usize = 100;
 
-/// Runs what `args` ask for, and writes the record and its report.
+/// Runs what `args` ask for, and writes rows and report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = open(args.backend)?;
     // Without a GPU, the committed COMPARE.md knows more than this run does.
@@ -145,7 +145,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         .noting(notes))
 }
 
-/// Runs what `args` ask for and writes the record, which is returned with its folder. Nothing else is written.
+/// Measures what `args` ask for and writes the run, which is returned with its folder. Nothing else is written.
 fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
     let (start, started) = (Instant::now(), Timestamp::now());
     let limited = DeviceLimits::asked(args.device)?;
@@ -166,7 +166,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     bars.say(&format!("record: {}", folder.display()));
     let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
     recorder.outputs = args.save_outputs.as_deref();
-    // From here on, Ctrl-C leaves a record.
+    // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
     run.extend(self_test(stages, &plan, &mut recorder));
     run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
@@ -279,7 +279,7 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
     rows::self_test(faults::selftest(), &synchronisation)
 }
 
-/// Refuses to write a record among the committed ones.
+/// Refuses to write a run among the committed tables.
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
     let canonical =
         |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));

@@ -75,7 +75,7 @@ const SHAPES: [&str; 2] = ["1x2:1x33:65x64", "1x1x17x128"];
 /// A launch that takes longer under a tool hangs: on these problems one takes microseconds without.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// Runs what `args` select under every tool and completes the record. What no tool reaches a verdict on overwrites nothing.
+/// Runs what `args` select under every tool and completes the run. What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
@@ -93,7 +93,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let version = format!("compute-sanitizer {}", tool.version);
     run.set_tool(Source::ComputeSanitizer, version);
     let mut bars = Progress::new(args.target.quiet);
-    let (mut failed, mut undecided, mut is_any_decided) = (Vec::new(), Vec::new(), false);
+    let (mut failed, mut inconclusive, mut is_any_decided) = (Vec::new(), Vec::new(), false);
     for (index, subject) in subjects.iter().enumerate() {
         bars.step("sanitize", subject.as_str(), index, subjects.len());
         let launches = Launches {
@@ -119,7 +119,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         let line = format!("C7 {subject} {}", judged.reason);
         match judged.verdict {
             Verdict::Fail => failed.push(format!("FAIL {line}")),
-            Verdict::NoData => undecided.push(line),
+            Verdict::NoData => inconclusive.push(line),
             _ => {}
         }
         // One by one: an interrupt loses one.
@@ -130,12 +130,12 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     }
     bars.finish();
     if !is_any_decided {
-        let first = undecided.into_iter().next();
+        let first = inconclusive.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
     let (text, ()) = run.conclude(Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
-    let exit = Exit::of(!failed.is_empty(), !undecided.is_empty());
+    let exit = Exit::of(!failed.is_empty(), !inconclusive.is_empty());
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
         .noting(failed))

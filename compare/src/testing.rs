@@ -1,4 +1,4 @@
-//! Literal stages and records for the tests of this crate: one builder, and changes to what it builds.
+//! Literal stages and runs for the tests of this crate: one builder, and changes to what it builds.
 
 use crate::judge::{Known, claims};
 use crate::measure::rows;

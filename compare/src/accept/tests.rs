@@ -226,7 +226,7 @@ fn a_time_that_is_no_positive_number_in_its_interval_is_refused_by_name() {
         negative: None,
     };
     let error = format!("{:#}", accept(&nowhere).unwrap_err());
-    assert!(error.contains("no/such/run is not a record"), "{error}");
+    assert!(error.contains("no/such/run is not a run"), "{error}");
 }
 
 #[test]

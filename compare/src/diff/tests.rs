@@ -23,7 +23,7 @@ fn side(path: &Path) -> Side {
     source::resolve(path.to_str().unwrap(), None, &ladder()).unwrap()
 }
 
-/// The records as folders of runs or, if their name says so, as tables.
+/// The runs as folders or, if their name says so, as tables.
 fn written(sides: &[(&str, &Run)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, run) in sides {

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Counts the instructions of `builds`, for a record; the error is why they are not known.
+/// Counts the instructions of `builds`, for a run; the error is why they are not known.
 pub fn count_instructions<'a>(
     stages: &[LoadedStage],
     builds: impl IntoIterator<Item = &'a mut StageMeta>,

@@ -1,4 +1,4 @@
-//! What `profile`, `sanitize` and `peers` share: the record that they complete must be of this build and GPU, and is reported on in the
+//! What `profile`, `sanitize` and `peers` share: the run that they complete must be of this build and GPU, and is reported on in the
 //! end; and the tools that they run.
 
 pub mod child;
@@ -25,7 +25,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// The flags of every command that completes a record.
+/// The flags of every command that completes a run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Target {
     /// The run to complete: a folder that `compare run` wrote [default: the newest under target/compare]
@@ -48,8 +48,8 @@ pub struct Completing {
 }
 
 impl Completing {
-    /// Opens the record of `target`, and the ladder with that record's device limits. Unknown names, a
-    /// record of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up to the caller.
+    /// Opens the run of `target`, and the ladder with that run's device limits. Unknown names, a
+    /// run of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up to the caller.
     pub fn begin(target: &Target, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
         let mut ladder = Ladder::open()?;
         let builds = ladder.builds();
@@ -62,7 +62,7 @@ impl Completing {
         Ok((completing, ladder))
     }
 
-    /// Opens the record of `target` and checks that it is of `builds`.
+    /// Opens the run of `target` and checks that it is of `builds`.
     fn open(target: &Target, builds: &[StageMeta]) -> anyhow::Result<Self> {
         let report = output::report_path(target.report.as_deref())?;
         let folder = match &target.run {
@@ -92,7 +92,7 @@ impl Completing {
         Ok(())
     }
 
-    /// Writes the report on the record as it is now, as a run does. Gives a section of it as text, with where all of it is, and what
+    /// Writes the report on the run as it is now, as `compare run` does. Gives a section of it as text, with where all of it is, and what
     /// `look` sees in it.
     pub fn conclude<T>(
         &self,

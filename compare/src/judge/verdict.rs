@@ -384,7 +384,7 @@ pub fn counts<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> Stri
     )
 }
 
-/// The verdict on a comparison: a regression fails; without one, missing or undecided data leaves it undecided.
+/// The verdict on a comparison: a regression fails; without one, missing or inconclusive data leaves it inconclusive.
 pub fn of_differences(differences: &[Difference]) -> Overall {
     let count = |change: Change| differences.iter().filter(|d| d.change == change).count();
     let required = differences.iter().filter(|d| d.required).count();

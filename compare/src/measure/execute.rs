@@ -74,7 +74,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Runs the whole plan into `record`.
+    /// Runs the whole plan into `run`.
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         self.check(run, sink)?;
         self.evidence(run, sink)?;
@@ -196,7 +196,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Times what the plan lists and `record` has as green. Returns the time of an empty kernel in microseconds.
+    /// Times what the plan lists and `run` has as green. Returns the time of an empty kernel in microseconds.
     pub fn time(
         &self,
         device: &dyn Timer,

@@ -47,7 +47,7 @@ pub fn workspace() -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
-/// Where the committed records are; without a workspace a folder that does not exist.
+/// Where the committed tables are; without a workspace a folder that does not exist.
 pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
@@ -114,7 +114,7 @@ pub fn toggles() -> BTreeMap<String, String> {
     TOGGLES.iter().filter_map(read).collect()
 }
 
-/// The command line with every path reduced to its last part, so that a record reveals no folders of the machine.
+/// The command line with every path reduced to its last part, so that a run reveals no folders of the machine.
 pub fn command_line() -> Vec<String> {
     last_parts(std::env::args_os())
 }

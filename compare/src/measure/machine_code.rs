@@ -141,7 +141,7 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
     own.into_iter().max_by_key(multiplies).unwrap_or_default()
 }
 
-/// The figures that a record keeps of an instance; 0 for classes that do not occur.
+/// The figures that a run keeps of an instance; 0 for classes that do not occur.
 fn figures(code: &[Instruction<'_>]) -> Vec<(Metric, f64)> {
     let main_loop = main_loop(code);
     let count = |of: &[Instruction<'_>], classes: &[&str]| {

@@ -1,4 +1,4 @@
-//! What a record says of the run as a whole.
+//! What is common to all rows of a run.
 
 use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
@@ -10,7 +10,7 @@ use common::stage::LoadedStage;
 use common::verdict::GateId;
 use std::collections::BTreeMap;
 
-/// A new record for `plan`, with what was built and nothing measured yet.
+/// A new run for `plan`, with what was built and nothing measured yet.
 pub fn begin(
     name: &str,
     started: &Timestamp,
@@ -69,7 +69,7 @@ fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> BTreeMap<Gate
         (
             GateId::C7,
             false,
-            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this record",
+            "compute-sanitizer has not run; `compare sanitize` on a GPU completes this run",
         ),
         (
             GateId::C8,

@@ -15,7 +15,7 @@ pub enum ExecuteError {
         source: ReferenceError,
     },
     #[error(
-        "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what was finished is in the record"
+        "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what was finished is in the run's folder"
     )]
     Sticky { case: String, reason: String },
     #[error("{case}: {reason}; {}", limits::memory_advice())]

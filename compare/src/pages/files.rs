@@ -16,7 +16,7 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// The report in the record's folder as Markdown and HTML, and at `path` if it goes anywhere else.
+/// The report in the run's folder as Markdown and HTML, and at `path` if it goes anywhere else.
 pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Rendered> {
     let document = report::document(about);
     let beside = Rendered {

@@ -1,4 +1,4 @@
-//! What the self-test kills (gate S1), of a record and of `compare selftest`.
+//! What the self-test kills (gate S1), of a run and of `compare selftest`.
 
 use super::{cells, some};
 use crate::document::{Block, Table};

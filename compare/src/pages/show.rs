@@ -17,7 +17,7 @@ use crate::table::{self, Row, Session, Source, StageMeta, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
-/// A part of a record.
+/// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Section {
     /// Every variant, its gates and largest errors

@@ -25,7 +25,7 @@ fn fails(reason: &str) -> table::Judged {
     table::Judged::from(&GateResult::judge(GateId::C2, false, reason))
 }
 
-/// Of other kernels than [`record`].
+/// Of other kernels than [`run`].
 fn before() -> Run {
     let run = run().named("1");
     run.changed(|session| {
@@ -35,7 +35,7 @@ fn before() -> Run {
     })
 }
 
-/// The literal record with these medians, and 10 ns of interval.
+/// The literal run with these medians, and 10 ns of interval.
 fn slower(times: &[(&str, f64)]) -> Run {
     let mut run = run().named(NEWER);
     for (subject, us) in times {

@@ -22,7 +22,7 @@ const SHAPES: [&str; 9] = [
 ];
 
 /// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
-/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in the record or, where it timed
+/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in the run or, where it timed
 /// none, those that claim to be faster than a peer anywhere, and the last. By default, those of [`LENGTHS`] under the full mask.
 pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> Vec<Item> {
     let mut all = problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL);

@@ -705,7 +705,7 @@ fn the_fastest_green_variant_of_the_record_stands_for_its_stage() {
     };
     // scalar is faster here, and no variant of the default's family.
     assert_eq!(of(&run, 0, &full), ["wmma-qk-32x64"]);
-    // Not timed in the record: all that are green.
+    // Not timed in the run: all that are green.
     assert_eq!(of(&run, 1, &mission()), ["cpasync-32x64"]);
     let run = run.failing(CPASYNC, GateId::C2);
     assert_eq!(

@@ -51,7 +51,7 @@ pub struct Item {
 pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
-    /// What the record says of them.
+    /// What the run says of them.
     pub builds: &'a [StageMeta],
     /// What says which of our variants are green and fastest; without it, none of ours is timed.
     pub known: Option<Known<'a>>,
@@ -281,7 +281,7 @@ impl<'a> Bench<'a> {
         Ok(rows)
     }
 
-    /// The fastest variant that may stand for a stage, by a trial where the record does not say.
+    /// The fastest variant that may stand for a stage, by a trial where the run does not say.
     fn fastest(
         &self,
         id: &str,
@@ -452,8 +452,8 @@ pub fn unsupported(problem: &Problem) -> Option<&'static str> {
     )
 }
 
-/// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the record timed the
-/// problem, else all that are green in the record, of which the caller takes the fastest.
+/// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the run timed the
+/// problem, else all that are green in the run, of which the caller takes the fastest.
 pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<String> {
     if let Some(fastest) = best_of_default_family(known, stage, place) {
         return vec![fastest.subject.name().to_string()];

@@ -23,10 +23,10 @@ pub fn rounds<E>(
     Ok(taken)
 }
 
-/// Rounds are taken this many times at most, while it is undecided who is faster.
+/// Rounds are taken this many times at most, while it is inconclusive who is faster.
 const PASSES: usize = 4;
 
-/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many while it is undecided which of the first
+/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many while it is inconclusive which of the first
 /// `ours` arms are faster than the fastest of the others.
 pub fn deciding_rounds<E>(
     arms: usize,
@@ -46,17 +46,17 @@ pub fn deciding_rounds<E>(
     Ok(taken)
 }
 
-/// Whether gate L1 leaves undecided if any of the first `ours` arms is faster than the fastest of the others.
+/// Whether gate L1 leaves inconclusive if any of the first `ours` arms is faster than the fastest of the others.
 fn is_open(samples: &[Vec<f64>], ours: usize) -> bool {
     let (ours, theirs) = samples.split_at(ours);
     let p50 = |arm: &&Vec<f64>| Summary::of(arm).map_or(f64::NAN, |summary| summary.p50);
     let fastest = theirs.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)));
-    let is_undecided = |base: &[f64], arm: &[f64]| {
+    let is_inconclusive = |base: &[f64], arm: &[f64]| {
         Comparison::of(base, arm).map_or(true, |pair| {
             claim::judge(&pair.ratios, pair.noise(), 1.0).verdict == Verdict::Ambiguous
         })
     };
-    fastest.is_some_and(|base| ours.iter().any(|arm| is_undecided(base, arm)))
+    fastest.is_some_and(|base| ours.iter().any(|arm| is_inconclusive(base, arm)))
 }
 
 /// The share of the time that passed here that a process must report in the median of its chunks. A chunk is 25 ms with its

@@ -65,7 +65,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Packages with their versions, as a record names tools.
+    /// Packages with their versions, as a run names tools.
     pub fn tools(&self) -> Vec<String> {
         self.software
             .iter()

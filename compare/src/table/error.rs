@@ -1,4 +1,4 @@
-//! Errors of reading and writing records.
+//! Errors of reading and writing runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,13 +33,13 @@ pub enum StoreError {
     },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
-    #[error("{} has {found} of the {written} rows that were written; copy the record again", path.display())]
+    #[error("{} has {found} of the {written} rows that were written; copy the run again", path.display())]
     Lost {
         path: PathBuf,
         found: usize,
         written: usize,
     },
-    #[error("{} is not a record: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
+    #[error("{} is not a run: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
     NoRecord { path: PathBuf },
 }
 

@@ -70,7 +70,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
             "is a folder",
         )));
     }
-    // The process id keeps two runs apart, and whatever lists records skips names with a leading dot.
+    // The process id keeps two runs apart, and whatever lists runs skips names with a leading dot.
     let temporary = parent.join(format!(
         ".{}.{}.tmp",
         name.to_string_lossy(),

@@ -343,7 +343,7 @@ pub enum On {
     Named(String),
 }
 
-/// A problem, with the name of its shape, or its extents if it has none. The extents behind names are in the record's metadata.
+/// A problem, with the name of its shape, or its extents if it has none. The extents behind names are in the run's metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub shape: String,
@@ -492,7 +492,7 @@ impl Figure {
         self.interval.unwrap_or((self.value, self.value))
     }
 
-    /// As a record keeps it: counts are whole, everything else has four digits. Intervals are rounded outwards, so that no claim
+    /// As a run keeps it: counts are whole, everything else has four digits. Intervals are rounded outwards, so that no claim
     /// holds because of digits that were not measured.
     pub fn rounded(self, metric: Metric) -> Self {
         if metric.spec().unit == Unit::Count {

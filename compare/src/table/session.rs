@@ -56,7 +56,7 @@ pub struct Session {
     /// Every stage, whether or not the run selected it; of the program, not of the file.
     #[serde(skip)]
     pub stages: Vec<StageMeta>,
-    /// What --input names; of the running program alone, since a record names no folder.
+    /// What --input names; of the running program alone, since a run names no folder.
     #[serde(skip)]
     pub input: Option<PathBuf>,
 }
@@ -378,7 +378,7 @@ pub enum Git {
         sha: String,
         /// Whether files differed from the commit.
         dirty: bool,
-        /// A hash of the differences; `None` if there were none, and in older records.
+        /// A hash of the differences; `None` if there were none, and in older sessions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<String>,
     },

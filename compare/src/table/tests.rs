@@ -337,7 +337,7 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     let case = Row::new(WMMA, On::Case(place, "normal:0".into()), Source::Gpu);
     whole.append(case);
     let folder = tempfile::tempdir().unwrap();
-    // The session comes last: where writing stops there is no record.
+    // The session comes last: where writing stops there is no run.
     fs::create_dir(folder.path().join(ROWS)).unwrap();
     assert!(whole.write(folder.path()).is_err() && !is_run(folder.path()));
     fs::remove_dir(folder.path().join(ROWS)).unwrap();
@@ -398,7 +398,7 @@ fn what_cannot_be_read_says_where_and_why() {
         ),
         (
             &|f| fs::remove_file(f.join(SESSION)).unwrap(),
-            " is not a record: it has no session.json",
+            " is not a run: it has no session.json",
         ),
     ];
     for (change, expected) in cases {

@@ -1,4 +1,4 @@
-//! A small literal record.
+//! A small literal run.
 
 use crate::table::session::{DeviceCompiler, Git, Gpu, Machine, Measurable, Progress};
 use crate::table::{Claim, On, Place, Relation, Row, Run, Session, Source, StageMeta, VariantMeta};
