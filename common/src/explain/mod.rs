@@ -37,6 +37,21 @@ pub struct Explained {
     /// The steps, by block and warp.
     pub chains: Vec<Chain>,
     pub deviation: Option<Deviation>,
+    /// What comes closest to being wrong.
+    pub closest: Option<Closest>,
+}
+
+/// A number within its bound, of which it takes the largest share of all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closest {
+    /// What it is of.
+    pub quantity: Quantity,
+    /// Of the bound.
+    pub share: f64,
+    /// The first key of its tile; none for the row as a whole.
+    pub tile: Option<i64>,
+    /// Places to look at, likeliest first.
+    pub look: Vec<Suspect>,
 }
 
 pub struct Case<'a> {
@@ -147,7 +162,7 @@ fn shift(max: f64) -> f64 {
 
 /// Relative error of a power of two whose exponent is a difference of these.
 fn exponential(of: f64, shift: f64) -> f64 {
-    EXPONENTIAL + 4.0 * UNIT * (of.abs() + shift.abs())
+    EXPONENTIAL + (4.0 * UNIT * (of.abs() + shift.abs())).min(100.0).exp_m1()
 }
 
 /// Infinities must agree, and NaN never does.
@@ -162,8 +177,21 @@ struct Found<'a> {
     cell: &'a Cell,
 }
 
+/// The largest share of a bound so far.
+#[derive(Clone, Copy, Default)]
+struct Largest<'a> {
+    share: f64,
+    of: Option<(Quantity, &'a Cell)>,
+}
+
+fn share(of: &Wrong) -> f64 {
+    let share = (of.kernel - of.model).abs() / of.bound;
+    if share.is_finite() { share } else { 0.0 }
+}
+
 /// One quantity against the model; the error is what is wrong.
 fn compare<'a>(
+    largest: &mut Largest<'a>,
     quantity: Quantity,
     cells: impl IntoIterator<Item = (i64, &'a Cell, f64, (f64, f64))>,
 ) -> Result<(), Found<'a>> {
@@ -176,6 +204,12 @@ fn compare<'a>(
             bound,
         };
         of += 1;
+        if share(&found) > largest.share {
+            *largest = Largest {
+                share: share(&found),
+                of: Some((quantity, cell)),
+            };
+        }
         if !is_right(&found) {
             wrong.push(found);
             first.get_or_insert(cell);
@@ -194,9 +228,16 @@ fn compare<'a>(
 
 impl Operands {
     /// A step against the model; the error is the first quantity that is wrong.
-    fn judge<'a>(&self, step: &'a Step, before: &Before, p: Probability) -> Result<(), Found<'a>> {
+    fn judge<'a>(
+        &self,
+        step: &'a Step,
+        before: &Before,
+        p: Probability,
+        of_bounds: &mut Largest<'a>,
+    ) -> Result<(), Found<'a>> {
         let scores = step.scores.iter();
         compare(
+            of_bounds,
             Quantity::Score,
             scores.map(|(&key, cell)| (key, cell, cell.any(), self.score(key))),
         )?;
@@ -214,12 +255,14 @@ impl Operands {
             let bound = 4.0 * UNIT * model.abs();
             let lanes = cell.lanes.values();
             compare(
+                of_bounds,
                 Quantity::Maximum,
                 lanes.map(|&kernel| (0, cell, kernel, (model, bound))),
             )?;
         }
         let probabilities = step.probabilities.iter();
         compare(
+            of_bounds,
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
@@ -247,6 +290,7 @@ impl Operands {
             };
             let values = values.into_iter();
             compare(
+                of_bounds,
                 Quantity::Sum,
                 values.map(|kernel| (0, cell, kernel, (model, bound))),
             )?;
@@ -259,11 +303,13 @@ impl Operands {
         };
         let cells = step.rescaled.iter();
         compare(
+            of_bounds,
             Quantity::Rescaled,
             cells.map(|(&at, cell)| (at, cell, cell.sum(), rescaled(at))),
         )?;
         let weights = weights(step, p);
         compare(
+            of_bounds,
             Quantity::Output,
             step.output.iter().map(|(&at, cell)| {
                 let (base, slack, parts) = match step.rescaled.get(&at) {
@@ -339,13 +385,20 @@ fn after(step: &Step, before: &Before) -> Before {
 /// The row's first deviation.
 pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
+    let visible = operands.visible;
     let chains = chains(observations);
     let mut ends = Vec::new();
     let mut first: Option<(Found<'_>, [usize; 2])> = None;
+    let (mut largest, mut largest_tile) = (Largest::default(), None);
     for (at, chain) in chains.iter().enumerate() {
         let mut before = Before::nothing(operands.dim);
         for (tile, step) in chain.steps.iter().enumerate() {
-            if let Err(found) = operands.judge(step, &before, case.probability) {
+            let known = largest.share;
+            let judged = operands.judge(step, &before, case.probability, &mut largest);
+            if largest.share > known {
+                largest_tile = Some(step.tile);
+            }
+            if let Err(found) = judged {
                 let is_first = first.as_ref().is_none_or(|(known, [_, known_tile])| {
                     (tile, found.quantity) < (*known_tile, known.quantity)
                 });
@@ -358,12 +411,13 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         }
         ends.push(before);
     }
+    let stored = |output| stored(&operands, case, &ends, output);
+    let stored: Vec<Wrong> = case.output.map(stored).unwrap_or_default();
     let deviation = match first {
         Some((found, at)) => {
             let step = &chains[at[0]].steps[at[1]];
             let (quantity, wrong) = (found.quantity, found.wrong);
             let doubt = look::doubt(&operands, step, quantity, &wrong);
-            let visible = operands.visible;
             Some(Deviation {
                 quantity,
                 at: Some(at),
@@ -372,12 +426,31 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
                 wrong,
             })
         }
-        None => case.output.and_then(|output| {
-            keys(&operands, &chains, observations)
-                .or_else(|| result(&operands, case, &ends, output, observations))
+        None => case.output.and_then(|_| {
+            keys(&operands, &chains, observations).or_else(|| result(&stored, observations))
         }),
     };
-    Explained { chains, deviation }
+    let of_stored = stored.iter().map(share).fold(0.0, f64::max);
+    let closest = match largest.of {
+        _ if deviation.is_some() => None,
+        Some((quantity, cell)) if largest.share > of_stored => Some(Closest {
+            quantity,
+            share: largest.share,
+            tile: largest_tile,
+            look: look::look(observations, quantity, cell, Doubt::Here, visible),
+        }),
+        _ => (!stored.is_empty()).then(|| Closest {
+            quantity: Quantity::Result,
+            share: of_stored,
+            tile: None,
+            look: look::look_at_end(observations, &stored, &stored),
+        }),
+    };
+    Explained {
+        chains,
+        deviation,
+        closest,
+    }
 }
 
 /// Each visible key counts once, in one warp.
@@ -416,14 +489,8 @@ fn keys(operands: &Operands, chains: &[Chain], observations: &Observations) -> O
     })
 }
 
-/// Against what the warps had at their end.
-fn result(
-    operands: &Operands,
-    case: &Case<'_>,
-    ends: &[Before],
-    output: &[f32],
-    observations: &Observations,
-) -> Option<Deviation> {
+/// The stored row against what the warps had at their end.
+fn stored(operands: &Operands, case: &Case<'_>, ends: &[Before], output: &[f32]) -> Vec<Wrong> {
     let max = ends
         .iter()
         .map(|end| end.max)
@@ -453,16 +520,19 @@ fn result(
             bound,
         }
     });
-    let all: Vec<Wrong> = found.collect();
-    let wrong: Vec<Wrong> = all.iter().copied().filter(|it| !is_right(it)).collect();
+    found.collect()
+}
+
+fn result(stored: &[Wrong], observations: &Observations) -> Option<Deviation> {
+    let wrong: Vec<Wrong> = stored.iter().copied().filter(|it| !is_right(it)).collect();
     if wrong.is_empty() {
         return None;
     }
     Some(Deviation {
         quantity: Quantity::Result,
         at: None,
-        of: all.len(),
-        look: look::look_at_end(observations, &all, &wrong),
+        of: stored.len(),
+        look: look::look_at_end(observations, stored, &wrong),
         wrong,
     })
 }

@@ -225,6 +225,24 @@ fn nothing_is_said_of_a_right_row() {
     }
 }
 
+#[test]
+fn what_comes_closest_to_its_bound_is_known_of_a_right_row() {
+    let shape = "1x1x8:75x64";
+    let of = |fault| {
+        explained(
+            shape,
+            Dtype::F16,
+            Mask::Full,
+            Family::Normal,
+            [0, 0, 5],
+            fault,
+        )
+    };
+    let closest = of(None).closest.unwrap();
+    assert!(closest.share > 0.01 && closest.share <= 1.0, "{closest:?}");
+    assert_eq!(of(Some(Fault::DroppedTile)).closest, None);
+}
+
 /// Each of the self-test's faults, the quantity in which it first shows, and the tile.
 #[test]
 fn each_planted_fault_has_its_signature() {
@@ -270,8 +288,9 @@ fn each_planted_fault_has_its_signature() {
             }
             _ => {}
         }
-        let Explained { chains, deviation } =
-            explained(shape, dtype, mask, family, row, Some(fault));
+        let Explained {
+            chains, deviation, ..
+        } = explained(shape, dtype, mask, family, row, Some(fault));
         let found = deviation.unwrap_or_else(|| panic!("{fault} is not seen"));
         let tile = |[chain, step]: [usize; 2]| chains[chain].steps[step].tile;
         assert_eq!(

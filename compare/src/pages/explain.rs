@@ -1,12 +1,13 @@
 //! The page of `compare explain`: where a row first goes wrong.
 
 use crate::document::{Block, Document, Table, Text, row};
-use common::explain::{Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
+use common::explain::{Closest, Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
 use common::reference::Probability;
 use common::verdict::GateResult;
 use emulator::{Place, TraceReport};
 
 use super::{list, text};
+use crate::judge::list::joined;
 
 /// The most numbers, and hazards, that are shown.
 const MOST: usize = 8;
@@ -53,7 +54,13 @@ pub fn document(finding: &Finding<'_>) -> Document {
     blocks.extend(hazards(&found.traced));
     match &found.explained.deviation {
         Some(deviation) => blocks.extend(of(deviation, &found.explained)),
-        None => blocks.push(Block::paragraph(silence(finding))),
+        None => match &found.explained.closest {
+            Some(closest) if found.is_red() && !found.is_stopped() => {
+                let red = found.gates.iter().filter(|gate| gate.is_fail());
+                blocks.extend(within(closest, red.map(|gate| gate.gate.to_string())));
+            }
+            _ => blocks.push(Block::paragraph(silence(finding))),
+        },
     }
     let is_right_here = !found.is_explained() && !found.is_red();
     blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, is_right_here))));
@@ -87,13 +94,37 @@ fn silence(finding: &Finding<'_>) -> String {
     };
     let silent =
         format!("Nothing leaves what {p} allows: S, maximum, sum, P and O are right in every tile");
-    match (found.is_stopped(), found.is_red()) {
-        (true, _) => format!("{silent}, as far as the kernel ran."),
-        (false, true) => format!(
-            "{silent}, and so is the stored row. A gate fails nevertheless: try another --row, or a GPU."
-        ),
-        (false, false) => format!("{silent}, and so is what was stored."),
+    match found.is_stopped() {
+        true => format!("{silent}, as far as the kernel ran."),
+        false => format!("{silent}, and so is what was stored."),
     }
+}
+
+/// A row of which each number is within its own bound, though these gates fail.
+fn within(closest: &Closest, gates: impl Iterator<Item = String>) -> Vec<Block> {
+    let Closest {
+        quantity,
+        share,
+        tile,
+        look,
+    } = closest;
+    let tile = tile.map_or(String::new(), |key| {
+        format!(", in the tile of keys from {key}")
+    });
+    let gates: Vec<String> = gates.collect();
+    let fail = if gates.len() == 1 { "fails" } else { "fail" };
+    let gates = joined(gates, " and ");
+    let strong = format!("{gates} {fail}, though each number of this row is within its own bound.");
+    let closest = format!(
+        " Closest to its bound is {}, at {:.0} % of it{tile}: most of the error enters there.",
+        quantity.name().trim_end_matches(','),
+        100.0 * share
+    );
+    vec![
+        Block::Paragraph(Text::default().strong(strong).plain(closest)),
+        places(look),
+        Block::paragraph("Or try another --row, or a GPU."),
+    ]
 }
 
 fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
@@ -135,10 +166,6 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
         }
     };
     let table = Table::of(wrong.iter().take(MOST).map(row));
-    let look = deviation.look.iter().enumerate().map(|(at, suspect)| {
-        let word = if at == 0 { "Look at" } else { "or at" };
-        format!("{word} {}", line(suspect))
-    });
     vec![
         Block::Paragraph(
             Text::default()
@@ -146,9 +173,16 @@ fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
                 .plain(whose + as_shown(*quantity)),
         ),
         Block::Table(table),
-        Block::bullets(look),
+        places(&deviation.look),
         Block::paragraph("docs/symptoms.md leads from symptoms to causes."),
     ]
+}
+
+fn places(look: &[Suspect]) -> Block {
+    Block::bullets(look.iter().enumerate().map(|(at, suspect)| {
+        let word = if at == 0 { "Look at" } else { "or at" };
+        format!("{word} {}", line(suspect))
+    }))
 }
 
 /// How the kernel shows a quantity, if that could be misread.
@@ -263,6 +297,24 @@ mod tests {
             // Where the emulator's is wrong, too, or a gate fails there, the source is not said to be right.
             assert!(!says(false, wrong).contains("is right"));
         }
+    }
+
+    #[test]
+    fn a_row_that_fails_a_gate_by_no_single_number_is_never_said_to_be_right() {
+        let closest = Closest {
+            quantity: Quantity::Rescaled,
+            share: 0.93,
+            tile: Some(128),
+            look: Vec::new(),
+        };
+        let gates = ["C2", "C4"].map(str::to_string).into_iter();
+        let page = crate::document::markdown::blocks(&within(&closest, gates));
+        let says = |words: &str| page.contains(words);
+        assert!(
+            says("C2 and C4 fail") && says("O, rescaled, at 93 % of it"),
+            "{page}"
+        );
+        assert!(says("keys from 128") && !says("right"), "{page}");
     }
 
     #[test]
