@@ -120,8 +120,8 @@ fn every_kind_of_hazard_and_every_fault_has_a_detector() {
         .iter()
         .filter_map(|it| it.fault.map(String::from))
         .collect();
-    // Launches that are refused as a whole, and the mark that a traced block's hazards hold the reason.
-    faults.extend(["BadLaunch", "SharedTooLarge", "Hazard"].map(String::from));
+    // Launches that are refused as a whole, a machine without memory, and the mark that a traced block's hazards hold the reason.
+    faults.extend(["BadLaunch", "SharedTooLarge", "NoMemory", "Hazard"].map(String::from));
     assert_eq!(faults, variants(&read("../src/fault.rs"), "Fault"));
 }
 
