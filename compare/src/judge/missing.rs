@@ -4,7 +4,7 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::table::session::{DeviceCompiler, Measurable, Progress};
+use crate::table::session::{DeviceCompiler, Measurable, Progress, Tier};
 use crate::table::{On, Place, Row, Run, Session, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
@@ -138,6 +138,8 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
 
 fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
     let is_whole = known.run.is_none_or(|run| run.scope.is_all());
+    // A quick run does not read machine code.
+    let is_quick = known.run.is_some_and(|run| run.tier == Tier::T0);
     let mut missing = Vec::new();
     for claimed in claims {
         if claimed.verdict() != Some(Verdict::NoData) {
@@ -163,7 +165,7 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         missing.push(Missing {
             what: claimed.title(),
             why: claimed.finding.reason.clone(),
-            required: is_measured && is_whole,
+            required: is_measured && is_whole && !is_quick,
         });
     }
     missing

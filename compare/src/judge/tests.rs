@@ -7,7 +7,7 @@ use super::state::compiled;
 use super::verdict::{Exit, Report, of_differences, report, report_of_run};
 use super::*;
 use crate::measure::rows;
-use crate::table::session::{Measurable, Progress, Refusal, Selection};
+use crate::table::session::{Measurable, Progress, Refusal, Selection, Tier};
 use crate::table::{Figure, On, Place, Relation};
 use crate::testing::{
     CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, results, suppressed, table,
@@ -343,6 +343,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
         unsupported(&[CPASYNC]).changed(&variants),
         unsupported(&VARIANTS).changed(&variants),
         of_registers(Measurable::Yes),
+        // A quick run does not read machine code.
+        of_registers(Measurable::Yes).changed(|session| session.tier = Tier::T0),
         of_registers(no("no nvcc")),
     ]
     .map(|run| format!("- {}\n", lacking(&run, &[])));
@@ -364,6 +366,9 @@ fn data_that_a_whole_tier_should_have_is_required() {
     stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
     stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
     stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
+    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
+    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
     -
     ");
     // What the table has of the same kernel stands in.
