@@ -82,6 +82,8 @@ pub enum Source {
     Declared,
     /// nvcc.
     Compiler,
+    /// cuobjdump, of what nvcc made; a quick run does not ask it.
+    MachineCode,
     /// ncu: a GPU, and the permission to profile.
     Profile,
     Gpu,
@@ -209,7 +211,7 @@ const fn code(label: &'static str) -> Spec {
     const BECAUSE: &str = "the same compiler makes the same code of the same source";
     count(label, Better::Informational, BECAUSE)
         .judged_by(GateId::E1)
-        .from(Source::Compiler)
+        .from(Source::MachineCode)
 }
 
 /// More may be better.

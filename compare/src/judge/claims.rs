@@ -405,7 +405,7 @@ fn values(
             Source::Kernel,
             &format!("it has no instance for {} and head_dim 64", on.dtype),
         ),
-        metric::Source::Compiler => of_instances(
+        metric::Source::Compiler | metric::Source::MachineCode => of_instances(
             Source::Ptxas,
             "no GPU code was built, or its machine code could not be read",
         ),

@@ -138,7 +138,6 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
 
 fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
     let is_whole = known.run.is_none_or(|run| run.scope.is_all());
-    // A quick run does not read machine code.
     let is_quick = known.run.is_some_and(|run| run.tier == Tier::T0);
     let mut missing = Vec::new();
     for claimed in claims {
@@ -159,13 +158,18 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
             {
                 continue;
             }
-            metric::Source::Compiler if !measurable(known, GateId::R1) => continue,
+            metric::Source::Compiler | metric::Source::MachineCode
+                if !measurable(known, GateId::R1) =>
+            {
+                continue;
+            }
+            metric::Source::MachineCode => !is_quick,
             source => source != metric::Source::Profile,
         };
         missing.push(Missing {
             what: claimed.title(),
             why: claimed.finding.reason.clone(),
-            required: is_measured && is_whole && !is_quick,
+            required: is_measured && is_whole,
         });
     }
     missing

@@ -308,15 +308,16 @@ fn data_that_a_whole_tier_should_have_is_required() {
     let no = |reason: &str| Measurable::No {
         reason: reason.into(),
     };
-    let of_registers = |measurable| {
+    let of_build = |metric, measurable| {
         let mut run = emulated().changed(|session| {
             let claim = &mut session.stages[1].claims[1];
-            claim.metric = Metric::Registers;
+            claim.metric = metric;
             claim.relation = Relation::AtMost { bound: 96.0 };
         });
         run.scope(GateId::R1, measurable);
         run
     };
+    let quick = |run: Run| run.changed(|session| session.tier = Tier::T0);
     let interrupted = |finished| {
         let progress = Progress::Partial {
             finished,
@@ -342,10 +343,12 @@ fn data_that_a_whole_tier_should_have_is_required() {
         unsupported(&[CPASYNC]),
         unsupported(&[CPASYNC]).changed(&variants),
         unsupported(&VARIANTS).changed(&variants),
-        of_registers(Measurable::Yes),
-        // A quick run does not read machine code.
-        of_registers(Measurable::Yes).changed(|session| session.tier = Tier::T0),
-        of_registers(no("no nvcc")),
+        of_build(Metric::Registers, Measurable::Yes),
+        // A quick run does not read machine code, but has what nvcc says.
+        quick(of_build(Metric::Registers, Measurable::Yes)),
+        of_build(Metric::LoopShuffles, Measurable::Yes),
+        quick(of_build(Metric::LoopShuffles, Measurable::Yes)),
+        of_build(Metric::Registers, no("no nvcc")),
     ]
     .map(|run| format!("- {}\n", lacking(&run, &[])));
     insta::assert_snapshot!(lines.concat(), @"
@@ -366,6 +369,14 @@ fn data_that_a_whole_tier_should_have_is_required() {
     stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
     stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
     stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
+    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
+    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
+    stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
+    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
+    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
+    stage1-cpasync: cpasync: SHFL in the main loop <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
     - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
     stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
     stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
