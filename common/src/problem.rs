@@ -79,9 +79,13 @@ impl Shape {
         }
     }
 
+    pub fn named(&self) -> Option<&'static NamedShape> {
+        SHAPES.iter().find(|named| named.shape == *self)
+    }
+
     /// As in the ladder's tables, else its extents.
     pub fn name(&self) -> String {
-        let named = named_shapes().find(|named| named.shape == *self);
+        let named = self.named();
         named.map_or_else(|| self.to_string(), |named| named.name.to_string())
     }
 
@@ -253,45 +257,127 @@ impl Problem {
     }
 }
 
-/// Named as in the ladder's tables.
+named! {
+    /// What a named shape stands for, which decides what runs have it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Kind {
+        /// Less than a GPU at a time. The only ones that tiers run: all families and seeds, on every variant, take hours of others,
+        /// which `compare peers` and `--shapes` time, and gate on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
+        Small = "small grids",
+        Large = "large grids",
+        /// What models ask for that nobody chose to suit a tile.
+        Everyday = "everyday",
+        /// Few queries over many keys, which come from device memory: they are timed over more than the L2 cache holds.
+        Decode = "decode",
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedShape {
-    /// The name: `mission`.
+    /// As in the ladder's tables.
     pub name: &'static str,
-    /// Its sizes.
+    pub kind: Kind,
+    /// Those that it is usually computed with; others are timed where they are asked for.
+    pub masks: &'static [Mask],
     pub shape: Shape,
 }
 
-const fn named(name: &'static str, shape: Shape) -> NamedShape {
-    NamedShape { name, shape }
+const fn small(name: &'static str, shape: Shape) -> NamedShape {
+    NamedShape {
+        name,
+        kind: Kind::Small,
+        masks: &Mask::ALL,
+        shape,
+    }
 }
 
+const fn large(name: &'static str, shape: Shape) -> NamedShape {
+    NamedShape {
+        kind: Kind::Large,
+        ..small(name, shape)
+    }
+}
+
+const fn everyday(name: &'static str, masks: &'static [Mask], shape: Shape) -> NamedShape {
+    NamedShape {
+        name,
+        kind: Kind::Everyday,
+        masks,
+        shape,
+    }
+}
+
+const fn decode(name: &'static str, masks: &'static [Mask], shape: Shape) -> NamedShape {
+    NamedShape {
+        kind: Kind::Decode,
+        ..everyday(name, masks, shape)
+    }
+}
+
+/// With fewer key heads, and as many keys.
+const fn over(shape: Shape, heads_kv: usize, seq_kv: usize) -> Shape {
+    Shape {
+        heads_kv,
+        seq_kv,
+        ..shape
+    }
+}
+
+const FULL: &[Mask] = &[Mask::Full];
+const CAUSAL: &[Mask] = &[Mask::Causal];
+
 /// Claims are stated on `mission`.
-pub const NAMED_SHAPES: [NamedShape; 6] = [
-    named("small", Shape::bhsd(1, 1, 32, 64)),
-    named("mission", Shape::bhsd(1, 8, 512, 64)),
-    named("mission_b2", Shape::bhsd(2, 8, 512, 64)),
-    named("stretch", Shape::bhsd(4, 16, 512, 64)),
-    named("long", Shape::bhsd(1, 8, 2048, 64)),
-    named("wide", Shape::bhsd(1, 8, 512, 128)),
+pub const SHAPES: [NamedShape; 32] = [
+    small("small", Shape::bhsd(1, 1, 32, 64)),
+    small("mission", Shape::bhsd(1, 8, 512, 64)),
+    small("mission_b2", Shape::bhsd(2, 8, 512, 64)),
+    small("stretch", Shape::bhsd(4, 16, 512, 64)),
+    small("long", Shape::bhsd(1, 8, 2048, 64)),
+    small("wide", Shape::bhsd(1, 8, 512, 128)),
+    large("big", Shape::bhsd(4, 16, 4096, 64)),
+    large("big_wide", Shape::bhsd(4, 16, 4096, 128)),
+    large("long_16k", Shape::bhsd(1, 16, 16384, 64)),
+    large("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
+    large("rows16k_512", Shape::bhsd(32, 16, 512, 64)),
+    large("rows16k_512_wide", Shape::bhsd(32, 16, 512, 128)),
+    large("rows16k_1k", Shape::bhsd(16, 16, 1024, 64)),
+    large("rows16k_1k_wide", Shape::bhsd(16, 16, 1024, 128)),
+    large("rows16k_2k", Shape::bhsd(8, 16, 2048, 64)),
+    large("rows16k_2k_wide", Shape::bhsd(8, 16, 2048, 128)),
+    large("rows16k_8k", Shape::bhsd(2, 16, 8192, 64)),
+    large("rows16k_8k_wide", Shape::bhsd(2, 16, 8192, 128)),
+    everyday("between_1k_d128", &Mask::ALL, Shape::bhsd(1, 32, 1024, 128)),
+    everyday("between_2k_d128", &Mask::ALL, Shape::bhsd(1, 8, 2048, 128)),
+    everyday("ragged_1000", &Mask::ALL, Shape::bhsd(4, 16, 1000, 64)),
+    everyday("ragged_4095", &Mask::ALL, Shape::bhsd(4, 16, 4095, 64)),
+    everyday("vit_197", FULL, Shape::bhsd(32, 12, 197, 64)),
+    everyday("bert_128", FULL, Shape::bhsd(32, 16, 128, 64)),
+    everyday("cross_77", FULL, over(Shape::bhsd(2, 10, 4096, 64), 10, 77)),
+    everyday(
+        "prefill_4k_g4",
+        CAUSAL,
+        over(Shape::bhsd(1, 32, 4096, 128), 8, 4096),
+    ),
+    everyday(
+        "prefill_2k_mqa",
+        CAUSAL,
+        over(Shape::bhsd(1, 32, 2048, 128), 1, 2048),
+    ),
+    everyday("chunk", CAUSAL, over(Shape::bhsd(1, 32, 512, 128), 8, 8192)),
+    decode("decode_1k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 1024)),
+    decode("decode_8k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 8192)),
+    decode(
+        "decode_128k",
+        FULL,
+        over(Shape::bhsd(1, 32, 1, 128), 8, 131_072),
+    ),
+    decode("verify", CAUSAL, over(Shape::bhsd(8, 32, 4, 128), 8, 8192)),
 ];
 
-/// No tier runs them: all families and seeds, on every variant, would take hours. `compare peers` and `--shapes` time them
-/// and gate a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
-pub const LARGE_SHAPES: [NamedShape; 12] = [
-    named("big", Shape::bhsd(4, 16, 4096, 64)),
-    named("big_wide", Shape::bhsd(4, 16, 4096, 128)),
-    named("long_16k", Shape::bhsd(1, 16, 16384, 64)),
-    named("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
-    named("rows16k_512", Shape::bhsd(32, 16, 512, 64)),
-    named("rows16k_512_wide", Shape::bhsd(32, 16, 512, 128)),
-    named("rows16k_1k", Shape::bhsd(16, 16, 1024, 64)),
-    named("rows16k_1k_wide", Shape::bhsd(16, 16, 1024, 128)),
-    named("rows16k_2k", Shape::bhsd(8, 16, 2048, 64)),
-    named("rows16k_2k_wide", Shape::bhsd(8, 16, 2048, 128)),
-    named("rows16k_8k", Shape::bhsd(2, 16, 8192, 64)),
-    named("rows16k_8k_wide", Shape::bhsd(2, 16, 8192, 128)),
-];
+/// Of the named shapes.
+pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
+    SHAPES.iter().filter(move |named| named.kind == kind)
+}
 
 /// Large shapes by sequence length, of both head sizes: 16,384 query rows in 16 heads, as papers on FlashAttention have them.
 pub const LENGTHS: [[&str; 2]; 6] = [
@@ -303,22 +389,15 @@ pub const LENGTHS: [[&str; 2]; 6] = [
     ["long_16k", "long_16k_wide"],
 ];
 
-pub fn named_shapes() -> impl Iterator<Item = &'static NamedShape> {
-    NAMED_SHAPES.iter().chain(&LARGE_SHAPES)
-}
-
 /// The mission shape, full mask.
 pub fn claims_problem(dtype: Dtype) -> Problem {
-    let mission = NAMED_SHAPES
-        .iter()
-        .find(|named| named.name == "mission")
-        .expect("it is among the named shapes");
-    Problem::new(mission.shape, dtype, Mask::Full).expect("the named shapes are valid")
+    let mission = parse_shape("mission").expect("it is among the named shapes");
+    Problem::new(mission, dtype, Mask::Full).expect("the named shapes are valid")
 }
 
 /// A shape by name, or of `BATCHxHEADSxSEQxDIM`.
 pub fn parse_shape(text: &str) -> Result<Shape, ProblemError> {
-    if let Some(named) = named_shapes().find(|named| named.name == text) {
+    if let Some(named) = SHAPES.iter().find(|named| named.name == text) {
         return Ok(named.shape);
     }
     let syntax = || ProblemError::Syntax {
@@ -457,7 +536,7 @@ mod tests {
             (8, 2, 113, 203)
         );
         assert_eq!(shape.name(), "1x8:2x113:203x64");
-        for NamedShape { name, shape } in named_shapes() {
+        for NamedShape { name, shape, .. } in &SHAPES {
             assert_eq!(
                 (parse_shape(name).unwrap(), &*shape.name()),
                 (*shape, *name)

@@ -22,7 +22,7 @@ use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask, NAMED_SHAPES, Problem, Shape};
+use common::problem::{Dtype, Mask, Problem, SHAPES, Shape};
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
 use common::timing::Plan;
@@ -113,7 +113,7 @@ fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
 }
 
 fn named(name: &str) -> Result<Shape, String> {
-    let named = NAMED_SHAPES.iter().find(|named| named.name == name);
+    let named = SHAPES.iter().find(|named| named.name == name);
     named
         .map(|named| named.shape)
         .ok_or_else(|| format!("no shape is named {name}"))

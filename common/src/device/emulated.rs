@@ -351,7 +351,7 @@ pub fn execute_traced(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::{Dtype, NAMED_SHAPES, Problem};
+    use crate::problem::{Dtype, Kind, Problem, of_kind};
     use crate::tier0;
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
             let (q, kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
             2 * of_tensor(q) + 2 * of_tensor(kv)
         };
-        let named = NAMED_SHAPES.iter().map(|named| named.shape);
+        let named = of_kind(Kind::Small).map(|named| named.shape);
         let named =
             named.map(|shape| Problem::new(shape, Dtype::F16, crate::problem::Mask::Full).unwrap());
         let cases = tier0::cases().into_iter().map(|case| case.problem);

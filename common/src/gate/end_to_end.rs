@@ -5,7 +5,7 @@ use super::{
     c4_share, wrong_length,
 };
 use crate::inputs::Family;
-use crate::problem::{Dtype, Mask, NAMED_SHAPES};
+use crate::problem::{Dtype, Mask, SHAPES};
 use crate::verdict::{GateId, GateResult};
 
 /// On which E4M3 is gated end to end: their rows average over enough keys.
@@ -65,7 +65,7 @@ fn not_gated(evidence: &Evidence<'_>) -> Option<String> {
     if evidence.problem.mask != Mask::Full {
         return Some(format!("the {} mask", evidence.problem.mask));
     }
-    let gated = NAMED_SHAPES
+    let gated = SHAPES
         .iter()
         .any(|named| E4M3_SHAPES.contains(&named.name) && named.shape == shape);
     (!gated).then(|| format!("shape {shape}"))

@@ -10,8 +10,8 @@ use common::check::Source;
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::problem::{
-    Dtype, LARGE_SHAPES, Mask, NAMED_SHAPES, NamedShape, Problem, Shape, claims_problem,
-    edge_shapes,
+    Dtype, Kind, Mask, NamedShape, Problem, Shape, claims_problem, edge_shapes, of_kind,
+    parse_shape,
 };
 use common::suppression;
 use std::collections::BTreeSet;
@@ -158,11 +158,7 @@ fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
 }
 
 pub fn named(name: &str) -> Shape {
-    NAMED_SHAPES
-        .iter()
-        .find(|named| named.name == name)
-        .expect("one of the named shapes")
-        .shape
+    parse_shape(name).expect("one of the named shapes")
 }
 
 /// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
@@ -407,7 +403,7 @@ impl<'a> Cases<'a> {
                 let alternates = (mask == Mask::Full) == at.is_multiple_of(2);
                 !is_bf16 || BF16_TIMED.contains(&name) || alternates
             };
-            for (at, &NamedShape { name, shape, .. }) in NAMED_SHAPES.iter().enumerate() {
+            for (at, &NamedShape { name, shape, .. }) in of_kind(Kind::Small).enumerate() {
                 if !has(at, name) {
                     continue;
                 }
@@ -479,8 +475,8 @@ impl<'a> Cases<'a> {
             return vec![];
         }
         let is_wanted = |problem: &Problem| {
-            let name = problem.shape.name();
-            let is_named = name != "small" && NAMED_SHAPES.iter().any(|named| named.name == name);
+            let named = problem.shape.named();
+            let is_named = named.is_some_and(|of| of.kind == Kind::Small && of.name != "small");
             let of_tier = problem.has_claims() || self.tier == Tier::T2 && is_named;
             request.has_problems() || of_tier && is_timed(problem)
         };
@@ -613,8 +609,8 @@ fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<Subject> {
         .collect()
 }
 
-/// The large problems on which `variant` is one side of a speed claim. No tier runs them as cases; the timed outputs are gated
-/// on a sample of their rows.
+/// The problems that no tier runs as cases, on which `variant` is one side of a speed claim; the timed outputs are gated on a sample
+/// of their rows.
 fn claimed(
     all: &[StageMeta],
     stage: &StageMeta,
@@ -628,9 +624,12 @@ fn claimed(
         let sides = [Some((other.id.as_str(), claim.family.as_str())), base];
         matches!(claim.relation, Relation::Faster { .. }) && sides.contains(&Some(ours))
     };
-    let is_large = |place: &&Place| LARGE_SHAPES.iter().any(|named| named.name == place.shape);
+    let is_no_case = |place: &&Place| {
+        let named = place.extents().and_then(|shape| shape.named());
+        named.is_some_and(|named| named.kind != Kind::Small)
+    };
     let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
-    distinct(places.filter(is_large).filter_map(|place| {
+    distinct(places.filter(is_no_case).filter_map(|place| {
         Some(PlannedTiming {
             subject: stage.subject(&variant.name),
             problem: place.problem().filter(|problem| chosen.include(problem))?,

@@ -4,7 +4,7 @@
 use crate::table::session::{StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
-use common::problem::{self, Dtype, Mask, Problem, ProblemError, Shape, named_shapes};
+use common::problem::{self, Dtype, Mask, Problem, ProblemError, SHAPES, Shape};
 
 /// The stages and variants that a command works on.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -215,7 +215,7 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
             return Err(unknown(
                 "shape",
                 word,
-                named_shapes().map(|named| named.name),
+                SHAPES.iter().map(|named| named.name),
             ));
         }
         parsed => parsed?,

@@ -6,7 +6,7 @@ use crate::judge::list::joined;
 use crate::table::StageMeta;
 use clap::ValueEnum;
 use common::inputs::Family;
-use common::problem::{Dtype, Mask, NamedShape, named_shapes};
+use common::problem::{Dtype, Mask, NamedShape, SHAPES};
 use common::verdict::GateId;
 
 pub fn document(stages: &[StageMeta]) -> Document {
@@ -21,7 +21,9 @@ pub fn document(stages: &[StageMeta]) -> Document {
         );
         format!("{}: {}. {variants}", stage.id, stage.idea)
     };
-    let shapes = named_shapes().map(|NamedShape { name, shape }| format!("{name} {shape}"));
+    let shapes = SHAPES
+        .iter()
+        .map(|NamedShape { name, shape, .. }| format!("{name} {shape}"));
     let masks = joined(Mask::ALL, ", ");
     let family = |family: &Family| {
         let has = |dtype: &Dtype| Family::for_dtype(*dtype).contains(family);
@@ -78,7 +80,7 @@ mod tests {
         let variants = stages.iter().flat_map(|stage| &stage.variants);
         let variants = variants.map(|variant| variant.name.as_str());
         let ids = stages.iter().map(|stage| stage.id.as_str());
-        let shapes = named_shapes().map(|named| named.name);
+        let shapes = SHAPES.iter().map(|named| named.name);
         let families = Family::ALL.iter().map(|family| family.name());
         let names = ids.chain(variants).chain(shapes).chain(families);
         for name in names.chain(["f16", "causal", "C2", "latencies"]) {

@@ -226,7 +226,7 @@ fn tier2_is_the_default_on_a_gpu() {
     };
     // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(
-        count(&|place| NAMED_SHAPES.iter().any(|named| named.name == place.shape)),
+        count(&|place| of_kind(Kind::Small).any(|named| named.name == place.shape)),
         2 * 23 * 14
     );
     // Many keys in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
