@@ -83,6 +83,10 @@ impl Shape {
         SHAPES.iter().find(|named| named.shape == *self)
     }
 
+    pub fn is_decode(&self) -> bool {
+        self.named().is_some_and(|named| named.kind == Kind::Decode)
+    }
+
     /// As in the ladder's tables, else its extents.
     pub fn name(&self) -> String {
         let named = self.named();
@@ -247,13 +251,16 @@ impl Problem {
         self.scores().saturating_mul(4 * self.shape.head_dim as u64)
     }
 
+    /// Of Q, K and V.
+    pub fn input_bytes(&self) -> u64 {
+        let elements = |extents: [usize; 4]| extents.iter().product::<usize>() as u64;
+        let all = elements(self.shape.q_extents()) + 2 * elements(self.shape.kv_extents());
+        all * self.dtype.bytes() as u64
+    }
+
     /// Across device memory: Q, K and V read once, O written once.
     pub fn min_bytes(&self) -> u64 {
-        let s = &self.shape;
-        let rows_q = (s.batch * s.heads_q * s.seq_q) as u64;
-        let rows_kv = (s.batch * s.heads_kv * s.seq_kv) as u64;
-        let row = s.head_dim as u64;
-        (rows_q + 2 * rows_kv) * row * self.dtype.bytes() as u64 + rows_q * row * 2
+        self.input_bytes() + 2 * self.shape.q_extents().iter().product::<usize>() as u64
     }
 }
 

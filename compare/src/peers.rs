@@ -32,7 +32,8 @@ it is installed, are timed interleaved (A B B A) with ours on the same values. E
 again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
 
 Examples:
-  compare peers                                 the named problems, and 16384 query rows by sequence length
+  compare peers                                 the named problems, but for those of 16384 query rows
+  compare peers --shapes decode_8k,verify       K and V from device memory, each peer by its function for caches
   compare peers --shapes mission,1x8:2x512x64 --masks causal
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
 

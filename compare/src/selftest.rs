@@ -95,7 +95,7 @@ fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>
     let contents = inputs
         .map(|inputs| Staged::new(&inputs, Layout::Packed))
         .collect();
-    let pool = device.pool(contents)?;
+    let pool = device.pool(contents, false)?;
     let checks = timer_checks(device, stage, &prepared, &pool, &Plan::default());
     Ok(checks
         .context("check the GPU with nvidia-smi and run again")?

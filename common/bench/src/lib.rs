@@ -232,7 +232,7 @@ fn arm<'d>(
     variant: &str,
     staged: &Staged,
 ) -> Result<Arm<'d>, Box<dyn Error>> {
-    let pool = device.pool(vec![staged.clone()])?;
+    let pool = device.pool(vec![staged.clone()], false)?;
     Ok(device.arm(stage, &stage.prepare(variant, &staged.problem)?, &pool)?)
 }
 

@@ -45,12 +45,20 @@ pub struct Rotation {
 
 /// Sets of a warm rotation, at most.
 const WARM_SETS: u64 = 4;
+/// Of the inputs of a cold rotation, at least.
+const COLD_BYTES: u64 = 200_000_001;
 
 impl Rotation {
     /// That together fit easily; sizes in bytes.
     pub fn choose(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
         let set = (input_bytes + output_bytes).max(1);
         let sets = (l2_bytes / 4 / set).clamp(1, WARM_SETS);
+        Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
+    }
+
+    /// Whose inputs have left the cache when their turn comes again.
+    pub fn cold(input_bytes: u64, output_bytes: u64, l2_bytes: u64) -> Self {
+        let sets = COLD_BYTES.max(3 * l2_bytes).div_ceil(input_bytes.max(1));
         Self::of(sets as usize, input_bytes, output_bytes, l2_bytes)
     }
 
@@ -255,6 +263,17 @@ mod tests {
                 (sets, state),
                 "{input} {output}"
             );
+        }
+        // Mission, decode over 1,024 keys, over 8,192 in E4M3, and what is cold alone; caches of 50 MiB and of 100.
+        for (input, l2, sets) in [
+            (3 * MIB / 2, 50 * MIB, 128),
+            (33_619_968, 50 * MIB, 6),
+            (134_250_496, 50 * MIB, 2),
+            (200_000_001, 50 * MIB, 1),
+            (200_000_001, 100 * MIB, 2),
+        ] {
+            let rotation = Rotation::cold(input, 1 << 16, l2);
+            assert_eq!((rotation.sets, rotation.state), (sets, CacheState::Cold));
         }
         let state = |sets, input, output| Rotation::of(sets, input, output, 50 * MIB).state;
         assert_eq!(state(100, 3 * MIB / 2, MIB / 2), CacheState::Cold);

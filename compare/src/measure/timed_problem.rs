@@ -35,15 +35,17 @@ pub struct Judged {
 
 impl TimedProblem {
     pub fn new(device: &dyn Timer, problem: &Problem) -> Result<Self, CudaError> {
-        Self::of(device, problem, |inputs| inputs)
+        Self::of(device, problem, false, |inputs| inputs)
     }
 
-    /// The same, with inputs changed by `change`.
+    /// The same, with inputs changed by `change`, and from device memory if `is_cold` or that is where decode has them.
     pub fn of(
         device: &dyn Timer,
         problem: &Problem,
+        is_cold: bool,
         change: fn(Inputs) -> Inputs,
     ) -> Result<Self, CudaError> {
+        let is_cold = is_cold || problem.shape.is_decode();
         // A problem that takes more than an eighth of the cache is rotated over one set: see Rotation::choose.
         let seeds = if 8 * problem.min_bytes() <= device.info().l2_bytes {
             2
@@ -57,7 +59,7 @@ impl TimedProblem {
             .iter()
             .map(|inputs| Staged::new(inputs, Layout::Packed))
             .collect();
-        let pool = device.pool(staged)?;
+        let pool = device.pool(staged, is_cold)?;
         inputs.truncate(pool.contents().len());
         Ok(Self {
             problem: *problem,

@@ -12,7 +12,8 @@ pub type Kernel<'a> = (&'a LoadedStage, &'a Prepared<'a>);
 pub trait Timer {
     fn info(&self) -> &DeviceInfo;
 
-    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError>;
+    /// Of inputs that are read from device memory, or from the cache.
+    fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError>;
 
     /// What an empty kernel takes, in microseconds.
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError>;
@@ -39,8 +40,8 @@ impl Timer for CudaDevice {
         self.info()
     }
 
-    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
-        self.pool(contents)
+    fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
+        self.pool(contents, is_cold)
     }
 
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError> {

@@ -6,39 +6,31 @@ use crate::measure::select::Problems;
 use crate::python::bench::{Item, best_of_default_family};
 use crate::table::Place;
 use crate::table::session::{Claim, Relation, StageMeta};
-use common::problem::{Dtype, LENGTHS, Mask};
+use common::problem::{Dtype, Kind, Mask, of_kind};
 
-/// The shapes that are measured under both masks unless `--shapes` says otherwise.
-const SHAPES: [&str; 9] = [
-    "mission",
-    "mission_b2",
-    "stretch",
-    "long",
-    "wide",
-    "big",
-    "big_wide",
-    "long_16k",
-    "long_16k_wide",
-];
+/// Of the large grids; the others by `--shapes`.
+const LARGE: [&str; 4] = ["big", "big_wide", "long_16k", "long_16k_wide"];
 
-/// The chosen problems, f16 and what stages claim of other dtypes: of the stages that take them all of `stages` on mission; on the
-/// other shapes those that claim to be faster than a peer there, the one that is the fastest there in the run or, where it timed
-/// none, those that claim to be faster than a peer anywhere, and the last. By default, those of [`LENGTHS`] under the full mask.
+/// The chosen problems, each shape under its usual masks, in f16, what stages claim of other element types, and decode in all:
+/// of the stages that take them all of `stages` on mission; on the other shapes those that claim to be faster than a peer there, the
+/// one that is the fastest there in the run or, where it timed none, those that claim to be faster than a peer anywhere, and the last.
+/// Where claims are judged also with inputs from device memory.
 pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> Vec<Item> {
-    let mut all = problems.or(&SHAPES, &Dtype::ALL, &Mask::ALL);
-    if problems.shapes.is_empty() {
-        let lengths = LENGTHS.as_flattened();
-        let lengths: Vec<&str> = (lengths.iter().copied())
-            .filter(|name| !SHAPES.contains(name))
-            .collect();
-        all.extend(problems.or(&lengths, &Dtype::ALL, &[Mask::Full]));
-    }
+    let of = |kind| of_kind(kind).map(|named| named.name);
+    let shapes = of(Kind::Small).filter(|name| *name != "small").chain(LARGE);
+    let shapes = shapes.chain(of(Kind::Everyday)).chain(of(Kind::Decode));
     let mut items = Vec::new();
-    for problem in all {
+    for problem in problems.or(&Vec::from_iter(shapes), &Dtype::ALL, &Mask::ALL) {
         let place = Place::of(&problem);
         let claims = |stage: &StageMeta| over_peers(stage).any(|claim| claim.on == place);
-        let is_asked_for = problem.dtype == Dtype::F16 || !problems.dtypes.is_empty();
-        if !is_asked_for && !stages.iter().any(|stage| claims(stage)) {
+        let is_claimed = stages.iter().any(|stage| claims(stage));
+        let named = problem.shape.named();
+        let is_usual = named.is_none_or(|named| named.masks.contains(&problem.mask));
+        let has_dtype = problem.dtype == Dtype::F16
+            || problem.shape.is_decode() && stages.iter().any(|stage| stage.takes(problem.dtype))
+            || !problems.dtypes.is_empty();
+        let has_mask = is_usual || !problems.masks.is_empty();
+        if !(is_claimed || has_dtype && has_mask) {
             continue;
         }
         let best = |stage: &&StageMeta| best_of_default_family(known, stage, &place);
@@ -49,14 +41,21 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
             Some(fastest) => fastest == stage.id,
             None => over_peers(stage).any(|claim| claim.on.dtype == problem.dtype),
         };
-        let stages = chosen(stages, problem.dtype, |stage| {
-            place.shape == "mission" || claims(stage) || may_be_fastest(stage)
-        });
-        items.push(Item {
-            place,
+        let item = |is_cold| Item {
+            place: Place {
+                cold: is_cold,
+                ..place.clone()
+            },
             problem,
-            stages,
-        });
+            stages: chosen(stages, problem.dtype, |stage| {
+                let is_mission = place.shape == "mission" && !is_cold;
+                is_mission || claims(stage) || may_be_fastest(stage)
+            }),
+        };
+        items.push(item(false));
+        if place == Place::claims(Dtype::F16) {
+            items.push(item(true));
+        }
     }
     items
 }

@@ -2,7 +2,7 @@ use super::choose::items;
 use super::*;
 use crate::cli::Cli;
 use crate::judge::Known;
-use crate::python::bench::{graphs, stand_ins, unsupported};
+use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{
     Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError, SingleCalls,
@@ -12,7 +12,7 @@ use crate::table::session::{Claim, Relation};
 use crate::table::{Place, Subject};
 use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::problem::{Dtype, Kind, Mask, Problem, Shape, of_kind};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
@@ -528,14 +528,29 @@ fn problems_and_stages_are_chosen_by_flags() {
             .collect()
     };
     let all = lines(&[]);
-    assert_eq!(all.len(), 18 + 8);
+    // Small and large grids under both masks, and mission cold; everyday; decode in the element types that there are.
+    assert_eq!(all.len(), 5 * 2 + 1 + 4 * 2 + 14 + 4 * 2);
     assert_eq!(
-        all[..3],
+        all[..4],
         [
             "mission f16 full: stage0-scalar stage1-cpasync",
+            "mission f16 full cold: stage1-cpasync",
             "mission f16 causal: stage0-scalar stage1-cpasync",
             "mission_b2 f16 full: stage1-cpasync",
         ]
+    );
+    // Under the masks that they are computed with, unless others are asked for.
+    assert_eq!(
+        lines(&["--shapes", "verify,cross_77"]),
+        [
+            "verify f16 causal: stage1-cpasync",
+            "verify e4m3 causal: stage1-cpasync",
+            "cross_77 f16 full: stage1-cpasync",
+        ]
+    );
+    assert_eq!(
+        lines(&["--shapes", "verify", "--masks", "full", "--dtypes", "f16"]),
+        ["verify f16 full: stage1-cpasync"]
     );
     assert_eq!(
         lines(&[
@@ -572,7 +587,7 @@ fn problems_and_stages_are_chosen_by_flags() {
         );
         items
             .into_iter()
-            .filter(|item| item.problem.dtype == Dtype::E4m3)
+            .filter(|item| item.problem.dtype == Dtype::E4m3 && !item.problem.shape.is_decode())
             .map(item)
             .collect::<Vec<_>>()
     };
@@ -627,17 +642,84 @@ fn where_the_record_timed_none_those_that_claim_to_beat_a_peer_are_tried() {
         &builds.iter().collect::<Vec<_>>(),
         &Known::alone(&none),
     );
-    let lengths = items
-        .iter()
-        .filter(|item| item.place.shape.starts_with("rows16k_"));
-    let lengths: Vec<&Item> = lengths.collect();
-    assert_eq!((lengths.len(), items.len()), (8, 18 + 8));
-    assert!(
-        lengths
-            .iter()
-            .all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"]
-                && item.problem.mask == Mask::Full)
-    );
+    let everyday = of_kind(Kind::Everyday).map(|named| named.name);
+    for shape in everyday {
+        let mut of_shape = items.iter().filter(|item| item.place.shape == shape);
+        assert!(of_shape.all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"]));
+    }
+}
+
+/// What each library is asked for: decode of the function for caches, where there is one, and masks aligned bottom-right.
+#[test]
+fn libraries_are_called_as_their_users_call_them() {
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let packages = r#"
+def module(**names):
+    return types.SimpleNamespace(**names)
+
+def of(function, *names):
+    def call(*tensors, **options):
+        return " ".join([function, *(f"{name}={options[name]}" for name in names if name in options)]), "lse"
+    return call
+
+attention = of("flash_attn_func", "causal", "q_descale")
+cached = of("flash_attn_with_kvcache", "causal", "q_descale", "cache_seqlens", "num_splits")
+sdpa = of("sdpa", "is_causal", "attn_mask", "enable_gqa")
+sys.modules["flash_attn_interface"] = module(flash_attn_func=attention, flash_attn_with_kvcache=cached)
+sys.modules["flash_attn"] = module()
+sys.modules["flash_attn.cute"] = module(flash_attn_func=attention)
+sys.modules["torch.nn.attention"] = module(SDPBackend=module(MATH="MATH"), sdpa_kernel=contextlib.nullcontext)
+sys.modules["torch.nn.attention.bias"] = module(causal_lower_right=lambda q, k: f"lower-right {q}:{k}")
+sys.modules["cudnn"] = module(create_handle=lambda: None)
+worker = object.__new__(Worker)
+worker.torch = module(nn=module(functional=module(scaled_dot_product_attention=sdpa)))
+worker.peers, worker.absent, worker.scale = {}, {}, 1.0
+for library in LIBRARIES:
+    worker.add(*library)
+
+def asked(name, queries, keys, causal, decode, scales=()):
+    worker.causal, worker.lengths = causal, "lengths" if decode else None
+    # Both layouts have as many rows here as heads.
+    q, k = module(shape=(8, queries, queries, 64)), module(shape=(8, keys, keys, 64))
+    try:
+        return first(worker.peers[name].call(q, k, k, *scales))
+    except ValueError as error:
+        return str(error)
+
+scale = module(expand=lambda *extents: extents)
+found = {
+    "decode": asked("flash-attn-3", 1, 9, False, True),
+    "verify in E4M3": asked("flash-attn-3-fp8", 4, 9, True, True, [scale]),
+    "prefill": asked("flash-attn-3", 9, 9, True, False),
+    "decode without a function": asked("flash-attn-4", 1, 9, False, True),
+    "torch, decode": asked("torch-default", 1, 9, False, True),
+    "torch, verify": asked("torch-default", 4, 9, True, True),
+    "torch, prefill": asked("torch-default", 9, 9, True, False),
+    "torch, scores in memory": asked("torch-math", 9, 4096, False, False),
+    "cuDNN, verify": asked("cudnn-fp8", 4, 9, True, True),
+}
+os.read(COMMANDS, 1 << 16)
+print(json.dumps({"ok": True, "found": [f"{case}: {call}" for case, call in found.items()]}), file=ANSWERS)
+"#;
+    let Some(mut session) = python(&format!("import types\n{script}{packages}")) else {
+        return;
+    };
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        found: Vec<String>,
+    }
+    let Asked { found } = session.ask("hello", json!({})).unwrap();
+    insta::assert_snapshot!(found.join("\n"), @r"
+    decode: flash_attn_with_kvcache causal=False cache_seqlens=lengths num_splits=0
+    verify in E4M3: flash_attn_with_kvcache causal=True q_descale=(8, 9) cache_seqlens=lengths num_splits=0
+    prefill: flash_attn_func causal=True
+    decode without a function: flash_attn_func causal=False
+    torch, decode: sdpa is_causal=False enable_gqa=True
+    torch, verify: sdpa attn_mask=lower-right 4:9 enable_gqa=True
+    torch, prefill: sdpa is_causal=True
+    torch, scores in memory: not timed above 2048 keys: it writes all scores to memory
+    cuDNN, verify: its causal mask is aligned top-left
+    ");
 }
 
 /// What each peer computes with, as the script says it.
@@ -675,22 +757,6 @@ print(json.dumps(answer), file=ANSWERS)
     let found = hello.peers.into_iter().map(|peer| (peer.name, peer.dtypes));
     let expected = expected.map(|(name, dtypes)| (name.to_string(), dtypes));
     assert_eq!(Vec::from_iter(found), expected);
-}
-
-#[test]
-fn causal_masks_of_other_alignment_are_not_compared() {
-    let shape = Shape {
-        seq_kv: 203,
-        ..Shape::bhsd(1, 8, 113, 64)
-    };
-    let unequal = |mask| Problem::new(shape, Dtype::F16, mask).unwrap();
-    assert_eq!(unsupported(&mission()), None);
-    assert_eq!(unsupported(&unequal(Mask::Full)), None);
-    assert!(
-        unsupported(&unequal(Mask::Causal))
-            .unwrap()
-            .contains("top-left")
-    );
 }
 
 #[test]

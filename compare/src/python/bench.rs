@@ -142,7 +142,12 @@ impl<'a> Bench<'a> {
     /// candidate, of that and everything else.
     pub fn measure(&self, item: &Item, pythons: &mut [&mut Python]) -> anyhow::Result<Vec<Row>> {
         // No library but ours takes a scale for each head.
-        let mut problem = TimedProblem::of(self.device, &item.problem, Inputs::with_one_scale)?;
+        let mut problem = TimedProblem::of(
+            self.device,
+            &item.problem,
+            item.place.cold,
+            Inputs::with_one_scale,
+        )?;
         let speed_of_light = problem.speed_of_light(self.device, self.zero_us);
         let candidate = pythons.iter().position(|python| python.candidate.is_some());
         let lost = |python, name: &str, reason: String| {
@@ -169,10 +174,6 @@ impl<'a> Bench<'a> {
         for (index, python) in pythons.iter_mut().enumerate() {
             let mut peers = python.hello.peers.clone();
             peers.retain(|peer| peer.dtypes.contains(&item.problem.dtype));
-            if let Some(reason) = unsupported(&item.problem).filter(|_| candidate != Some(index)) {
-                let names = peers.drain(..).map(|peer| peer.name);
-                rows.extend(names.map(|name| lost(index, &name, reason.into())));
-            }
             if peers.is_empty() {
                 continue;
             }
@@ -333,6 +334,7 @@ impl<'a> Bench<'a> {
             "dtype": problem.problem.dtype,
             "causal": problem.problem.mask == Mask::Causal,
             "scale": problem.problem.softmax_scale,
+            "decode": problem.problem.shape.is_decode(),
             "contents": contents,
             "sets": problem.pool.rotation().sets,
         }))
@@ -442,14 +444,6 @@ pub fn best_of_default_family<'a>(
 fn of_default_family(stage: &StageMeta, name: &str) -> bool {
     let family = |name: &str| Some(stage.variant(name)?.family.as_str());
     family(name) == family(&stage.default_variant)
-}
-
-/// Why no peer can be asked for this problem, if so.
-pub fn unsupported(problem: &Problem) -> Option<&'static str> {
-    let differ = problem.shape.seq_q != problem.shape.seq_kv;
-    (problem.mask == Mask::Causal && differ).then_some(
-        "PyTorch aligns a causal mask top-left, this project bottom-right: they differ unless seq_q = seq_kv",
-    )
 }
 
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the run timed the

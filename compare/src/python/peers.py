@@ -13,8 +13,8 @@ process can be interleaved with the caller's.
   call     q, k, v, place,   calls that peer once, on views of the files' bytes at the addresses of the previous call with this
            output, after ... place; writes what it returns, and the inputs' bytes after the call; findings on its memory
   ceilings                   what the GPU reaches on a large matrix product and on a large copy
-  problem                    dtype (f16, bf16, e4m3), mask, scale, sets to rotate over, and their contents, each a file, extents and scales
-                             (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
+  problem                    dtype (f16, bf16, e4m3), mask, scale, whether it is decode, sets to rotate over, and their contents, each a
+                             file, extents and scales (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
                              kept of a call is right afterwards
   prepare  peer, launches    a CUDA graph of `launches` calls that rotate over all sets, at least one of each; each returns memory of its
                              own, and launches as many kernels as one that is captured alone
@@ -241,6 +241,7 @@ class Worker:
 
     def sdpa(self, backend, dtypes):
         from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.attention.bias import causal_lower_right
 
         sdpa = self.torch.nn.functional.scaled_dot_product_attention
 
@@ -248,19 +249,30 @@ class Worker:
             if backend == "MATH" and k.shape[2] > MATH_KEYS:
                 raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
             options = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
-            return sdpa(q, k, v, is_causal=self.causal, scale=self.scale, **options)
+            if self.causal and q.shape[2] != k.shape[2]:
+                # is_causal would align the mask top-left.
+                options["attn_mask"] = causal_lower_right(q.shape[2], k.shape[2])
+            else:
+                options["is_causal"] = self.causal
+            return sdpa(q, k, v, scale=self.scale, **options)
 
         if backend is None:
             return Peer(call, dtypes)
         return Peer(call, dtypes, functools.partial(sdpa_kernel, getattr(SDPBackend, backend)))
 
     def flash_attention(self, module, dtypes):
-        function = importlib.import_module(module).flash_attn_func
+        """Decode is asked of the function for caches, which splits the keys and packs query heads as it sees fit. FlashAttention-4 has
+        none: on Hopper it does not split."""
+        module = importlib.import_module(module)
+        cached = getattr(module, "flash_attn_with_kvcache", None)
 
         def call(q, k, v, *scales):
             names = ("q_descale", "k_descale", "v_descale")
-            scales = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
-            return first(function(q, k, v, softmax_scale=self.scale, causal=self.causal, **scales))
+            options = dict(zip(names, (scale.expand(k.shape[0], k.shape[2]) for scale in scales)))
+            options |= {"softmax_scale": self.scale, "causal": self.causal}
+            if self.lengths is None or cached is None:
+                return first(module.flash_attn_func(q, k, v, **options))
+            return first(cached(q, k, v, cache_seqlens=self.lengths, num_splits=0, **options))
 
         return Peer(call, dtypes, heads_first=False)
 
@@ -270,6 +282,8 @@ class Worker:
         handle, graphs = cudnn.create_handle(), {}
 
         def call(q, k, v, *scales):
+            if self.causal and q.shape[2] != k.shape[2]:
+                raise ValueError("its causal mask is aligned top-left")
             key = (q.shape, k.shape, self.causal, self.scale)
             if key not in graphs:
                 graphs[key] = self.cudnn_graph(cudnn, handle, q, k, v)
@@ -509,6 +523,9 @@ class Worker:
             [self.stored(of["file"], kind).reshape(of["extents"]).to(self.device) for of in operands]
             for operands in command["contents"]
         ]
+        # Of each batch's keys, where they are a cache.
+        batch, _, keys, _ = self.contents[0][1].shape
+        self.lengths = torch.full((batch,), keys, dtype=torch.int32, device=self.device) if command["decode"] else None
         # Each set has its own addresses.
         self.sets["bhsd"] = []
         for i in range(command["sets"]):

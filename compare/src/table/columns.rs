@@ -69,7 +69,8 @@ impl Serialize for Row {
 fn problem<M: SerializeMap>(map: &mut M, place: &Place) -> Result<(), M::Error> {
     map.serialize_entry("shape", &place.shape)?;
     map.serialize_entry("dtype", &place.dtype)?;
-    map.serialize_entry("mask", &place.mask)
+    map.serialize_entry("mask", &place.mask)?;
+    optional(map, "cold", &place.cold.then_some(true))
 }
 
 fn optional<M: SerializeMap>(
@@ -135,7 +136,12 @@ impl Columns {
         if let Some(shape) = self.text("shape")? {
             let dtype = dtype.ok_or_else(|| wrong("dtype", "f16, bf16 or e4m3"))?;
             let mask: Mask = self.required("mask", "full or causal")?;
-            let place = Place { shape, dtype, mask };
+            let place = Place {
+                shape,
+                dtype,
+                mask,
+                cold: self.take("cold", "true or false")?.unwrap_or(false),
+            };
             return Ok(match self.text("input")? {
                 Some(input) => On::Case(place, input),
                 None => On::Problem(place),
@@ -244,6 +250,10 @@ mod tests {
         for on in [
             On::All,
             On::Problem(place()),
+            On::Problem(Place {
+                cold: true,
+                ..place()
+            }),
             On::Case(place(), "a b.safetensors".into()),
             instance(None),
             instance(Some("sm_90a")),

@@ -349,6 +349,9 @@ pub struct Place {
     pub shape: String,
     pub dtype: Dtype,
     pub mask: Mask,
+    /// Inputs that are in the L2 cache on other rows come from device memory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cold: bool,
 }
 
 impl Place {
@@ -357,6 +360,7 @@ impl Place {
             shape: shape.to_string(),
             dtype,
             mask,
+            cold: false,
         }
     }
 
@@ -393,7 +397,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.shape, self.dtype, self.mask)
+        let cold = if self.cold { " cold" } else { "" };
+        write!(f, "{} {} {}{cold}", self.shape, self.dtype, self.mask)
     }
 }
 

@@ -35,7 +35,11 @@ impl fmt::Debug for InputPool {
 
 impl InputPool {
     /// What a pool of `contents` is before any of it is uploaded.
-    pub fn on_host(mut contents: Vec<Staged>, l2_bytes: u64) -> Result<Self, CudaError> {
+    pub fn on_host(
+        mut contents: Vec<Staged>,
+        is_cold: bool,
+        l2_bytes: u64,
+    ) -> Result<Self, CudaError> {
         let problems = contents
             .windows(2)
             .filter(|pair| pair[0].problem != pair[1].problem)
@@ -47,13 +51,12 @@ impl InputPool {
                 problems: if contents.is_empty() { 0 } else { problems },
             });
         };
-        let input_bytes: usize = first
-            .inputs
-            .iter()
-            .map(|i| i.image.bytes.len() + 4 * i.scales.len())
-            .sum();
-        let output_bytes = first.output.bytes.len() as u64;
-        let rotation = Rotation::choose(input_bytes as u64, output_bytes, l2_bytes);
+        let (input_bytes, all) = (first.problem.input_bytes(), first.problem.min_bytes());
+        let choose = match is_cold {
+            true => Rotation::cold,
+            false => Rotation::choose,
+        };
+        let rotation = choose(input_bytes, all - input_bytes, l2_bytes);
         contents.truncate(rotation.sets);
         Ok(Self {
             rotation,
@@ -133,11 +136,11 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, a few times. A handful is enough: further sets repeat contents at other
-    /// addresses, which is all that the cache sees.
-    pub fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
+    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory take. A handful is enough:
+    /// further sets repeat contents at other addresses, which is all that the cache sees.
+    pub fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
-        let mut pool = InputPool::on_host(contents, self.info().l2_bytes)?;
+        let mut pool = InputPool::on_host(contents, is_cold, self.info().l2_bytes)?;
         for set in 0..pool.rotation.sets {
             let uploaded = self.upload_inputs(&pool.contents[set % pool.contents.len()])?;
             pool.sets.push(uploaded);

@@ -17,7 +17,7 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::{LoadedStage, Prepared};
 use common::telemetry::Conditions;
 use common::timing::stats::Summary;
-use common::timing::{Comparison, Measurement};
+use common::timing::{CacheState, Comparison, Measurement};
 use common::verdict::{GateId, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -351,8 +351,8 @@ impl Timer for Made {
         &self.info
     }
 
-    fn pool(&self, contents: Vec<Staged>) -> Result<Rc<InputPool>, CudaError> {
-        InputPool::on_host(contents, self.info.l2_bytes).map(Rc::new)
+    fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
+        InputPool::on_host(contents, is_cold, self.info.l2_bytes).map(Rc::new)
     }
 
     fn zero_us(&self, _: &TimingPlan) -> Result<f64, CudaError> {
@@ -396,6 +396,22 @@ impl Timer for Made {
             new_outputs: self.outputs(new.1, pool),
         })
     }
+}
+
+/// Decode's keys, and what is asked for, come from device memory: more of them than the cache holds, at addresses of their own.
+#[test]
+fn what_is_decode_or_cold_is_timed_from_device_memory() {
+    let device = Made::new(10.0, HONEST);
+    let of = |shape: &str, is_cold| {
+        let shape = common::problem::parse_shape(shape).unwrap();
+        let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let timed = TimedProblem::of(&device, &problem, is_cold, |inputs| inputs).unwrap();
+        let rotation = timed.pool.rotation();
+        (rotation.sets, rotation.state, timed.inputs.len())
+    };
+    assert_eq!(of("mission", false), (4, CacheState::Warm, 2));
+    assert_eq!(of("mission", true), (128, CacheState::Cold, 2));
+    assert_eq!(of("decode_1k", false), (6, CacheState::Cold, 1));
 }
 
 /// The gates that a row fails, with their reasons.
