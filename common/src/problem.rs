@@ -270,12 +270,12 @@ named! {
     pub enum Kind {
         /// Less than a GPU at a time. The only ones that tiers run: all families and seeds, on every variant, take hours of others,
         /// which `compare peers` and `--shapes` time, and gate on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
-        Small = "small grids",
-        Large = "large grids",
+        Small = "Small grids",
+        Large = "Large grids",
         /// What models ask for that nobody chose to suit a tile.
-        Everyday = "everyday",
+        Everyday = "Everyday",
         /// Few queries over many keys, which come from device memory: they are timed over more than the L2 cache holds.
-        Decode = "decode",
+        Decode = "Decode",
     }
 }
 

@@ -553,21 +553,29 @@ impl Run {
     }
 
     /// The same of any subject.
-    pub fn beside(
+    pub fn beside(self, subject: &str, shape: &str, us: f64, peers: &[(&str, f64, bool)]) -> Self {
+        self.beside_on(
+            subject,
+            &Place::new(shape, Dtype::F16, Mask::Full),
+            us,
+            peers,
+        )
+    }
+
+    pub fn beside_on(
         mut self,
         subject: &str,
-        shape: &str,
+        place: &Place,
         us: f64,
         peers: &[(&str, f64, bool)],
     ) -> Self {
-        let place = Place::new(shape, Dtype::F16, Mask::Full);
         let ours = peer_sampled(subject, us, true);
-        self = self.with(ours.row(&place, "warm L2").unwrap());
+        self = self.with(ours.row(place, "warm L2").unwrap());
         for &(peer, us, is_right) in peers {
             let theirs = peer_sampled(peer, us, is_right);
-            self = self.with(theirs.row(&place, "warm L2").unwrap());
+            self = self.with(theirs.row(place, "warm L2").unwrap());
             let speed_of_light = SpeedOfLight::none("literal samples");
-            let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap();
+            let row = pair(&theirs, &ours, place, &speed_of_light).unwrap();
             self = row.into_iter().fold(self, Run::with);
         }
         self

@@ -88,6 +88,7 @@ pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
     for problem in &mut problems {
         problem.fastest = fastest(known, problem.ours, |_| true);
     }
-    problems.sort_by_key(|Problem { place, .. }| (place.dtype, place.size(), place.mask));
+    problems
+        .sort_by_key(|Problem { place, .. }| (place.dtype, place.size(), place.mask, place.cold));
     problems
 }

@@ -18,7 +18,7 @@ pub struct Rendered {
 
 /// The report in the run's folder as Markdown and HTML, and at `path` if it goes anywhere else.
 pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Rendered> {
-    let document = report::document(about);
+    let document = report::document(about, &[]);
     let beside = Rendered {
         path: folder.join("COMPARE.md"),
         text: document::markdown::markdown(&document),
@@ -51,7 +51,7 @@ pub fn committed(
     let known = tables.iter().map(|table| Known::committed(stages, table));
     let reports: Vec<Report<'_>> = known.map(verdict::report).collect();
     let compare = Rendered {
-        text: document::markdown::markdown(&report::document(&reports[0])),
+        text: document::markdown::markdown(&report::document(&reports[0], &reports[1..])),
         path: root.join("COMPARE.md"),
     };
     let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));

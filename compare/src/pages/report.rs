@@ -1,13 +1,13 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    commit, first_lines, first_of, gpu, ladder, of, per_stage, refuted, sections, self_test, stale,
+    commit, first_lines, first_of, gpu, ladder, noted, per_stage, refuted, sections, self_test,
     tally, text, times, us,
 };
-use crate::document::{Block, Cell, Document, Table, Text, Verdict, row};
+use crate::document::{Block, Document, Table, Text, Verdict, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
-use crate::judge::list::{grouped, joined, tallied};
+use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
@@ -15,23 +15,35 @@ use crate::table::session::{Changes, Moved, Progress};
 use crate::table::{Figure, Place, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::problem::{Dtype, LENGTHS, Mask, parse_shape};
+use common::problem::{Dtype, Kind, LENGTHS, Mask, parse_shape};
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
 const MOST_CHANGES: usize = 12;
 const MOST_FAILURES: usize = 10;
-const MOST_CLAIMS: usize = 13;
+const MOST_CLAIMS: usize = 10;
 const MOST_MISSING: usize = 10;
 
 /// Fewer lengths are no curve.
 const LEAST_LENGTHS: usize = 3;
 
-pub fn document(report: &Report<'_>) -> Document {
+/// Of one GPU model, and of the `others` what is won and lost against peers.
+pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
     let known = &report.known;
+    let on = |report: &Report<'_>| {
+        report
+            .known
+            .gpu()
+            .map_or(String::new(), |gpu| format!(", {gpu}"))
+    };
+    let here = on(report);
+    let title = |title: &str, on: &str| format!("{title}{on}");
     let origin = known
         .session()
         .map(|session| Block::paragraph(origin(report, session)));
+    let elsewhere = others
+        .iter()
+        .map(|of| (title("Against peers", &on(of)), ratios(of)));
     let first = [Block::bullets(report.overall.actions.clone())];
     // Only the committed page is beside the stages.
     let table = match known.run {
@@ -44,23 +56,26 @@ pub fn document(report: &Report<'_>) -> Document {
         format!("What changed since {}", since.since)
     });
     let tested = self_test::summary(known.table.by(Source::SelfTest).collect::<Vec<_>>());
-    let sections = sections([
+    let before = [
         (
-            "What to do first",
+            "What to do first".into(),
             first.into_iter().chain(origin).collect(),
         ),
-        ("Gates that fail", failures(report)),
-        ("Missing, but required", missing(report, true)),
-        ("The ladder", ladder),
-        (&changed, since.map_or(vec![], changes_of)),
-        ("Against peers", against_peers(report)),
-        ("Rate by sequence length", lengths(report)),
-        ("Claims", claims(report)),
-        ("Missing, not required", missing(report, false)),
-        ("Unsupported on this device", refused(report)),
-        ("Self-test", tested.into_iter().collect()),
-        ("More", more(report)),
-    ]);
+        ("Gates that fail".into(), failures(report)),
+        ("Missing, but required".into(), missing(report, true)),
+        (title("The ladder", &here), ladder),
+        (changed, since.map_or(vec![], changes_of)),
+        (title("Against peers", &here), against_peers(report, &here)),
+    ];
+    let after = [
+        (title("Rate by sequence length", &here), lengths(report)),
+        (title("Claims", &here), claims(report)),
+        ("Missing, not required".into(), missing(report, false)),
+        ("Unsupported on this device".into(), refused(report)),
+        ("Self-test".into(), tested.into_iter().collect()),
+        ("More".into(), more(report)),
+    ];
+    let sections = sections(before.into_iter().chain(elsewhere).chain(after));
     Document {
         title: "COMPARE".into(),
         verdict: Some(verdict(report)),
@@ -196,52 +211,103 @@ fn refused(report: &Report<'_>) -> Vec<Block> {
     super::list(refused)
 }
 
-fn against_peers(report: &Report<'_>) -> Vec<Block> {
+/// A table for each kind of problem.
+fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
     let known = &report.known;
     let problems = peers::problems(known);
-    if problems.is_empty() {
-        return Vec::new();
-    }
     let row = |problem: &Problem<'_>| {
         let fastest = problem.fastest.map(|(peer, over)| {
-            let figure = over.estimate(Metric::SpeedupP50);
-            let outcome = match coarser(problem.ours, peer) {
-                Some(errors) => Cell::from(outcome(figure)).noted(errors),
-                None => outcome(figure).into(),
+            let ratio = over.estimate(Metric::SpeedupP50);
+            let (ratio, open) = match shortfall(ratio) {
+                // All of its interval is above 1.
+                None => (times(ratio.value), None),
+                open => (times(ratio), open),
             };
-            let ratio = stale(times(figure), known.is_stale(problem.ours));
-            [text(&peer.subject), us(best::p50(peer)), ratio, outcome]
+            let stale = known.is_stale(problem.ours).then_some("STALE");
+            let notes = joined(open.into_iter().chain(stale), ", ");
+            let ratio = noted(ratio, Some(&*notes).filter(|notes| !notes.is_empty()));
+            [text(&peer.subject), us(best::p50(peer)), ratio]
         });
-        let [peer, time, ratio, outcome] =
-            fastest.unwrap_or_else(|| [(); 4].map(|()| super::missing("no peer was right")));
+        let [peer, time, ratio] =
+            fastest.unwrap_or_else(|| [(); 3].map(|()| super::missing("no peer was right")));
         row! {
             "problem" => text(&problem.place),
-            "our fastest" => text(super::short(&problem.ours.subject)),
+            "our fastest" => ladder::short(problem.ours.subject.stage()),
             "µs" => us(best::p50(problem.ours)),
             "fastest peer" => peer,
             "µs" => time,
             "peer / ours" => ratio,
-            "outcome (max errors)" => outcome,
         }
     };
     let about = ladder::score(known).map(|score| {
-        let sessions = grouped(problems.iter().map(|problem| (problem.ours.session.as_str(), problem)));
-        let sessions = sessions.into_iter().map(|(session, problems)| {
-            format!("{} of session `{session}`", count(problems.len(), "problem", "problems"))
-        });
-        let whose = format!(" Interleaved (A B B A): {}.", joined(sessions, ", "));
-        let is_coarser = |problem: &Problem<'_>| {
-            let (peer, _) = problem.fastest?;
-            coarser(problem.ours, peer)
+        let sessions = problems.iter().map(|problem| format!("`{}`", problem.ours.session));
+        let sessions = joined(distinct(sessions), ", ");
+        let error = |row: &Row| row.value(Metric::MaxError).unwrap_or(f64::NAN);
+        let is_coarser = |problem: &&Problem<'_>| {
+            // In the same precision they differ by up to 4 times.
+            problem.fastest.is_some_and(|(peer, _)| error(peer) >= 10.0 * error(problem.ours))
         };
-        let errors = match problems.iter().find_map(is_coarser) {
-            Some(_) => " Max errors against FP64 (ours / theirs) are shown if theirs is at least 10 times ours.",
-            None => "",
+        let coarser = problems.iter().filter(is_coarser).count();
+        let errors = match coarser {
+            0 => String::new(),
+            _ => format!(
+                " On {} the largest error of the fastest peer is at least 10 times ours.",
+                count(coarser, "problem", "problems")
+            ),
         };
-        Block::Paragraph(score.text((whose + errors).into()))
+        let rest = format!(
+            " Interleaved (A B B A) in sessions {sessions}.{errors} Every variant and peer, with intervals: `compare show peers`."
+        );
+        Block::Paragraph(score.text(rest.into()))
     });
-    let table = Block::Table(Table::of(problems.iter().map(row)));
-    about.into_iter().chain([table]).collect()
+    let tables = by_kind(&problems).into_iter().flat_map(|(kind, problems)| {
+        let table = Table::of(problems.into_iter().map(row));
+        [
+            Block::subsection(format!("{kind}{on}")),
+            Block::Table(table),
+        ]
+    });
+    about.into_iter().chain(tables).collect()
+}
+
+fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Problem<'a>>)> {
+    let kind = |problem: &Problem<'_>| Some(problem.place.extents()?.named()?.kind);
+    let mut kinds = grouped(problems.iter().map(|problem| (kind(problem), problem)));
+    kinds.sort_by_key(|(kind, _)| (kind.is_none(), *kind));
+    let named = |(kind, problems): (Option<Kind>, _)| (kind.map_or("Other", Kind::name), problems);
+    kinds.into_iter().map(named).collect()
+}
+
+/// Of a GPU model that is not the page's: ratios by kind, and what is not won.
+fn ratios(report: &Report<'_>) -> Vec<Block> {
+    let known = &report.known;
+    let problems = peers::problems(known);
+    let line = |(kind, problems): (&str, Vec<&Problem<'_>>)| {
+        let ratio = |of: &&Problem<'_>| Some(of.fastest?.1.estimate(Metric::SpeedupP50));
+        let mut judged: Vec<_> = problems
+            .iter()
+            .filter_map(|of| Some((ratio(of)?, of)))
+            .collect();
+        judged.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+        let ((least, _), (most, _)) = (judged.first()?, judged.last()?);
+        let range = format!(
+            "{:.2}x to {:.2}x on {}",
+            least.value,
+            most.value,
+            count(judged.len(), "problem", "problems")
+        );
+        let open = judged.iter().filter_map(|(ratio, of)| {
+            let open = shortfall(*ratio)?;
+            Some(format!("{open} on {} ({:.2}x)", of.place, ratio.value))
+        });
+        Some(format!(
+            "{kind}: {}",
+            joined([range].into_iter().chain(open), "; ")
+        ))
+    };
+    let score = ladder::score(known).map(Block::Paragraph);
+    let lines = super::list(by_kind(&problems).into_iter().filter_map(line));
+    score.into_iter().chain(lines).collect()
 }
 
 /// The rates of ours and of the fastest peer by sequence length, f16 under the full mask, where both head sizes were timed.
@@ -280,20 +346,13 @@ fn lengths(report: &Report<'_>) -> Vec<Block> {
     vec![Block::paragraph(about), Block::Diagram(diagram)]
 }
 
-fn outcome(ratio: Figure) -> &'static str {
+/// What is not won.
+fn shortfall(ratio: Figure) -> Option<&'static str> {
     match peers::outcome(ratio) {
-        Outcome::Won => "won",
-        Outcome::Lost => "lost",
-        Outcome::Inconclusive => "inconclusive",
+        Outcome::Won => None,
+        Outcome::Lost => Some("lost"),
+        Outcome::Inconclusive => Some("inconclusive"),
     }
-}
-
-/// Our and their largest error against FP64, if theirs is ten times ours: in the same precision they differ by up to 4 times.
-fn coarser(ours: &Row, theirs: &Row) -> Option<Text> {
-    let error = |row: &Row| row.value(Metric::MaxError).unwrap_or(f64::NAN);
-    let shown = |row: &Row| of(Some(row), Metric::MaxError).shown();
-    let text = || shown(ours).plain(" / ").text(shown(theirs));
-    (error(theirs) >= 10.0 * error(ours)).then(text)
 }
 
 pub fn changes_of(since: &Changes) -> Vec<Block> {

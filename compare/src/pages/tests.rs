@@ -16,7 +16,7 @@ use crate::table::session::{Progress, first_place};
 use crate::table::{self, On, Place, Run, Source, StageMeta};
 use crate::testing::{CPASYNC, US, instance, mission, table, timed};
 use clap::ValueEnum;
-use common::problem::{Dtype, Mask};
+use common::problem::{Dtype, Mask, SHAPES};
 use common::verdict::GateResult;
 
 const NEWER: &str = "2";
@@ -67,7 +67,7 @@ fn fits_the_terminal(document: &Document, most: usize) {
 
 /// At most 20 KB and 200 lines, none of its sentences cut.
 fn can_go_with_a_pull_request(report: &Report<'_>) -> String {
-    let document = report::document(report);
+    let document = report::document(report, &[]);
     let text = markdown(&document);
     let (bytes, lines) = (text.len(), text.lines().count());
     assert!(
@@ -103,7 +103,7 @@ fn what_decides_stands_first_in_compare_md() {
     let committed = table(&[before()]);
     let report = verdict::report_of_run(&run, &committed);
     insta::assert_snapshot!(can_go_with_a_pull_request(&report));
-    let page = html::page(&report::document(&report));
+    let page = html::page(&report::document(&report, &[]));
     assert!(
         page.contains("2 worse since 1") && page.contains("PASS"),
         "{page}"
@@ -177,6 +177,16 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     report_of(&stages, &table, |report| {
         can_go_with_a_pull_request(report);
     });
+    let is_large = |place: &Place| place.shape.starts_with("rows16k");
+    let timed = against_peers_on_everything(timed(US)).table;
+    let timed = timed
+        .rows()
+        .filter(|row| row.on.problem().is_some_and(|place| !is_large(place)));
+    for row in timed.filter(|row| row.by == Source::Peers) {
+        if table.get(&row.key()).is_none() {
+            table.extend([row.clone()]);
+        }
+    }
     // The last three again.
     let last: Vec<StageMeta> = stages[stages.len() - 3..].to_vec();
     for stage in last {
@@ -367,6 +377,59 @@ fn a_ratio_is_an_interleaved_row_and_a_wrong_output_has_none() {
     stale.session.stages[1].identity = "changed".into();
     assert_eq!(over(&stale), Ok((2.0, true)));
     assert_eq!(previous(&stale), ["15.01 (STALE)", "1.33x (−25 %) (STALE)"]);
+}
+
+/// Ours at 10 µs against a peer on each named problem, and in each element type where that is timed.
+fn against_peers_on_everything(run: Run) -> Run {
+    let named = SHAPES.iter().filter(|named| named.name != "small");
+    let problems = named.flat_map(|named| named.masks.iter().map(move |mask| (named, *mask)));
+    let problems = problems.flat_map(|(named, mask)| {
+        let has_all =
+            ["mission", "long", "big", "big_wide"].contains(&named.name) || named.shape.is_decode();
+        let dtypes = Dtype::ALL
+            .into_iter()
+            .filter(move |dtype| has_all || *dtype == Dtype::F16);
+        dtypes.map(move |dtype| Place::new(named.name, dtype, mask))
+    });
+    problems.fold(run, |run, place| {
+        run.beside_on(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)])
+    })
+}
+
+#[test]
+fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
+    let run = against_peers_on_everything(timed(US));
+    let other = timed(US)
+        .peers("mission", 10.0, &[("torch-default", 15.0, true)])
+        .peers("decode_8k", 10.0, &[("flash-attn-3", 8.0, true)])
+        .peers("1x1x64x64", 10.0, &[("torch-math", 10.0, true)])
+        .peers("long", 10.0, &[("torch-math", 8.0, false)]);
+    let of = |run: &Run, others: &[Report<'_>]| {
+        let known = Known::alone(run);
+        markdown(&report::document(&verdict::report(known), others))
+    };
+    let other = verdict::report(Known::alone(&other));
+    let page = of(&run, &[other]);
+    let headings = page.lines().filter(|line| line.starts_with("##"));
+    let headings = headings.filter(|line| line.contains(", NVIDIA"));
+    let lists = page
+        .lines()
+        .filter(|line| line.contains(" problem; ") || line.contains(" on 1 problem"));
+    let lines: Vec<&str> = headings.chain(lists).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    ## The ladder, NVIDIA H200
+    ## Against peers, NVIDIA H200
+    ### Small grids, NVIDIA H200
+    ### Large grids, NVIDIA H200
+    ### Everyday, NVIDIA H200
+    ### Decode, NVIDIA H200
+    ## Against peers, NVIDIA H200
+    ## Rate by sequence length, NVIDIA H200
+    ## Claims, NVIDIA H200
+    - Small grids: 1.50x to 1.50x on 1 problem
+    - Decode: 0.80x to 0.80x on 1 problem; lost on decode_8k f16 full (0.80x)
+    - Other: 1.00x to 1.00x on 1 problem; inconclusive on 1x1x64x64 f16 full (1.00x)
+    ");
 }
 
 #[test]
