@@ -495,7 +495,7 @@ pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
 }
 
 fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
-    let seq_kv = tiles * facts.block_n + 1;
+    let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1; // for each block
     let shape = Shape {
         seq_kv,
         ..Shape::bhsd(1, 1, seq_q, facts.head_dim)

@@ -168,12 +168,11 @@ mod tests {
                     "{}: {layout:?}",
                     kernel.symbol
                 );
-                // Q is one tile of the block's rows, padded at most by 16 bytes a row.
-                let q = layout
-                    .members
-                    .iter()
-                    .find(|member| member.name == "q")
-                    .unwrap();
+                // Q, unless threads keep it, is one tile of the block's rows, padded at most by 16 bytes a row.
+                let Some(q) = layout.members.iter().find(|member| member.name == "q") else {
+                    assert_eq!(stage.info().id, "stage12-decode");
+                    continue;
+                };
                 let row = kernel.head_dim as u64 * if q.element.contains("E4M3") { 1 } else { 2 };
                 let rows = kernel.block_m as u64 * u64::from(kernel.cluster);
                 assert!(

@@ -25,6 +25,7 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage9_cluster::Cluster,
     &stage10_fp8::Fp8,
     &stage11_spread::Spread,
+    &stage12_decode::Decode,
 ];
 
 pub struct Ladder {

@@ -23,17 +23,22 @@ static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_ke
 
 // Scores to exponentials under the new maxima of their rows. `rescale`: the factors for outputs so far.
 template <int COUNT>
-static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
+static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], const float (&scale_log2)[2],
                                                     float (&rescale)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         float p[COUNT / 2]; // of one row
 #pragma unroll
         for (int i = 0; i < COUNT / 2; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
-        rescale[half] = state[half].update_own<4>(p, scale_log2);
+        rescale[half] = state[half].update_own<4>(p, scale_log2[half]);
 #pragma unroll
         for (int i = 0; i < COUNT / 2; ++i) s[i / 2 * 4 + 2 * half + i % 2] = p[i];
     }
+}
+template <int COUNT>
+static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
+                                                    float (&rescale)[2]) {
+    softmax_rows(s, state, {scale_log2, scale_log2}, rescale);
 }
 
 // The same under the maxima that the rows had before: nothing waits for the new ones, and outputs stay as they are. False, with

@@ -6,6 +6,9 @@ use std::ops::Range;
 /// Dynamic shared memory of the largest block: what sm_90 can opt in to.
 pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
+/// Threads of the largest cluster that is run: a bit of 64 for each warp.
+pub(crate) const MAX_TOGETHER: u32 = 2048;
+
 /// The guard behind the largest shared memory of a block, as in abi.h.
 pub(crate) const GUARD_BYTES: usize = 4096;
 

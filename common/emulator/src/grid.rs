@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::MAX_SHARED_BYTES;
+use crate::cluster::{MAX_SHARED_BYTES, MAX_TOGETHER};
 use crate::fault::{Fault, Place};
 use crate::schedule::Schedule;
 
@@ -116,9 +116,10 @@ impl Launch {
             ));
         }
         let together = threads * u64::from(self.cluster);
-        if self.cluster > 1 && (together > 1024 || !threads.is_multiple_of(128)) {
+        if self.cluster > 1 && (together > u64::from(MAX_TOGETHER) || !threads.is_multiple_of(128))
+        {
             return refuse(format!(
-                "the emulator runs clusters of whole warpgroups and up to 1024 threads, not {} blocks of {threads}",
+                "the emulator runs clusters of whole warpgroups and up to {MAX_TOGETHER} threads, not {} blocks of {threads}",
                 self.cluster
             ));
         }

@@ -1,3 +1,5 @@
+use crate::cluster::MAX_TOGETHER;
+
 /// A correct kernel gives the same bits under all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
@@ -55,20 +57,23 @@ impl Random {
     }
 
     /// A set bit of `mask`, which is not 0. Bits behind a gap are likelier: fairness is not needed.
-    fn bit(&mut self, mask: u32) -> u32 {
-        let turn = (self.next() >> 32) as u32 & 31;
-        (mask.rotate_right(turn).trailing_zeros() + turn) & 31
+    fn bit(&mut self, mask: u64) -> u32 {
+        let from = (self.next() >> 32) as u32 % (64 - mask.leading_zeros());
+        from + (mask >> from).trailing_zeros()
     }
 }
+
+/// Warps of the largest cluster.
+const WARPS: u32 = MAX_TOGETHER / 32;
 
 #[derive(Debug)]
 pub(crate) struct Ready {
     schedule: Schedule,
     random: Random,
-    lanes: [u32; 32],
-    warps: u32,
+    lanes: [u32; WARPS as usize],
+    warps: u64,
     current: u32,
-    starved: u32,
+    starved: u64,
 }
 
 impl Ready {
@@ -89,14 +94,14 @@ impl Ready {
             _ => 0,
         };
         let current = if schedule == Schedule::Reversed {
-            31
+            WARPS - 1
         } else {
             0
         };
         Self {
             schedule,
             random,
-            lanes: [0; 32],
+            lanes: [0; WARPS as usize],
             warps: 0,
             current,
             starved,
@@ -123,7 +128,7 @@ impl Ready {
                 };
                 if warps >> self.current & 1 == 0 {
                     self.current =
-                        (self.current + warps.rotate_right(self.current).trailing_zeros()) & 31;
+                        (self.current + warps.rotate_right(self.current).trailing_zeros()) % WARPS;
                 }
                 (
                     self.current,
@@ -132,8 +137,11 @@ impl Ready {
             }
             Schedule::Reversed => {
                 if self.warps >> self.current & 1 == 0 {
-                    let below = self.warps.rotate_left(31 - self.current).leading_zeros();
-                    self.current = self.current.wrapping_sub(below) & 31;
+                    let below = self
+                        .warps
+                        .rotate_left(WARPS - 1 - self.current)
+                        .leading_zeros();
+                    self.current = self.current.wrapping_sub(below) % WARPS;
                 }
                 (
                     self.current,
@@ -143,7 +151,7 @@ impl Ready {
             Schedule::Shuffled(_) => {
                 let warp = self.random.bit(self.warps);
                 let lanes = self.lanes[warp as usize];
-                (warp, self.random.bit(lanes))
+                (warp, self.random.bit(lanes.into()))
             }
         };
         let lanes = &mut self.lanes[warp as usize];
