@@ -80,7 +80,7 @@ fn clusters_have_limits() {
     };
     assert!(reason(run(128, 9)).starts_with("clusters of 9 blocks: 1 to 8 are possible"));
     assert!(reason(run(128, 2).blocks(3)).contains("a divisor of the grid's 3"));
-    assert!(reason(run(640, 2)).contains("up to 1024 threads, not 2 blocks of 640"));
+    assert!(reason(run(640, 4)).contains("up to 2048 threads, not 4 blocks of 640"));
     assert!(reason(run(96, 2)).contains("whole warpgroups"));
-    assert_eq!(run(128, 8).output::<u8>(1), Ok(vec![0]));
+    assert_eq!(run(256, 8).output::<u8>(1), Ok(vec![0]));
 }
