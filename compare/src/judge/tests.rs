@@ -759,13 +759,10 @@ fn the_committed_table_of_the_h200_says_what_was_measured() {
     let mut lines: Vec<String> = Vec::new();
     for stage in &stages {
         let best = best::subject(&known, stage);
-        let row = time(
-            &table,
-            &best,
-            &crate::table::session::first_place(Some(stage)),
-        )
-        .unwrap();
-        lines.push(format!("{} {} {}", stage.id, best.name(), show(row)));
+        let place = crate::table::session::first_place(Some(stage));
+        if let Some(row) = time(&table, &best, &place) {
+            lines.push(format!("{} {} {}", stage.id, best.name(), show(row)));
+        }
     }
     lines.push(String::new());
     for problem in problems(&known) {
