@@ -140,7 +140,7 @@ fn check_query(query: &str) -> Result<(), String> {
 /// A script says in its own text which flags it has.
 fn check_script(words: &[String]) -> Result<(), String> {
     let script = words.first().filter(|word| {
-        ["scripts/", ".ci/", "examples/"]
+        ["scripts/", ".ci/", "examples/", "attention-ladder/python/"]
             .iter()
             .any(|folder| word.starts_with(folder))
     });
