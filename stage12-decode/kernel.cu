@@ -93,13 +93,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // The cluster's rows: those that see the most keys start first. And this warpgroup's share of the tiles that any of them sees.
     const int rank = attn::cluster_rank(), head_kv = blockIdx.y, batch = blockIdx.z;
     const int first_row = (gridDim.x - 1 - blockIdx.x) / Preset::CLUSTER * Preset::ROWS;
-    const int rows = min(Preset::ROWS, params.seq_q * (params.heads_q / params.heads_kv) - first_row);
     const int part = warpgroup * Preset::CLUSTER + rank;
-    const int key_end = attn::visible_keys(params, Row::of(params, head_kv, first_row + rows - 1).query);
+    const int last_query = min(Row::of(params, head_kv, first_row + Preset::ROWS - 1).query, params.seq_q - 1);
+    const int key_end = attn::visible_keys(params, last_query); // the copies need no division under the full mask
     const int tiles = ((key_end + BLOCK_N - 1) / BLOCK_N - part + PARTS - 1) / PARTS;
     const auto first_key = [&](int tile) { return (tile * PARTS + part) * BLOCK_N; };
-    // What is sent to a block that merges: by the lanes that have a row.
-    const int pairs = rows / 16 * 8 + min(rows % 16, 8);
 
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     auto &ring = smem.rings[warpgroup];
@@ -118,7 +116,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             load(ring.k[tile], launch.k, &k_full[tile], tile);
             load(ring.v[tile], launch.v, &v_full[tile], tile);
         }
-    } else if (warpgroup == 0 && warp == 1 && attn::elect_one()) {
+    }
+    // What is sent to a block that merges: by the lanes that have a row.
+    const int rows = min(Preset::ROWS, params.seq_q * (params.heads_q / params.heads_kv) - first_row);
+    const int pairs = rows / 16 * 8 + min(rows % 16, 8);
+    if (warpgroup == 0 && warp == 1 && attn::elect_one()) {
         attn::mbarrier_init(&smem.partials.full, 1);
         attn::fence_mbarrier_init();
         attn::mbarrier_arrive_expect_tx(&smem.partials.full, PARTS * pairs * (4 * Preset::OCTETS + 1) * 16);
@@ -161,21 +163,23 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
     // The barriers are initialised, for all that wait at them.
     __syncthreads();
-    // The tile has landed. E4M3 is widened by the warpgroup's threads; each makes its part visible to the tensor cores, and all
-    // meet: the tile is then complete, and the codes have been read. All have waited for the products with its last content.
-    const auto wait_for = [&](attn::Mbarrier *full, int parity, auto &tile, auto &codes) {
+    // The tile's place is filled again.
+    const auto refill = [&](auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int tile) {
+        if (tile < tiles && warp == 0 && attn::elect_one()) load(codes, map, full, tile);
+    };
+    // The tile has landed. E4M3 is widened by the warpgroup's threads, once the products with what they replace have been waited
+    // for; each makes its part visible to the tensor cores, and all meet: the tile is then complete, and the codes have been read.
+    const auto wait_for = [&](auto &tile, auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int parity, int next) {
         attn::mbarrier_wait_tx(full, parity);
         if constexpr (Preset::WIDENS) {
             attn::widen_tile<128>(tile, codes, threadIdx.x % 128);
             attn::fence_proxy_async();
             attn::named_barrier_sync<128>(Preset::FIRST_BARRIER + warpgroup);
+            refill(codes, map, full, next);
         }
     };
-    // The tile has been read: its place is filled again.
-    const auto refill = [&](auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int tile) {
-        if (tile < tiles && warp == 0 && attn::elect_one()) load(codes, map, full, tile);
-    };
     ATTN_PLACES(at, batch, row[i % 4 / 2].head, row[i % 4 / 2].query, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
     auto place = attn::RingPlace<STAGES>::first();
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile, place.advance()) {
@@ -190,10 +194,18 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             if constexpr (Preset::WIDENS) return smem.halves.v[warpgroup];
             else return v_codes;
         }();
-        wait_for(&k_full[place.slot], place.parity, k, k_codes);
+        const int next = tile + STAGES;
+        const auto wait_for_v = [&] { wait_for(v, v_codes, launch.v, &v_full[place.slot], place.parity, next); };
+        wait_for(k, k_codes, launch.k, &k_full[place.slot], place.parity, next);
+        // Tensor cores are at work while a tile is widened: at the last output while K is, and at these scores while V is.
+        if constexpr (Preset::WIDENS) {
+            attn::wgmma_wait<0>(o_acc);
+            if (tile > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tile - 1), o_acc);
+        }
         start_qk(s, q_frag, k);
+        if constexpr (Preset::WIDENS) wait_for_v();
         attn::wgmma_wait<0>(s);
-        refill(k_codes, launch.k, &k_full[place.slot], tile + STAGES);
+        if constexpr (!Preset::WIDENS) refill(k_codes, launch.k, &k_full[place.slot], next);
         if (first_key(tile) + BLOCK_N > visible_to_all) attn::mask_rows(s, first_key(tile), visible, lane);
         ATTN_OBSERVE(SCORES, at, first_key(tile), s);
         float rescale[2];
@@ -202,13 +214,18 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s);
         attn::scale_rows(o_acc, rescale);
         ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
-        uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
         attn::round_rows<Operand>(p_frag, s);
-        wait_for(&v_full[place.slot], place.parity, v, v_codes);
+        if constexpr (!Preset::WIDENS) wait_for_v();
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
+        if constexpr (!Preset::WIDENS) {
+            attn::wgmma_wait<0>(o_acc);
+            ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
+            refill(v_codes, launch.v, &v_full[place.slot], next);
+        }
+    }
+    if constexpr (Preset::WIDENS) {
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
-        refill(v_codes, launch.v, &v_full[place.slot], tile + STAGES);
+        if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tiles - 1), o_acc);
     }
 
     // The other blocks run, and their barriers are initialised: each gets its columns of this part.
@@ -276,7 +293,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Keys split over two warpgroups in each of two blocks, where tiles are half as many as multiprocessors; and of each of eight.
-template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 2, 2>;
+// A tile of codes is half as large.
+template <class Element, int HEAD_DIM>
+using Two64x256 = Tile<Element, HEAD_DIM, 2, 2, sizeof(typename Element::Storage) == 1 ? 3 : 2>;
 template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 2, 2>;
 
 } // namespace
