@@ -193,19 +193,24 @@ impl Where {
         Self::both_masks(shape, Dtype::Bf16)
     }
 
+    /// Under one mask, in each element type.
+    pub const fn each_type(shape: &'static str, mask: Mask) -> [Self; 3] {
+        [
+            Self::new(shape, Dtype::F16, mask),
+            Self::new(shape, Dtype::E4m3, mask),
+            Self::new(shape, Dtype::Bf16, mask),
+        ]
+    }
+
     const fn both_masks(shape: &'static str, dtype: Dtype) -> [Self; 2] {
         [
-            Self {
-                shape,
-                dtype,
-                mask: Mask::Full,
-            },
-            Self {
-                shape,
-                dtype,
-                mask: Mask::Causal,
-            },
+            Self::new(shape, dtype, Mask::Full),
+            Self::new(shape, dtype, Mask::Causal),
         ]
+    }
+
+    const fn new(shape: &'static str, dtype: Dtype, mask: Mask) -> Self {
+        Self { shape, dtype, mask }
     }
 }
 
@@ -214,11 +219,7 @@ pub const F16: &[Where] = &[mission(Dtype::F16)];
 pub const E4M3: &[Where] = &[mission(Dtype::E4m3)];
 
 const fn mission(dtype: Dtype) -> Where {
-    Where {
-        shape: "mission",
-        dtype,
-        mask: Mask::Full,
-    }
+    Where::new("mission", dtype, Mask::Full)
 }
 
 named! {

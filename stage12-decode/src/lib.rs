@@ -1,7 +1,9 @@
 //! Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile, and the keys of a tile are split
 //! over the blocks of a cluster, which merge their outputs through distributed shared memory.
 
-use common::problem::Problem;
+use common::claim::{Base, Claim, Rival, Where};
+use common::metric::Metric;
+use common::problem::{Mask, Problem};
 use common::stage::{Artifacts, Attention, Kernel, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -9,12 +11,46 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Decode;
 
+/// Also of keys split over a cluster, whose tiles are of one query head.
+const CLUSTER: Base = Base {
+    stage: "stage9-cluster",
+    family: "cluster",
+};
+
+const DECODE_1K: &[Where] = &Where::each_type("decode_1k", Mask::Full);
+const DECODE_8K: &[Where] = &Where::each_type("decode_8k", Mask::Full);
+const DECODE_128K: &[Where] = &Where::each_type("decode_128k", Mask::Full);
+const VERIFY: &[Where] = &Where::each_type("verify", Mask::Causal);
+
+const fn over_peers(on: &'static [Where]) -> Claim {
+    Claim::over("decode", Rival::FastestPeer, on, 1.0, Some(1.1))
+}
+
 const INFO: StageInfo = StageInfo {
     id: "stage12-decode",
     idea: "query heads of a group packed into a tile, its keys split over a cluster",
     predecessor: Some("stage9-cluster"),
     default_variant: "decode-64x256",
-    claims: &[],
+    claims: &[
+        Claim::faster_on("decode", CLUSTER, DECODE_1K, 1.5),
+        Claim::faster_on("decode", CLUSTER, DECODE_8K, 1.4),
+        Claim::faster_on("decode", CLUSTER, DECODE_128K, 3.0),
+        Claim::faster_on("decode", CLUSTER, VERIFY, 1.4),
+        over_peers(DECODE_1K),
+        over_peers(DECODE_8K),
+        over_peers(DECODE_128K),
+        over_peers(VERIFY),
+        Claim::none(
+            "decode",
+            &[Metric::AsyncCopyBytes],
+            "K and V come by TMA, and Q by plain loads into registers",
+        ),
+        Claim::none(
+            "decode",
+            &[Metric::LoopHmma, Metric::LoopLdsm],
+            "every product is a warpgroup's, with P and Q in registers and the other operand by descriptor",
+        ),
+    ],
     redundant: &[],
 };
 

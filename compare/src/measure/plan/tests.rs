@@ -425,7 +425,7 @@ fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_wh
 }
 
 #[test]
-fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
+fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
     let timed = |shape: &str| -> Vec<String> {
         let mut all = ladder();
         let claim = all[1]
@@ -433,25 +433,22 @@ fn both_sides_of_a_claim_about_a_large_problem_are_timed_there() {
             .iter_mut()
             .find(|claim| matches!(claim.relation, Relation::Faster { .. }))
             .unwrap();
-        claim.on = Place::new(shape, Dtype::F16, Mask::Causal);
+        claim.on = Place::new(shape, Dtype::Bf16, Mask::Causal);
         let timings = plan(&all, &Request::default(), BackendKind::Cuda)
             .unwrap()
             .timings;
-        let large = timings
+        let no_cases = timings
             .iter()
-            .filter(|timing| timing.problem.shape.name() == "big");
-        large
+            .filter(|timing| ["big", "decode_8k"].contains(&&*timing.problem.shape.name()));
+        no_cases
             .map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask))
             .collect()
     };
-    let on_big = timed("big");
-    assert!(
-        on_big.contains(&"cpasync-32x64 causal".to_string()),
-        "{on_big:?}"
-    );
-    assert!(
-        on_big.contains(&"wmma-qk-32x64 causal".to_string()),
-        "{on_big:?}"
-    );
+    for shape in ["big", "decode_8k"] {
+        let timed = timed(shape);
+        for side in ["cpasync-32x64 causal", "wmma-qk-32x64 causal"] {
+            assert!(timed.contains(&side.to_string()), "{shape}: {timed:?}");
+        }
+    }
     assert_eq!(timed("mission"), [""; 0]);
 }
