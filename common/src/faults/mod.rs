@@ -24,6 +24,8 @@ named! {
         StaleTile = "stale tile",
         /// The accumulator keeps its scale when the running maximum grows.
         MissingRescale = "missing rescale",
+        /// Two parts of the keys are added up, each under its own maximum.
+        UnweightedMerge = "parts merged unweighted",
         /// Keys past the end of a ragged last tile count with score 0.
         UnmaskedPadding = "unmasked padding",
         /// P in E4M3, in a kernel that declares 16 bits.
@@ -97,7 +99,9 @@ impl Fault {
         let shape = problem.shape;
         let block_n = Model::of(problem.dtype).block_n;
         match self {
-            Fault::StaleTile | Fault::MissingRescale => shape.seq_kv > block_n,
+            Fault::StaleTile | Fault::MissingRescale | Fault::UnweightedMerge => {
+                shape.seq_kv > block_n
+            }
             Fault::UnmaskedPadding => !shape.seq_kv.is_multiple_of(block_n),
             Fault::CodecMismatch => problem.dtype == Dtype::E4m3,
             Fault::ScalesOfFirstBatch => problem.dtype == Dtype::E4m3 && shape.batch > 1,

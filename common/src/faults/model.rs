@@ -156,7 +156,7 @@ impl Model {
         } else {
             f32::NEG_INFINITY
         };
-        let mut states = vec![
+        let unseen = vec![
             RowState {
                 max,
                 sum: 0.0,
@@ -164,10 +164,15 @@ impl Model {
             };
             rows.len()
         ];
+        let mut states = unseen.clone();
+        let mut first_part = Vec::new();
         let tile_count = shape.seq_kv.div_ceil(self.block_n);
         for tile in 0..tile_count {
             if fault == Some(Fault::DroppedTile) && tile == tile_count / 2 {
                 continue;
+            }
+            if fault == Some(Fault::UnweightedMerge) && tile == tile_count / 2 {
+                first_part = std::mem::replace(&mut states, unseen.clone());
             }
             let start = tile * self.block_n;
             let end = (start + self.block_n).min(shape.seq_kv);
@@ -246,6 +251,11 @@ impl Model {
                     }
                 },
             );
+        }
+        for (state, part) in states.iter_mut().zip(first_part) {
+            state.sum += part.sum;
+            let values = state.accumulator.iter_mut().zip(part.accumulator);
+            values.for_each(|(value, other)| *value += other);
         }
         states
     }
