@@ -3,6 +3,10 @@
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use rayon::prelude::*;
+
+/// Values that are converted by one thread, at least: decode has hundreds of millions.
+const SHARE: usize = 1 << 14;
 
 named! {
     /// A 16-bit floating-point format.
@@ -34,7 +38,7 @@ impl Format {
 
     /// Elements of two bytes each, little endian.
     pub fn decode_bytes(self, bytes: &[u8]) -> Vec<f32> {
-        let codes = bytes.as_chunks::<2>().0.iter();
+        let codes = bytes.as_chunks::<2>().0.par_iter().with_min_len(SHARE);
         codes
             .map(|&code| self.decode(u16::from_le_bytes(code)))
             .collect()
@@ -42,8 +46,11 @@ impl Format {
 
     /// As [`Format::decode_bytes`] reads them.
     pub fn encode_bytes(self, values: &[f32]) -> Vec<u8> {
-        let codes = values.iter().map(|&value| self.encode(value));
-        codes.flat_map(u16::to_le_bytes).collect()
+        let values = values.par_iter().with_min_len(SHARE);
+        let codes: Vec<[u8; 2]> = values
+            .map(|&value| self.encode(value).to_le_bytes())
+            .collect();
+        codes.into_flattened()
     }
 
     pub fn round(self, value: f32) -> f32 {

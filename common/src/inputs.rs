@@ -226,7 +226,7 @@ impl Operand {
             Dtype::F16 | Dtype::Bf16 => self.dtype.output().decode_bytes(&self.bytes),
             Dtype::E4m3 => self
                 .bytes
-                .iter()
+                .par_iter()
                 .map(|&bits| E4m3::from_bits(bits).to_f32())
                 .collect(),
         }
@@ -246,7 +246,7 @@ impl Operand {
         let scale_at =
             |element: usize| f64::from(self.scales.get(element / head_len).copied().unwrap_or(1.0));
         self.codes()
-            .into_iter()
+            .into_par_iter()
             .enumerate()
             .map(|(i, code)| scale_at(i) * f64::from(code))
             .collect()
@@ -283,11 +283,12 @@ impl Operand {
                 });
             }
         }
-        match self.codes().iter().position(|value| !value.is_finite()) {
+        let codes = self.codes();
+        match codes.par_iter().position_first(|value| !value.is_finite()) {
             Some(i) => Err(InputError::NotFinite {
                 tensor,
                 index: self.index_of(i),
-                value: self.codes()[i],
+                value: codes[i],
             }),
             None => Ok(()),
         }

@@ -164,16 +164,16 @@ pub fn reference_of_rows(
     let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
     let longest = |values: &[f64]| {
         values
-            .chunks(problem.shape.head_dim)
+            .par_chunks(problem.shape.head_dim)
             .map(square)
-            .fold(0.0, f64::max)
+            .reduce(|| 0.0, f64::max)
             .sqrt()
     };
     let largest_score =
         longest(&values[0]) * longest(&values[1]) * f64::from(problem.softmax_scale.abs());
     let kv_len = problem.shape.seq_kv * problem.shape.head_dim;
     let rms: Vec<f64> = values[2]
-        .chunks(kv_len)
+        .par_chunks(kv_len)
         .map(|head| (square(head) / kv_len as f64).sqrt())
         .collect();
     let head_kv = |row| {
