@@ -155,7 +155,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             )));
         }
     };
-    if let Some(reason) = hello.absent.values().next() {
+    if let Some(reason) = hello.absent.first().and_then(|row| row.note.as_deref()) {
         bail!("{} cannot be loaded: {reason}", args.candidate);
     }
     let ladder = Ladder::open()?;
@@ -216,7 +216,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
         let mut rows = Vec::new();
         match peers.start() {
-            Ok(hello) => rows.extend(python::not_installed(hello)),
+            Ok(hello) => rows.extend(hello.absent.clone()),
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
         let table = ours(run.as_ref(), &ladder, &builds);
@@ -249,6 +249,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 stages: known.as_ref().map_or(vec![], rivals),
                 place,
                 problem: *problem,
+                trial: false,
             };
             rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }

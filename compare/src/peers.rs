@@ -16,8 +16,9 @@ use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item};
-use crate::python::session::{Python, Reached};
-use crate::python::{self, check_uuid, not_installed, plan};
+use crate::python::pair::absent;
+use crate::python::session::Python;
+use crate::python::{self, check_uuid, plan};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::{On, Row, Run, Source};
@@ -103,15 +104,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.run));
     let planned = items.len();
     begin_session(&mut completing.run, hello.tools(), &items);
-    completing.append(not_installed(&hello))?;
-    let ceiling = Row::new("ceiling", On::All, Source::Peers);
+    completing.append(hello.absent)?;
     // Only the rate of this session says which share of it was reached.
-    let ceiling = match python.ask::<Reached>("ceilings", json!({})) {
-        Ok(reached) => ceiling
-            .figure(Metric::MatrixFlops, reached.matrix_flops)
-            .figure(Metric::CopyBytesPerSecond, reached.copy_bytes),
-        Err(error) => ceiling.note(error.to_string()),
-    };
+    let ceiling = python.ask("ceilings", json!({}));
+    let ceiling = ceiling.unwrap_or_else(|error| absent("ceiling", On::All, error.to_string()));
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
     let mut bars = Progress::new(args.target.quiet);

@@ -13,7 +13,8 @@ const LARGE: [&str; 4] = ["big", "big_wide", "long_16k", "long_16k_wide"];
 
 /// The chosen problems, each shape under its usual masks, in f16, what stages claim of other element types, and decode in all:
 /// of the stages that take them all of `stages` on mission; on the other shapes those that claim to be faster than a peer there, the
-/// one that is the fastest there in the run or, where it timed none, those that claim to be faster than a peer anywhere, and the last.
+/// one that is the fastest there in the run or, where it timed none, those that claim to be faster than a peer anywhere, and the last;
+/// of these, where none has a claim there, the fastest in a trial.
 /// Where claims are judged also with inputs from device memory.
 pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> Vec<Item> {
     let of = |kind| of_kind(kind).map(|named| named.name);
@@ -41,6 +42,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
             Some(fastest) => fastest == stage.id,
             None => over_peers(stage).any(|claim| claim.on.dtype == problem.dtype),
         };
+        let is_mission = place.shape == "mission";
         let item = |is_cold| Item {
             place: Place {
                 cold: is_cold,
@@ -48,12 +50,12 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
             },
             problem,
             stages: chosen(stages, problem.dtype, |stage| {
-                let is_mission = place.shape == "mission" && !is_cold;
-                is_mission || claims(stage) || may_be_fastest(stage)
+                is_mission && !is_cold || claims(stage) || may_be_fastest(stage)
             }),
+            trial: is_cold || fastest.is_none() && !is_mission && !is_claimed,
         };
         items.push(item(false));
-        if place == Place::claims(Dtype::F16) {
+        if problem.has_claims() && problem.dtype == Dtype::F16 {
             items.push(item(true));
         }
     }

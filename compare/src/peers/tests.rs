@@ -5,7 +5,7 @@ use crate::judge::Known;
 use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{
-    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError, SingleCalls,
+    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError,
 };
 use crate::table::Run;
 use crate::table::session::{Claim, Relation};
@@ -27,11 +27,11 @@ import json, sys
 answers = {
     "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None,
               "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"]}],
-              "absent": {"flash-attn": "not installed"}},
-    "ceilings": {"matrix_flops": 7e14, "copy_bytes": 4e12},
+              "absent": [{"subject": "flash-attn", "by": "peers", "note": "not installed"}]},
+    "ceilings": {"subject": "ceiling", "by": "peers", "matrix_flops": 7e14, "copy_bytes_per_second": 4e12},
     "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
     "call": {"findings": [["C6", "its output shares memory with q"]]},
-    "calls": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0]}, "finish": {"e4m3_scale": 64.0, "sets": [0, 1]},
+    "finish": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0], "e4m3_scale": 64.0, "sets": [0, 1]},
 }
 for line in sys.stdin:
     command = json.loads(line)
@@ -68,6 +68,7 @@ fn a_session_is_added_to_and_one_with_other_tools_is_replaced() {
         place: Place::new(shape, Dtype::F16, Mask::Full),
         problem: Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap(),
         stages: vec![],
+        trial: false,
     };
     let session = || {
         let mut run = timed(testing::US)
@@ -104,11 +105,16 @@ fn python_is_asked_and_answers() {
         gpu: Some("NVIDIA H200".into()),
         uuid: None,
         peers: vec![peer("torch-flash")],
-        absent: [("flash-attn".to_string(), "not installed".to_string())].into(),
+        absent: vec![absent("flash-attn", On::All, "not installed")],
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
-    let reached: Reached = session.ask("ceilings", json!({})).unwrap();
-    assert_eq!(reached.matrix_flops, 7e14);
+    let ceiling: Row = session.ask("ceilings", json!({})).unwrap();
+    let rates = [
+        (Metric::MatrixFlops, 7e14),
+        (Metric::CopyBytesPerSecond, 4e12),
+    ];
+    let reached = Row::new("ceiling", On::All, Source::Peers).with_figures(rates);
+    assert_eq!(ceiling, reached);
     let flash = || json!({ "peer": "torch-flash" });
     let prepared: DeviceTime = session.ask("prepare", flash()).unwrap();
     assert_eq!((prepared.device_us, prepared.eager), (10.0, None));
@@ -125,9 +131,8 @@ fn python_is_asked_and_answers() {
         (refused.to_string().as_str(), refused.is_fatal()),
         ("RuntimeError: No available kernel", false)
     );
-    let calls: SingleCalls = session.ask("calls", flash()).unwrap();
-    assert_eq!(calls.host_us, [20.0, 21.0]);
     let finished: Finished = session.ask("finish", flash()).unwrap();
+    assert_eq!(finished.host_us, [20.0, 21.0]);
     assert_eq!(
         (finished.e4m3_scale, finished.sets),
         (Some(64.0), vec![0, 1])
@@ -160,9 +165,10 @@ worker = object.__new__(Worker)
 worker.torch = types.SimpleNamespace(no_grad=contextlib.nullcontext)
 worker.driver = types.SimpleNamespace(us=us, synchronize=synchronize)
 worker.device, worker.candidate = "cuda", None
-worker.sets, worker.peers = {"bhsd": [(1, 2, 3)] * 4}, {"torch-flash": Peer(call, HALVES)}
+worker.sets = {"bhsd": [(1, 2, 3)] * 4}
 os.read(COMMANDS, 1 << 16)
-print(json.dumps({"ok": True, **worker.calls({"peer": "torch-flash", "count": 5})}), file=ANSWERS)
+calls = worker.calls(Peer(call, HALVES), 5)
+print(json.dumps({"ok": True, **calls, "e4m3_scale": None, "sets": []}), file=ANSWERS)
 "#;
 
 #[test]
@@ -171,8 +177,7 @@ fn the_hosts_time_of_a_call_is_that_of_calls_back_to_back_without_what_the_gpu_t
     let Some(mut session) = python(&format!("{script}{ON_A_CLOCK}")) else {
         return;
     };
-    let arguments = json!({ "peer": "torch-flash", "count": 5 });
-    let calls: SingleCalls = session.ask("calls", arguments).unwrap();
+    let calls: Finished = session.ask("finish", json!({})).unwrap();
     let are = |samples: &[f64], us: f64| samples.iter().all(|sample| (sample - us).abs() < 1e-3);
     assert!(are(&calls.host_us, 5.0), "{:?}", calls.host_us);
     assert!(are(&calls.single_us, 605.0), "{:?}", calls.single_us);
@@ -645,8 +650,13 @@ fn where_the_record_timed_none_those_that_claim_to_beat_a_peer_are_tried() {
     let everyday = of_kind(Kind::Everyday).map(|named| named.name);
     for shape in everyday {
         let mut of_shape = items.iter().filter(|item| item.place.shape == shape);
-        assert!(of_shape.all(|item| item.stages == ["stage0-scalar", "stage1-cpasync"]));
+        assert!(
+            of_shape.all(|item| item.trial && item.stages == ["stage0-scalar", "stage1-cpasync"])
+        );
     }
+    let mission = items.iter().filter(|item| item.place.shape == "mission");
+    let trials: Vec<bool> = mission.map(|item| item.trial).collect();
+    assert_eq!(trials, [false, true, false], "full, full cold, causal");
 }
 
 /// What each library is asked for: decode of the function for caches, where there is one, and masks aligned bottom-right.
@@ -740,7 +750,7 @@ for library in LIBRARIES:
     worker.add(*library)
 os.read(COMMANDS, 1 << 16)
 peers = [{"name": name, "dtypes": peer.dtypes} for name, peer in worker.peers.items()]
-answer = {"ok": True, "software": {}, "gpu": None, "uuid": None, "peers": peers, "absent": {}}
+answer = {"ok": True, "software": {}, "gpu": None, "uuid": None, "peers": peers, "absent": []}
 print(json.dumps(answer), file=ANSWERS)
 "#;
     let Some(mut session) = python(&format!("import types\n{script}{packages}")) else {

@@ -6,11 +6,9 @@ pub mod session;
 
 use crate::judge::list::joined;
 use crate::measure::machine;
-use crate::table::{On, Row};
 use anyhow::ensure;
 use common::device::cuda::CudaDevice;
 use common::timing::Plan;
-use pair::absent;
 use session::{Hello, Python};
 
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
@@ -22,12 +20,6 @@ pub fn plan(samples: Option<usize>) -> Plan {
         samples: samples.unwrap_or(SAMPLES),
         ..Plan::default()
     }
-}
-
-/// A row for each peer that this Python does not have.
-pub fn not_installed(hello: &Hello) -> impl Iterator<Item = Row> {
-    let absent = |(peer, reason): (&String, &String)| absent(peer, On::All, reason);
-    hello.absent.iter().map(absent)
 }
 
 /// `--python`, else PYTHON, else the one that `scripts/python` installs, else `python3`.
@@ -47,7 +39,7 @@ pub fn found(python: Option<&str>) -> Result<String, String> {
     let hello = python.start().map_err(|error| error.to_string())?;
     let (peers, absent) = (
         joined(hello.peers.iter().map(|peer| &peer.name), ", "),
-        joined(hello.absent.keys(), ", "),
+        joined(hello.absent.iter().map(|row| &row.subject), ", "),
     );
     let but = if absent.is_empty() { "" } else { "; not " };
     let torch = hello.software.get("torch").map_or("?", String::as_str);

@@ -12,7 +12,7 @@ process can be interleaved with the caller's.
            function
   call     q, k, v, place,   calls that peer once, on views of the files' bytes at the addresses of the previous call with this
            output, after ... place; writes what it returns, and the inputs' bytes after the call; findings on its memory
-  ceilings                   what the GPU reaches on a large matrix product and on a large copy
+  ceilings                   a row: what the GPU reaches on a large matrix product and on a large copy
   problem                    dtype (f16, bf16, e4m3), mask, scale, whether it is decode, sets to rotate over, and their contents, each a
                              file, extents and scales (E4M3) of Q, K and V: dense. Until `finish` a set has its values in reverse order, so that no result that is
                              kept of a call is right afterwards
@@ -20,12 +20,12 @@ process can be interleaved with the caller's.
                              own, and launches as many kernels as one that is captured alone
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
-  calls    peer, count       single calls, each from an idle stream: time between two events; and the host time of one of several
-                             calls back to back, once a round
-  finish   peer, output      writes the contents to the graph's inputs, fills all its outputs with NaN, replays it, and drops it; file
-                             `output` + i gets the i-th of the outputs that differ, in bf16 if the inputs are, else in f16; sets: the set
-                             of each; e4m3_scale: the scale of outputs that were held in E4M3. A candidate may take no longer for this
-                             than it was timed at, and each of its calls must give the same when no other runs
+  finish   peer, calls,      single calls, each from an idle stream: time between two events; and the host time of one of several calls
+           output            back to back, once a round. Then it writes the contents to the graph's inputs, fills all its outputs with
+                             NaN, replays it, and drops it; file `output` + i gets the i-th of the outputs that differ, in bf16 if the
+                             inputs are, else in f16; sets: the set of each; e4m3_scale: the scale of outputs that were held in E4M3. A
+                             candidate may take no longer for this than it was timed at, and each of its calls must give the same when
+                             no other runs
 """
 import contextlib
 import ctypes
@@ -371,7 +371,7 @@ class Worker:
             "gpu": device and device.name,
             "uuid": None if uuid is None else str(uuid),
             "peers": [{"name": name, "dtypes": peer.dtypes} for name, peer in self.peers.items()],
-            "absent": self.absent,
+            "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
         }
 
     @staticmethod
@@ -499,7 +499,8 @@ class Worker:
         copy = self.least_us(lambda: target.copy_(source), 10)
         del a, b, out, source, target
         torch.cuda.empty_cache()
-        return {"matrix_flops": 2e6 * n**3 / product, "copy_bytes": 2e6 * (1 << 30) / copy}
+        rates = {"matrix_flops": 2e6 * n**3 / product, "copy_bytes_per_second": 2e6 * (1 << 30) / copy}
+        return {"subject": "ceiling", "by": "peers", **rates}
 
     def least_us(self, work, repeats):
         return min(self.device_us(work, repeats) for _ in range(6))
@@ -643,12 +644,11 @@ class Worker:
         timed.us.append(self.replay_us(timed, command["replays"]) / len(timed.outputs))
         return {"device_us": timed.us[-1]}
 
-    def calls(self, command):
-        torch, peer = self.torch, self.peers[command["peer"]]
+    def calls(self, peer, count):
         call, sets = peer.call, self.inputs(peer)
         single = []
-        with peer.context(), torch.no_grad():
-            for i in range(command["count"] + 10):
+        with peer.context(), self.torch.no_grad():
+            for i in range(count + 10):
                 single.append(self.device_us(functools.partial(call, *sets[i % len(sets)]), 1))
             host = [self.host_us(call, sets) for _ in range(HOST_ROUNDS + 1)]
         return {"single_us": single[10:], "host_us": host[1:]}
@@ -665,6 +665,7 @@ class Worker:
 
     def finish(self, command):
         torch, peer = self.torch, self.peers[command["peer"]]
+        calls = self.calls(peer, command["calls"])
         timed = self.graphs.pop(command["peer"])
         sets, outputs = len(self.inputs(peer)), timed.outputs
         if timed.eager:
@@ -688,7 +689,7 @@ class Worker:
             self.write(f"{command['output']}{i}", self.heads_first(peer, values).to(self.output_kind))
         del timed, outputs, output, values
         torch.cuda.empty_cache()
-        return {"e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None, "sets": [of for of, _ in judged]}
+        return {**calls, "e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None, "sets": [of for of, _ in judged]}
 
     def renewed_us(self, peer, timed):
         """Microseconds of a replay on inputs that have changed, which finds its outputs unwritten."""

@@ -2,6 +2,7 @@
 
 use crate::instrument::process;
 use crate::judge::list::joined;
+use crate::table::Row;
 use common::problem::Dtype;
 use common::verdict::GateId;
 use serde::Deserialize;
@@ -60,8 +61,8 @@ pub struct Hello {
     /// Its UUID, if this version of torch knows it.
     pub uuid: Option<String>,
     pub peers: Vec<Peer>,
-    /// Peers that cannot, and why.
-    pub absent: BTreeMap<String, String>,
+    /// Rows of peers that cannot be called, which say why.
+    pub absent: Vec<Row>,
 }
 
 impl Hello {
@@ -79,14 +80,6 @@ impl Hello {
 pub struct Peer {
     pub name: String,
     pub dtypes: Vec<Dtype>,
-}
-
-/// The answer to `ceilings`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub struct Reached {
-    pub matrix_flops: f64,
-    /// Bytes per second of a copy, read and written.
-    pub copy_bytes: f64,
 }
 
 /// The answer to `prepare` and to `chunk`.
@@ -110,18 +103,13 @@ pub struct Called {
     pub findings: Vec<(GateId, String)>,
 }
 
-/// The answer to `calls`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct SingleCalls {
-    /// Between two events.
-    pub single_us: Vec<f64>,
-    /// Host time of one of several calls back to back.
-    pub host_us: Vec<f64>,
-}
-
 /// The answer to `finish`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
+    /// Single calls, between two events.
+    pub single_us: Vec<f64>,
+    /// Host time of one of several calls back to back.
+    pub host_us: Vec<f64>,
     /// The scale of outputs that were held in E4M3.
     pub e4m3_scale: Option<f32>,
     /// The set of each output that was written.

@@ -166,9 +166,18 @@ fn wrong(column: &str, expected: &'static str) -> RowError {
 }
 
 impl Row {
-    /// Reads a line of `rows.jsonl`, without columns that this version does not know.
+    /// Reads a line of `rows.jsonl`.
     pub fn parse(line: &[u8]) -> Result<Self, RowError> {
-        let mut columns = Columns(serde_json::from_slice(line)?);
+        serde_json::from_slice::<Map<String, Value>>(line)?.try_into()
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Row {
+    type Error = RowError;
+
+    /// Without columns that this version does not know.
+    fn try_from(columns: Map<String, Value>) -> Result<Self, RowError> {
+        let mut columns = Columns(columns);
         let subject: Subject = columns.required("subject", "the name of what was measured")?;
         let by: Source = columns.required("by", "a source such as gpu, ptxas or emulator")?;
         let on = columns.on()?;
