@@ -20,8 +20,8 @@ use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
 const MOST_CHANGES: usize = 12;
-const MOST_FAILURES: usize = 10;
-const MOST_CLAIMS: usize = 10;
+const MOST_FAILURES: usize = 8;
+const MOST_CLAIMS: usize = 8;
 const MOST_MISSING: usize = 10;
 
 /// Fewer lengths are no curve.
