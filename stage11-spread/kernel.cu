@@ -14,8 +14,8 @@
 namespace {
 
 // Of the first CONSUMERS warpgroups, PARTS own the same 64 query rows each, and every PARTS-th tile of keys; the last warpgroup
-// loads.
-template <class Element_, int HEAD_DIM_, int CONSUMERS_, int PARTS_, int BLOCK_N_, int STAGES_>
+// loads. ZIGZAG: the rows of a block lie apart, 64 by 64, so that under the causal mask all blocks have the same work.
+template <class Element_, int HEAD_DIM_, int CONSUMERS_, int PARTS_, int BLOCK_N_, int STAGES_, bool ZIGZAG_ = false>
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -23,7 +23,7 @@ struct Tile {
     static constexpr int CONSUMERS = CONSUMERS_, PARTS = PARTS_, GROUPS = CONSUMERS / PARTS; // of rows
     static constexpr int BLOCK_M = GROUPS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
-    static constexpr bool LSE = true;
+    static constexpr bool LSE = true, ZIGZAG = ZIGZAG_;
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
     // Registers of a loading and of a computing thread: those that the block was launched with, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
@@ -47,7 +47,8 @@ struct Tile {
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer of the tile
     };
-    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    static constexpr int Q_BOX_ROWS = ZIGZAG ? attn::WGMMA_M : BLOCK_M;
+    static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     // Named barriers: those of the consumers, one for the threads that widen, and those of consumers with the same rows.
     static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS, FIRST_GROUP = WIDENERS + 1;
@@ -172,7 +173,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         wait_v(before);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, part * BLOCK_N, o_acc);
+        ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
     }
     if constexpr (PARTS == 2) {
         auto &second = smem.second_part[group];
@@ -191,7 +192,9 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // tells the compiler that it is uniform in a warp
-    const attn::Work work = attn::work_of_block<Preset>(launch.params);
+    attn::Work work;
+    if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(launch.params, warpgroup % Preset::GROUPS);
+    else work = attn::work_of_block<Preset>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::GROUPS);
     // The barriers are initialised.
@@ -207,16 +210,22 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups for four.
-template <class Element, int HEAD_DIM>
-using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage)>;
+template <class Element, int HEAD_DIM, bool ZIGZAG = false>
+using Tile256x64 =
+    Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ZIGZAG>;
 // For grids that fill the GPU about once; four warpgroups of head_dim 128 that split keys would have too few registers.
-template <class Element, int HEAD_DIM>
-using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5>;
+template <class Element, int HEAD_DIM, bool ZIGZAG = false>
+using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ZIGZAG>;
 // For those that do not.
 template <class Element, int HEAD_DIM> using Tile64x128K2 = Tile<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4>;
+
+template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, true>;
+template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, true>;
 
 } // namespace
 
 ATTN_MAPPED_VARIANT(spread, spread_256x64, Tile256x64)
 ATTN_MAPPED_VARIANT(spread, spread_128x64_k2, Tile128x64K2)
 ATTN_MAPPED_VARIANT(spread, spread_64x128_k2, Tile64x128K2)
+ATTN_MAPPED_VARIANT(zigzag, zigzag_128x64_k2, Zigzag128x64K2)
+ATTN_MAPPED_VARIANT(zigzag, zigzag_256x64, Zigzag256x64)

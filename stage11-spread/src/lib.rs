@@ -1,8 +1,10 @@
 //! Stage 11: what bounds head_dim 64 spread. Warpgroups with the same rows split the keys, so that four of them compute on a
 //! multiprocessor that has rows for two, and FP32 arithmetic is spread among the exponentials, where it does not hold up wgmma.
+//! In the family `zigzag` the rows of a block lie apart, so that under the causal mask all blocks have the same work.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
+use common::problem::{Dtype, Mask};
 use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -15,6 +17,20 @@ const OVERLAP: Base = Base {
     stage: "stage8-overlap",
     family: "overlap-lazy",
 };
+
+/// The same kernel, where the rows of a block are neighbours.
+const NEIGHBOURS: Base = Base {
+    stage: "stage11-spread",
+    family: "spread",
+};
+
+const fn causal(shape: &'static str) -> [Where; 1] {
+    [Where {
+        shape,
+        dtype: Dtype::F16,
+        mask: Mask::Causal,
+    }]
+}
 
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
@@ -69,6 +85,16 @@ const INFO: StageInfo = StageInfo {
             why: "the same work, elsewhere",
         },
         Claim::by_descriptor("spread"),
+        Claim::faster_on("zigzag", NEIGHBOURS, &causal("long"), 1.19),
+        Claim::faster_on("zigzag", NEIGHBOURS, &causal("stretch"), 1.1),
+        Claim {
+            family: "zigzag",
+            metrics: &[Metric::TensorMacs],
+            relation: Relation::equal_to(NEIGHBOURS),
+            on: claim::BOTH,
+            why: "the same work, in blocks that have the same",
+        },
+        Claim::by_descriptor("zigzag"),
     ],
     redundant: &[],
 };

@@ -1,6 +1,6 @@
 //! The tests of stages with a warpgroup that loads; see `stage-tests`.
 
-use common::problem::Dtype;
+use common::problem::{Dtype, Shape};
 use stage11_spread::Spread;
 
 #[test]
@@ -16,4 +16,24 @@ fn heads_that_do_not_fill_their_group_are_computed_too() {
 #[test]
 fn rows_that_do_not_fill_their_blocks_are_computed_once() {
     stage_tests::rows_of_blocks(&Spread, "spread-256x64", Dtype::F16);
+}
+
+#[test]
+fn rows_that_lie_apart_are_computed_once() {
+    stage_tests::rows_of_blocks(&Spread, "zigzag-256x64", Dtype::F16);
+}
+
+#[test]
+fn blocks_of_rows_that_lie_apart_have_the_same_work() {
+    // In tiles of 64 rows and 64 keys, of which the groups of 64 rows have 1, 2, 3 and so on.
+    let work = |variant, groups: usize| {
+        let shape = Shape::bhsd(1, 1, groups * 64, 64);
+        let blocks = stage_tests::work_of_blocks(&Spread, variant, shape);
+        let units = blocks.iter().map(|macs| macs / (2 * 64 * 64 * 64));
+        units.collect::<Vec<_>>()
+    };
+    assert_eq!(work("spread-256x64", 8), [26, 10]);
+    assert_eq!(work("zigzag-256x64", 8), [18, 18]);
+    assert_eq!(work("zigzag-256x64", 7), [14, 14]);
+    assert_eq!(work("zigzag-128x64-k2", 8), [9; 4]);
 }

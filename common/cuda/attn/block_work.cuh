@@ -7,7 +7,7 @@
 
 namespace attn {
 
-// What a block works on.
+// What a block works on, or one group of its rows.
 struct Work {
     int batch, head_q, head_kv, row; // the first query row
     int groups;                      // of 64 rows, one per warpgroup; the last may be ragged
@@ -36,6 +36,20 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
     const int batch = head / gridDim.y, head_q = head % gridDim.y;
     const int key_end = visible_keys(params, min(end * WGMMA_M, params.seq_q) - 1);
     return {batch, head_q, kv_head(params, head_q), first * WGMMA_M, min(end, groups) - first, (key_end + BLOCK_N - 1) / BLOCK_N};
+}
+
+// The same for one group of a block whose groups lie apart: `row` is as far before the group's rows as these are from the block's
+// first in shared memory. Blocks take the groups of a head in turn, to and fro: 0 1 2 2 1 0. Of an even number each has the same
+// work under the causal mask. Groups that lack rows are those that see fewest keys.
+template <class Preset>
+static __device__ __forceinline__ Work work_of_group(const AttentionParams &params, int group) {
+    constexpr int BLOCK_N = Preset::BLOCK_N, GROUPS = Preset::BLOCK_M / WGMMA_M;
+    const int blocks = gridDim.x, block = blockIdx.x;
+    const int spare = blocks * GROUPS - (params.seq_q + WGMMA_M - 1) / WGMMA_M;
+    const auto first_row = [&](int of) { return (of * blocks + (of % 2 ? blocks - 1 - block : block) - spare) * WGMMA_M; };
+    const int row = first_row(group), head_q = blockIdx.y, batch = blockIdx.z;
+    const int key_end = visible_keys(params, min(first_row(GROUPS - 1) + WGMMA_M, params.seq_q) - 1);
+    return {batch, head_q, kv_head(params, head_q), row - group * WGMMA_M, row < 0 ? 0 : GROUPS, (key_end + BLOCK_N - 1) / BLOCK_N};
 }
 
 } // namespace attn

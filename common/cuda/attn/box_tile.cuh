@@ -22,10 +22,13 @@ struct BoxTile {
 
     alignas(1024) unsigned char boxes[BOXES][ROWS * BOX_BYTES];
 
-    // Starts the copy of the rows from `row` on, by one thread; BYTES bytes will land.
-    __device__ __forceinline__ void load(const AttentionTensorMap &map, Mbarrier *landed, int row, int head, int batch) {
+    // Starts the copy of a box of rows, from `row` on, to those of the tile from `first` on, by one thread.
+    __device__ __forceinline__ void load(const AttentionTensorMap &map, Mbarrier *landed, int row, int head, int batch,
+                                         int first = 0) {
 #pragma unroll
-        for (int box = 0; box < BOXES; ++box) tma_load(boxes[box], map, landed, box * BOX_COLS, row, head, batch);
+        for (int box = 0; box < BOXES; ++box) {
+            tma_load(boxes[box] + first * BOX_BYTES, map, landed, box * BOX_COLS, row, head, batch);
+        }
     }
 
     // The 16 bytes at `chunk` of `row`.

@@ -40,7 +40,14 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[place.slot], place.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
         mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
-        tile.load(launch.q, full, work.row, work.head_q, work.batch);
+        if constexpr (Preset::Q_BOX_ROWS == Preset::BLOCK_M) tile.load(launch.q, full, work.row, work.head_q, work.batch);
+        else {
+#pragma unroll
+            for (int first = 0; first < Preset::BLOCK_M; first += WGMMA_M) {
+                const int row = work_of_group<Preset>(launch.params, first / WGMMA_M).row + first;
+                tile.load(launch.q, full, row, work.head_q, work.batch, first);
+            }
+        }
     };
     const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int number) {
         mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);

@@ -21,7 +21,9 @@ pub use insta;
 pub use late::late_warps;
 pub use resources::resources;
 pub use suppression::synchronisation;
-pub use warpgroups::{groups_of_heads, lazy_maxima, rows_of_blocks, shared_registers};
+pub use warpgroups::{
+    groups_of_heads, lazy_maxima, rows_of_blocks, shared_registers, work_of_blocks,
+};
 
 use common::image::GAP_ROWS;
 use common::limits::DeviceLimits;

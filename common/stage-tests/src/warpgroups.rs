@@ -4,6 +4,7 @@
 use crate::tier0::failures_on;
 use crate::{load, not_checked};
 use common::device::Staged;
+use common::device::emulated::{Selection, trace};
 use common::evidence::count;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
@@ -96,6 +97,25 @@ pub fn rows_of_blocks(attention: &'static dyn Attention, variant: &str, dtype: D
             );
         }
     }
+}
+
+/// Multiply-adds of each block of the first head, under the causal mask.
+pub fn work_of_blocks(attention: &'static dyn Attention, variant: &str, shape: Shape) -> Vec<u64> {
+    let stage = load(attention);
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    let prepared = stage.prepare(variant, &problem).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 0);
+    let staged = Staged::new(&inputs, Layout::Packed);
+    let macs = |block| {
+        let selection = Selection {
+            blocks: Some(&[[block, 0, 0]]),
+            ..Selection::default()
+        };
+        let traced = trace(&prepared, &staged, SCHEDULES[0], &selection).unwrap();
+        assert_eq!(traced.hazards, []);
+        traced.counted.sum.tensor_macs
+    };
+    (0..prepared.grid[0]).map(macs).collect()
 }
 
 fn right(attention: &'static dyn Attention, variant: &str, problem: Problem) {
