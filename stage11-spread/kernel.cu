@@ -43,7 +43,7 @@ struct Tile {
         QTile q; // and O on its way out
         KvTile k[STAGES], v[STAGES];
         std::conditional_t<WIDENS, Landing, Nothing> landing;
-        std::conditional_t<PARTS == 2, attn::KeyPart<HEAD_DIM / 2>, Nothing> other_part[GROUPS];
+        std::conditional_t<PARTS == 2, attn::KeyPart<HEAD_DIM / 2>, Nothing> second_part[GROUPS];
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer of the tile
     };
@@ -184,21 +184,21 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         ATTN_OBSERVE(OUTPUT, at, (tile + parts) * BLOCK_N, o_acc);
     }
     if constexpr (PARTS == 2) {
-        // The third part of a group lies where the second of the other one would.
+        // A third part lies where the second of the other group would, which has none.
         const int slot = Preset::K3 && part == 2 ? 0 : group;
         const bool gives = Preset::K3 ? part != 0 : part == 1;
         if (!Preset::K3 || parts > 1) {
-            auto &other = smem.other_part[slot];
-            if (gives) other.put(o_acc, state, thread);
-            // The other part has arrived, and its warpgroup has read Q for the last time.
+            auto &second = smem.second_part[slot];
+            if (gives) second.put(o_acc, state, thread);
+            // The second part has arrived, and its warpgroup has read Q for the last time.
             attn::named_barrier_sync<256>(Preset::FIRST_GROUP + slot);
             if (gives) return;
-            other.merge_into(o_acc, state, thread);
+            second.merge_into(o_acc, state, thread);
         }
         if (Preset::K3 && parts == 3) {
             // The third part has arrived, too.
             attn::named_barrier_sync<256>(Preset::FIRST_GROUP);
-            smem.other_part[0].merge_into(o_acc, state, thread);
+            smem.second_part[0].merge_into(o_acc, state, thread);
         }
     }
 
