@@ -1,11 +1,8 @@
-//! Which variant takes a problem on a device.
-
-mod table;
+//! The stages of the library, and what is known of their times.
 
 use crate::AttentionLadderCall;
-use common::problem::Problem;
-use common::stage::{Attention, LoadError, LoadedStage, Prepared, Unsupported};
-pub use table::ChoiceTable;
+use common::choice::{Model, Wanted};
+use common::stage::{Attention, LoadError, LoadedStage};
 
 /// The stages whose code is in the library, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -20,7 +17,7 @@ pub static STAGES: &[&dyn Attention] = &[
 ];
 
 /// The files of `choice/`.
-const TABLES: &[&str] = &[include_str!("../choice/nvidia-h200.json")];
+const MODELS: &[&str] = &[include_str!("../choice/nvidia-h200.json")];
 
 /// A release needs GPU code: nvcc was not found, and nobody asked for a build without it.
 #[cfg(not(debug_assertions))]
@@ -44,166 +41,159 @@ pub fn stages() -> Result<Vec<LoadedStage>, LoadError> {
 }
 
 /// What is known of GPUs.
-pub fn tables() -> Vec<ChoiceTable> {
+pub fn models() -> Vec<Model> {
     let parse = |text: &&str| serde_json::from_str(text).expect("a test reads it");
-    TABLES.iter().map(parse).collect()
+    MODELS.iter().map(parse).collect()
 }
 
-/// What a call asks for in addition to its problem.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Wanted {
-    pub lse: bool,
-    pub batch_invariant: bool,
-}
-
-impl Wanted {
-    pub fn of(call: &AttentionLadderCall) -> Self {
-        Self {
-            lse: !call.lse.is_null(),
-            batch_invariant: call.flags & crate::ATTENTION_LADDER_BATCH_INVARIANT != 0,
-        }
+pub fn wanted(call: &AttentionLadderCall) -> Wanted {
+    Wanted {
+        lse: !call.lse.is_null(),
+        batch_invariant: call.flags & crate::ATTENTION_LADDER_BATCH_INVARIANT != 0,
     }
-}
-
-/// What does not depend on the batch is ranked as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
-const INVARIANT_HEADS: usize = 32;
-
-/// The variant that takes `problem`, and writes log-sum-exps if they are wanted: on a GPU of this name the fastest at the problem
-/// nearest to it, where nothing is known of such a GPU the same of another, and where that runs none of them any, the last stage's
-/// first.
-///
-/// # Errors
-/// Why the last that was tried is refused: of the earliest stage, which runs on most devices.
-pub fn choose<'a>(
-    stages: &'a [LoadedStage],
-    tables: &[ChoiceTable],
-    gpu: &str,
-    problem: &Problem,
-    wanted: Wanted,
-) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
-    let mut ranked_by = *problem;
-    if wanted.batch_invariant {
-        (ranked_by.shape.batch, ranked_by.shape.heads_q) = (1, INVARIANT_HEADS);
-    }
-    let of = |own: bool| tables.iter().filter(move |table| (table.gpu == gpu) == own);
-    let known = of(true)
-        .chain(of(false))
-        .flat_map(|table| table.nearest(&ranked_by));
-    let any = stages.iter().rev().flat_map(|stage| {
-        let names = std::iter::once(stage.default_variant()).chain(stage.variants());
-        names.map(|variant| (stage.info().id, variant))
-    });
-    let mut refused = None;
-    for (id, variant) in known.chain(any) {
-        // `choice/` knows stages that are not in the library.
-        let Some(stage) = stages.iter().find(|stage| stage.info().id == id) else {
-            continue;
-        };
-        let prepared = stage.prepare(variant, problem);
-        match prepared.and_then(|launch| {
-            if wanted.lse || wanted.batch_invariant {
-                launch.with_lse()
-            } else {
-                Ok(launch)
-            }
-        }) {
-            Ok(prepared) => return Ok((stage, prepared)),
-            Err(reason) => refused = Some(reason),
-        }
-    }
-    Err(refused.expect("every stage has a default variant"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::choice::{Chooser, Cost, Gpu};
     use common::limits::DeviceLimits;
-    use common::problem::{Dtype, Mask, Shape};
+    use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
+    use common::stage::Unsupported;
     use std::collections::BTreeSet;
-    use table::{Entry, Timed};
 
-    fn chosen(gpu: &str, device: &str, shape: Shape, dtype: Dtype) -> Result<String, Unsupported> {
-        chosen_if(Wanted::default(), gpu, device, shape, dtype)
-    }
+    const H200: Device<'_> = Device("NVIDIA H200", "sm_90", 132);
 
-    /// On a GPU of this name that is a `device`; the same with log-sum-exps.
-    fn chosen_if(
-        wanted: Wanted,
-        gpu: &str,
-        device: &str,
-        shape: Shape,
-        dtype: Dtype,
-    ) -> Result<String, Unsupported> {
-        let mut stages = stages().unwrap();
-        let limits: DeviceLimits = device.parse().unwrap();
-        stages
-            .iter_mut()
-            .for_each(|stage| stage.device = Some(limits));
-        let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
-        let (stage, prepared) = choose(&stages, &tables(), gpu, &problem, wanted)?;
-        let wanted = Wanted {
-            lse: true,
-            ..wanted
-        };
-        let (with_lse, asked) = choose(&stages, &tables(), gpu, &problem, wanted)?;
-        assert!(asked.lse);
-        if prepared.kernel.lse {
-            assert_eq!(
-                (with_lse.info().id, &asked.kernel.variant),
-                (stage.info().id, &prepared.kernel.variant),
-                "what writes log-sum-exps is taken for both"
-            );
+    /// A name, its architecture and number of multiprocessors.
+    #[derive(Clone, Copy)]
+    struct Device<'a>(&'a str, &'a str, u32);
+
+    impl Device<'_> {
+        fn gpu(self) -> Gpu {
+            Gpu {
+                name: self.0.into(),
+                capability: self.1.parse::<DeviceLimits>().unwrap().capability,
+                multiprocessors: self.2,
+            }
         }
-        Ok(format!("{}/{}", stage.info().id, prepared.kernel.variant))
+
+        fn stages(self) -> Vec<LoadedStage> {
+            let mut stages = stages().unwrap();
+            let limits = self.1.parse().ok();
+            stages.iter_mut().for_each(|stage| stage.device = limits);
+            stages
+        }
+
+        fn chosen(self, problem: &Problem, wanted: Wanted) -> Result<String, Unsupported> {
+            let stages = self.stages();
+            let chooser = Chooser::new(&stages, &models(), &self.gpu());
+            let (stage, prepared) = chooser.choose(&stages, problem, wanted)?;
+            let wanted = Wanted {
+                lse: true,
+                ..wanted
+            };
+            let (with_lse, asked) = chooser.choose(&stages, problem, wanted)?;
+            assert!(asked.lse);
+            if prepared.kernel.lse {
+                assert_eq!(
+                    (with_lse.info().id, &asked.kernel.variant),
+                    (stage.info().id, &prepared.kernel.variant),
+                    "what writes log-sum-exps is taken for both"
+                );
+            }
+            Ok(format!("{}/{}", stage.info().id, prepared.kernel.variant))
+        }
+
+        fn of(self, shape: &str, dtype: Dtype, mask: Mask) -> String {
+            let problem = Problem::new(parse_shape(shape).unwrap(), dtype, mask).unwrap();
+            self.chosen(&problem, Wanted::default()).unwrap()
+        }
     }
 
     #[test]
-    fn every_file_of_choice_is_in_the_library_and_knows_its_stages() {
+    fn every_file_of_choice_is_in_the_library_small_and_knows_its_stages() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/choice");
         let on_disk = std::fs::read_dir(folder).unwrap().count();
         assert_eq!(
             on_disk,
-            TABLES.len(),
-            "a file of choice/ is missing in TABLES"
+            MODELS.len(),
+            "a file of choice/ is missing in MODELS"
         );
-        for table in tables() {
-            let is_linked =
-                |entry: &&Entry| STAGES.iter().any(|linked| linked.info().id == entry.stage);
-            let rivals = |entry: &Entry| {
-                let place = (entry.shape, entry.dtype, entry.mask);
-                let rivals = table.entries.iter();
-                rivals.filter(move |other| (other.shape, other.dtype, other.mask) == place)
+        let stages = stages().unwrap();
+        for (text, model) in MODELS.iter().zip(models()) {
+            assert!(text.len() <= 10_000, "{}: {} bytes", model.gpu, text.len());
+            // It may know stages that are not in the library, and then others.
+            let linked = |cost: &&Cost| {
+                let (id, name) = cost.variant.split_once('/').unwrap();
+                let stage = stages.iter().find(|stage| stage.info().id == id);
+                stage.is_some_and(|stage| stage.family_of(name).is_some())
             };
-            let fastest = |entry: &Entry| {
-                let times = |entry: &&Entry| entry.best[0].p50_us;
-                let fastest = rivals(entry).min_by(|a, b| times(a).total_cmp(&times(b)));
-                fastest.unwrap().stage.clone()
-            };
-            // Where no stage of the library was timed, nothing is known of it, and it chooses by another problem.
-            let compared = table.entries.iter();
-            let compared = compared.filter(|entry| rivals(entry).any(|rival| is_linked(&rival)));
-            for stage in compared.map(fastest) {
-                assert!(
-                    STAGES.iter().any(|linked| linked.info().id == stage),
-                    "{stage} is the fastest at a problem of choice/ and not in the library"
-                );
-            }
+            let linked = model.costs.iter().filter(linked);
+            let linked: BTreeSet<_> = linked.map(|cost| (cost.dtype, cost.head_dim)).collect();
+            assert_eq!(linked.len(), 4, "{}: {linked:?}", model.gpu);
         }
     }
 
+    /// What `choice/` chose wrongly when it was a list of a few problems, of which the nearest decided: all but mission on an H100.
     #[test]
-    fn the_fastest_of_the_problem_is_taken_and_elsewhere_of_the_nearest() {
-        let mission = Shape::bhsd(1, 8, 512, 64);
-        let ragged = Shape::bhsd(1, 8, 499, 64);
-        let best = chosen("NVIDIA H200", "sm_90", mission, Dtype::F16).unwrap();
-        assert_eq!(
-            chosen("NVIDIA H200", "sm_90", ragged, Dtype::F16).unwrap(),
-            best
+    fn a_problem_that_was_never_timed_is_chosen_for_by_its_own_blocks() {
+        let of = |shape, dtype, mask| H200.of(shape, dtype, mask);
+        assert!(of("mission", Dtype::F16, Mask::Full).starts_with("stage9-cluster/"));
+        // One-warpgroup blocks that share keys are for grids that do not fill the GPU.
+        for shape in ["1x32x1024x128", "1x8x2048x128"] {
+            let name = of(shape, Dtype::F16, Mask::Full);
+            assert!(!name.starts_with("stage9-"), "{shape}: {name}");
+        }
+        // Half of the warpgroups of 256 rows would have none.
+        let bert = of("32x16x128x64", Dtype::F16, Mask::Full);
+        assert!(!bert.contains("256x64"), "{bert}");
+        // 96 blocks of 192 rows leave a quarter of the GPU idle.
+        let chunk = of("1x32:8x512:8192x128", Dtype::Bf16, Mask::Causal);
+        assert!(
+            !chunk.contains("256x64") && !chunk.starts_with("stage9-"),
+            "{chunk}"
         );
-        assert_eq!(
-            chosen("NVIDIA H100 80GB HBM3", "sm_90", mission, Dtype::F16).unwrap(),
-            best
-        );
+    }
+
+    #[test]
+    fn another_gpu_is_chosen_for_by_its_own_number_of_multiprocessors() {
+        // 128 blocks of 32 rows: one round of 132 multiprocessors, four of 32.
+        let of = |multiprocessors| {
+            Device("another", "sm_90", multiprocessors).of("mission", Dtype::F16, Mask::Full)
+        };
+        assert_eq!(of(132), H200.of("mission", Dtype::F16, Mask::Full));
+        assert_ne!(of(132), of(32));
+        // The nearest capability, then the nearest size.
+        let model = |gpu: &str, capability, multiprocessors, variant: &str| Model {
+            gpu: gpu.into(),
+            capability,
+            multiprocessors,
+            costs: vec![Cost {
+                variant: variant.into(),
+                dtype: Dtype::F16,
+                head_dim: 64,
+                resident: 1,
+                us: [1.0; 6],
+            }],
+        };
+        let models = [
+            model("H200", 90, 132, "stage5-swizzle/swizzle-64x64"),
+            model("small", 90, 60, "stage5-swizzle/swizzle-128x64"),
+            model("L4", 89, 58, "stage5-swizzle/swizzle-32x128-k4"),
+        ];
+        let chosen = |device: Device<'_>| {
+            let stages = device.stages();
+            let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
+            let chooser = Chooser::new(&stages, &models, &device.gpu());
+            let prepared = chooser
+                .choose(&stages, &problem, Wanted::default())
+                .unwrap()
+                .1;
+            prepared.kernel.variant.clone()
+        };
+        assert_eq!(chosen(Device("H200", "sm_90", 60)), "swizzle-64x64");
+        assert_eq!(chosen(Device("H20", "sm_90", 78)), "swizzle-128x64");
+        assert_eq!(chosen(Device("A100", "sm_80", 108)), "swizzle-32x128-k4");
     }
 
     #[test]
@@ -226,9 +216,9 @@ mod tests {
                         heads_kv,
                         ..Shape::bhsd(1, 1, seq, head_dim)
                     };
-                    let gpu = ("NVIDIA H200", "sm_90");
-                    fastest.insert(chosen(gpu.0, gpu.1, shape, dtype).unwrap());
-                    of_length.insert(chosen_if(invariant, gpu.0, gpu.1, shape, dtype).unwrap());
+                    let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
+                    fastest.insert(H200.chosen(&problem, Wanted::default()).unwrap());
+                    of_length.insert(H200.chosen(&problem, invariant).unwrap());
                 }
                 assert_eq!(
                     of_length.len(),
@@ -243,24 +233,36 @@ mod tests {
 
     #[test]
     fn bf16_takes_what_is_the_fastest_in_f16_of_the_variants_that_have_it() {
-        let stages = stages().unwrap();
-        let mut tables = tables();
-        for table in &mut tables {
-            table.entries.retain(|entry| entry.dtype == Dtype::F16);
+        for shape in ["mission", "wide", "long", "big", "1x32:8x512:8192x128"] {
+            let [f16, bf16] =
+                [Dtype::F16, Dtype::Bf16].map(|dtype| H200.of(shape, dtype, Mask::Full));
+            assert_eq!(f16, bf16, "{shape}");
         }
-        let h200 = &tables[0];
-        for entry in &h200.entries {
-            let [f16, bf16] = [Dtype::F16, Dtype::Bf16]
-                .map(|dtype| Problem::new(entry.shape, dtype, entry.mask).unwrap());
-            let has_bf16 = |&(id, variant): &(&str, &str)| {
-                let stage = stages.iter().find(|stage| stage.info().id == id);
-                stage.is_some_and(|stage| stage.prepare(variant, &bf16).is_ok())
-            };
-            let fastest = h200.nearest(&f16).into_iter().find(has_bf16).unwrap();
-            let (stage, prepared) =
-                choose(&stages, &tables, &h200.gpu, &bf16, Wanted::default()).unwrap();
-            assert_eq!((stage.info().id, &*prepared.kernel.variant), fastest);
-        }
+        // What has no bf16 is passed over.
+        let stages = H200.stages();
+        let cost = |variant: &str, us| Cost {
+            variant: format!("stage5-swizzle/{variant}"),
+            dtype: Dtype::F16,
+            head_dim: 64,
+            resident: 1,
+            us: [us; 6],
+        };
+        let model = Model {
+            gpu: H200.0.into(),
+            capability: 90,
+            multiprocessors: 132,
+            costs: vec![cost("swizzle-64x64", 1.0), cost("swizzle-128x64", 2.0)],
+        };
+        let chooser = Chooser::new(&stages, &[model], &H200.gpu());
+        let [f16, bf16] = [Dtype::F16, Dtype::Bf16].map(|dtype| {
+            let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap();
+            let prepared = chooser
+                .choose(&stages, &problem, Wanted::default())
+                .unwrap()
+                .1;
+            prepared.kernel.variant.clone()
+        });
+        assert_eq!([&*f16, &*bf16], ["swizzle-64x64", "swizzle-128x64"]);
     }
 
     #[test]
@@ -273,27 +275,28 @@ mod tests {
         ];
         let scalar = stage0_scalar::Scalar.info();
         let shape = Shape::bhsd(1, 8, 512, 64);
-        let entry = Entry {
-            stage: scalar.id.into(),
-            shape,
-            dtype: Dtype::F16,
-            mask: Mask::Full,
-            best: vec![Timed {
-                variant: scalar.default_variant.into(),
-                p50_us: 1.0,
+        let model = Model {
+            gpu: "GPU".into(),
+            capability: 90,
+            multiprocessors: 132,
+            costs: vec![Cost {
+                variant: format!("{}/{}", scalar.id, scalar.default_variant),
+                dtype: Dtype::F16,
+                head_dim: 64,
+                resident: 1,
+                us: [1.0; 6],
             }],
         };
-        let tables = [ChoiceTable {
-            gpu: "GPU".into(),
-            entries: vec![entry],
-        }];
-        let asked = |stages, dtype, with_lse| {
+        let asked = |stages: &[LoadedStage], dtype, lse| {
             let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
             let wanted = Wanted {
-                lse: with_lse,
+                lse,
                 ..Wanted::default()
             };
-            choose(stages, &tables, "GPU", &problem, wanted)
+            let gpu = Device("GPU", "sm_90", 132).gpu();
+            let chooser = Chooser::new(stages, std::slice::from_ref(&model), &gpu);
+            let chosen = chooser.choose(stages, &problem, wanted);
+            chosen
                 .map(|(stage, _)| stage.info().id)
                 .map_err(|refusal| refusal.to_string())
         };
@@ -301,7 +304,7 @@ mod tests {
         assert_eq!(asked(&stages, Dtype::F16, false), first);
         assert_eq!(asked(&stages, Dtype::F16, true), later);
         assert_eq!(asked(&stages, Dtype::Bf16, false), later);
-        let refused = |dtype, with_lse| asked(&stages[..1], dtype, with_lse).unwrap_err();
+        let refused = |dtype, lse| asked(&stages[..1], dtype, lse).unwrap_err();
         let words = refused(Dtype::F16, true);
         assert!(words.ends_with(" writes no log-sum-exps; ask for the output alone, or take a variant of another stage"), "{words}");
         let words = refused(Dtype::Bf16, true);
@@ -315,8 +318,8 @@ mod tests {
     fn every_device_from_ampere_on_has_a_variant_for_every_problem() {
         for device in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_120"] {
             for dtype in Dtype::ALL {
-                for shape in [Shape::bhsd(1, 1, 1, 128), Shape::bhsd(7, 32, 5000, 64)] {
-                    let name = chosen("another", device, shape, dtype).unwrap();
+                for shape in ["1x1x1x128", "7x32x5000x64"] {
+                    let name = Device("another", device, 58).of(shape, dtype, Mask::Full);
                     assert!(
                         device == "sm_90" || name.starts_with("stage5-"),
                         "{device}: {name}"
@@ -335,9 +338,13 @@ mod tests {
         };
         stages.iter_mut().for_each(|stage| stage.device = Some(old));
         let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-        let error = choose(&stages, &tables(), "NVIDIA T4", &problem, Wanted::default())
-            .unwrap_err()
-            .to_string();
+        let gpu = Gpu {
+            capability: 75,
+            ..Device("NVIDIA T4", "sm_80", 40).gpu()
+        };
+        let chooser = Chooser::new(&stages, &models(), &gpu);
+        let chosen = chooser.choose(&stages, &problem, Wanted::default());
+        let error = chosen.unwrap_err().to_string();
         assert!(
             error.ends_with("needs compute capability 8.0; the device has compute capability 7.5"),
             "{error}"

@@ -1,9 +1,10 @@
 //! The GPUs of the process: their code, the variants chosen on them, and launches. All work is done in the primary context,
 //! which the CUDA runtime uses. Only the first call for a problem, which loads code, may allocate GPU memory or wait.
 
-use crate::choice::{self, ChoiceTable, Wanted, choose};
+use crate::choice;
 use crate::failure::{Code, Failure};
 use crate::{AttentionLadderCall, call};
+use common::choice::{self as model, Chooser, Wanted};
 use common::device::cuda::{self, CudaError};
 use common::limits::DeviceLimits;
 use common::maps::{self, BoxRows};
@@ -23,10 +24,9 @@ const MOST_GPUS: usize = 64;
 
 struct Gpu {
     context: Arc<CudaContext>,
-    name: String,
     capability: (u32, u32),
     stages: Vec<LoadedStage>,
-    tables: Vec<ChoiceTable>,
+    chooser: Chooser,
     /// By the stage's id.
     modules: Mutex<HashMap<&'static str, Module>>,
     plans: RwLock<Known<PlanOf, Plan>>,
@@ -175,12 +175,20 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
     stages
         .iter_mut()
         .for_each(|stage| stage.device = Some(limits));
+    let chooser = Chooser::new(
+        &stages,
+        &choice::models(),
+        &model::Gpu {
+            name: info.name,
+            capability: limits.capability,
+            multiprocessors: info.sms,
+        },
+    );
     Ok(Gpu {
         context,
-        name: info.name,
         capability: info.compute_capability,
         stages,
-        tables: choice::tables(),
+        chooser,
         modules: Mutex::default(),
         plans: RwLock::new(Known::new(MOST_PLANS)),
     })
@@ -192,7 +200,7 @@ pub fn query(call: &AttentionLadderCall, device: i32) -> Result<&'static CStr, F
     call::tensors(call, &problem)?;
     let gpu = gpu(device)?;
     let _current = Current::enter(&gpu.context)?;
-    Ok(gpu.plan(&problem, Wanted::of(call))?.name)
+    Ok(gpu.plan(&problem, choice::wanted(call))?.name)
 }
 
 /// Puts one launch into `stream`.
@@ -209,7 +217,7 @@ pub unsafe fn launch(
     let gpu = gpu(device)?;
     call::addresses(call, &problem)?;
     let _current = Current::enter(&gpu.context)?;
-    let plan = gpu.plan(&problem, Wanted::of(call))?;
+    let plan = gpu.plan(&problem, choice::wanted(call))?;
     let params = maps::params(&problem, tensors, call.lse);
     let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
         .map_err(driver("encoding a tensor map"))?;
@@ -254,7 +262,7 @@ impl Gpu {
     }
 
     fn new_plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
-        let (stage, prepared) = choose(&self.stages, &self.tables, &self.name, problem, wanted)?;
+        let (stage, prepared) = self.chooser.choose(&self.stages, problem, wanted)?;
         let (id, kernel) = (stage.info().id, prepared.kernel);
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),

@@ -3,7 +3,7 @@
 //!
 //! Memory, workspace and stream are the caller's. A launch neither allocates nor synchronises once its kernel is loaded, which
 //! [`attention_ladder_query`] does; it can be captured into a CUDA graph. `choice/` decides which variant of which stage is launched:
-//! the fastest on this GPU at the problem, else at the nearest problem, among those that support it.
+//! the fastest by a model of this GPU, else of the nearest, among those that support the problem.
 //!
 //! A release build without GPU code is refused unless `ATTENTION_CUDA=off` requests one; that library says so when it is called.
 

@@ -5,6 +5,7 @@ mod named;
 
 #[cfg(feature = "emulated")]
 pub mod check;
+pub mod choice;
 pub mod claim;
 pub mod device;
 pub mod e4m3;

@@ -392,6 +392,15 @@ impl LoadedStage {
                 dtype,
                 head_dim,
             })?;
+        self.launch(kernel, problem)
+    }
+
+    /// The same of an instance that is for the problem's dtype and head size.
+    pub fn launch<'a>(
+        &self,
+        kernel: &'a Kernel,
+        problem: &Problem,
+    ) -> Result<Prepared<'a>, Unsupported> {
         self.refuse(kernel)?;
         self.attention.accepts(kernel, problem)?;
         Ok(Prepared {

@@ -1,6 +1,6 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{choice, figure, generated, report, summary};
+use super::{figure, generated, report, summary};
 use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::Known;
@@ -37,8 +37,7 @@ pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Ren
     }
 }
 
-/// COMPARE.md from the table of the GPU model that most is known of, the pages of the workspace at `root` that have generated parts, and
-/// the files by which the library chooses.
+/// COMPARE.md from the table of the GPU model that most is known of, and the pages of the workspace at `root` that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
@@ -66,25 +65,12 @@ pub fn committed(
         let text = text.with_context(|| path.display().to_string())?;
         Ok(Rendered { text, path })
     });
-    let choices = results.gpus.keys().filter_map(|gpu| {
-        let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
-        // The library has a list of those that it reads.
-        path.is_file().then(|| Rendered {
-            text: choice::file(&Known::committed(stages, &results.of_gpu(gpu))),
-            path,
-        })
-    });
-    let choices: Vec<Rendered> = choices.collect();
     let figure = Rendered {
         text: figure::ladder(&reports[0]),
         path: root.join("docs/ladder.svg"),
     };
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare, figure]
-        .into_iter()
-        .chain(pages)
-        .chain(choices)
-        .collect())
+    Ok([compare, figure].into_iter().chain(pages).collect())
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.

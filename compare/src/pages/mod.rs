@@ -2,7 +2,6 @@
 //! for every format.
 
 pub mod candidate;
-mod choice;
 pub mod diff;
 pub mod explain;
 mod figure;

@@ -1,0 +1,312 @@
+//! Which variant gets a problem: the one that a model of their times says is the fastest. The model's coefficients are fitted to
+//! measurements on one GPU (`compare accept`), and a file of them serves others too, with their own number of multiprocessors.
+
+use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem};
+use crate::resources::KernelFacts;
+use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
+use serde::{Deserialize, Serialize};
+
+/// What a call asks for in addition to its problem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    pub lse: bool,
+    pub batch_invariant: bool,
+}
+
+pub const TERMS: usize = 6;
+
+/// What the time of a launch is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor;
+/// rounds of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of a chain of blocks that follow each
+/// other; millions of bytes. Under a causal mask blocks differ, and nothing takes less than the longest.
+pub fn terms(
+    problem: &Problem,
+    kernel: &KernelFacts,
+    grid: [u32; 3],
+    resident: u32,
+    multiprocessors: u32,
+) -> [f64; TERMS] {
+    let shape = &problem.shape;
+    let blocks: u64 = grid.into_iter().map(u64::from).product();
+    // The blocks of a cluster share the keys of as many tiles of rows.
+    let parts = kernel.cluster as usize;
+    let keys_of_tile = kernel.block_n * parts;
+    let longest = shape.seq_kv.div_ceil(keys_of_tile) as f64;
+    let mean = match problem.mask {
+        Mask::Full => longest,
+        Mask::Causal => {
+            let of_head = (parts * shape.batch * shape.heads_q) as f64;
+            let tiles = (blocks as f64 / of_head).max(1.0);
+            (mean_keys(shape.seq_q as f64, shape.seq_kv as f64, tiles) / keys_of_tile as f64)
+                .clamp(0.5, longest)
+        }
+    };
+    let per_multiprocessor = blocks.div_ceil(multiprocessors.into()) as f64;
+    let rounds = blocks.div_ceil((multiprocessors * resident).into()) as f64;
+    let of_tile = (kernel.block_m * keys_of_tile * shape.head_dim) as f64 / 1e6;
+    [
+        1.0,
+        per_multiprocessor,
+        rounds,
+        longest.max(per_multiprocessor * mean) * of_tile,
+        longest.max(rounds * mean) * of_tile,
+        problem.min_bytes() as f64 / 1e6,
+    ]
+}
+
+/// Of the keys that the last row of each of so many tiles sees under a causal mask.
+fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
+    let (rows, before) = (queries / tiles, keys - queries);
+    let blind = ((-before / rows).max(0.0) as u64 as f64).min(tiles - 1.0);
+    let sighted = (tiles - 1.0 - blind).max(0.0);
+    (sighted * (rows * (tiles + blind) / 2.0 + before) + keys) / tiles
+}
+
+/// The coefficients of the variants that are the fastest somewhere on one GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// `NVIDIA H200`.
+    pub gpu: String,
+    /// Times ten: 90.
+    pub capability: u32,
+    pub multiprocessors: u32,
+    pub costs: Vec<Cost>,
+}
+
+/// Of the instances of a variant: in f16 and bf16, or in E4M3.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// `stage8-overlap/overlap-lazy-64x128`.
+    pub variant: String,
+    /// f16 stands for bf16, too.
+    pub dtype: Dtype,
+    pub head_dim: usize,
+    /// Blocks that a multiprocessor holds.
+    pub resident: u32,
+    /// Microseconds per unit of [`terms`].
+    pub us: [f64; TERMS],
+}
+
+/// The element type whose coefficients an instance has: bf16 takes 0.985 to 1.022 times as long as f16 on an H200.
+pub fn modelled(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::Bf16 => Dtype::F16,
+        other => other,
+    }
+}
+
+impl Cost {
+    pub fn time(
+        &self,
+        problem: &Problem,
+        kernel: &KernelFacts,
+        grid: [u32; 3],
+        multiprocessors: u32,
+    ) -> f64 {
+        let terms = terms(problem, kernel, grid, self.resident, multiprocessors);
+        terms.iter().zip(&self.us).map(|(term, us)| term * us).sum()
+    }
+}
+
+/// The GPU that problems are for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    pub name: String,
+    /// Times ten.
+    pub capability: u32,
+    pub multiprocessors: u32,
+}
+
+/// An instance that the GPU runs, by its indices, with its coefficients.
+#[derive(Clone, Debug)]
+struct Candidate {
+    stage: usize,
+    kernel: usize,
+    cost: Cost,
+}
+
+/// The model of one GPU, ready for the loaded stages.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    multiprocessors: u32,
+    /// By element type and head size.
+    candidates: Vec<Vec<Candidate>>,
+}
+
+/// What does not depend on the batch is chosen as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
+const INVARIANT_HEADS: usize = 32;
+
+fn place(dtype: Dtype, head_dim: usize) -> usize {
+    dtype as usize * HEAD_DIMS.len() + usize::from(head_dim != HEAD_DIMS[0])
+}
+
+impl Chooser {
+    /// By the model of the GPU's name, else of the nearest capability, then of the nearest number of multiprocessors. The devices of
+    /// `stages` are set.
+    pub fn new(stages: &[LoadedStage], models: &[Model], gpu: &Gpu) -> Self {
+        let distance = |model: &&Model| {
+            (
+                model.gpu != gpu.name,
+                model.capability.abs_diff(gpu.capability),
+                model.multiprocessors.abs_diff(gpu.multiprocessors),
+            )
+        };
+        let nearest = models.iter().min_by_key(distance);
+        let mut candidates = vec![Vec::new(); Dtype::ALL.len() * HEAD_DIMS.len()];
+        for cost in nearest.iter().flat_map(|model| &model.costs) {
+            // A model knows stages that are not in the library.
+            for (at, stage) in stages.iter().enumerate() {
+                let is_its =
+                    |name: &str| cost.variant.split_once('/') == Some((stage.info().id, name));
+                for (index, kernel) in stage.kernels.iter().enumerate() {
+                    let is_known = (modelled(kernel.dtype), kernel.head_dim)
+                        == (cost.dtype, cost.head_dim)
+                        && is_its(&kernel.variant);
+                    if is_known && stage.refuse(kernel).is_ok() {
+                        candidates[place(kernel.dtype, kernel.head_dim)].push(Candidate {
+                            stage: at,
+                            kernel: index,
+                            cost: cost.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        Self {
+            multiprocessors: gpu.multiprocessors,
+            candidates,
+        }
+    }
+
+    /// The variant that takes `problem`, and writes log-sum-exps if they are wanted: the fastest by the model, and where that knows
+    /// none any, the last stage's first.
+    ///
+    /// # Errors
+    /// Why the last that was tried is refused: of the earliest stage, which runs on most devices.
+    pub fn choose<'a>(
+        &self,
+        stages: &'a [LoadedStage],
+        problem: &Problem,
+        wanted: Wanted,
+    ) -> Result<(&'a LoadedStage, Prepared<'a>), Unsupported> {
+        let writes_lse = wanted.lse || wanted.batch_invariant;
+        let mut chosen_by = *problem;
+        if wanted.batch_invariant {
+            chosen_by.shape.batch = 1;
+            chosen_by.shape.heads_q = INVARIANT_HEADS;
+            chosen_by.shape.heads_kv = INVARIANT_HEADS;
+        }
+        let mut best: Option<(f64, &LoadedStage, &Kernel)> = None;
+        for candidate in &self.candidates[place(problem.dtype, problem.shape.head_dim)] {
+            let stage = &stages[candidate.stage];
+            let kernel = &stage.kernels[candidate.kernel];
+            if writes_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
+                continue;
+            }
+            let grid = stage.attention.grid(kernel, &chosen_by);
+            let us = (candidate.cost).time(&chosen_by, kernel, grid, self.multiprocessors);
+            if best.is_none_or(|(least, ..)| us < least) {
+                best = Some((us, stage, kernel));
+            }
+        }
+        let lse = |prepared: Prepared<'a>| match writes_lse {
+            true => prepared.with_lse(),
+            false => Ok(prepared),
+        };
+        if let Some((_, stage, kernel)) = best {
+            return Ok((stage, lse(stage.launch(kernel, problem)?)?));
+        }
+        let mut refused = None;
+        for stage in stages.iter().rev() {
+            let names = std::iter::once(stage.default_variant()).chain(stage.variants());
+            for variant in names {
+                match stage.prepare(variant, problem).and_then(lse) {
+                    Ok(prepared) => return Ok((stage, prepared)),
+                    Err(reason) => refused = Some(reason),
+                }
+            }
+        }
+        Err(refused.expect("every stage has a default variant"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Shape;
+    use crate::reference::Probability;
+
+    fn kernel(block_m: usize, block_n: usize, cluster: u32) -> KernelFacts {
+        KernelFacts {
+            symbol: String::new(),
+            dtype: Dtype::F16,
+            head_dim: 64,
+            block_m,
+            block_n,
+            threads: 128,
+            min_blocks: 1,
+            dynamic_shared_bytes: 0,
+            boxes: None,
+            cluster,
+            caps: None,
+            probability: Probability::F16,
+            lse: true,
+        }
+    }
+
+    /// In tiles of 64 rows and 128 keys, of 8,192 multiply-adds times head_dim.
+    fn of(shape: Shape, mask: Mask, grid: [u32; 3], cluster: u32, resident: u32) -> [f64; TERMS] {
+        let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
+        let kernel = kernel(64 / cluster as usize, 128, cluster);
+        let mut terms = terms(&problem, &kernel, grid, resident, 132);
+        for of in &mut terms[3..5] {
+            *of = (*of * 1e12 / 8192.0 / 64.0).round() / 1e6;
+        }
+        terms
+    }
+
+    #[test]
+    fn a_launch_is_rounds_of_blocks_and_each_a_chain_of_tiles() {
+        let mission = Shape::bhsd(1, 8, 512, 64);
+        assert_eq!(
+            of(mission, Mask::Full, [8, 8, 1], 1, 1)[..5],
+            [1.0, 1.0, 1.0, 4.0, 4.0]
+        );
+        // 512 blocks, of which an SM gets four and holds three.
+        let stretch = Shape::bhsd(4, 16, 512, 64);
+        assert_eq!(
+            of(stretch, Mask::Full, [8, 16, 4], 1, 3)[..5],
+            [1.0, 4.0, 2.0, 16.0, 8.0]
+        );
+        // Two blocks share the keys of 64 rows.
+        assert_eq!(
+            of(mission, Mask::Full, [16, 8, 1], 2, 1)[..5],
+            [1.0, 1.0, 1.0, 2.0, 2.0]
+        );
+        // Of a causal mask the longest block, or the mean of many: (1 + .. + 32) / 32 * 64 keys.
+        let long = Shape::bhsd(1, 8, 2048, 64);
+        assert_eq!(of(long, Mask::Causal, [32, 8, 1], 1, 1)[3], 2.0 * 8.25);
+        assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3], 4.0);
+        assert_eq!(
+            of(mission, Mask::Full, [8, 8, 1], 1, 1)[5],
+            4.0 * 8.0 * 512.0 * 128.0 / 1e6
+        );
+    }
+
+    #[test]
+    fn the_keys_of_causal_tiles_are_counted_without_a_loop() {
+        for (queries, keys, rows) in [
+            (512, 512, 64),
+            (512, 8192, 64),
+            (1024, 256, 64),
+            (64, 1, 64),
+        ] {
+            let tiles = queries / rows;
+            let seen = |tile: usize| ((tile + 1) * rows + keys).saturating_sub(queries).min(keys);
+            let counted = (0..tiles).map(seen).sum::<usize>() as f64 / tiles as f64;
+            let [queries, keys, tiles] = [queries, keys, tiles].map(|of| of as f64);
+            assert_eq!(mean_keys(queries, keys, tiles), counted, "{queries} {keys}");
+        }
+    }
+}
