@@ -302,6 +302,11 @@ metrics! {
     Noise: context("noise", Unit::Share),
     /// The roofline, or an empty launch.
     FloorUs: context("speed of light", Unit::Us),
+    /// Which of the random problems of a run.
+    Draw: context("random problem", Unit::Count),
+    /// Of the library's choice over the fastest variant, over random problems; so is the next.
+    RegretMean: context("regret", Unit::Ratio),
+    RegretWorst: context("worst regret", Unit::Ratio),
     /// Against FP64, over all cases.
     MaxError: context("max error", Unit::Error),
     /// Of a row, relative to its size.

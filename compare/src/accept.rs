@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::judge::best::{is_latency, p50};
+use crate::judge::choice;
 use crate::judge::claims::Claimed;
 use crate::judge::diff;
 use crate::judge::list::{grouped, joined};
@@ -10,19 +11,20 @@ use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{count, counts, of_differences, report_of_run};
 use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
-use crate::pages::files;
+use crate::pages::files::{self, Rendered};
 use crate::table::session::{Git, Negative, Progress};
-use crate::table::{Kernels, Place, Results, Row, Run, StageMeta, Table};
+use crate::table::{Kernels, Place, Results, Row, Run, Source, StageMeta, Table};
 use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
 use common::limits::Limited;
 use common::metric::Metric;
+use common::stage::LoadedStage;
 use common::timing::{Rotation, SpeedOfLight};
 use std::path::PathBuf;
 
-/// The most bytes that one session adds to a table: people read its diff.
+/// The most bytes that one session adds to a table, without its random problems: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
 
 /// How many of the fastest variants of each problem keep all their latency figures.
@@ -77,6 +79,18 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         stages = accepted.stages;
         refuted.extend(accepted.negatives);
     }
+    let loaded = stages::load()?;
+    let mut choices = Vec::new();
+    for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
+        if let Some(refitted) = refit(&mut results, &gpu, &stages, &loaded) {
+            lines.extend(refitted.lines);
+            let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
+            choices.push(Rendered {
+                path,
+                text: refitted.file,
+            });
+        }
+    }
     results.write(&into).with_context(|| {
         format!(
             "cannot write {}; choose another place with --into",
@@ -85,10 +99,45 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     })?;
     if args.into.is_none() {
         negatives::write(&root, &refuted)?;
+        files::write(&choices)?;
         files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/ and the pages that were written with it".to_string());
     }
     Ok(Answer::pass(lines.join("\n")))
+}
+
+struct Refitted {
+    /// `attention-ladder/choice/<gpu>.json`
+    file: String,
+    lines: Vec<String>,
+}
+
+/// Fits the library's choice to the table of a GPU model that has random problems, and judges it on those that the fit does not see.
+fn refit(
+    results: &mut Results,
+    gpu: &str,
+    stages: &[StageMeta],
+    loaded: &[LoadedStage],
+) -> Option<Refitted> {
+    let mut table = results.of_gpu(gpu);
+    let session = choice::drawn(&table).next()?.session.clone();
+    let known = Known::committed(stages, &table);
+    let fitted = choice::fit(&known, loaded)?;
+    let models = [fitted.model.clone()];
+    let regret = choice::regret(&known, loaded, &models, true);
+    let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));
+    let mut lines: Vec<String> = residuals.collect();
+    if let Some(regret) = regret {
+        lines.push(format!("{gpu}: {regret}"));
+        let mut row = regret.row();
+        row.session = session;
+        table.append(row);
+        results.put(Some(gpu), &table);
+    }
+    Some(Refitted {
+        file: fitted.file(),
+        lines,
+    })
 }
 
 struct Accepted {
@@ -135,7 +184,8 @@ fn merge(
             None => newest.map(|newest| comparison.changes(newest)),
         };
     }
-    let bytes: usize = (table.part(|row| row.session == *name).files().iter())
+    let is_read = |row: &Row| row.session == *name && row.by != Source::Draw;
+    let bytes: usize = (table.part(is_read).files().iter())
         .map(|(_, bytes)| bytes.len())
         .sum();
     ensure!(

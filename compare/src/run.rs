@@ -2,8 +2,9 @@
 
 use crate::answer::{self, Answer};
 use crate::estimate;
+use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
-use crate::judge::verdict;
+use crate::judge::{Known, verdict};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
@@ -24,6 +25,7 @@ use crate::table::{On, Results, Row, Run, Source, Subject};
 use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
+use common::choice::Model;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::faults;
@@ -42,6 +44,8 @@ Examples:
   compare                                       check everything that this machine can; on a GPU, write COMPARE.md
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
+  compare --stages 5,6,7,8,9,10,11,12 --regret 160 --backend cuda
+                                                on a GPU, judge the library's choice on random problems; accepted, fit it to them
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 copy a run into results/ for committing
 
@@ -106,6 +110,9 @@ const SAMPLES_ELSEWHERE: usize = 100;
 /// Runs what `args` ask for, and writes rows and report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = open(args.backend)?;
+    if args.request.regret.is_some() {
+        ladder.gpu_to("time random problems")?;
+    }
     // Without a GPU, the committed COMPARE.md knows more than this run does.
     let report_path = match (&args.report, &ladder.gpu) {
         (None, Err(_)) => None,
@@ -130,7 +137,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
             folder.join("COMPARE.md").display()
         ),
     };
-    let text = format!("{text}\nrecord: {}\nreport: {place}", folder.display());
+    let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
+    let regret = regret.unwrap_or_default();
+    let text = format!(
+        "{text}{regret}\nrecord: {}\nreport: {place}",
+        folder.display()
+    );
     if json.is_some() {
         let json = answer::json(&pages::json::json(&report));
         let Some(path) = json_file else {
@@ -168,7 +180,9 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
-    run.extend(self_test(stages, &plan, &mut recorder));
+    if plan.draws.is_empty() {
+        run.extend(self_test(stages, &plan, &mut recorder));
+    }
     run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
     let iters = args.request.iters.filter(|&iters| iters > 0);
@@ -184,6 +198,10 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     };
     let outcome = executor.run(&mut run, &mut recorder);
     recorder.bars.finish();
+    if !plan.draws.is_empty() {
+        let regret = choice::regret(&Known::alone(&run), stages, &models()?, false);
+        run.extend(regret.iter().map(Regret::row));
+    }
     match &outcome {
         Ok(()) => run.has_ended(start.elapsed().as_secs()),
         Err(_) => run.goes_on(plan.cases.len()),
@@ -198,6 +216,21 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
         )
     })?;
     Ok((folder, run))
+}
+
+/// What the library knows of GPUs' times; nothing outside of the workspace.
+fn models() -> anyhow::Result<Vec<Model>> {
+    let Some(root) = machine::workspace() else {
+        return Ok(vec![]);
+    };
+    let folder = root.join("attention-ladder/choice");
+    let fail = || format!("cannot read the library's choice in {}", folder.display());
+    let mut models = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(fail)? {
+        let text = std::fs::read_to_string(entry?.path()).with_context(fail)?;
+        models.push(serde_json::from_str(&text).with_context(fail)?);
+    }
+    Ok(models)
 }
 
 /// This machine, under the name of the smaller device that the run is limited to, if any.

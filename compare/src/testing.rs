@@ -1,16 +1,17 @@
 //! Literal stages and runs for the tests of this crate: one builder, and changes to what it builds.
 
 use crate::judge::{Known, claims};
-use crate::measure::rows;
 use crate::measure::timed_problem::Judged as OfBuffers;
+use crate::measure::{builds, draw, rows};
 use crate::python::pair::{Sampled, pair};
 use crate::table::session::{
     DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,
 };
 use crate::table::{
     Claim, Judged, Negative, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta,
-    Table, VariantMeta,
+    Subject, Table, VariantMeta,
 };
+use common::choice::{self, TERMS};
 use common::claim::{Base, Rival};
 use common::device::BackendKind;
 use common::faults::{Caught, Fault};
@@ -20,6 +21,7 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
+use common::stage::LoadedStage;
 use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, SpeedOfLight};
@@ -402,6 +404,45 @@ pub fn table(runs: &[Run]) -> Table {
         table.merge(&run.session, &run.table);
     }
     table
+}
+
+pub const SWIZZLE: &str = "stage5-swizzle/swizzle-64x64";
+pub const LARGE: &str = "stage7-wgmma/wgmma-128x128";
+pub const SMALL: &str = "stage7-wgmma/wgmma-64x128";
+
+/// What the kernels take here: the second has the faster tiles, the third the faster start, the first is hopeless.
+pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
+    (SWIZZLE, [50.0, 1.0, 0.0, 10.0, 0.0, 0.1]),
+    (LARGE, [5.0, 2.0, 0.0, 0.5, 0.0, 0.1]),
+    (SMALL, [2.0, 1.0, 0.0, 0.8, 0.0, 0.1]),
+];
+
+/// A run on random problems, with times that follow from the planted coefficients.
+pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
+    let mut run = Run::new(session(builds::builds(stages))).on_gpu(GPU);
+    for (number, problem) in draw::problems(1, count).iter().enumerate() {
+        for (subject, us) in PLANTED {
+            let subject = Subject::from(subject);
+            let stage = builds::loaded(stages, subject.stage());
+            let Ok(prepared) = stage.prepare(subject.name(), problem) else {
+                continue;
+            };
+            let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, 132);
+            let on = On::Problem(Place::of(problem));
+            let row = Row::new(subject, on, Source::Draw)
+                .figure(Metric::Draw, number)
+                .figure(
+                    Metric::P50,
+                    terms
+                        .iter()
+                        .zip(us)
+                        .map(|(term, us)| term * us)
+                        .sum::<f64>(),
+                );
+            run.append(row);
+        }
+    }
+    run
 }
 
 impl Run {

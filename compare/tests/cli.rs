@@ -466,6 +466,15 @@ fn a_gpu_that_is_not_there_is_a_usage_error_only_when_asked_for() {
         .unwrap();
     exits(&output, 2);
     says(&output, "--backend cuda: ");
+    let folder = Folder::new();
+    let output = folder.run(&["--stages", "5", "--regret", "40"]);
+    exits(&output, 3);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.starts_with("NO DATA: there is no GPU to time random problems"),
+        "{text}"
+    );
+    assert!(!folder.path("records").exists());
 }
 
 /// Waits until the run that `child` is has a record with so many cases, and returns how many it has then.

@@ -96,6 +96,8 @@ pub struct Plan {
     /// Time before the first sample, at least: clocks settle.
     pub warm_up: Duration,
     pub sample_time: Duration,
+    /// Launches of an arm for this long before its graph is built: an idle GPU takes 100 ms to raise its clocks.
+    pub settling: Duration,
     /// Wall-clock time for one measurement's samples, over all arms. A slow kernel gets fewer, never fewer than
     /// [`Plan::LEAST_SAMPLES`].
     pub budget: Duration,
@@ -108,6 +110,7 @@ impl Default for Plan {
             warm_up_launches: 100,
             warm_up: Duration::from_millis(500),
             sample_time: Duration::from_micros(200),
+            settling: Duration::from_millis(100),
             budget: Duration::from_secs(20),
         }
     }

@@ -1,11 +1,17 @@
 use super::*;
+use crate::judge::choice::Regret;
 use crate::measure::rows;
-use crate::table::Source;
 use crate::table::session::{Selection, Tier};
 use crate::table::{Figure, Judged, On, Subject};
-use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, mission, suppressed, timed};
+use crate::testing::{
+    CPASYNC, GPU, LARGE, SCALAR, US, VARIANTS, WMMA, drawn_run, emulated, mission, samples,
+    suppressed, timed,
+};
+use common::choice::Model;
 use common::faults::{Caught, Fault};
+use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, GateResult, Verdict};
+use std::path::Path;
 use tempfile::TempDir;
 
 /// The folder of its GPU's table.
@@ -490,5 +496,63 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
         malformed
             .to_string()
             .contains("negatives.json: line 1 is malformed")
+    );
+}
+
+#[test]
+fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
+    let place = Place::new("1x1x17x64", Dtype::F16, Mask::Full);
+    let drawn = Row::new(SCALAR, On::Problem(place), Source::Draw)
+        .figure(Metric::Draw, 0_usize)
+        .figure(Metric::P50, 9.0);
+    let kept = accepted(&good().with(drawn.clone()), &Results::default());
+    assert!(kept.gpus[FOLDER].get(&drawn.key()).is_some());
+    let loaded = crate::stages::load().unwrap();
+    let run = drawn_run(&loaded, 30).sampled(LARGE, mission(), &samples(9.0));
+    let stages = &run.session.stages;
+    let mut results = Results::default();
+    assert!(refit(&mut results, FOLDER, stages, &loaded).is_none());
+    let mut table = Table::default();
+    table.merge(&run.session, &run.table);
+    results.put(Some(FOLDER), &table);
+    let before = results.gpus[FOLDER].clone();
+    let refitted = refit(&mut results, FOLDER, stages, &loaded).unwrap();
+    let model: Model = serde_json::from_str(&refitted.file).unwrap();
+    assert_eq!(
+        (&*model.gpu, model.capability, model.multiprocessors),
+        (GPU, 90, 132)
+    );
+    assert!(refitted.file.lines().count() > 8 && refitted.file.len() < 10_000);
+    let last = refitted.lines.last().unwrap();
+    assert!(
+        last.contains("PASS: the library's choice") && last.contains("over 10 random problems"),
+        "{last}"
+    );
+    let after = &results.gpus[FOLDER];
+    let regret = Regret::known(after).unwrap();
+    assert_eq!(
+        (after.rows().count(), regret.problems),
+        (before.rows().count() + 1, 10)
+    );
+    let mut read = Table::default();
+    read.parse(&after.files()[0].1, Path::new("rows.jsonl"))
+        .unwrap();
+    assert_eq!(Regret::known(&read), Some(regret));
+    // Random problems are of one session, and no difference between two.
+    let later = drawn_run(&loaded, 12).named("20261126T000000Z-nvidia-h200");
+    let mut merged = after.clone();
+    merged.merge(&later.session, &later.table);
+    assert!(
+        merged
+            .by(Source::Draw)
+            .all(|row| row.session == later.session.name)
+    );
+    assert_eq!(
+        merged.by(Source::Draw).count(),
+        later.table.by(Source::Draw).count()
+    );
+    assert_eq!(
+        diff::of_accepting(after, &merged, stages).differences.len(),
+        0
     );
 }

@@ -5,6 +5,7 @@
 
 pub mod best;
 pub mod candidate;
+pub mod choice;
 pub mod claims;
 pub mod diff;
 pub mod drift;

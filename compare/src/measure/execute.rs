@@ -1,5 +1,6 @@
 //! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
 
+use super::draw;
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
@@ -81,6 +82,9 @@ impl<'a> Executor<'a> {
         if let (Some(device), false) = (self.device, self.plan.timings.is_empty()) {
             let zero_us = self.time(device, run, sink)?;
             self.pairs(device, zero_us, run, sink)?;
+        }
+        if let (Some(device), false) = (self.device, self.plan.draws.is_empty()) {
+            draw::times(self, device, run, sink)?;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use crate::judge::claims::compared;
 use crate::judge::list::{distinct, joined};
-use crate::measure::select::{Chosen, Picked, Problems, SelectError, family, or_all};
+use crate::measure::draw;
+use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
 use crate::table::{Claim, On, Place, StageMeta, Subject, VariantMeta};
 use clap::Args;
@@ -39,6 +40,14 @@ pub struct Request {
     /// Timed samples per variant and problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
     pub iters: Option<usize>,
+    /// On a GPU, times all chosen variants on N random problems, at 2 to 4 seconds each, instead of the tier's problems, and judges how
+    /// much longer than the fastest the library's choice takes; of an accepted run two thirds of the problems are what the choice is
+    /// fitted to
+    #[arg(long, value_name = "N", value_parser = select::at_least_one, conflicts_with_all = ["iters", "quick", "full"])]
+    pub regret: Option<usize>,
+    /// Draws other random problems
+    #[arg(long, value_name = "SEED", requires = "regret", default_value_t = 1)]
+    pub regret_seed: u64,
     /// Tier T0: each stage's default variant on a few small problems and on extreme logits
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
@@ -63,7 +72,9 @@ fn seed(text: &str) -> Result<u64, String> {
 impl Request {
     /// Whether shapes, seeds or families were given, which replace the tier's cases.
     fn has_problems(&self) -> bool {
-        !(self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty())
+        let is_tier =
+            self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty();
+        !is_tier || self.regret.is_some()
     }
 
     fn selection(&self) -> Selection {
@@ -77,12 +88,13 @@ impl Request {
             seeds: self.seeds.clone(),
             families: self.families.clone(),
             input: self.file.as_ref().map(|file| file.name.clone()),
+            regret: self.regret,
         }
     }
 
     /// The tier that was asked for, else the default of the backend.
     fn tier(&self, backend: BackendKind) -> Tier {
-        match (self.quick, self.full, backend) {
+        match (self.quick || self.regret.is_some(), self.full, backend) {
             (true, ..) => Tier::T0,
             (_, true, _) | (_, _, BackendKind::Cuda) => Tier::T2,
             _ => Tier::T1,
@@ -134,6 +146,8 @@ pub struct Plan {
     pub cases: Vec<PlannedCase>,
     /// What is timed if its cases are green; empty without a GPU.
     pub timings: Vec<PlannedTiming>,
+    /// On which all variants with cases are timed quickly; empty without a GPU.
+    pub draws: Vec<Problem>,
     /// Variants whose counters the emulator records on the claims' problems: those that have the problem of their stage's first
     /// element type among their cases, and those that their evidence claims compare them with.
     pub counted: Vec<Subject>,
@@ -434,7 +448,12 @@ impl<'a> Cases<'a> {
             seeds,
             ..
         } = self.request;
-        for problem in problems.or(&["small", "mission"], &Dtype::ALL, &Mask::ALL) {
+        // Random problems follow: a case or two of each instance.
+        let shapes = match self.request.regret {
+            Some(_) => ["small", "1x8:2x113:203x128"],
+            None => ["small", "mission"],
+        };
+        for problem in problems.or(&shapes, &Dtype::ALL, &Mask::ALL) {
             let taken = Family::for_dtype(problem.dtype);
             let families = or_all(families, &[Family::Normal]).iter();
             for &family in families.filter(|family| taken.contains(family)) {
@@ -470,6 +489,7 @@ impl<'a> Cases<'a> {
         let request = self.request;
         if self.backend == BackendKind::Emulated
             || request.iters == Some(0)
+            || request.regret.is_some()
             || request.file.is_some()
         {
             return vec![];
@@ -540,9 +560,11 @@ pub fn plan(
             "no case is left to run: no chosen stage has {names}"
         )));
     }
+    let draws = request.regret.filter(|_| backend == BackendKind::Cuda);
     Ok(Plan {
         tier,
         backend,
+        draws: draws.map_or(vec![], |count| draw::problems(request.regret_seed, count)),
         scope: request.selection(),
         counted: counted(all, &cases),
         cases,

@@ -226,9 +226,9 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
 
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1 sample is needed".to_string()),
+        Ok(0) => Err("at least 1 is needed".to_string()),
         Ok(count) => Ok(count),
-        Err(_) => Err("give a whole number of samples, 1 or more".to_string()),
+        Err(_) => Err("give a whole number, 1 or more".to_string()),
     }
 }
 

@@ -1,7 +1,9 @@
 //! What kernels are timed on: a GPU, or in tests one that is made up.
 
 use common::device::Staged;
-use common::device::cuda::{CudaDevice, CudaError, DeviceInfo, InputPool, Timed, TimedPair};
+use common::device::cuda::{
+    CudaDevice, CudaError, DeviceInfo, InputPool, Ranked, Timed, TimedPair,
+};
 use common::stage::{LoadedStage, Prepared};
 use common::timing::Plan;
 use std::rc::Rc;
@@ -33,6 +35,14 @@ pub trait Timer {
         pool: &Rc<InputPool>,
         plan: &Plan,
     ) -> Result<TimedPair, CudaError>;
+
+    /// All in turns, quickly. Errors: the GPU cannot be used any more; a kernel that fails has its error in place of a time.
+    fn rank(
+        &self,
+        kernels: &[Kernel<'_>],
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError>;
 }
 
 impl Timer for CudaDevice {
@@ -67,5 +77,16 @@ impl Timer for CudaDevice {
         let mut base = self.arm(base.0, base.1, pool)?;
         let mut new = self.arm(new.0, new.1, pool)?;
         self.measure_pair(&mut base, &mut new, plan)
+    }
+
+    fn rank(
+        &self,
+        kernels: &[Kernel<'_>],
+        pool: &Rc<InputPool>,
+        plan: &Plan,
+    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+        let arms = kernels.iter();
+        let arms = arms.map(|(stage, prepared)| self.arm(stage, prepared, pool));
+        self.rank(arms.collect(), plan)
     }
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::document::{Block, Document, Table, Text, Verdict, row};
 use crate::judge::best;
+use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Outcome, Problem};
@@ -119,9 +120,11 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
         let counts = since.counts.iter().map(|(word, n)| format!("{n} {word}"));
         format!("since `{}`: {}", since.since, joined(counts, ", "))
     });
+    let regret = Regret::known(&report.known.table).map(|regret| regret.to_string());
     let lines = [
         Some(format!("gates: {gates}")),
         claims,
+        regret,
         missing,
         stale,
         since,

@@ -274,6 +274,8 @@ pub enum Source {
     Ptxas,
     Emulator,
     Gpu,
+    /// All variants on random problems, timed quickly: what the library's choice is fitted to and judged by.
+    Draw,
     /// The Python process: our variants and peers or a candidate, timed interleaved, and the gates of a candidate.
     Peers,
     Ncu,
@@ -312,6 +314,7 @@ impl fmt::Display for Source {
             Source::Ptxas => "ptxas",
             Source::Emulator => "emulator",
             Source::Gpu => "GPU",
+            Source::Draw => "random problems",
             Source::Peers => "peers",
             Source::Ncu => "ncu",
             Source::ComputeSanitizer => "compute-sanitizer",

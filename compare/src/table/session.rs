@@ -451,6 +451,9 @@ pub struct Selection {
     pub families: Vec<Family>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+    /// How many random problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regret: Option<usize>,
 }
 
 impl Selection {
@@ -475,6 +478,7 @@ impl fmt::Display for Selection {
             ("--seeds", words(&self.seeds)),
             ("--families", words(&self.families)),
             ("--input", self.input.clone().unwrap_or_default()),
+            ("--regret", words(self.regret.as_slice())),
         ];
         let given = flags.iter().filter(|(_, words)| !words.is_empty());
         let given: Vec<String> = given

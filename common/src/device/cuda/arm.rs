@@ -103,9 +103,6 @@ pub(super) struct TimedGraph {
 /// While the host submits a graph.
 const LEAD_IN: Duration = Duration::from_micros(50);
 
-/// An idle GPU takes this long to raise its clocks.
-const SETTLING: Duration = Duration::from_millis(100);
-
 /// A kernel over rotating sets, for [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
@@ -309,10 +306,19 @@ impl Arm<'_> {
         &self,
         collected: &mut Vec<RotatedOutput>,
     ) -> Result<(), CudaError> {
+        self.collect_outputs_of(self.sets(), collected)
+    }
+
+    /// Of the first `sets` alone.
+    pub(super) fn collect_outputs_of(
+        &self,
+        sets: usize,
+        collected: &mut Vec<RotatedOutput>,
+    ) -> Result<(), CudaError> {
         let Some(pool) = &self.pool else {
             return Ok(());
         };
-        for (set, output) in self.outputs.iter().enumerate() {
+        for (set, output) in self.outputs.iter().enumerate().take(sets) {
             let input = set % pool.contents.len();
             let staged = &pool.contents[input];
             let execution =
@@ -360,6 +366,15 @@ impl Arm<'_> {
         self.graph.as_ref().ok_or_else(missing)
     }
 
+    /// Microseconds per launch of one replay.
+    pub(super) fn sample(&self, events: &[CudaEvent]) -> Result<f64, CudaError> {
+        let graph = self.timed_graph()?;
+        let expected = microseconds(2.0 * graph.launches as f64 * graph.launch_us);
+        self.device.enqueue_spin(LEAD_IN)?;
+        let (us, ()) = self.time(events, expected, || self.replay())?;
+        Ok(us / graph.launches as f64)
+    }
+
     pub(super) fn replay(&self) -> Result<(), CudaError> {
         self.launch(&self.timed_graph()?.graph)
     }
@@ -387,7 +402,7 @@ impl Arm<'_> {
         let events = device.timing_events(2)?;
         let settling = Instant::now();
         let mut launch_us = f64::INFINITY;
-        while settling.elapsed() < SETTLING || !launch_us.is_finite() {
+        while settling.elapsed() < plan.settling || !launch_us.is_finite() {
             let (us, ()) = self.time(&events, Duration::ZERO, || self.enqueue_next())?;
             launch_us = launch_us.min(us);
         }

@@ -9,7 +9,7 @@ use crate::testing::{SCALAR, WMMA, samples};
 use crate::{stages, testing};
 use clap::Parser;
 use common::check::{both_backends, check};
-use common::device::cuda::{DeviceInfo, InputPool, RotatedOutput, Timed, TimedPair};
+use common::device::cuda::{DeviceInfo, InputPool, Ranked, RotatedOutput, Timed, TimedPair};
 use common::device::{BackendKind, Staged, emulated as emulator};
 use common::inputs::Family;
 use common::metric::Metric;
@@ -305,6 +305,8 @@ const SPOILT: [(GateId, Spoils); 6] = [
     (GateId::C6, |of| of[1].execution.inputs[2][0] ^= 1),
 ];
 
+const NOT_LAUNCHED: Spoils = |of| of.clear();
+
 fn all(bytes: &mut [u8], byte: u8) {
     bytes.iter_mut().for_each(|of| *of = byte);
 }
@@ -396,6 +398,108 @@ impl Timer for Made {
             new_outputs: self.outputs(new.1, pool),
         })
     }
+
+    fn rank(
+        &self,
+        kernels: &[Kernel<'_>],
+        pool: &Rc<InputPool>,
+        _: &TimingPlan,
+    ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+        let ranked = kernels.iter().map(|(stage, prepared)| {
+            let outputs = self.outputs(prepared, pool);
+            if outputs.is_empty() {
+                let stage = stage.info().id.to_string();
+                return Err(CudaError::NotBuilt { stage });
+            }
+            let us = self.us;
+            Ok(Ranked { us, outputs })
+        });
+        Ok(ranked.collect())
+    }
+}
+
+/// Random problems are timed on what is green, whatever fails on the way; what had ended is kept.
+#[test]
+fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
+    let stages = stages::load().unwrap();
+    let builds = builds(&stages);
+    let request = [
+        "compare", "--stages", "0", "--regret", "2", "--dtypes", "f16",
+    ];
+    let request = crate::cli::Cli::parse_from(request).run.request;
+    let mut plan = plan(&builds, &request, BackendKind::Cuda).unwrap();
+    assert_eq!((plan.draws.len(), plan.timings.len()), (2, 0));
+    // The emulator computes these at once.
+    plan.draws = ["1x1x17x64", "1x2:1x9x64"].map(of_shape).to_vec();
+    let times = |device: &Made, sink: &mut dyn Sink| {
+        let mut run = testing::timed(testing::US).without(|_| true);
+        for subject in [SCALAR, WMMA] {
+            let row = Row::new(subject, On::All, By::Gpu);
+            run.append(NEEDED.into_iter().fold(row, |row, gate| {
+                row.verdict(&GateResult::judge(gate, true, "of the cases"))
+            }));
+        }
+        let ended = super::draw::times(&Executor::new(&plan, &stages), device, &mut run, sink);
+        let rows: Vec<Row> = run.table.by(By::Draw).cloned().collect();
+        (ended.is_ok(), rows)
+    };
+    let (ended, rows) = times(&Made::new(20.0, HONEST), &mut Told::default());
+    let found = rows.iter().map(|row| {
+        let number = row.value(Metric::Draw).unwrap();
+        (
+            row.subject.as_str(),
+            row.on.to_string(),
+            number,
+            row.value(Metric::P50),
+            row.failure(),
+        )
+    });
+    let expected = [
+        (SCALAR, "1x1x17x64 f16 full", 0.0),
+        (SCALAR, "1x2:1x9x64 f16 full", 1.0),
+        (WMMA, "1x1x17x64 f16 full", 0.0),
+        (WMMA, "1x2:1x9x64 f16 full", 1.0),
+    ];
+    let expected =
+        expected.map(|(subject, on, number)| (subject, on.into(), number, Some(20.0), None));
+    assert!(ended);
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let (gate, spoils) = SPOILT[0];
+    let (_, rows) = times(
+        &Made::new(20.0, ("wmma-qk-32x64", spoils)),
+        &mut Told::default(),
+    );
+    for row in rows {
+        assert_eq!(
+            failed(&row).iter().any(|(of, _)| *of == gate),
+            row.subject.as_str() == WMMA
+        );
+    }
+    // One that is not launched has no time, and the others have.
+    let (ended, rows) = times(
+        &Made::new(20.0, ("scalar-32x64", NOT_LAUNCHED)),
+        &mut Told::default(),
+    );
+    assert!(ended && rows.len() == 4);
+    for row in rows {
+        let is_launched = row.subject.as_str() == WMMA;
+        assert_eq!(row.has(Metric::P50), is_launched);
+        assert_eq!(row.failure().is_some(), !is_launched, "{row:?}");
+    }
+    struct Stops;
+    impl Sink for Stops {
+        fn starts(&mut self, _: &'static str, _: &str, _: usize, _: usize) {}
+        fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
+            Err(ExecuteError::Interrupted)
+        }
+    }
+    let (ended, rows) = times(&Made::new(20.0, HONEST), &mut Stops);
+    assert!(!ended && rows.len() == 2);
+}
+
+fn of_shape(shape: &str) -> Problem {
+    let shape = common::problem::parse_shape(shape).unwrap();
+    Problem::new(shape, Dtype::F16, Mask::Full).unwrap()
 }
 
 /// Decode's keys, and what is asked for, come from device memory: more of them than the cache holds, at addresses of their own.

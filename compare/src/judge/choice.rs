@@ -1,0 +1,425 @@
+//! The model by which the library chooses, fitted to a table, and what the choice costs: its regret.
+
+use super::Known;
+use super::best::{p50, shown};
+use super::list::grouped;
+use crate::table::{On, Row, Source, Subject, Table};
+use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
+use common::metric::Metric;
+use common::problem::{Dtype, Problem};
+use common::resources::multiprocessor;
+use common::stage::LoadedStage;
+use common::timing::stats::percentile;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Of the random problems every such one is held out: the fit does not see it, and its choice is judged on them.
+const HELD_OUT: usize = 3;
+
+/// A variant that is nowhere within this factor of the fastest has no part in the fit.
+const CONTENDS: f64 = 1.25;
+
+/// One that is nowhere within this factor of the fastest is not in the file.
+const FASTEST: f64 = 1.02;
+
+/// The weight of what other instances say of a coefficient, in problems of this instance: it decides where there are few.
+const DOUBT: f64 = 0.1;
+
+/// Sweeps over the coefficients: they have settled long before.
+const SWEEPS: usize = 300;
+
+/// The most that the choice may cost, on average and anywhere.
+const MOST: [f64; 2] = [1.02, 1.10];
+
+/// A time that the fit or its judgement goes by.
+struct Sample<'a> {
+    row: &'a Row,
+    problem: Problem,
+    /// Over the time of the fastest variant of the problem: 1 or more.
+    slower: f64,
+    is_held_out: bool,
+}
+
+/// Every problem's times that may be shown; of the kernels as they are now, where a variant has any.
+fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
+    let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
+    let rows: Vec<&Row> = named.chain(drawn(&known.table)).collect();
+    let fresh = |row: &&Row| !known.is_stale(row);
+    let fresh_ones = rows.iter().copied().filter(fresh);
+    let has_fresh: BTreeSet<&Subject> = fresh_ones.map(|row| &row.subject).collect();
+    let rows = rows.into_iter();
+    let rows = rows.filter(|row| fresh(row) || !has_fresh.contains(&row.subject));
+    let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+    let mut samples = Vec::new();
+    for (place, rows) in problems {
+        let Some(problem) = place.problem() else {
+            continue;
+        };
+        let least = rows
+            .iter()
+            .map(|row| p50(row))
+            .fold(f64::INFINITY, f64::min);
+        samples.extend(rows.into_iter().map(|row| Sample {
+            row,
+            problem,
+            slower: p50(row) / least,
+            is_held_out: number(row).is_some_and(|number| number % HELD_OUT == 0),
+        }));
+    }
+    samples
+}
+
+/// The times at random problems that count: of right outputs.
+pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
+    let timed = table.by(Source::Draw).filter(|row| row.has(Metric::P50));
+    timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
+}
+
+fn number(row: &Row) -> Option<usize> {
+    row.value(Metric::Draw).map(|number| number as usize)
+}
+
+/// The GPU of the table's figures.
+pub fn gpu(known: &Known<'_>) -> Option<Gpu> {
+    use crate::table::session::Gpu::Present;
+    let run = known.run.filter(|run| run.gpu().is_some());
+    let session = run.or_else(|| known.table.newest_on_gpu())?;
+    let Present {
+        name,
+        arch,
+        multiprocessors,
+        ..
+    } = &session.machine.gpu
+    else {
+        return None;
+    };
+    Some(Gpu {
+        name: name.clone(),
+        capability: arch.trim_start_matches("sm_").parse().ok()?,
+        multiprocessors: *multiprocessors,
+    })
+}
+
+pub struct Fitted {
+    pub model: Model,
+    /// Relative errors on the problems of the fit, by element type and head size.
+    errors: BTreeMap<(Dtype, usize), Vec<f64>>,
+}
+
+impl Fitted {
+    /// `choice/<gpu>.json`: one line a cost.
+    pub fn file(&self) -> String {
+        let Model {
+            gpu,
+            capability,
+            multiprocessors,
+            costs,
+        } = &self.model;
+        let json = |cost| serde_json::to_string(cost).expect("a cost has no map");
+        let costs: Vec<String> = costs.iter().map(json).collect();
+        format!(
+            "{{\"gpu\":{},\"capability\":{capability},\"multiprocessors\":{multiprocessors},\"costs\":[\n{}\n]}}\n",
+            serde_json::Value::from(&**gpu),
+            costs.join(",\n")
+        )
+    }
+
+    /// What it says of the problems that it is fitted to.
+    pub fn residuals(&self) -> impl Iterator<Item = String> {
+        self.errors.iter().map(|((dtype, head_dim), errors)| {
+            let worst = errors.last().copied().unwrap_or_default();
+            format!(
+                "times of {dtype} d{head_dim} are off by {:.1} % in the median of {}, by {:.0} % at worst",
+                100.0 * percentile(errors, 0.5),
+                errors.len(),
+                100.0 * worst
+            )
+        })
+    }
+}
+
+/// What an instance is: its variant, and the element type and head size of its coefficients.
+type Instance = (Subject, Dtype, usize);
+
+/// One equation: the terms of a launch, its time, and its weight.
+struct Equation {
+    terms: [f64; TERMS],
+    us: f64,
+    weight: f64,
+}
+
+/// Fits the costs of the variants that contend, each by what is known of all, then of the variant, then of the instance. `None` where
+/// the table is of no GPU.
+pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
+    let gpu = gpu(known)?;
+    let mut samples = samples(known);
+    let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
+    // Of a stage without random problems the library may have nothing.
+    let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
+    samples.retain(|sample| !sample.is_held_out && has_draws(sample.row));
+    let mut fastest: BTreeMap<&Subject, f64> = BTreeMap::new();
+    for sample in &samples {
+        let least = fastest.entry(&sample.row.subject).or_insert(f64::INFINITY);
+        *least = least.min(sample.slower);
+    }
+    let contends = |sample: &&Sample<'_>| fastest[&sample.row.subject] <= CONTENDS;
+    let mut equations: BTreeMap<Instance, Vec<Equation>> = BTreeMap::new();
+    let mut residents: BTreeMap<Instance, u32> = BTreeMap::new();
+    let mut timed: Vec<(Instance, &Sample<'_>)> = Vec::new();
+    for sample in samples.iter().filter(contends) {
+        let subject = &sample.row.subject;
+        let Some(stage) = loaded(stages, subject) else {
+            continue;
+        };
+        let Ok(prepared) = stage.prepare(subject.name(), &sample.problem) else {
+            continue;
+        };
+        let instance = (
+            subject.clone(),
+            modelled(sample.problem.dtype),
+            sample.problem.shape.head_dim,
+        );
+        let resident = *(residents.entry(instance.clone()))
+            .or_insert_with(|| resident(known, subject, prepared.kernel));
+        let us = p50(sample.row);
+        equations
+            .entry(instance.clone())
+            .or_default()
+            .push(Equation {
+                terms: terms(
+                    &sample.problem,
+                    prepared.kernel,
+                    prepared.grid,
+                    resident,
+                    gpu.multiprocessors,
+                ),
+                us,
+                // Relative, and more where the variant may be chosen.
+                weight: 1.0 / us / sample.slower,
+            });
+        timed.push((instance, sample));
+    }
+    let of = |is_of: &dyn Fn(&Instance) -> bool, prior: Option<[f64; TERMS]>| {
+        let those = equations.iter().filter(|(instance, _)| is_of(instance));
+        least_squares(those.flat_map(|(_, of)| of), prior)
+    };
+    let mut costs = Vec::new();
+    let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
+    for (instance @ (subject, dtype, head_dim), own) in &equations {
+        let all = of(&|other| other.1 == *dtype, None);
+        let variant = of(&|other| (&other.0, other.1) == (subject, *dtype), Some(all));
+        let us = of(&|other| other == instance, Some(variant));
+        let error = |of: &Equation| (dot(&of.terms, &us) / of.us - 1.0).abs();
+        errors
+            .entry((*dtype, *head_dim))
+            .or_default()
+            .extend(own.iter().map(error));
+        let cost = Cost {
+            variant: subject.to_string(),
+            dtype: *dtype,
+            head_dim: *head_dim,
+            resident: residents[instance],
+            us: us.map(significant),
+        };
+        if is_fastest_somewhere(instance, &timed, stages) {
+            costs.push(cost);
+        }
+    }
+    errors
+        .values_mut()
+        .for_each(|of| of.sort_by(f64::total_cmp));
+    Some(Fitted {
+        model: Model {
+            gpu: gpu.name,
+            capability: gpu.capability,
+            multiprocessors: gpu.multiprocessors,
+            costs,
+        },
+        errors,
+    })
+}
+
+fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a LoadedStage> {
+    stages
+        .iter()
+        .find(|stage| stage.info().id == subject.stage())
+}
+
+/// Within [`FASTEST`] of the best at a problem, or of the best of the stages that run on every GPU.
+fn is_fastest_somewhere(
+    instance: &Instance,
+    timed: &[(Instance, &Sample<'_>)],
+    stages: &[LoadedStage],
+) -> bool {
+    let runs_everywhere = |subject: &Subject| {
+        let stage = loaded(stages, subject);
+        stage.is_some_and(|stage| stage.attention.artifacts().architectures.is_empty())
+    };
+    let mut own = timed.iter().filter(|(other, _)| other == instance);
+    own.any(|(_, sample)| {
+        let portable = || {
+            let rivals = timed.iter().filter(|((subject, ..), rival)| {
+                rival.problem == sample.problem && runs_everywhere(subject)
+            });
+            rivals
+                .map(|(_, rival)| rival.slower)
+                .fold(f64::INFINITY, f64::min)
+        };
+        sample.slower <= FASTEST
+            || runs_everywhere(&instance.0) && sample.slower <= FASTEST * portable()
+    })
+}
+
+/// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
+fn resident(known: &Known<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
+    let arch = known.compiled_arch().unwrap_or_default();
+    let mut compiled =
+        (known.table).instances(subject, Source::Ptxas, kernel.dtype, kernel.head_dim);
+    let of_arch = compiled.find(|(of, _)| *of == Some(arch));
+    let share = of_arch.and_then(|(_, row)| row.value(Metric::Occupancy));
+    let threads = multiprocessor(arch).map(|sm| f64::from(sm.threads));
+    let blocks = share
+        .zip(threads)
+        .map(|(share, threads)| share * threads / f64::from(kernel.threads));
+    blocks.map_or(1, |blocks| blocks.round().max(1.0) as u32)
+}
+
+fn dot(a: &[f64; TERMS], b: &[f64; TERMS]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// As many digits as a file keeps.
+fn significant(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("a number")
+}
+
+/// The coefficients, none negative, of the least weighted squares. A prior counts as [`DOUBT`] equations for each coefficient.
+fn least_squares<'a>(
+    equations: impl Iterator<Item = &'a Equation>,
+    prior: Option<[f64; TERMS]>,
+) -> [f64; TERMS] {
+    let (mut products, mut right, mut count) = ([[0.0; TERMS]; TERMS], [0.0; TERMS], 0.0);
+    for Equation { terms, us, weight } in equations {
+        let row = terms.map(|term| term * weight);
+        for i in 0..TERMS {
+            right[i] += row[i] * us * weight;
+            for j in 0..TERMS {
+                products[i][j] += row[i] * row[j];
+            }
+        }
+        count += 1.0;
+    }
+    if count == 0.0 {
+        return prior.unwrap_or_default();
+    }
+    let mut found = prior.unwrap_or_default();
+    if let Some(prior) = prior {
+        for i in 0..TERMS {
+            let doubt = DOUBT * products[i][i] / count;
+            products[i][i] += doubt;
+            right[i] += doubt * prior[i];
+        }
+    }
+    for _ in 0..SWEEPS {
+        for i in 0..TERMS {
+            if products[i][i] > 0.0 {
+                let rest = right[i] - dot(&products[i], &found);
+                found[i] = (found[i] + rest / products[i][i]).max(0.0);
+            }
+        }
+    }
+    found
+}
+
+/// What the choice costs: its time over that of the fastest variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regret {
+    pub problems: usize,
+    pub mean: f64,
+    pub worst: f64,
+    /// Where, and what was chosen in place of what.
+    pub at: String,
+}
+
+impl Regret {
+    pub fn is_kept(&self) -> bool {
+        self.mean <= MOST[0] && self.worst <= MOST[1]
+    }
+
+    pub fn row(&self) -> Row {
+        Row::new(LIBRARY, On::Named("regret".into()), Source::Draw)
+            .figure(Metric::RegretMean, self.mean)
+            .figure(Metric::RegretWorst, self.worst)
+            .figure(Metric::Cases, self.problems)
+            .note(&self.at)
+    }
+
+    /// Of the table's row.
+    pub fn known(table: &Table) -> Option<Self> {
+        let row = table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)?;
+        Some(Self {
+            problems: row.value(Metric::Cases)? as usize,
+            mean: row.value(Metric::RegretMean)?,
+            worst: row.value(Metric::RegretWorst)?,
+            at: row.note.clone().unwrap_or_default(),
+        })
+    }
+}
+
+/// The subject of the choice's own row.
+const LIBRARY: &str = "attention-ladder";
+
+impl fmt::Display for Regret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.is_kept() { "PASS" } else { "FAIL" };
+        write!(
+            f,
+            "{verdict}: the library's choice takes {:.3} times as long as the fastest variant on average and {:.3} times at worst, \
+             over {} random problems (at most {:.2} and {:.2}); at worst {}",
+            self.mean, self.worst, self.problems, MOST[0], MOST[1], self.at
+        )
+    }
+}
+
+/// Of the model, on the random problems of the table: all of them, or those that no fit saw.
+pub fn regret(
+    known: &Known<'_>,
+    stages: &[LoadedStage],
+    models: &[Model],
+    held_out_alone: bool,
+) -> Option<Regret> {
+    let chooser = Chooser::new(stages, models, &gpu(known)?);
+    let rows = drawn(&known.table)
+        .filter(|row| !held_out_alone || number(row).is_some_and(|number| number % HELD_OUT == 0));
+    let mut costs: Vec<(f64, String)> = Vec::new();
+    for (place, rows) in grouped(rows.filter_map(|row| Some((row.on.problem()?, row)))) {
+        let Some(problem) = place.problem() else {
+            continue;
+        };
+        let Ok((stage, prepared)) = chooser.choose(stages, &problem, Wanted::default()) else {
+            continue;
+        };
+        let chosen = Subject::variant(stage.info().id, &prepared.kernel.variant);
+        let best = rows.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
+        let Some(own) = rows.iter().find(|row| row.subject == chosen) else {
+            continue;
+        };
+        let at = format!(
+            "{place}: {chosen} {:.1} µs, {} {:.1} µs",
+            p50(own),
+            best.subject,
+            p50(best)
+        );
+        costs.push((p50(own) / p50(best), at));
+    }
+    let (worst, at) = costs.iter().max_by(|a, b| a.0.total_cmp(&b.0)).cloned()?;
+    Some(Regret {
+        problems: costs.len(),
+        mean: costs.iter().map(|(cost, _)| cost).sum::<f64>() / costs.len() as f64,
+        worst,
+        at,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use super::*;
+use crate::stages;
+use crate::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_run};
+
+#[test]
+fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
+    let stages = stages::load().unwrap();
+    let run = drawn_run(&stages, 120);
+    let known = Known::alone(&run);
+    let fitted = fit(&known, &stages).unwrap();
+    let costs = &fitted.model.costs;
+    let of = |variant: &str| costs.iter().filter(|cost| cost.variant == variant).count();
+    // Two element types with two head sizes; what is nowhere the fastest has no part, but where the others do not run.
+    assert_eq!((of(LARGE), of(SMALL)), (4, 4));
+    for cost in costs.iter().filter(|cost| cost.variant != SWIZZLE) {
+        let (_, us) = PLANTED
+            .iter()
+            .find(|(variant, _)| *variant == cost.variant)
+            .unwrap();
+        // One block per multiprocessor: rounds are its blocks.
+        let [t, blocks, rounds, work, chain, bytes] = cost.us;
+        for (found, planted) in [
+            (t, us[0]),
+            (blocks + rounds, us[1]),
+            (work + chain, us[3]),
+            (bytes, us[5]),
+        ] {
+            assert!(
+                (found - planted).abs() < 0.1 * planted,
+                "{cost:?}: {found} is {planted}"
+            );
+        }
+    }
+    assert!(
+        fitted.residuals().all(|line| line.contains("off by 0.")),
+        "{:?}",
+        fitted.residuals().collect::<Vec<_>>()
+    );
+    let models: Model = serde_json::from_str(&fitted.file()).unwrap();
+    assert_eq!(models, fitted.model);
+    let found = regret(&known, &stages, &[models], true).unwrap();
+    assert!(found.is_kept() && found.worst < 1.02, "{found}");
+    assert_eq!(found.problems, 40, "every third problem");
+    assert!(found.to_string().starts_with("PASS: "));
+}
+
+#[test]
+fn a_wrong_choice_is_named_and_fails() {
+    let stages = stages::load().unwrap();
+    let run = drawn_run(&stages, 60);
+    let known = Known::alone(&run);
+    let mut model = fit(&known, &stages).unwrap().model;
+    for cost in &mut model.costs {
+        let others = [(LARGE, SMALL), (SMALL, LARGE)];
+        let other = others.iter().find(|(variant, _)| *variant == cost.variant);
+        cost.variant = other.map_or(SWIZZLE, |(_, other)| other).into();
+    }
+    let found = regret(&known, &stages, &[model], false).unwrap();
+    assert!(!found.is_kept() && found.problems == 60, "{found}");
+    let words = found.to_string();
+    assert!(
+        words.starts_with("FAIL: ") && words.contains(" µs, stage7-wgmma/"),
+        "{words}"
+    );
+    // The row says what it was made of.
+    let mut table = Table::default();
+    table.append(found.row());
+    let read = Regret::known(&table).unwrap();
+    assert_eq!(
+        (read.problems, read.at, read.mean),
+        (
+            60,
+            found.at.clone(),
+            found.row().rounded().value(Metric::RegretMean).unwrap()
+        )
+    );
+}

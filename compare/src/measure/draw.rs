@@ -1,0 +1,192 @@
+//! Random problems, on which the library's choice is fitted and judged, and the times of all variants on them.
+
+use super::execute::Executor;
+use super::rows;
+use super::sink::{ExecuteError, Sink};
+use super::timed_problem::TimedProblem;
+use super::timer::{Kernel, Timer};
+use crate::judge::Known;
+use crate::judge::list::distinct;
+use crate::judge::state::is_green;
+use crate::table::{On, Place, Row, Run, Source, Subject};
+use common::metric::Metric;
+use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
+use common::stage::{LoadedStage, Prepared};
+use common::timing::Plan as TimingPlan;
+use std::time::Duration;
+
+/// Multiply-adds twice: about 2 ms of a good kernel on an H100.
+const MOST_FLOPS: u64 = 1_000_000_000_000;
+
+/// Of Q, K and V together: the host generates, uploads and judges them.
+const MOST_ELEMENTS: usize = 1 << 26;
+
+const HEADS: [usize; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 64];
+
+/// Of seq_q and seq_kv: between them lengths are drawn by their logarithms.
+const MOST_SEQ: f64 = 16_384.0;
+
+const MOST_BATCH: f64 = 64.0;
+
+/// Numbers by Steele, Lea and Flood's SplitMix64: the same problems for a seed on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[(self.next() % all.len() as u64) as usize]
+    }
+
+    /// From 0 to 1.
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// From 1 to `most`, uniform in the logarithm.
+    fn extent(&mut self, most: f64) -> usize {
+        (most + 1.0).powf(self.share()) as usize
+    }
+
+    /// Longer ones more often: of short ones most take as long as an empty launch. Every other one is a power of two.
+    fn length(&mut self) -> usize {
+        let length = (MOST_SEQ + 1.0).powf(self.share().sqrt()) as usize;
+        match self.next() % 2 {
+            0 => length,
+            _ => 1 << (length as f64).log2().round() as u32,
+        }
+    }
+
+    /// Half of them in E4M3, whose kernels have times of their own; half with as many queries as keys, a quarter with few queries.
+    fn problem(&mut self) -> Problem {
+        let dtype = self.one_of(&[Dtype::F16, Dtype::Bf16, Dtype::E4m3, Dtype::E4m3]);
+        let mask = self.one_of(&Mask::ALL);
+        let heads_q = self.one_of(&HEADS);
+        let group = self.one_of(&[1, 1, 4, 8, heads_q]);
+        let seq_kv = self.length();
+        let seq_q = match self.next() % 4 {
+            0 | 1 => seq_kv,
+            2 => self.length(),
+            _ => self.extent(16.0),
+        };
+        let shape = Shape {
+            batch: self.extent(MOST_BATCH),
+            heads_q,
+            heads_kv: if heads_q.is_multiple_of(group) {
+                heads_q / group
+            } else {
+                heads_q
+            },
+            seq_q,
+            seq_kv,
+            head_dim: self.one_of(&HEAD_DIMS),
+        };
+        Problem::new(shape, dtype, mask).expect("these are extents of problems")
+    }
+}
+
+fn fits(problem: &Problem) -> bool {
+    let elements = |extents: [usize; 4]| extents.iter().product::<usize>();
+    let all = elements(problem.shape.q_extents()) + 2 * elements(problem.shape.kv_extents());
+    all <= MOST_ELEMENTS && problem.flops() <= MOST_FLOPS
+}
+
+/// So many different problems that a GPU computes in milliseconds.
+pub fn problems(seed: u64, count: usize) -> Vec<Problem> {
+    let mut random = Random(seed);
+    let mut problems: Vec<Problem> = Vec::new();
+    while problems.len() < count {
+        let mut problem = random.problem();
+        // Less of the batch, not of the lengths.
+        while !fits(&problem) && problem.shape.batch > 1 {
+            problem.shape.batch /= 2;
+        }
+        if fits(&problem) && problem.flops() > 0 && !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
+}
+
+/// Times all green variants of the plan's cases on each of its random problems, and judges their outputs.
+pub fn times(
+    executor: &Executor<'_>,
+    device: &dyn Timer,
+    run: &mut Run,
+    sink: &mut dyn Sink,
+) -> Result<(), ExecuteError> {
+    let plan = TimingPlan {
+        settling: Duration::from_millis(1),
+        ..executor.timing.clone()
+    };
+    let subjects = distinct(executor.plan.cases.iter().map(|case| &case.subject));
+    let subjects: Vec<&Subject> = {
+        // No number without a green gate.
+        let known = Known::alone(run);
+        let green = |subject: &&Subject| is_green(&known, subject, Source::Gpu);
+        subjects.into_iter().filter(green).collect()
+    };
+    let total = executor.plan.draws.len();
+    for (number, problem) in executor.plan.draws.iter().enumerate() {
+        let place = Place::of(problem);
+        sink.starts("random problem", &place.to_string(), number, total);
+        let prepared = |subject: &&Subject| -> Option<(Subject, &LoadedStage, Prepared<'_>)> {
+            let stage = executor.stage(subject.stage());
+            let prepared = stage.prepare(subject.name(), problem).ok()?;
+            Some(((*subject).clone(), stage, prepared))
+        };
+        let kernels: Vec<_> = subjects.iter().filter_map(prepared).collect();
+        let arms: Vec<Kernel<'_>> = kernels.iter().map(|(_, stage, of)| (*stage, of)).collect();
+        let mut timed = TimedProblem::new(device, problem)?;
+        let ranked = device.rank(&arms, &timed.pool, &plan)?;
+        for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
+            let row = Row::new(subject, On::Problem(place.clone()), Source::Draw)
+                .figure(Metric::Draw, number);
+            run.append(match ranked {
+                Ok(ranked) => {
+                    let judged = timed.judge(&ranked.outputs, prepared.kernel.probability);
+                    row.figure(Metric::P50, ranked.us)
+                        .with_verdicts(rows::failed(&judged.gates))
+                }
+                Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
+            });
+        }
+        sink.grown(run)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn random_problems_are_of_every_kind_and_within_their_bounds() {
+        let drawn = problems(1, 200);
+        assert_eq!(drawn, problems(1, 200));
+        assert_eq!(drawn[..50], problems(1, 50));
+        assert_ne!(drawn[..50], problems(2, 50));
+        let kinds: BTreeSet<_> = drawn
+            .iter()
+            .map(|of| (of.dtype, of.mask, of.shape.head_dim))
+            .collect();
+        assert_eq!(
+            kinds.len(),
+            Dtype::ALL.len() * Mask::ALL.len() * HEAD_DIMS.len()
+        );
+        let count = |is: fn(&Shape) -> bool| drawn.iter().filter(|of| is(&of.shape)).count();
+        assert!(count(|of| of.heads_kv < of.heads_q) > 40);
+        assert!(
+            count(|of| of.seq_q == of.seq_kv) > 40 && count(|of| of.seq_q * 16 < of.seq_kv) > 40
+        );
+        assert!(count(|of| of.seq_kv > 4096) > 10 && count(|of| of.batch > 16) > 10);
+        assert!(count(|of| of.seq_kv > 16_384 || of.batch > 64) == 0);
+    }
+}
