@@ -334,7 +334,7 @@ const FULL: &[Mask] = &[Mask::Full];
 const CAUSAL: &[Mask] = &[Mask::Causal];
 
 /// Claims are stated on `mission`.
-pub const SHAPES: [NamedShape; 32] = [
+pub const SHAPES: [NamedShape; 24] = [
     small("small", Shape::bhsd(1, 1, 32, 64)),
     small("mission", Shape::bhsd(1, 8, 512, 64)),
     small("mission_b2", Shape::bhsd(2, 8, 512, 64)),
@@ -345,14 +345,6 @@ pub const SHAPES: [NamedShape; 32] = [
     large("big_wide", Shape::bhsd(4, 16, 4096, 128)),
     large("long_16k", Shape::bhsd(1, 16, 16384, 64)),
     large("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
-    large("rows16k_512", Shape::bhsd(32, 16, 512, 64)),
-    large("rows16k_512_wide", Shape::bhsd(32, 16, 512, 128)),
-    large("rows16k_1k", Shape::bhsd(16, 16, 1024, 64)),
-    large("rows16k_1k_wide", Shape::bhsd(16, 16, 1024, 128)),
-    large("rows16k_2k", Shape::bhsd(8, 16, 2048, 64)),
-    large("rows16k_2k_wide", Shape::bhsd(8, 16, 2048, 128)),
-    large("rows16k_8k", Shape::bhsd(2, 16, 8192, 64)),
-    large("rows16k_8k_wide", Shape::bhsd(2, 16, 8192, 128)),
     everyday("between_1k_d128", &Mask::ALL, Shape::bhsd(1, 32, 1024, 128)),
     everyday("between_2k_d128", &Mask::ALL, Shape::bhsd(1, 8, 2048, 128)),
     everyday("ragged_1000", &Mask::ALL, Shape::bhsd(4, 16, 1000, 64)),
@@ -385,16 +377,6 @@ pub const SHAPES: [NamedShape; 32] = [
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
     SHAPES.iter().filter(move |named| named.kind == kind)
 }
-
-/// Large shapes by sequence length, of both head sizes: 16,384 query rows in 16 heads, as papers on FlashAttention have them.
-pub const LENGTHS: [[&str; 2]; 6] = [
-    ["rows16k_512", "rows16k_512_wide"],
-    ["rows16k_1k", "rows16k_1k_wide"],
-    ["rows16k_2k", "rows16k_2k_wide"],
-    ["big", "big_wide"],
-    ["rows16k_8k", "rows16k_8k_wide"],
-    ["long_16k", "long_16k_wide"],
-];
 
 /// The mission shape, full mask.
 pub fn claims_problem(dtype: Dtype) -> Problem {
@@ -467,15 +449,6 @@ mod tests {
         let shape = Shape::bhsd(MAX_GRID_YZ, MAX_GRID_YZ, MAX_SEQ, 128);
         let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
         assert_eq!((problem.scores(), problem.flops()), (u64::MAX, u64::MAX));
-    }
-
-    #[test]
-    fn lengths_double_at_equally_many_rows() {
-        let shapes = LENGTHS.map(|of_length| of_length.map(|name| parse_shape(name).unwrap()));
-        for (of_length, seq) in shapes.into_iter().zip([512, 1024, 2048, 4096, 8192, 16384]) {
-            let expected = HEAD_DIMS.map(|head_dim| Shape::bhsd(16384 / seq, 16, seq, head_dim));
-            assert_eq!(of_length, expected);
-        }
     }
 
     #[test]

@@ -249,7 +249,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 stages: known.as_ref().map_or(vec![], rivals),
                 place,
                 problem: *problem,
-                trial: false,
+                tried: vec![],
             };
             rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }

@@ -33,7 +33,7 @@ it is installed, are timed interleaved (A B B A) with ours on the same values. E
 again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
 
 Examples:
-  compare peers                                 the named problems, but for those of 16384 query rows
+  compare peers                                 the named problems
   compare peers --shapes decode_8k,verify       K and V from device memory, each peer by its function for caches
   compare peers --shapes mission,1x8:2x512x64 --masks causal
   compare peers --dtypes e4m3                   against FP8 of cuDNN (package nvidia-cudnn-frontend) and FlashAttention-3
@@ -48,8 +48,8 @@ Exit codes:
 pub struct PeersArgs {
     #[command(flatten)]
     pub target: Target,
-    /// Stages to time: all of them on mission; on other shapes the last one, the fastest of the run, and those with a claim
-    /// there [default: all]
+    /// Stages to time: all of them on mission; on other shapes those with a claim there, and which of the fastest of the run and
+    /// the last is faster [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     #[command(flatten)]

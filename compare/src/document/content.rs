@@ -48,8 +48,6 @@ pub enum Block {
     Paragraph(Text),
     Bullets(Vec<Text>),
     Table(Table),
-    /// A Mermaid diagram. Only Markdown draws it, so put the figures into a table as well.
-    Diagram(String),
 }
 
 impl Block {

@@ -1,6 +1,6 @@
 //! The Markdown as a self-contained page: no scripts, nothing for a browser to load.
 
-use super::{Block, Document, markdown};
+use super::{Document, markdown};
 use pulldown_cmark::{Options, Parser};
 
 const STYLE: &str = include_str!("style.css");
@@ -10,12 +10,7 @@ pub fn page(document: &Document) -> String {
     if let Some(verdict) = &document.verdict {
         title = format!("{}: {title}", verdict.word);
     }
-    // Drawing a diagram would take a script.
-    let mut shown = document.clone();
-    shown
-        .blocks
-        .retain(|block| !matches!(block, Block::Diagram(_)));
-    let text = markdown::markdown(&shown);
+    let text = markdown::markdown(document);
     let mut body = String::new();
     pulldown_cmark::html::push_html(&mut body, Parser::new_ext(&text, Options::ENABLE_TABLES));
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
@@ -31,7 +26,7 @@ pub fn page(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Cell, Table, Text, Verdict, row};
+    use crate::document::{Block, Cell, Table, Text, Verdict, row};
 
     /// The same text at every place that takes any.
     fn everywhere(text: &str) -> Document {

@@ -1,4 +1,4 @@
-//! GitHub's Markdown: CommonMark with tables and Mermaid diagrams.
+//! GitHub's Markdown: CommonMark with tables.
 
 use super::{Block, Document, Span, Table, Text};
 
@@ -39,7 +39,6 @@ fn block(block: &Block) -> String {
             .collect::<Vec<_>>()
             .join("\n"),
         Block::Table(of) => table(of),
-        Block::Diagram(text) => format!("```mermaid\n{text}\n```"),
     }
 }
 

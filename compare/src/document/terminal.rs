@@ -19,19 +19,16 @@ pub fn terminal(document: &Document, width: u16) -> String {
             .as_ref()
             .map(|verdict| wrapped(&verdict.to_string(), width)),
     );
-    let drawn = document.blocks.iter().filter_map(|block| {
-        Some(match block {
-            Block::Heading { level: ..=2, text } => wrapped(&format!("== {text} =="), width),
-            Block::Heading { text, .. } => wrapped(&format!("-- {text} --"), width),
-            Block::Paragraph(text) => wrapped(&text.to_string(), width),
-            Block::Bullets(items) => items
-                .iter()
-                .map(|item| hanging("- ", &item.to_string(), width))
-                .collect::<Vec<_>>()
-                .join("\n"),
-            Block::Table(of) => table(of, width),
-            Block::Diagram(_) => return None,
-        })
+    let drawn = document.blocks.iter().map(|block| match block {
+        Block::Heading { level: ..=2, text } => wrapped(&format!("== {text} =="), width),
+        Block::Heading { text, .. } => wrapped(&format!("-- {text} --"), width),
+        Block::Paragraph(text) => wrapped(&text.to_string(), width),
+        Block::Bullets(items) => items
+            .iter()
+            .map(|item| hanging("- ", &item.to_string(), width))
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Block::Table(of) => table(of, width),
     });
     parts.extend(drawn);
     parts.join("\n\n") + "\n"

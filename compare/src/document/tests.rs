@@ -47,7 +47,6 @@ fn sample() -> Document {
                 level: 3,
                 text: "Here <more>".into(),
             },
-            Block::Diagram("xychart-beta".into()),
         ],
     }
 }
@@ -76,10 +75,6 @@ See `a|b` in [docs/rows.md](docs/rows.md).
 ## Details
 
 ### Here \<more>
-
-```mermaid
-xychart-beta
-```
 "##);
 }
 
@@ -167,7 +162,6 @@ fn json_of_each_block_and_cell() {
 {"missing":"no <peer>"},
 {"missing":"the first"}]]}},
 {"heading":{"level":2,"text":"Details"}},
-{"heading":{"level":3,"text":"Here <more>"}},
-{"diagram":"xychart-beta"}]}
+{"heading":{"level":3,"text":"Here <more>"}}]}
 "##);
 }

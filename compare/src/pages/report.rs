@@ -13,10 +13,10 @@ use crate::judge::peers::{self, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
 use crate::table::session::{Changes, Moved, Progress};
-use crate::table::{Figure, Place, Row, Session, Source};
+use crate::table::{Figure, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
-use common::problem::{Dtype, Kind, LENGTHS, Mask, parse_shape};
+use common::problem::Kind;
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
@@ -24,9 +24,6 @@ const MOST_CHANGES: usize = 12;
 const MOST_FAILURES: usize = 8;
 const MOST_CLAIMS: usize = 8;
 const MOST_MISSING: usize = 10;
-
-/// Fewer lengths are no curve.
-const LEAST_LENGTHS: usize = 3;
 
 /// Of one GPU model, and of the `others` what is won and lost against peers.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
@@ -69,7 +66,6 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
         (title("Against peers", &here), against_peers(report, &here)),
     ];
     let after = [
-        (title("Rate by sequence length", &here), lengths(report)),
         (title("Claims", &here), claims(report)),
         ("Missing, not required".into(), missing(report, false)),
         ("Unsupported on this device".into(), refused(report)),
@@ -311,42 +307,6 @@ fn ratios(report: &Report<'_>) -> Vec<Block> {
     let score = ladder::score(known).map(Block::Paragraph);
     let lines = super::list(by_kind(&problems).into_iter().filter_map(line));
     score.into_iter().chain(lines).collect()
-}
-
-/// The rates of ours and of the fastest peer by sequence length, f16 under the full mask, where both head sizes were timed.
-fn lengths(report: &Report<'_>) -> Vec<Block> {
-    let known = &report.known;
-    let problems = peers::problems(known);
-    let rates = |name: &str| -> Option<[f64; 2]> {
-        let place = Place::new(name, Dtype::F16, Mask::Full);
-        let mut problems = problems.iter();
-        let problem =
-            problems.find(|problem| problem.place == place && !known.is_stale(problem.ours))?;
-        let (peer, _) = problem.fastest?;
-        let flops = place.problem()?.flops() as f64;
-        Some([problem.ours, peer].map(|row| flops / best::p50(row) * 1e-6))
-    };
-    let of_length = |[narrow, wide]: [&str; 2]| {
-        let (shape, [ours, peer], [ours_wide, peer_wide]) =
-            (parse_shape(narrow).ok()?, rates(narrow)?, rates(wide)?);
-        Some((shape.seq_kv, [ours, peer, ours_wide, peer_wide]))
-    };
-    let timed: Vec<(usize, [f64; 4])> = LENGTHS.into_iter().filter_map(of_length).collect();
-    if timed.len() < LEAST_LENGTHS {
-        return Vec::new();
-    }
-    let line = |line: usize| {
-        let rates = timed.iter().map(|(_, rates)| format!("{:.0}", rates[line]));
-        format!("\n  line [{}]", joined(rates, ", "))
-    };
-    let diagram = format!(
-        "xychart-beta\n  title \"TFLOP/s: head_dim 64 ours, fastest peer; head_dim 128 ours, fastest peer\"\n  x-axis \"sequence length\" \
-         [{}]\n  y-axis \"TFLOP/s\"{}",
-        joined(timed.iter().map(|(seq, _)| format!("\"{seq}\"")), ", "),
-        (0..4).map(line).collect::<String>()
-    );
-    let about = "16,384 query rows in 16 heads, f16, full mask.";
-    vec![Block::paragraph(about), Block::Diagram(diagram)]
 }
 
 /// What is not won.

@@ -177,14 +177,13 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     report_of(&stages, &table, |report| {
         can_go_with_a_pull_request(report);
     });
-    let is_large = |place: &Place| place.shape.starts_with("rows16k");
     let timed = against_peers_on_everything(timed(US)).table;
-    let timed = timed
-        .rows()
-        .filter(|row| row.on.problem().is_some_and(|place| !is_large(place)));
-    for row in timed.filter(|row| row.by == Source::Peers) {
+    let of_peers = timed
+        .by(Source::Peers)
+        .filter(|row| row.on.problem().is_some());
+    for row in of_peers.cloned() {
         if table.get(&row.key()).is_none() {
-            table.extend([row.clone()]);
+            table.append(row);
         }
     }
     // The last three again.
@@ -427,7 +426,6 @@ fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
     ### Everyday, NVIDIA H200
     ### Decode, NVIDIA H200
     ## Against peers, NVIDIA H200
-    ## Rate by sequence length, NVIDIA H200
     ## Claims, NVIDIA H200
     - Small grids: 1.50x to 1.50x on 1 problem
     - Decode: 0.80x to 0.80x on 1 problem; lost on decode_8k f16 full (0.80x)

@@ -6,22 +6,17 @@ use crate::measure::select::Problems;
 use crate::python::bench::{Item, best_of_default_family};
 use crate::table::Place;
 use crate::table::session::{Claim, Relation, StageMeta};
-use common::problem::{Dtype, Kind, Mask, of_kind};
+use common::problem::{Dtype, Mask, SHAPES};
 
-/// Of the large grids; the others by `--shapes`.
-const LARGE: [&str; 4] = ["big", "big_wide", "long_16k", "long_16k_wide"];
-
-/// The chosen problems, each shape under its usual masks, in f16, what stages claim of other element types, and decode in all:
-/// of the stages that take them all of `stages` on mission; on the other shapes those that claim to be faster than a peer there, the
-/// one that is the fastest there in the run or, where it timed none, those that claim to be faster than a peer anywhere, and the last;
-/// of these, where none has a claim there, the fastest in a trial.
-/// Where claims are judged also with inputs from device memory.
+/// The chosen problems, each shape under its usual masks, in f16, what stages claim of other element types, and decode in all;
+/// where claims are judged also with inputs from device memory. Sampled are all of `stages` on mission, and elsewhere those that claim
+/// to be faster than a peer there. Tried are the last, and the one that is the fastest there in the run or, where it timed none, those
+/// that claim to be faster than a peer anywhere.
 pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> Vec<Item> {
-    let of = |kind| of_kind(kind).map(|named| named.name);
-    let shapes = of(Kind::Small).filter(|name| *name != "small").chain(LARGE);
-    let shapes = shapes.chain(of(Kind::Everyday)).chain(of(Kind::Decode));
+    let shapes = SHAPES.iter().map(|named| named.name);
+    let shapes = Vec::from_iter(shapes.filter(|name| *name != "small"));
     let mut items = Vec::new();
-    for problem in problems.or(&Vec::from_iter(shapes), &Dtype::ALL, &Mask::ALL) {
+    for problem in problems.or(&shapes, &Dtype::ALL, &Mask::ALL) {
         let place = Place::of(&problem);
         let claims = |stage: &StageMeta| over_peers(stage).any(|claim| claim.on == place);
         let is_claimed = stages.iter().any(|stage| claims(stage));
@@ -43,16 +38,23 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
             None => over_peers(stage).any(|claim| claim.on.dtype == problem.dtype),
         };
         let is_mission = place.shape == "mission";
-        let item = |is_cold| Item {
-            place: Place {
-                cold: is_cold,
-                ..place.clone()
-            },
-            problem,
-            stages: chosen(stages, problem.dtype, |stage| {
-                is_mission && !is_cold || claims(stage) || may_be_fastest(stage)
-            }),
-            trial: is_cold || fastest.is_none() && !is_mission && !is_claimed,
+        let takes = |stage: &&&StageMeta| stage.takes(problem.dtype);
+        let last = stages.iter().rfind(takes).map(|stage| &stage.id);
+        let item = |is_cold: bool| {
+            let taken = stages.iter().filter(takes);
+            let (sampled, others): (Vec<&StageMeta>, Vec<&StageMeta>) =
+                taken.partition(|stage| !is_cold && (is_mission || claims(stage)));
+            let others = others.into_iter();
+            let tried = others.filter(|stage| Some(&stage.id) == last || may_be_fastest(stage));
+            Item {
+                place: Place {
+                    cold: is_cold,
+                    ..place.clone()
+                },
+                problem,
+                stages: sampled.into_iter().map(|stage| stage.id.clone()).collect(),
+                tried: tried.map(|stage| stage.id.clone()).collect(),
+            }
         };
         items.push(item(false));
         if problem.has_claims() && problem.dtype == Dtype::F16 {
@@ -60,17 +62,6 @@ pub fn items(problems: &Problems, stages: &[&StageMeta], known: &Known<'_>) -> V
         }
     }
     items
-}
-
-/// The ids of the stages that take this element type and are `wanted`, and of the last that takes it.
-fn chosen(stages: &[&StageMeta], dtype: Dtype, wanted: impl Fn(&StageMeta) -> bool) -> Vec<String> {
-    let takes = |stage: &&&StageMeta| stage.takes(dtype);
-    let last = stages.iter().rfind(takes).map(|stage| &stage.id);
-    let taken = stages.iter().filter(takes);
-    taken
-        .filter(|stage| Some(&stage.id) == last || wanted(stage))
-        .map(|stage| stage.id.clone())
-        .collect()
 }
 
 fn over_peers(stage: &StageMeta) -> impl Iterator<Item = &Claim> {

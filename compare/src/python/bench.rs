@@ -46,8 +46,8 @@ pub struct Item {
     pub place: Place,
     pub problem: Problem,
     pub stages: Vec<String>,
-    /// Whether only the one of them that is the fastest in a trial is sampled.
-    pub trial: bool,
+    /// Of these, the fastest in a trial, if it is faster there than all of `stages`.
+    pub tried: Vec<String>,
 }
 
 pub struct Bench<'a> {
@@ -164,10 +164,18 @@ impl<'a> Bench<'a> {
         for id in &item.stages {
             arms.extend(self.fastest(id, item, &problem)?);
         }
-        if item.trial {
-            let fastest = arms.drain(..).min_by(|a, b| a.us.total_cmp(&b.us));
-            arms.extend(fastest);
+        let mut least = arms.iter().map(|arm| arm.us).fold(f64::INFINITY, f64::min);
+        let mut tried = None;
+        for id in &item.tried {
+            if let Some(arm) = self
+                .fastest(id, item, &problem)?
+                .filter(|arm| arm.us < least)
+            {
+                least = arm.us;
+                tried = Some(arm);
+            }
         }
+        arms.extend(tried);
         let mut launches = None;
         for arm in arms.iter_mut().filter_map(Arm::ours) {
             launches = launches.max(Some(arm.graph_launches(&self.plan)?));
