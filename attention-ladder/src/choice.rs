@@ -56,7 +56,7 @@ pub fn wanted(call: &AttentionLadderCall) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::choice::{Chooser, Cost, Gpu};
+    use common::choice::{Chooser, Cost, Gpu, TERMS};
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
     use common::stage::Unsupported;
@@ -173,7 +173,7 @@ mod tests {
                 dtype: Dtype::F16,
                 head_dim: 64,
                 resident: 1,
-                us: [1.0; 6],
+                us: [1.0; TERMS],
             }],
         };
         let models = [
@@ -245,7 +245,7 @@ mod tests {
             dtype: Dtype::F16,
             head_dim: 64,
             resident: 1,
-            us: [us; 6],
+            us: [us; TERMS],
         };
         let model = Model {
             gpu: H200.0.into(),
@@ -284,7 +284,7 @@ mod tests {
                 dtype: Dtype::F16,
                 head_dim: 64,
                 resident: 1,
-                us: [1.0; 6],
+                us: [1.0; TERMS],
             }],
         };
         let asked = |stages: &[LoadedStage], dtype, lse| {

@@ -13,11 +13,12 @@ pub struct Wanted {
     pub batch_invariant: bool,
 }
 
-pub const TERMS: usize = 6;
+pub const TERMS: usize = 8;
 
 /// What the time of a launch is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor;
 /// rounds of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of a chain of blocks that follow each
-/// other; millions of bytes. Under a causal mask blocks differ, and nothing takes less than the longest.
+/// other, but no less than the longest block's; millions of bytes; multiply-adds once more, if all blocks were the mean, and if all
+/// were the longest, between which a kernel lies that gives its blocks equal work under a causal mask.
 pub fn terms(
     problem: &Problem,
     kernel: &KernelFacts,
@@ -50,6 +51,8 @@ pub fn terms(
         longest.max(per_multiprocessor * mean) * of_tile,
         longest.max(rounds * mean) * of_tile,
         problem.min_bytes() as f64 / 1e6,
+        per_multiprocessor * mean * of_tile,
+        per_multiprocessor * longest * of_tile,
     ]
 }
 

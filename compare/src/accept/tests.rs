@@ -508,7 +508,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let kept = accepted(&good().with(drawn.clone()), &Results::default());
     assert!(kept.gpus[FOLDER].get(&drawn.key()).is_some());
     let loaded = crate::stages::load().unwrap();
-    let run = drawn_run(&loaded, 30).sampled(LARGE, mission(), &samples(9.0));
+    let run = drawn_run(&loaded, 90).sampled(LARGE, mission(), &samples(9.0));
     let stages = &run.session.stages;
     let mut results = Results::default();
     assert!(refit(&mut results, FOLDER, stages, &loaded).is_none());
@@ -525,14 +525,14 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     assert!(refitted.file.lines().count() > 8 && refitted.file.len() < 10_000);
     let last = refitted.lines.last().unwrap();
     assert!(
-        last.contains("PASS: the library's choice") && last.contains("over 10 random problems"),
+        last.contains("PASS: the library's choice") && last.contains("over 30 random problems"),
         "{last}"
     );
     let after = &results.gpus[FOLDER];
     let regret = Regret::known(after).unwrap();
     assert_eq!(
         (after.rows().count(), regret.problems),
-        (before.rows().count() + 1, 10)
+        (before.rows().count() + 1, 30)
     );
     let mut read = Table::default();
     read.parse(&after.files()[0].1, Path::new("rows.jsonl"))

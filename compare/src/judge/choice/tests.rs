@@ -18,11 +18,11 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
             .find(|(variant, _)| *variant == cost.variant)
             .unwrap();
         // One block per multiprocessor: rounds are its blocks.
-        let [t, blocks, rounds, work, chain, bytes] = cost.us;
+        let [t, blocks, rounds, work, chain, bytes, mean, longest] = cost.us;
         for (found, planted) in [
             (t, us[0]),
             (blocks + rounds, us[1]),
-            (work + chain, us[3]),
+            (work + chain + mean + longest, us[3]),
             (bytes, us[5]),
         ] {
             assert!(
