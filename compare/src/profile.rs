@@ -10,14 +10,14 @@ use crate::instrument::{Completing, Target};
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
-use crate::judge::{Known, best, claims};
+use crate::judge::{Known, claims};
 use crate::measure::builds::variant;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu;
-use crate::table::{Claim, On, Row, Run, Source, StageMeta, Subject};
+use crate::table::{Claim, On, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -27,9 +27,9 @@ use std::process::Command;
 use std::time::Duration;
 
 pub const EXAMPLES: &str = "\
-Each variant is launched once under ncu, with its output checked as in a run. The figures are shown next to the emulator's counters and
+Each green variant is launched once under ncu, with its output checked as in a run. The figures are shown next to the emulator's counters and
 the stages' predictions (gate E1), and become rows of the run. ncu's own report, with what the flags after -- add to it, stays in
-target/profile. Without --variants: the fastest green variant of each stage and every variant that its evidence claims are about.
+target/profile.
 
 Examples:
   compare profile                               complete the newest run under target/compare
@@ -71,8 +71,10 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let selected = args.chosen.of(&builds)?;
     ladder.gpu_to("profile on")?;
     let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
-    let is_named = !args.chosen.variants.is_empty();
-    let (variants, red) = places(&selected, &builds, is_named, &run.run);
+    let known = Known::alone(&run.run);
+    let subjects = selected.iter().flat_map(Picked::subjects);
+    let (variants, red): (Vec<Subject>, Vec<Subject>) =
+        subjects.partition(|subject| is_green(&known, subject, known.backend()));
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
@@ -112,7 +114,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let known = Known::alone(&run.run);
     let mut refuted = Vec::new();
     for Picked { stage, .. } in &selected {
-        for claim in judged_by_ncu(stage) {
+        let judged = |claim: &&Claim| claim.metric.spec().is_judged_by_ncu;
+        for claim in stage.claims.iter().filter(judged) {
             if let Some((finding, _)) = claims::evidence(&known, stage, claim, Source::Ncu)
                 && finding.verdict == Verdict::Fail
             {
@@ -130,40 +133,6 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
         .noting(refuted))
-}
-
-/// The claims of a stage that ncu's figures judge.
-fn judged_by_ncu(stage: &StageMeta) -> impl Iterator<Item = &Claim> {
-    let claims = stage.claims.iter();
-    claims.filter(|claim| claim.metric.spec().is_judged_by_ncu)
-}
-
-/// What is launched, and what is left out because it is not green in the run. Where no variant was named these are the
-/// fastest green one of each stage, and all that an evidence claim is about.
-fn places(
-    selected: &[Picked<'_>],
-    ladder: &[StageMeta],
-    is_named: bool,
-    run: &Run,
-) -> (Vec<Subject>, Vec<Subject>) {
-    let known = Known::alone(run);
-    let mut wanted: Vec<Subject> = Vec::new();
-    for Picked { stage, variants } in selected {
-        if is_named {
-            wanted.extend(variants.iter().map(|variant| stage.subject(&variant.name)));
-            continue;
-        }
-        wanted.push(best::subject(&known, stage));
-        for claim in judged_by_ncu(stage) {
-            for (variant, base) in claims::compared(ladder, stage, claim).unwrap_or_default() {
-                wanted.push(stage.subject(&variant.name));
-                wanted.extend(base.map(|(stage, variant)| stage.subject(&variant.name)));
-            }
-        }
-    }
-    let all = ladder.iter().flat_map(|stage| stage.subjects());
-    all.filter(|place| wanted.contains(place))
-        .partition(|place| is_green(&known, place, known.backend()))
 }
 
 fn measure(
@@ -258,38 +227,13 @@ fn profiled(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{CPASYNC, SCALAR, US, VARIANTS, case, ladder, timed};
-    use common::verdict::GateId;
+    use crate::testing::{CPASYNC, SCALAR, case, ladder};
 
     fn row(kernel: &str) -> csv::Launch {
         csv::Launch {
             kernel: kernel.into(),
             values: [("m".to_string(), 1.0)].into(),
         }
-    }
-
-    #[test]
-    fn best_variants_and_what_claims_are_about_are_profiled_if_they_are_green() {
-        let ladder = ladder();
-        let chosen = |stages: &[&str], variants: &[&str]| {
-            let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
-            Chosen {
-                stages: words(stages),
-                variants: words(variants),
-            }
-            .of(&ladder)
-            .unwrap()
-        };
-        let selected = chosen(&[], &[]);
-        let run = timed(US);
-        let all = VARIANTS.map(Subject::from);
-        let (green, red) = places(&selected, &ladder, false, &run);
-        assert_eq!((green.as_slice(), red.len()), (&all[..], 0));
-        let (green, _) = places(&chosen(&["1"], &["cpasync-32x64"]), &ladder, true, &run);
-        assert_eq!(green, all[2..]);
-        let run = run.failing(SCALAR, GateId::C1);
-        let (green, red) = places(&selected, &ladder, false, &run);
-        assert_eq!((green.as_slice(), red.as_slice()), (&all[1..], &all[..1]));
     }
 
     #[test]

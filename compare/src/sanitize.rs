@@ -12,7 +12,7 @@ use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::table::{Row, Source, Subject, VariantMeta};
+use crate::table::{Row, Source, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::{Dtype, Mask};
@@ -80,11 +80,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
     let selected = args.chosen.of(&builds)?;
-    let subjects = selected.iter().flat_map(|Picked { stage, variants }| {
-        let subject = |variant: &&VariantMeta| stage.subject(&variant.name);
-        variants.iter().map(subject)
-    });
-    let subjects: Vec<Subject> = subjects.collect();
+    let subjects: Vec<Subject> = selected.iter().flat_map(Picked::subjects).collect();
     ladder.gpu_to("launch on")?;
     let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);

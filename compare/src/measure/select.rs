@@ -1,6 +1,7 @@
 //! Resolves names on the command line to stages, variants, shapes and families; an unknown name is answered with the nearest
 //! known one.
 
+use crate::table::Subject;
 use crate::table::session::{StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
@@ -20,6 +21,14 @@ pub struct Chosen {
 pub struct Picked<'a> {
     pub stage: &'a StageMeta,
     pub variants: Vec<&'a VariantMeta>,
+}
+
+impl Picked<'_> {
+    pub fn subjects(&self) -> impl Iterator<Item = Subject> {
+        self.variants
+            .iter()
+            .map(|variant| self.stage.subject(&variant.name))
+    }
 }
 
 /// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
