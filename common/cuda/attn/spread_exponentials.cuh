@@ -9,8 +9,8 @@
 namespace attn {
 
 // As exponentials_of_rows() of <attn/wgmma_rows.cuh>: exponentials under the maxima that the rows had before, and false, with the
-// sums as they were, where that one does. But 8 scores at a time: the arithmetic of the next 8 waits for the last exponential
-// of these.
+// sums as they were, if one may be too large for a half in some row of the warp. But 8 scores at a time: the arithmetic of the
+// next 8 waits for the last exponential of these.
 template <int COUNT>
 static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
@@ -27,8 +27,7 @@ static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[CO
         sum[i % 4 / 2][i % 2] += s[i];
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
-    const bool is_large = fmaxf(row_sum[0], row_sum[1]) > LIMIT;
-    if (__any_sync(0xffffffffu, is_large || is_far(state[0].max) || is_far(state[1].max))) return false;
+    if (__any_sync(0xffffffffu, fmaxf(row_sum[0], row_sum[1]) > LIMIT)) return false;
     state[0].sum += row_sum[0];
     state[1].sum += row_sum[1];
     return true;
