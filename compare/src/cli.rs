@@ -131,6 +131,7 @@ mod tests {
             "Examples:",
             "Exit codes:",
             "compare accept",
+            "selftest",
             "--save-outputs",
             "1x8:2x113:203x64",
         ] {
