@@ -1,7 +1,7 @@
 //! Which variant gets a problem: the one that a model of their times says is the fastest. The model's coefficients are fitted to
 //! measurements on one GPU (`compare accept`), and a file of them serves others too, with their own number of multiprocessors.
 
-use crate::problem::{Dtype, HEAD_DIMS, Mask, Problem};
+use crate::problem::{Dtype, Mask, Problem};
 use crate::resources::KernelFacts;
 use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
@@ -133,16 +133,11 @@ struct Candidate {
 #[derive(Clone, Debug)]
 pub struct Chooser {
     multiprocessors: u32,
-    /// By element type and head size.
-    candidates: Vec<Vec<Candidate>>,
+    candidates: Vec<Candidate>,
 }
 
 /// What does not depend on the batch is chosen as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
 const INVARIANT_HEADS: usize = 32;
-
-fn place(dtype: Dtype, head_dim: usize) -> usize {
-    dtype as usize * HEAD_DIMS.len() + usize::from(head_dim != HEAD_DIMS[0])
-}
 
 impl Chooser {
     /// By the model of the GPU's name, else of the nearest capability, then of the nearest number of multiprocessors. The devices of
@@ -156,7 +151,7 @@ impl Chooser {
             )
         };
         let nearest = models.iter().min_by_key(distance);
-        let mut candidates = vec![Vec::new(); Dtype::ALL.len() * HEAD_DIMS.len()];
+        let mut candidates = Vec::new();
         for cost in nearest.iter().flat_map(|model| &model.costs) {
             // A model knows stages that are not in the library.
             for (at, stage) in stages.iter().enumerate() {
@@ -167,7 +162,7 @@ impl Chooser {
                         == (cost.dtype, cost.head_dim)
                         && is_its(&kernel.variant);
                     if is_known && stage.refuse(kernel).is_ok() {
-                        candidates[place(kernel.dtype, kernel.head_dim)].push(Candidate {
+                        candidates.push(Candidate {
                             stage: at,
                             kernel: index,
                             cost: cost.clone(),
@@ -201,10 +196,12 @@ impl Chooser {
             chosen_by.shape.heads_kv = INVARIANT_HEADS;
         }
         let mut best: Option<(f64, &LoadedStage, &Kernel)> = None;
-        for candidate in &self.candidates[place(problem.dtype, problem.shape.head_dim)] {
+        for candidate in &self.candidates {
             let stage = &stages[candidate.stage];
             let kernel = &stage.kernels[candidate.kernel];
-            if writes_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
+            let is_for = (kernel.dtype, kernel.head_dim) == (problem.dtype, problem.shape.head_dim);
+            let is_refused = || stage.attention.accepts(kernel, problem).is_err();
+            if !is_for || writes_lse && !kernel.lse || is_refused() {
                 continue;
             }
             let grid = stage.attention.grid(kernel, &chosen_by);

@@ -146,6 +146,8 @@ struct Equation {
     terms: [f64; TERMS],
     us: f64,
     weight: f64,
+    /// Within [`FASTEST`] of the best at the problem, or of the best of the stages that run on every GPU.
+    is_fastest: bool,
 }
 
 /// Fits the costs of the variants that contend, each by what is known of all, then of the variant, then of the instance. `None` where
@@ -162,11 +164,18 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
         let least = fastest.entry(&sample.row.subject).or_insert(f64::INFINITY);
         *least = least.min(sample.slower);
     }
-    let contends = |sample: &&Sample<'_>| fastest[&sample.row.subject] <= CONTENDS;
+    let contends: Vec<&Sample<'_>> = (samples.iter())
+        .filter(|sample| fastest[&sample.row.subject] <= CONTENDS)
+        .collect();
+    let is_portable = |sample: &Sample<'_>| runs_everywhere(stages, &sample.row.subject);
+    let mut portable: BTreeMap<&On, f64> = BTreeMap::new();
+    for sample in contends.iter().filter(|sample| is_portable(sample)) {
+        let least = portable.entry(&sample.row.on).or_insert(f64::INFINITY);
+        *least = least.min(sample.slower);
+    }
     let mut equations: BTreeMap<Instance, Vec<Equation>> = BTreeMap::new();
     let mut residents: BTreeMap<Instance, u32> = BTreeMap::new();
-    let mut timed: Vec<(Instance, &Sample<'_>)> = Vec::new();
-    for sample in samples.iter().filter(contends) {
+    for sample in contends {
         let subject = &sample.row.subject;
         let Some(stage) = loaded(stages, subject) else {
             continue;
@@ -182,22 +191,20 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
         let resident = *(residents.entry(instance.clone()))
             .or_insert_with(|| resident(known, subject, prepared.kernel));
         let us = p50(sample.row);
-        equations
-            .entry(instance.clone())
-            .or_default()
-            .push(Equation {
-                terms: terms(
-                    &sample.problem,
-                    prepared.kernel,
-                    prepared.grid,
-                    resident,
-                    gpu.multiprocessors,
-                ),
-                us,
-                // Relative, and more where the variant may be chosen.
-                weight: 1.0 / us / sample.slower,
-            });
-        timed.push((instance, sample));
+        equations.entry(instance).or_default().push(Equation {
+            terms: terms(
+                &sample.problem,
+                prepared.kernel,
+                prepared.grid,
+                resident,
+                gpu.multiprocessors,
+            ),
+            us,
+            // Relative, and more where the variant may be chosen.
+            weight: 1.0 / us / sample.slower,
+            is_fastest: sample.slower <= FASTEST
+                || is_portable(sample) && sample.slower <= FASTEST * portable[&sample.row.on],
+        });
     }
     let of = |is_of: &dyn Fn(&Instance) -> bool, prior: Option<[f64; TERMS]>| {
         let those = equations.iter().filter(|(instance, _)| is_of(instance));
@@ -221,7 +228,7 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
             resident: residents[instance],
             us: us.map(significant),
         };
-        if is_fastest_somewhere(instance, &timed, stages) {
+        if own.iter().any(|of| of.is_fastest) {
             costs.push(cost);
         }
     }
@@ -245,29 +252,9 @@ fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a Loaded
         .find(|stage| stage.info().id == subject.stage())
 }
 
-/// Within [`FASTEST`] of the best at a problem, or of the best of the stages that run on every GPU.
-fn is_fastest_somewhere(
-    instance: &Instance,
-    timed: &[(Instance, &Sample<'_>)],
-    stages: &[LoadedStage],
-) -> bool {
-    let runs_everywhere = |subject: &Subject| {
-        let stage = loaded(stages, subject);
-        stage.is_some_and(|stage| stage.attention.artifacts().architectures.is_empty())
-    };
-    let mut own = timed.iter().filter(|(other, _)| other == instance);
-    own.any(|(_, sample)| {
-        let portable = || {
-            let rivals = timed.iter().filter(|((subject, ..), rival)| {
-                rival.problem == sample.problem && runs_everywhere(subject)
-            });
-            rivals
-                .map(|(_, rival)| rival.slower)
-                .fold(f64::INFINITY, f64::min)
-        };
-        sample.slower <= FASTEST
-            || runs_everywhere(&instance.0) && sample.slower <= FASTEST * portable()
-    })
+fn runs_everywhere(stages: &[LoadedStage], subject: &Subject) -> bool {
+    let stage = loaded(stages, subject);
+    stage.is_some_and(|stage| stage.attention.artifacts().architectures.is_empty())
 }
 
 /// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
@@ -299,7 +286,10 @@ fn least_squares<'a>(
     prior: Option<[f64; TERMS]>,
 ) -> [f64; TERMS] {
     let (mut products, mut right, mut count) = ([[0.0; TERMS]; TERMS], [0.0; TERMS], 0.0);
-    for Equation { terms, us, weight } in equations {
+    for Equation {
+        terms, us, weight, ..
+    } in equations
+    {
         let row = terms.map(|term| term * weight);
         for i in 0..TERMS {
             right[i] += row[i] * us * weight;
