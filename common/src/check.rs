@@ -19,13 +19,10 @@ use std::sync::Arc;
 pub enum Source {
     /// Values drawn from a distribution.
     Seeded {
-        /// Its distribution.
         family: Family,
         seed: u64,
     },
-    /// Real tensors.
     File {
-        /// The file's name, without folders.
         name: String,
     },
 }
@@ -60,16 +57,13 @@ pub enum Target<'a> {
         /// more than 32 bits.
         traced: &'a [Schedule],
     },
-    /// A GPU.
     Cuda {
-        /// The GPU.
         device: &'a CudaDevice,
         /// Launches; at least one.
         launches: usize,
     },
 }
 
-/// The verdicts on a case.
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub errors: Errors,
@@ -138,7 +132,6 @@ pub enum NoOutput {
     /// A failure: the launch failed or never ended.
     #[error("{reason}")]
     Failed {
-        /// The error, with its place.
         reason: String,
         /// Whether the GPU is lost.
         fatal: bool,
@@ -186,7 +179,6 @@ pub struct Run {
     pub label: String,
     /// Which of the staged inputs it ran on.
     pub index: usize,
-    /// What it left.
     pub execution: Execution,
 }
 

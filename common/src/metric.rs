@@ -9,7 +9,6 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Microseconds.
     Us,
     /// Shown in microseconds.
     Ns,

@@ -152,7 +152,6 @@ impl Prepared<'_> {
 
 /// A stage of the ladder.
 pub trait Attention: Sync {
-    /// Constant facts.
     fn info(&self) -> &'static StageInfo;
 
     /// What its build script left.
@@ -179,7 +178,6 @@ pub trait Attention: Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {problem}")]
 pub struct LoadError {
-    /// The stage's id.
     pub stage: &'static str,
     /// What is wrong, with its place.
     pub problem: String,
@@ -187,7 +185,6 @@ pub struct LoadError {
 
 /// A stage with table and build report.
 pub struct LoadedStage {
-    /// The stage.
     pub attention: &'static dyn Attention,
     /// Instances in the order of `kernel.cu`.
     pub kernels: Vec<Kernel>,
@@ -246,7 +243,6 @@ impl LoadedStage {
         })
     }
 
-    /// Constant facts.
     pub fn info(&self) -> &'static StageInfo {
         self.attention.info()
     }

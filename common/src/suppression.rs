@@ -46,7 +46,6 @@ pub enum Presets {
     /// See [`LoadedStage::family_variants`]. Others are asked only about a site that survives and is not listed. A listed
     /// site must show no hazard; the rest is left to [`Presets::All`].
     OnePerFamily,
-    /// All.
     All,
 }
 

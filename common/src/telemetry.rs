@@ -8,12 +8,9 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
-/// Read, or why not.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conditions {
-    /// By NVML.
     Read(Reading),
-    /// Not read.
     Absent {
         /// No library, no permission, not in a container.
         reason: String,
@@ -26,7 +23,6 @@ pub struct Reading {
     pub sm_mhz: Option<u32>,
     /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
-    /// Temperature of the die.
     pub celsius: Option<u32>,
     /// What holds clocks down, by name; empty: nothing.
     pub throttle: Option<Vec<String>>,

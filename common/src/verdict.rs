@@ -66,7 +66,6 @@ named! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
     pub gate: GateId,
-    /// The gate's verdict.
     pub verdict: Verdict,
     /// With the measured value and the threshold: `max error 1.2e-4 <= 4.9e-4`.
     pub reason: String,
@@ -91,7 +90,6 @@ impl GateResult {
         self.verdict == Verdict::Fail
     }
 
-    /// No evidence, and why.
     pub fn no_data(gate: GateId, reason: impl Into<String>) -> Self {
         Self {
             gate,

@@ -14,7 +14,6 @@ pub struct Cli {
     pub run: crate::run::RunArgs,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {

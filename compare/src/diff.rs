@@ -63,7 +63,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Compares what `args` name.
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let root = machine::workspace();
     let stages = stages::builds()?;

@@ -209,7 +209,6 @@ pub enum Fault {
     SharedOverflow {
         block: [u32; 3],
         declared: usize,
-        /// Lowest changed byte outside.
         offset: usize,
     },
     /// More shared memory than the largest supported GPU has.

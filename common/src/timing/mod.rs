@@ -151,7 +151,6 @@ pub fn order(arms: usize) -> &'static [usize] {
 /// The same work by events and by the host's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCheck {
-    /// Time between the events.
     pub event_ms: f64,
     /// From before the first event to after the last has been seen.
     pub wall_ms: f64,
@@ -206,7 +205,6 @@ impl HostCheck {
 pub struct Measurement {
     /// `stage0-scalar/wmma-qk-32x64`.
     pub label: String,
-    /// The buffers.
     pub rotation: Rotation,
     /// Microseconds per launch in a graph.
     pub device: Summary,

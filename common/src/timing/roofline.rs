@@ -85,7 +85,6 @@ pub struct Bound {
 pub struct SpeedOfLight {
     /// The largest counts.
     pub bounds: Vec<Bound>,
-    /// Why one is missing.
     pub note: Option<String>,
 }
 

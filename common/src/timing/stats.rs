@@ -22,11 +22,8 @@ pub struct Interval {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub samples: usize,
-    /// The fastest.
     pub min: f64,
-    /// The median.
     pub p50: f64,
-    /// The 90th percentile.
     pub p90: f64,
     pub mean: f64,
     /// With `samples - 1`; 0 for a single sample.
@@ -111,9 +108,7 @@ impl Ratio {
 /// `base / new`, of the figures of claims.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratios {
-    /// Of the medians.
     pub p50: Ratio,
-    /// Of the 90th percentiles.
     pub p90: Ratio,
     pub mean: Ratio,
 }

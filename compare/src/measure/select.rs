@@ -201,12 +201,10 @@ fn is_stage(word: &str, id: &str) -> bool {
     id == word || id.starts_with(&format!("stage{word}-"))
 }
 
-/// The dtype that `word` names.
 pub fn dtype(word: &str) -> Result<Dtype, SelectError> {
     find("dtype", word, &Dtype::ALL, |dtype| dtype.name())
 }
 
-/// The mask that `word` names.
 pub fn mask(word: &str) -> Result<Mask, SelectError> {
     find("mask", word, &Mask::ALL, |mask| mask.name())
 }

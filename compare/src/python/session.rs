@@ -92,7 +92,6 @@ pub struct DeviceTime {
     pub eager: Option<String>,
 }
 
-/// The answer to `call`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Called {
     /// Why the candidate does not take the problem, if so.
@@ -103,7 +102,6 @@ pub struct Called {
     pub findings: Vec<(GateId, String)>,
 }
 
-/// The answer to `finish`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
     /// Single calls, between two events.

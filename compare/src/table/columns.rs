@@ -166,7 +166,6 @@ fn wrong(column: &str, expected: &'static str) -> RowError {
 }
 
 impl Row {
-    /// Reads a line of `rows.jsonl`.
     pub fn parse(line: &[u8]) -> Result<Self, RowError> {
         serde_json::from_slice::<Map<String, Value>>(line)?.try_into()
     }

@@ -477,7 +477,6 @@ impl From<Ratio> for Figure {
     }
 }
 
-/// The median.
 impl From<&Summary> for Figure {
     fn from(of: &Summary) -> Self {
         (of.p50, of.p50_interval.low, of.p50_interval.high).into()
