@@ -15,7 +15,7 @@ namespace {
 
 // Of the first CONSUMERS warpgroups, PARTS own the same 64 query rows each, and every PARTS-th tile of keys; the last warpgroup
 // loads. ZIGZAG: the rows of a block lie apart, 64 by 64, so that under the causal mask all blocks have the same work.
-template <class Element_, int HEAD_DIM_, int CONSUMERS_, int PARTS_, int BLOCK_N_, int STAGES_, bool ZIGZAG_ = false, bool K3_ = false>
+template <class Element_, int HEAD_DIM_, int CONSUMERS_, int PARTS_, int BLOCK_N_, int STAGES_, bool ZIGZAG_ = false>
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -23,7 +23,7 @@ struct Tile {
     static constexpr int CONSUMERS = CONSUMERS_, PARTS = PARTS_, GROUPS = CONSUMERS / PARTS; // of rows
     static constexpr int BLOCK_M = GROUPS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
-    static constexpr bool LSE = true, ZIGZAG = ZIGZAG_, K3 = K3_ && PARTS_ == 2;
+    static constexpr bool LSE = true, ZIGZAG = ZIGZAG_;
     static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
     // Registers of a loading and of a computing thread: those that the block was launched with, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
@@ -53,22 +53,18 @@ struct Tile {
     // Named barriers: those of the consumers, one for the threads that widen, and those of consumers with the same rows.
     static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS, FIRST_GROUP = WIDENERS + 1;
     static_assert(PARTS == 1 || PARTS == 2, "one other part to merge");
-    static_assert(STAGES >= 2 * (K3 ? 3 : PARTS), "a tile lands for each part while another is read");
+    static_assert(STAGES >= 2 * PARTS, "a tile lands for each part while another is read");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
     static_assert(FIRST_GROUP + GROUPS <= 16, "a block has 16 named barriers");
 };
 
 // A computing warpgroup; `consumer` counts from 0. Consumers with the same rows alternate over the tiles of keys.
 template <class Preset>
-__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, attn::Work work,
+__device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
                                         int consumer) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, PARTS = Preset::PARTS;
     const AttentionParams &params = launch.params;
-    // Of two groups one that sees more than twice the keys of the other has three warpgroups of the four.
-    const bool unequal = Preset::K3 && attn::sees_most<Preset>(params), third = unequal && consumer == 2;
-    const int group = third ? 1 : consumer % Preset::GROUPS, part = third ? 2 : consumer / Preset::GROUPS;
-    const int parts = !unequal ? PARTS : group == 0 ? 1 : 3;
-    if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(params, group);
+    const int group = consumer % Preset::GROUPS, part = consumer / Preset::GROUPS;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
     const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
@@ -95,15 +91,11 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     // Where K of the current tile is, and V of the previous one.
     auto place = attn::RingPlace<Preset::STAGES>::first();
-    if constexpr (Preset::K3) place.advance(part);
-    else if (part == 1) place.advance();
+    if (part == 1) place.advance();
     auto before = place;
-    const auto advance = [&](auto &at) {
-        if constexpr (Preset::K3) at.advance(parts);
-        else {
+    const auto advance = [](auto &at) {
 #pragma unroll
-            for (int i = 0; i < PARTS; ++i) at.advance();
-        }
+        for (int i = 0; i < PARTS; ++i) at.advance();
     };
     const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
     const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
@@ -136,9 +128,9 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         // Here, because the compiler moves nothing across this loop: else it would compute the exponentials after the next wait.
         auto next = place;
         advance(next);
-        if (tile >= parts) wait_k(next);
+        if (tile >= PARTS) wait_k(next);
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, (tile + parts) * BLOCK_N, o_acc);
+        ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
         release(smem.v_empty, before);
         if (!counts) { // the warp recomputes its scores, for new maxima
             attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot]);
@@ -155,7 +147,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     int tile = work.tiles - 1 - part;
     // Tiles that no row of the warpgroup sees.
 #pragma unroll 1
-    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; tile -= parts, advance(place)) {
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; tile -= PARTS, advance(place)) {
         wait_k(place);
         wait_v(place);
         // All warps have seen both phases end: one that came a lap late would wait for a phase that never ends.
@@ -172,34 +164,24 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         mask_and_softmax(tile);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         before = place, advance(place);
-        if (tile >= parts) wait_k(place);
+        if (tile >= PARTS) wait_k(place);
         // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
-        for (tile -= parts; tile >= 0 && (tile + parts) * BLOCK_N >= visible_to_all; tile -= parts) step(tile, std::true_type{});
+        for (tile -= PARTS; tile >= 0 && (tile + PARTS) * BLOCK_N >= visible_to_all; tile -= PARTS) step(tile, std::true_type{});
 #pragma unroll 1
-        for (; tile >= 0; tile -= parts) step(tile, std::false_type{});
+        for (; tile >= 0; tile -= PARTS) step(tile, std::false_type{});
         wait_v(before);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, (tile + parts) * BLOCK_N, o_acc);
+        ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
     }
     if constexpr (PARTS == 2) {
-        // A third part lies where the second of the other group would, which has none.
-        const int slot = Preset::K3 && part == 2 ? 0 : group;
-        const bool gives = Preset::K3 ? part != 0 : part == 1;
-        if (!Preset::K3 || parts > 1) {
-            auto &second = smem.second_part[slot];
-            if (gives) second.put(o_acc, state, thread);
-            // The second part has arrived, and its warpgroup has read Q for the last time.
-            attn::named_barrier_sync<256>(Preset::FIRST_GROUP + slot);
-            if (gives) return;
-            second.merge_into(o_acc, state, thread);
-        }
-        if (Preset::K3 && parts == 3) {
-            // The third part has arrived, too.
-            attn::named_barrier_sync<256>(Preset::FIRST_GROUP);
-            smem.second_part[0].merge_into(o_acc, state, thread);
-        }
+        auto &second = smem.second_part[group];
+        if (part == 1) second.put(o_acc, state, thread);
+        // The second part has arrived, and its warpgroup has read Q for the last time.
+        attn::named_barrier_sync<256>(Preset::FIRST_GROUP + group);
+        if (part == 1) return;
+        second.merge_into(o_acc, state, thread);
     }
 
     __syncwarp(); // lanes that read Q for their own scores have done so
@@ -211,7 +193,7 @@ template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // tells the compiler that it is uniform in a warp
     attn::Work work;
-    if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(launch.params, 0);
+    if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(launch.params, warpgroup % Preset::GROUPS);
     else work = attn::work_of_block<Preset>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::GROUPS);
@@ -237,8 +219,6 @@ using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM ==
 // For those that do not.
 template <class Element, int HEAD_DIM> using Tile64x128K2 = Tile<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4>;
 
-template <class Element, int HEAD_DIM>
-using Zigzag128x64K3 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 4, true, true>;
 template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, true>;
 
@@ -247,6 +227,5 @@ template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Eleme
 ATTN_MAPPED_VARIANT(spread, spread_256x64, Tile256x64)
 ATTN_MAPPED_VARIANT(spread, spread_128x64_k2, Tile128x64K2)
 ATTN_MAPPED_VARIANT(spread, spread_64x128_k2, Tile64x128K2)
-ATTN_MAPPED_VARIANT(zigzag, zigzag_128x64_k3, Zigzag128x64K3)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_128x64_k2, Zigzag128x64K2)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_256x64, Zigzag256x64)

@@ -52,12 +52,4 @@ static __device__ __forceinline__ Work work_of_group(const AttentionParams &para
     return {batch, head_q, kv_head(params, head_q), row - group * WGMMA_M, row < 0 ? 0 : GROUPS, (key_end + BLOCK_N - 1) / BLOCK_N};
 }
 
-// Whether the last of two such groups sees more than twice the keys of the first.
-template <class Preset>
-static __device__ __forceinline__ bool sees_most(const AttentionParams &params) {
-    const Work first = work_of_group<Preset>(params, 0), last = work_of_group<Preset>(params, 1);
-    const int few = first.groups == 0 ? 0 : visible_keys(params, first.row + WGMMA_M - 1);
-    return visible_keys(params, last.row + 2 * WGMMA_M - 1) > 2 * few;
-}
-
 } // namespace attn

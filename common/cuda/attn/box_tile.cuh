@@ -72,13 +72,6 @@ struct RingPlace {
             parity ^= 1;
         }
     }
-    __device__ __forceinline__ void advance(int places) { // SLOTS at most
-        slot += places;
-        if (slot >= SLOTS) {
-            slot -= SLOTS;
-            parity ^= 1;
-        }
-    }
 };
 static_assert(std::is_trivially_default_constructible_v<RingPlace<2>>, "first() says where it starts");
 
