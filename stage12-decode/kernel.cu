@@ -117,17 +117,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             load(ring.v[tile], launch.v, &v_full[tile], tile);
         }
     }
-    // What is sent to a block that merges: by the lanes that have a row.
-    const int rows = min(Preset::ROWS, params.seq_q * (params.heads_q / params.heads_kv) - first_row);
-    const int pairs = rows / 16 * 8 + min(rows % 16, 8);
-    if (warpgroup == 0 && warp == 1 && attn::elect_one()) {
+    if (threadIdx.x == 32) { // of a warp that is still idle
         attn::mbarrier_init(&smem.partials.full, 1);
         attn::fence_mbarrier_init();
-        attn::mbarrier_arrive_expect_tx(&smem.partials.full, PARTS * pairs * (4 * Preset::OCTETS + 1) * 16);
     }
     // This block runs and its barriers are initialised: announced early, since nobody waits for it before the end.
     attn::cluster_arrive_relaxed();
 
+    const int rows = min(Preset::ROWS, params.seq_q * (params.heads_q / params.heads_kv) - first_row); // that exist
     // This thread has elements of two rows: their part of Q, keys that they see, their scales, and their softmax so far.
     const int pair = warp * 8 + lane / 4, thread_row = warp * 16 + lane / 4; // of the tile
     Row row[2];
@@ -163,6 +160,11 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
     // The barriers are initialised, for all that wait at them.
     __syncthreads();
+    // What is sent to a block that merges: by the lanes that have a row. Some of it may have come: the phase waits for this arrival.
+    const int pairs = rows / 16 * 8 + min(rows % 16, 8);
+    if (threadIdx.x == 32) {
+        attn::mbarrier_arrive_expect_tx(&smem.partials.full, PARTS * pairs * (4 * Preset::OCTETS + 1) * 16);
+    }
     // The tile's place is filled again.
     const auto refill = [&](auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int tile) {
         if (tile < tiles && warp == 0 && attn::elect_one()) load(codes, map, full, tile);
