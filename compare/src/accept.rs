@@ -12,7 +12,7 @@ use crate::judge::verdict::{count, counts, of_differences, report_of_run};
 use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
-use crate::table::session::{Git, Negative, Progress};
+use crate::table::session::{Negative, Progress};
 use crate::table::{Kernels, Place, Results, Row, Run, Source, StageMeta, Table};
 use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
@@ -227,20 +227,9 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
         );
     }
     Limited::refuse(name, session.device)?;
-    match &session.git {
-        Git::Commit { dirty: false, .. } => {}
-        Git::Commit { sha, .. } => bail!(
-            "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
-        ),
-        Git::Unknown { reason } => {
-            bail!("the source of {name} is unknown ({reason}); run it in a git checkout")
-        }
+    if let Some(reason) = session.unacceptable() {
+        bail!(reason);
     }
-    ensure!(
-        session.source_lines,
-        "{name} was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no \
-         `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
-    );
     let here = place(session);
     let mut timed = of_gpu.iter().flat_map(|table| table.sessions_on_gpu());
     if let Some(other) = timed.find(|other| place(other) != here) {

@@ -176,6 +176,12 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     run.session.input = args.input.clone();
     run.session.tools.extend(read_by);
     bars.say(&format!("record: {}", folder.display()));
+    // Before a GPU works for nothing.
+    if ladder.gpu.is_ok()
+        && let Some(reason) = run.session.unacceptable()
+    {
+        bars.say(&format!("`compare accept` will refuse this run: {reason}"));
+    }
     let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
     recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a folder that can be read.

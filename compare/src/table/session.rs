@@ -321,6 +321,25 @@ impl Session {
         self.machine.gpu.name()
     }
 
+    /// Why `accept` refuses it, whatever it measures.
+    pub fn unacceptable(&self) -> Option<String> {
+        let name = &self.name;
+        match &self.git {
+            Git::Commit { dirty: false, .. } => (!self.source_lines).then(|| {
+                format!(
+                    "{name} was made by a program without debug information, so that hazards in it name no source lines; build it \
+                     unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
+                )
+            }),
+            Git::Commit { sha, .. } => Some(format!(
+                "{name} was built from {sha:.12} with uncommitted changes; commit them, and run again"
+            )),
+            Git::Unknown { reason } => Some(format!(
+                "the source of {name} is unknown ({reason}); run it in a git checkout"
+            )),
+        }
+    }
+
     /// What a table keeps of it.
     pub fn committed(&self) -> Self {
         Self {
