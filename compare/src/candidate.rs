@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
-use crate::python::session::{Callable, Python, SessionError};
+use crate::python::session::{Callable, Python, SessionError, refusal};
 use crate::stages::{self, Ladder};
 use crate::table::files::write_atomically;
 use crate::table::{On, Place, Results, Row, Run, Source, StageMeta, Subject, Table};
@@ -151,7 +151,8 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         }
         Err(error) => {
             return Ok(Answer::no_data(format!(
-                "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
+                "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {}",
+                refusal(error)?
             )));
         }
     };
@@ -217,7 +218,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let mut rows = Vec::new();
         match peers.start() {
             Ok(hello) => rows.extend(hello.absent.clone()),
-            Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
+            Err(error) => rows.push(absent(DEFAULT, On::All, refusal(error)?)),
         }
         let table = ours(run.as_ref(), &ladder, &builds);
         if let Err(reason) = &table {

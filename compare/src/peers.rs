@@ -17,12 +17,12 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
-use crate::python::session::Python;
+use crate::python::session::{Python, refusal};
 use crate::python::{self, check_uuid, plan};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::{On, Row, Run, Source};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
 use serde_json::json;
@@ -40,7 +40,7 @@ Examples:
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or is recorded as refuted
-  1  such a claim fails, or one of our kernels cannot be launched
+  1  such a claim fails, one of our kernels cannot be launched, or the script that times peers is at fault
   2  wrong usage, a run of another build or GPU, or a file that cannot be read or written
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
 
@@ -92,11 +92,13 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let device = ladder.gpu_to("time peers on")?;
     let Ladder { stages, .. } = &ladder;
     let mut python = Python::new(python::program(args.python.as_deref()), None);
-    let hello = python.start().cloned().map_err(|error| {
-        NoData(format!(
-            "peers are timed by a Python with PyTorch on a GPU: {error}"
-        ))
-    })?;
+    let hello = match python.start() {
+        Ok(hello) => hello.clone(),
+        Err(error) => bail!(NoData(format!(
+            "peers are timed by a Python with PyTorch on a GPU: {}",
+            refusal(error)?
+        ))),
+    };
     check_uuid(&hello, device)?;
     let builds = builds(stages);
     let picked = chosen.of(&builds)?.into_iter();
@@ -106,8 +108,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     begin_session(&mut completing.run, hello.tools(), &items);
     completing.append(hello.absent)?;
     // Only the rate of this session says which share of it was reached.
-    let ceiling = python.ask("ceilings", json!({}));
-    let ceiling = ceiling.unwrap_or_else(|error| absent("ceiling", On::All, error.to_string()));
+    let ceiling = match python.ask("ceilings", json!({})) {
+        Ok(ceiling) => ceiling,
+        Err(error) => absent("ceiling", On::All, refusal(error)?),
+    };
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
     let mut bars = Progress::new(args.target.quiet);

@@ -5,7 +5,7 @@ use crate::judge::Known;
 use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{
-    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError,
+    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError, refusal,
 };
 use crate::table::Run;
 use crate::table::session::{Claim, Relation};
@@ -17,6 +17,7 @@ use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::de::IgnoredAny;
 use std::convert::Infallible;
 use std::process::Command;
 use std::time::Duration;
@@ -734,6 +735,97 @@ print(json.dumps({"ok": True, "found": [f"{case}: {call}" for case, call in foun
     torch, scores in memory: not timed above 2048 keys: it writes all scores to memory
     cuDNN, verify: its causal mask is aligned top-left
     ");
+}
+
+/// With torch on the processor: 3 queries of 2 heads, of which each sees the first 7 to 9 keys of a cache.
+#[test]
+fn decode_is_called_on_what_torch_makes_of_its_problem() {
+    let program = crate::python::program(None);
+    let has_torch = Command::new(&program)
+        .args(["-c", "import torch"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    assert!(
+        has_torch || std::env::var_os("CI").is_none(),
+        "CI tests with PyTorch: scripts/python"
+    );
+    if !has_torch {
+        eprintln!("not tested: {program} has no torch; run scripts/python");
+        return;
+    }
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let decode = r#"
+import tempfile
+
+worker = Worker()
+for library in ("torch-default", "sdpa", None, HALVES), ("torch-math", "sdpa", "MATH", HALVES):
+    worker.add(*library)
+worker.torch.manual_seed(0)
+folder = tempfile.TemporaryDirectory()
+contents = []
+for name, extents in (("q", (1, 2, 3, 64)), ("k", (1, 1, 9, 64)), ("v", (1, 1, 9, 64))):
+    path = os.path.join(folder.name, name)
+    worker.write(path, worker.torch.randn(extents).half())
+    contents.append({"file": path, "extents": extents, "scales": None})
+os.read(COMMANDS, 1 << 16)
+problem = {"dtype": "f16", "causal": True, "scale": 0.125, "decode": True, "contents": [contents], "sets": 2}
+try:
+    worker.problem(problem)
+    found = [f"{worker.lengths}"]
+    for name, peer in worker.peers.items():
+        for inputs in worker.inputs(peer):
+            q, k, v = (tensor.double() for tensor in inputs)
+            scores = (q @ k.transpose(2, 3) * 0.125).masked_fill(worker.torch.ones(3, 9).tril(6) == 0, float("-inf"))
+            with peer.context():
+                error = (peer.call(*inputs) - scores.softmax(3) @ v).abs().max()
+            found.append(f"{name}: {'right' if error < 4e-3 else error}")
+except Exception as error:
+    found = [describe(error)]
+print(json.dumps({"ok": True, "found": found}), file=ANSWERS)
+"#;
+    let mut session = Process::start(&program, &format!("{script}{decode}")).unwrap();
+    #[derive(serde::Deserialize)]
+    struct Asked {
+        found: Vec<String>,
+    }
+    let Asked { found } = session.ask("problem", json!({})).unwrap();
+    insta::assert_snapshot!(found.join("\n"), @r"
+    tensor([9], dtype=torch.int32)
+    torch-default: right
+    torch-default: right
+    torch-math: right
+    torch-math: right
+    ");
+}
+
+#[test]
+fn a_name_that_peers_py_does_not_have_ends_the_command_and_one_that_a_library_lacks_does_not() {
+    let script = SCRIPT.strip_suffix("main()\n").unwrap();
+    let planted = r#"
+def missing(*_):
+    return not_there
+
+Worker.__init__ = lambda self: setattr(self, "peers", {}) or setattr(self, "absent", {})
+Worker.problem = Worker.sdpa = missing
+Worker.ceilings = lambda self, command: exec("not_there", {})
+Worker.prepare = lambda self, command: self.add(*LIBRARIES[0])
+main()
+"#;
+    let Some(mut session) = python(&format!("{script}{planted}")) else {
+        return;
+    };
+    let mut ask = |command| session.ask::<IgnoredAny>(command, json!({})).unwrap_err();
+    let undefined = "NameError: name 'not_there' is not defined";
+    assert_eq!(refusal(ask("ceilings")).unwrap(), undefined);
+    for command in ["problem", "prepare"] {
+        let fault = refusal(ask(command)).unwrap_err().context("not timed");
+        let text = format!("{fault:#}");
+        assert!(
+            text.contains("peers.py itself is at fault in line ") && text.contains(undefined),
+            "{text}"
+        );
+        assert_eq!(crate::exit_of(&fault), Exit::Fail);
+    }
 }
 
 /// What each peer computes with, as the script says it.

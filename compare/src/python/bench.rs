@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
-use super::session::{DeviceTime, Finished, Peer, Python, SessionError};
+use super::session::{DeviceTime, Finished, Peer, Python, SessionError, refusal};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
@@ -219,7 +219,7 @@ impl<'a> Bench<'a> {
                         },
                         us: time.device_us,
                     }),
-                    Err(error) => rows.push(lost(index, &peer.name, error.to_string())),
+                    Err(error) => rows.push(lost(index, &peer.name, refusal(error)?)),
                 }
             }
         }
@@ -240,10 +240,9 @@ impl<'a> Bench<'a> {
                 Err((None, error)) => return Err(error),
                 // What its process had built went with it; the others go on.
                 Err((Some(python), error)) => {
+                    let reason = refusal(error)?;
                     let gone = arms.extract_if(.., |arm| arm.python() == Some(python));
-                    rows.extend(
-                        gone.map(|arm| lost(python, arm.subject.as_str(), error.to_string())),
-                    );
+                    rows.extend(gone.map(|arm| lost(python, arm.subject.as_str(), reason.clone())));
                 }
             }
         };
@@ -254,7 +253,7 @@ impl<'a> Bench<'a> {
                 (Ok(sampled), _) => sampled,
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(python)) => {
-                    rows.push(lost(python, arm.subject.as_str(), error.to_string()));
+                    rows.push(lost(python, arm.subject.as_str(), refusal(error)?));
                     continue;
                 }
             };

@@ -2,9 +2,9 @@
 second one for the user's function.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "..."}. The code under test sees neither stream. When standard input ends, so does the process, with
-everything that it started. One command runs at a time, and the GPU is idle once it has been answered, so that timings of this
-process can be interleaved with the caller's.
+{"ok": false, "error": "...", "fault": the line here of a name that is not there, or null}. The code under test sees neither stream.
+When standard input ends, so does the process, with everything that it started. One command runs at a time, and the GPU is idle once it
+has been answered, so that timings of this process can be interleaved with the caller's.
 
   begin                      nothing; it is answered if torch can be imported
   hello                      versions, the GPU, and which peers can be called
@@ -84,6 +84,14 @@ TRUSTED = {
 
 def describe(error):
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
+
+
+def fault(error):
+    """The line of this script that names what is not there: no library is to blame for that."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+    return trace.tb_lineno if isinstance(error, NameError) and trace.tb_frame.f_globals is globals() else None
 
 
 def bits(tensor):
@@ -237,6 +245,8 @@ class Worker:
         try:
             self.peers[name] = getattr(self, library)(argument, dtypes)
         except Exception as error:  # a broken installation is absent too
+            if fault(error):
+                raise
             self.absent[name] = describe(error)
 
     def sdpa(self, backend, dtypes):
@@ -515,9 +525,10 @@ class Worker:
         return self.driver.us(repeated) / repeats
 
     def problem(self, command):
+        torch = self.torch
         self.graphs.clear()
         self.sets, self.contents = {}, []
-        self.torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
         self.causal, self.scale = command["causal"], command["scale"]
         kind = self.kind_of(command["dtype"])
         self.contents = [
@@ -580,7 +591,7 @@ class Worker:
                 alone = self.captured(peer, [None])
                 timed = self.captured(peer, outputs)
             except Exception as error:
-                if not self.candidate:
+                if not self.candidate or fault(error):
                     raise
                 self.wait()
                 timed.eager = describe(error)
@@ -792,7 +803,7 @@ def main():
                 worker = Worker()
             answer = {"ok": True, **getattr(worker, command["do"])(command)}
         except (Exception, SystemExit) as error:  # whatever a library raises is an answer
-            answer = {"ok": False, "error": describe(error)}
+            answer = {"ok": False, "error": describe(error), "fault": fault(error)}
         print(json.dumps(answer), file=ANSWERS)
 
 

@@ -44,12 +44,23 @@ pub enum SessionError {
     /// The user's file ends the process that imports it, or hangs.
     #[error("{0}")]
     Load(String),
+    #[error("peers.py itself is at fault in line {line}: {error}; report it")]
+    Fault { line: u64, error: String },
 }
 
 impl SessionError {
     /// Whether the process can be asked for nothing else.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, SessionError::Refused(_))
+    }
+}
+
+/// Why what was asked is not there; a fault of `peers.py` stays an error.
+pub fn refusal(error: impl Into<anyhow::Error>) -> anyhow::Result<String> {
+    let error = error.into();
+    match error.downcast_ref() {
+        Some(SessionError::Fault { .. }) => Err(error),
+        _ => Ok(error.to_string()),
     }
 }
 
@@ -302,7 +313,13 @@ fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
     let value: Value = serde_json::from_str(line).ok()?;
     match value["ok"].as_bool()? {
         true => serde_json::from_value(value).ok().map(Ok),
-        false => Some(Err(SessionError::Refused(value["error"].as_str()?.into()))),
+        false => {
+            let error = value["error"].as_str()?.to_string();
+            Some(Err(match value["fault"].as_u64() {
+                Some(line) => SessionError::Fault { line, error },
+                None => SessionError::Refused(error),
+            }))
+        }
     }
 }
 
