@@ -1,7 +1,7 @@
 use super::*;
 use crate::judge::choice::Regret;
 use crate::measure::rows;
-use crate::table::session::{Selection, Tier};
+use crate::table::session::{Git, Selection, Tier};
 use crate::table::{Figure, Judged, On, Subject};
 use crate::testing::{
     CPASYNC, GPU, LARGE, SCALAR, US, VARIANTS, WMMA, drawn_run, emulated, mission, samples,
