@@ -1,19 +1,6 @@
-//! Random problems, on which the library's choice is fitted and judged, and the times of all variants on them.
+//! Random problems, on which the library's choice is fitted and judged.
 
-use super::execute::Executor;
-use super::rows;
-use super::sink::{ExecuteError, Sink};
-use super::timed_problem::TimedProblem;
-use super::timer::{Kernel, Timer};
-use crate::judge::Known;
-use crate::judge::list::distinct;
-use crate::judge::state::is_green;
-use crate::table::{On, Place, Row, Run, Source, Subject};
-use common::metric::Metric;
 use common::problem::{Dtype, HEAD_DIMS, Mask, Problem, Shape};
-use common::stage::{LoadedStage, Prepared};
-use common::timing::Plan as TimingPlan;
-use std::time::Duration;
 
 /// Multiply-adds twice: about 2 ms of a good kernel on an H100.
 const MOST_FLOPS: u64 = 1_000_000_000_000;
@@ -112,54 +99,6 @@ pub fn problems(seed: u64, count: usize) -> Vec<Problem> {
         }
     }
     problems
-}
-
-/// Times all green variants of the plan's cases on each of its random problems, and judges their outputs.
-pub fn times(
-    executor: &Executor<'_>,
-    device: &dyn Timer,
-    run: &mut Run,
-    sink: &mut dyn Sink,
-) -> Result<(), ExecuteError> {
-    let plan = TimingPlan {
-        settling: Duration::from_millis(1),
-        ..executor.timing.clone()
-    };
-    let subjects = distinct(executor.plan.cases.iter().map(|case| &case.subject));
-    let subjects: Vec<&Subject> = {
-        // No number without a green gate.
-        let known = Known::alone(run);
-        let green = |subject: &&Subject| is_green(&known, subject, Source::Gpu);
-        subjects.into_iter().filter(green).collect()
-    };
-    let total = executor.plan.draws.len();
-    for (number, problem) in executor.plan.draws.iter().enumerate() {
-        let place = Place::of(problem);
-        sink.starts("random problem", &place.to_string(), number, total);
-        let prepared = |subject: &&Subject| -> Option<(Subject, &LoadedStage, Prepared<'_>)> {
-            let stage = executor.stage(subject.stage());
-            let prepared = stage.prepare(subject.name(), problem).ok()?;
-            Some(((*subject).clone(), stage, prepared))
-        };
-        let kernels: Vec<_> = subjects.iter().filter_map(prepared).collect();
-        let arms: Vec<Kernel<'_>> = kernels.iter().map(|(_, stage, of)| (*stage, of)).collect();
-        let mut timed = TimedProblem::new(device, problem)?;
-        let ranked = device.rank(&arms, &timed.pool, &plan)?;
-        for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
-            let row = Row::new(subject, On::Problem(place.clone()), Source::Draw)
-                .figure(Metric::Draw, number);
-            run.append(match ranked {
-                Ok(ranked) => {
-                    let judged = timed.judge(&ranked.outputs, prepared.kernel.probability);
-                    row.figure(Metric::P50, ranked.us)
-                        .with_verdicts(rows::failed(&judged.gates))
-                }
-                Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
-            });
-        }
-        sink.grown(run)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

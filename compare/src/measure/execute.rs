@@ -1,27 +1,27 @@
 //! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
 
-use super::draw;
 use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
-use super::timer::Timer;
+use super::timer::{Kernel, Timer};
 use crate::judge::Known;
 use crate::judge::best::best;
 use crate::judge::claims::arms;
-use crate::judge::list::grouped;
+use crate::judge::list::{distinct, grouped};
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::{claims, first_place};
-use crate::table::{Place, Relation, Row, Run, Source as By, StageMeta, Subject};
+use crate::table::{On, Place, Relation, Row, Run, Source as By, StageMeta, Subject};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
+use common::metric::Metric;
 use common::reference::{Probability, Reference, ReferenceError, reference};
-use common::stage::LoadedStage;
+use common::stage::{LoadedStage, Prepared};
 use common::tier0;
 use common::timing::Plan as TimingPlan;
 use common::verdict::GateResult;
@@ -84,7 +84,7 @@ impl<'a> Executor<'a> {
             self.pairs(device, zero_us, run, sink)?;
         }
         if let (Some(device), false) = (self.device, self.plan.draws.is_empty()) {
-            draw::times(self, device, run, sink)?;
+            self.draws(device, run, sink)?;
         }
         Ok(())
     }
@@ -245,6 +245,54 @@ impl<'a> Executor<'a> {
             sink.grown(run)?;
         }
         Ok(zero_us)
+    }
+
+    /// Times all green variants of the plan's cases on each of its random problems, and judges their outputs.
+    pub fn draws(
+        &self,
+        device: &dyn Timer,
+        run: &mut Run,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let plan = TimingPlan {
+            settling: Duration::from_millis(1),
+            ..self.timing.clone()
+        };
+        let subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
+        let subjects: Vec<&Subject> = {
+            // No number without a green gate.
+            let known = Known::alone(run);
+            let green = |subject: &&Subject| is_green(&known, subject, By::Gpu);
+            subjects.into_iter().filter(green).collect()
+        };
+        let total = self.plan.draws.len();
+        for (number, problem) in self.plan.draws.iter().enumerate() {
+            let place = Place::of(problem);
+            sink.starts("random problem", &place.to_string(), number, total);
+            let prepared = |subject: &&Subject| -> Option<(Subject, &LoadedStage, Prepared<'_>)> {
+                let stage = self.stage(subject.stage());
+                let prepared = stage.prepare(subject.name(), problem).ok()?;
+                Some(((*subject).clone(), stage, prepared))
+            };
+            let kernels: Vec<_> = subjects.iter().filter_map(prepared).collect();
+            let arms: Vec<Kernel<'_>> = kernels.iter().map(|(_, stage, of)| (*stage, of)).collect();
+            let mut timed = TimedProblem::new(device, problem)?;
+            let ranked = device.rank(&arms, &timed.pool, &plan)?;
+            for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
+                let row = Row::new(subject, On::Problem(place.clone()), By::Draw)
+                    .figure(Metric::Draw, number);
+                run.append(match ranked {
+                    Ok(ranked) => {
+                        let judged = timed.judge(&ranked.outputs, prepared.kernel.probability);
+                        row.figure(Metric::P50, ranked.us)
+                            .with_verdicts(rows::failed(&judged.gates))
+                    }
+                    Err(error) => row.verdict(&rows::not_launched(&error.to_string())),
+                });
+            }
+            sink.grown(run)?;
+        }
+        Ok(())
     }
 
     /// Times every two variants of [`interleaved`] against each other.

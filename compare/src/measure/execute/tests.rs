@@ -439,7 +439,7 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
                 row.verdict(&GateResult::judge(gate, true, "of the cases"))
             }));
         }
-        let ended = super::draw::times(&Executor::new(&plan, &stages), device, &mut run, sink);
+        let ended = Executor::new(&plan, &stages).draws(device, &mut run, sink);
         let rows: Vec<Row> = run.table.by(By::Draw).cloned().collect();
         (ended.is_ok(), rows)
     };
