@@ -5,7 +5,7 @@ use super::rows;
 use super::sink::{ExecuteError, Sink};
 use crate::judge::claims::compared;
 use crate::table::session::{by_id, claims};
-use crate::table::{Run, StageMeta, Subject};
+use crate::table::{Run, StageMeta, Subject, VariantMeta};
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
@@ -55,26 +55,29 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a stage of E4M3 alone states a claim that compares its own variants with this one.
-fn is_compared(stages: &[StageMeta], subject: &Subject) -> bool {
-    let claims = claims(stages).filter(|(stage, _)| stage.first_dtype() == Dtype::E4m3);
-    let mut compared =
-        claims.flat_map(|(stage, claim)| compared(stages, stage, claim).unwrap_or_default());
-    compared
-        .any(|(_, base)| base.is_some_and(|(stage, base)| stage.subject(&base.name) == *subject))
-}
-
 /// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, and what a
-/// stage of E4M3 alone compares itself with: presets share the code that the element type changes, and counting all would take as long
+/// claim compares a counted variant with: presets share the code that the element type changes, and counting all would take as long
 /// again.
 fn is_counted_with_e4m3(stages: &[StageMeta], stage: &StageMeta, subject: &Subject) -> bool {
-    if stage.first_dtype() == Dtype::E4m3 || is_compared(stages, subject) {
-        return true;
-    }
     let variant = stage.variant(subject.name());
-    let family = variant.map_or("", |variant| &variant.family);
-    let mut standing = [stage.default_of(family), stage.family(family).next()].into_iter();
-    standing.any(|of| of.is_some() && of == variant)
+    variant.is_some_and(|variant| stands_for_its_family(stage, variant))
+        || claims(stages).any(|(stage, claim)| {
+            let of_e4m3 = claim.on.dtype == Dtype::E4m3 && !claim.is_of_speed();
+            let pairs = compared(stages, stage, claim).unwrap_or_default();
+            let counted = pairs
+                .iter()
+                .filter(|(new, _)| stands_for_its_family(stage, new));
+            let mut bases = counted.filter_map(|(_, base)| base.as_ref());
+            (of_e4m3 || stage.first_dtype() == Dtype::E4m3)
+                && bases.any(|(base, variant)| base.subject(&variant.name) == *subject)
+        })
+}
+
+/// Whether a variant is counted with E4M3 whatever it is compared with.
+fn stands_for_its_family(stage: &StageMeta, variant: &VariantMeta) -> bool {
+    let family = &variant.family;
+    let standing = [stage.default_of(family), stage.family(family).next()];
+    stage.first_dtype() == Dtype::E4m3 || standing.contains(&Some(variant))
 }
 
 #[cfg(test)]
@@ -188,5 +191,27 @@ mod tests {
         assert_eq!(counted("stage10-fp8"), [true; 3]);
         let of_both = counted("stage7-wgmma");
         assert!(of_both.contains(&true) && of_both.contains(&false));
+    }
+
+    /// Else the claim would have no data, in every run of the whole ladder.
+    #[test]
+    fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
+        let metas = stages::builds().unwrap();
+        let is_counted = |stage, variant: &VariantMeta| {
+            is_counted_with_e4m3(&metas, stage, &stage.subject(&variant.name))
+        };
+        for (stage, claim) in claims(&metas) {
+            if claim.on.dtype != Dtype::E4m3 || claim.is_of_speed() {
+                continue;
+            }
+            for (new, base) in compared(&metas, stage, claim).unwrap() {
+                let base = base.filter(|_| is_counted(stage, new));
+                assert!(
+                    base.is_none_or(|(stage, base)| is_counted(stage, base)),
+                    "{claim}: {}",
+                    new.name
+                );
+            }
+        }
     }
 }
