@@ -63,7 +63,7 @@ fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
             row,
             problem,
             slower: p50(row) / least,
-            is_held_out: number(row).is_some_and(|number| number % HELD_OUT == 0),
+            is_held_out: is_held_out(row),
         }));
     }
     samples
@@ -75,8 +75,9 @@ pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
     timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
 }
 
-fn number(row: &Row) -> Option<usize> {
-    row.value(Metric::Draw).map(|number| number as usize)
+fn is_held_out(row: &Row) -> bool {
+    let number = row.value(Metric::Draw);
+    number.is_some_and(|number| (number as usize).is_multiple_of(HELD_OUT))
 }
 
 /// The GPU of the table's figures.
@@ -379,8 +380,7 @@ pub fn regret(
     held_out_alone: bool,
 ) -> Option<Regret> {
     let chooser = Chooser::new(stages, models, &gpu(known)?);
-    let rows = drawn(&known.table)
-        .filter(|row| !held_out_alone || number(row).is_some_and(|number| number % HELD_OUT == 0));
+    let rows = drawn(&known.table).filter(|row| !held_out_alone || is_held_out(row));
     let mut costs: Vec<(f64, String)> = Vec::new();
     for (place, rows) in grouped(rows.filter_map(|row| Some((row.on.problem()?, row)))) {
         let Some(problem) = place.problem() else {
