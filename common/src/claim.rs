@@ -209,7 +209,7 @@ impl Where {
         ]
     }
 
-    const fn new(shape: &'static str, dtype: Dtype, mask: Mask) -> Self {
+    pub const fn new(shape: &'static str, dtype: Dtype, mask: Mask) -> Self {
         Self { shape, dtype, mask }
     }
 }

@@ -24,13 +24,8 @@ const NEIGHBOURS: Base = Base {
     family: "spread",
 };
 
-const fn causal(shape: &'static str) -> [Where; 1] {
-    [Where {
-        shape,
-        dtype: Dtype::F16,
-        mask: Mask::Causal,
-    }]
-}
+const LONG_CAUSAL: &[Where] = &[Where::new("long", Dtype::F16, Mask::Causal)];
+const STRETCH_CAUSAL: &[Where] = &[Where::new("stretch", Dtype::F16, Mask::Causal)];
 
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
@@ -85,8 +80,8 @@ const INFO: StageInfo = StageInfo {
             why: "the same work, elsewhere",
         },
         Claim::by_descriptor("spread"),
-        Claim::faster_on("zigzag", NEIGHBOURS, &causal("long"), 1.19),
-        Claim::faster_on("zigzag", NEIGHBOURS, &causal("stretch"), 1.1),
+        Claim::faster_on("zigzag", NEIGHBOURS, LONG_CAUSAL, 1.19),
+        Claim::faster_on("zigzag", NEIGHBOURS, STRETCH_CAUSAL, 1.1),
         Claim {
             family: "zigzag",
             metrics: &[Metric::TensorMacs],
