@@ -56,10 +56,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A set bit of `mask`, which is not 0. Bits behind a gap are likelier: fairness is not needed.
+    /// A set bit of `mask`, which is not 0. Bits behind a gap are likelier, so that of few warps the first runs far
+    /// ahead of the others: that shows phases that end before a waiter looks again.
     fn bit(&mut self, mask: u64) -> u32 {
-        let from = (self.next() >> 32) as u32 % (64 - mask.leading_zeros());
-        from + (mask >> from).trailing_zeros()
+        let width = if mask >> 32 == 0 { 32 } else { 64 };
+        let from = (self.next() >> 32) as u32 % width;
+        match mask >> from {
+            0 => mask.trailing_zeros(),
+            rest => from + rest.trailing_zeros(),
+        }
     }
 }
 
