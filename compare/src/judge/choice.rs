@@ -3,7 +3,7 @@
 use super::Known;
 use super::best::{p50, shown};
 use super::list::grouped;
-use crate::table::{On, Row, Source, Subject, Table};
+use crate::table::{On, Place, Row, Source, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
@@ -326,6 +326,8 @@ fn least_squares<'a>(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regret {
     pub problems: usize,
+    /// All random problems: more than [`Regret::problems`] where what was chosen has no time of a right output.
+    pub drawn: usize,
     pub mean: f64,
     pub worst: f64,
     /// Where, and what was chosen in place of what.
@@ -334,7 +336,7 @@ pub struct Regret {
 
 impl Regret {
     pub fn is_kept(&self) -> bool {
-        self.mean <= MOST[0] && self.worst <= MOST[1]
+        self.problems == self.drawn && self.mean <= MOST[0] && self.worst <= MOST[1]
     }
 
     pub fn row(&self) -> Row {
@@ -342,6 +344,7 @@ impl Regret {
             .figure(Metric::RegretMean, self.mean)
             .figure(Metric::RegretWorst, self.worst)
             .figure(Metric::Cases, self.problems)
+            .figure(Metric::Draw, self.drawn)
             .note(&self.at)
     }
 
@@ -350,6 +353,7 @@ impl Regret {
         let row = table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)?;
         Some(Self {
             problems: row.value(Metric::Cases)? as usize,
+            drawn: row.value(Metric::Draw)? as usize,
             mean: row.value(Metric::RegretMean)?,
             worst: row.value(Metric::RegretWorst)?,
             at: row.note.clone().unwrap_or_default(),
@@ -368,7 +372,14 @@ impl fmt::Display for Regret {
             "{verdict}: the library's choice takes {:.3} times as long as the fastest variant on average and {:.3} times at worst, \
              over {} random problems (at most {:.2} and {:.2}); at worst {}",
             self.mean, self.worst, self.problems, MOST[0], MOST[1], self.at
-        )
+        )?;
+        match self.drawn - self.problems {
+            0 => Ok(()),
+            untimed => write!(
+                f,
+                "; on {untimed} more what it chooses was not timed, or is wrong"
+            ),
+        }
     }
 }
 
@@ -381,30 +392,28 @@ pub fn regret(
 ) -> Option<Regret> {
     let chooser = Chooser::new(stages, models, &gpu(known)?);
     let rows = drawn(&known.table).filter(|row| !held_out_alone || is_held_out(row));
-    let mut costs: Vec<(f64, String)> = Vec::new();
-    for (place, rows) in grouped(rows.filter_map(|row| Some((row.on.problem()?, row)))) {
-        let Some(problem) = place.problem() else {
-            continue;
-        };
-        let Ok((stage, prepared)) = chooser.choose(stages, &problem, Wanted::default()) else {
-            continue;
-        };
+    let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+    let drawn = problems.len();
+    let cost = |(place, rows): (&Place, Vec<&Row>)| {
+        let (stage, prepared) = chooser
+            .choose(stages, &place.problem()?, Wanted::default())
+            .ok()?;
         let chosen = Subject::variant(stage.info().id, &prepared.kernel.variant);
+        let own = rows.iter().find(|row| row.subject == chosen)?;
         let best = rows.iter().min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
-        let Some(own) = rows.iter().find(|row| row.subject == chosen) else {
-            continue;
-        };
         let at = format!(
             "{place}: {chosen} {:.1} µs, {} {:.1} µs",
             p50(own),
             best.subject,
             p50(best)
         );
-        costs.push((p50(own) / p50(best), at));
-    }
+        Some((p50(own) / p50(best), at))
+    };
+    let costs: Vec<(f64, String)> = problems.into_iter().filter_map(cost).collect();
     let (worst, at) = costs.iter().max_by(|a, b| a.0.total_cmp(&b.0)).cloned()?;
     Some(Regret {
         problems: costs.len(),
+        drawn,
         mean: costs.iter().map(|(cost, _)| cost).sum::<f64>() / costs.len() as f64,
         worst,
         at,

@@ -42,6 +42,18 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
     assert!(found.is_kept() && found.worst < 1.02, "{found}");
     assert_eq!(found.problems, 40, "every third problem");
     assert!(found.to_string().starts_with("PASS: "));
+    // What is chosen and was not timed, or is wrong, is no problem less.
+    let run = run.without(|row| row.subject.to_string() == LARGE);
+    let untimed = regret(&Known::alone(&run), &stages, &[fitted.model], true).unwrap();
+    assert!(
+        !untimed.is_kept() && untimed.problems < 40 && untimed.worst < 1.02,
+        "{untimed}"
+    );
+    let more = format!(
+        "; on {} more what it chooses was not timed",
+        40 - untimed.problems
+    );
+    assert!(untimed.to_string().contains(&more), "{untimed}");
 }
 
 #[test]
