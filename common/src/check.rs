@@ -14,21 +14,14 @@ use emulator::{Fault, Schedule, Suppress};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where the inputs of a case came from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// Values drawn from a distribution.
-    Seeded {
-        family: Family,
-        seed: u64,
-    },
-    File {
-        name: String,
-    },
+    Seeded { family: Family, seed: u64 },
+    File { name: String },
 }
 
 impl Source {
-    /// How the inputs were drawn; `None` for real tensors.
+    /// `None` for real tensors.
     pub fn family(&self) -> Option<Family> {
         match self {
             Source::Seeded { family, .. } => Some(*family),
@@ -53,8 +46,7 @@ pub enum Target<'a> {
     Emulated {
         /// At least one; with one alone, C5 has no data.
         schedules: &'a [Schedule],
-        /// Of the traced build, for gate H1. If there are any, the plain one also runs on rows so far apart that offsets take
-        /// more than 32 bits.
+        /// Of the traced build, for gate H1. If there are any, the plain one also runs on rows beyond 32-bit offsets.
         traced: &'a [Schedule],
     },
     Cuda {
@@ -72,7 +64,6 @@ pub struct Checked {
     pub output: Vec<f32>,
 }
 
-/// Verdicts, or why there are none.
 pub type Outcome = Result<Checked, NoOutput>;
 
 /// The gates that fail. A case that has no output fails C1.
@@ -87,7 +78,6 @@ pub fn failures(outcome: Outcome) -> Vec<GateResult> {
     }
 }
 
-/// A problem's inputs as they are uploaded, laid out once for all variants.
 #[derive(Clone, Debug)]
 pub struct StagedInputs {
     family: Option<Family>,
@@ -96,7 +86,6 @@ pub struct StagedInputs {
 }
 
 impl StagedInputs {
-    /// `family`: how `inputs` were drawn; `None` for real tensors.
     pub fn new(inputs: &Inputs, family: Option<Family>) -> Self {
         Self {
             family,
@@ -117,7 +106,6 @@ impl StagedInputs {
         self.layouts.iter().map(bytes).max().unwrap_or_default()
     }
 
-    /// What launch `index` runs on.
     pub fn of_launch(&self, index: usize) -> &Staged {
         &self.layouts[index % 2]
     }
@@ -172,10 +160,8 @@ pub struct Launched {
     findings: Vec<GateResult>,
 }
 
-/// One launch of several.
 #[derive(Debug)]
 pub struct Run {
-    /// What distinguished it.
     pub label: String,
     /// Which of the staged inputs it ran on.
     pub index: usize,
@@ -210,9 +196,9 @@ pub(crate) fn check_suppressed(
     Ok(launched.judge(&reference))
 }
 
-/// The launches of [`check`]. The first has strided tensors between NaN (C6), and the numeric gates judge its output; later
-/// ones alternate between packed and strided, with and without log-sum-exps (C8), so that C5 also says that neither matters.
-/// What is traced and has no hazard is launched once more on rows that lie far apart.
+/// The first launch has strided tensors between NaN (C6), and the numeric gates judge its output; later ones alternate between
+/// packed and strided, with and without log-sum-exps, so that C5 judges both. What is traced and clean runs once more on rows
+/// far apart.
 pub fn launch(
     stage: &LoadedStage,
     variant: &str,
@@ -238,7 +224,7 @@ fn launch_suppressed(
         let (judged, executions) =
             judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
                 .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
-        // A hazard may have stopped a block. An access outside of the tensors is one, and would find no memory far apart.
+        // An access outside of the tensors would find no memory far apart.
         if !judged.is_fail() {
             runs.extend(executions);
             let execution =
@@ -276,7 +262,6 @@ impl Launched {
         }
     }
 
-    /// P's type in the kernel that ran.
     pub fn probability(&self) -> Probability {
         self.probability
     }

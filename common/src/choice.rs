@@ -1,12 +1,11 @@
-//! Which variant gets a problem: the one that a model of their times says is the fastest. The model's coefficients are fitted to
-//! measurements on one GPU (`compare accept`), and a file of them serves others too, with their own number of multiprocessors.
+//! Which variant gets a problem: the fastest by a model whose coefficients are fitted to measurements on one GPU (`compare
+//! accept`); they serve other GPUs with their own number of multiprocessors.
 
 use crate::problem::{Dtype, Mask, Problem};
 use crate::resources::KernelFacts;
 use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
 
-/// What a call asks for in addition to its problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub lse: bool,
@@ -15,10 +14,10 @@ pub struct Wanted {
 
 pub const TERMS: usize = 8;
 
-/// What the time of a launch is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor;
-/// rounds of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of a chain of blocks that follow each
-/// other, but no less than the longest block's; millions of bytes; multiply-adds once more, if all blocks were the mean, and if all
-/// were the longest, between which a kernel lies that gives its blocks equal work under a causal mask.
+/// What a launch's time is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor; rounds
+/// of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of the longest chain of blocks; millions of
+/// bytes; multiply-adds if all blocks were the mean, and if all were the longest: a kernel that balances its blocks under a
+/// causal mask lies between.
 pub fn terms(
     problem: &Problem,
     kernel: &KernelFacts,
@@ -68,7 +67,6 @@ fn mean_keys(queries: f64, keys: f64, tiles: f64) -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// `NVIDIA H200`.
     pub gpu: String,
     /// Times ten: 90.
     pub capability: u32,
@@ -112,11 +110,9 @@ impl Cost {
     }
 }
 
-/// The GPU that problems are for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
     pub name: String,
-    /// Times ten.
     pub capability: u32,
     pub multiprocessors: u32,
 }
@@ -177,11 +173,8 @@ impl Chooser {
         }
     }
 
-    /// The variant that takes `problem`, and writes log-sum-exps if they are wanted: the fastest by the model, and where that knows
-    /// none any, the last stage's first.
-    ///
-    /// # Errors
-    /// Why the last that was tried is refused: of the earliest stage, which runs on most devices.
+    /// The variant that supports `problem`, with log-sum-exps if wanted: the fastest by the model, else the last stage's first.
+    /// Errors: why the earliest stage, which runs on most devices, refuses it.
     pub fn choose<'a>(
         &self,
         stages: &'a [LoadedStage],
@@ -279,7 +272,6 @@ mod tests {
             of(stretch, Mask::Full, [8, 16, 4], 1, 3)[..5],
             [1.0, 4.0, 2.0, 16.0, 8.0]
         );
-        // Two blocks share the keys of 64 rows.
         assert_eq!(
             of(mission, Mask::Full, [16, 8, 1], 2, 1)[..5],
             [1.0, 1.0, 1.0, 2.0, 2.0]

@@ -9,15 +9,12 @@ use std::fmt;
 /// A prediction about metrics of one family on some problems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// `cpasync`. Of speed its best variant is judged, of counters every one.
+    /// Of speed its best variant is judged, of counters every one.
     pub family: &'static str,
-    /// Each judged by itself; for speed the median, which stands for p50, p90 and mean.
     pub metrics: &'static [Metric],
-    /// The prediction.
     pub relation: Relation,
-    /// Problems, each judged by itself.
+    /// Each judged by itself.
     pub on: &'static [Where],
-    /// A phrase: `the same tiles are read, only earlier`; empty for speed.
     pub why: &'static str,
 }
 
@@ -27,15 +24,12 @@ pub struct Claim {
 pub enum Relation<Name = &'static str> {
     /// `base / value >= at_least`, both timed A B B A.
     Faster {
-        /// The arm compared with.
         #[serde(flatten)]
         base: Base<Name>,
         /// The least ratio on p50, p90 and mean.
         at_least: f64,
     },
-    /// The same against a peer, of E4M3 one that computes in E4M3.
     FasterThanPeer {
-        /// The peer compared with.
         rival: Rival,
         /// The least ratio on p50, p90 and mean.
         at_least: f64,
@@ -43,31 +37,22 @@ pub enum Relation<Name = &'static str> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         goal: Option<f64>,
     },
-    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset (what follows
-    /// the family in its name), else the families' defaults are compared.
+    /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset, else the
+    /// families' defaults are.
     Ratio {
-        /// The variants compared with.
         #[serde(flatten)]
         base: Base<Name>,
         /// Equal to `at_most` for an exact ratio.
         at_least: f64,
-        /// Upper end.
         at_most: f64,
     },
     /// `value >= bound`.
-    AtLeast {
-        /// Bound, in the metric's unit.
-        bound: f64,
-    },
+    AtLeast { bound: f64 },
     /// `value <= bound`.
-    AtMost {
-        /// Bound, in the metric's unit.
-        bound: f64,
-    },
+    AtMost { bound: f64 },
 }
 
 impl<Name> Relation<Name> {
-    /// The base, unless that is a peer or a bound.
     pub fn base(&self) -> Option<&Base<Name>> {
         match self {
             Relation::Faster { base, .. } | Relation::Ratio { base, .. } => Some(base),
@@ -109,7 +94,6 @@ impl Claim {
         }
     }
 
-    /// Faster than `base` on `on`.
     pub const fn faster_on(
         family: &'static str,
         base: Base,
@@ -147,7 +131,6 @@ impl Claim {
         )
     }
 
-    /// Faster than a peer.
     pub const fn over(
         family: &'static str,
         rival: Rival,
@@ -175,7 +158,6 @@ impl Claim {
 pub struct Where {
     /// `mission`.
     pub shape: &'static str,
-    /// Element type of Q, K and V.
     pub dtype: Dtype,
     pub mask: Mask,
 }

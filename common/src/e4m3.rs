@@ -4,7 +4,6 @@
 //! Overflow saturates, as with CUDA's `__NV_SATFINITE` and `cvt.satfinite`. PyTorch and ml_dtypes make it NaN: their files
 //! differ in values above 464.
 
-/// One E4M3FN number, as its byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct E4m3(u8);
 
@@ -15,9 +14,7 @@ const MAX_BITS: u8 = 0x7e;
 const DROPPED_BITS: u32 = 23 - 3;
 /// f32 exponents are biased by 127, E4M3's by 7.
 const BIAS_SHIFT: u32 = 127 - 7;
-/// The smallest normal E4M3 value, 2^-6, as f32 bits.
 const MIN_NORMAL_F32_BITS: u32 = (127 - 6) << 23;
-/// Spacing of the subnormals: 2^-9.
 const SUBNORMAL_STEP: f32 = 1.0 / 512.0;
 
 impl E4m3 {
@@ -31,7 +28,6 @@ impl E4m3 {
         self.0
     }
 
-    /// Whether it is one of the two NaN codes.
     pub const fn is_nan(self) -> bool {
         self.0 & NAN == NAN
     }

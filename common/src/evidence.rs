@@ -29,8 +29,7 @@ pub enum NotCounted {
     NotTraced(#[from] TraceError),
 }
 
-/// Where no mask and no ragged tile makes blocks different, the first and the last block are traced and stand for all, if
-/// they agree; else every block is.
+/// Where no mask and no ragged tile makes blocks different, the first and the last are traced and stand for all, if they agree.
 pub fn count(prepared: &Prepared<'_>, staged: &Staged) -> Result<CountedLaunch, NotCounted> {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let sample =

@@ -9,7 +9,6 @@ use rayon::prelude::*;
 const SHARE: usize = 1 << 14;
 
 named! {
-    /// A 16-bit floating-point format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Format {
         /// IEEE binary16: 11 bits of significand, at most 65504.
@@ -57,7 +56,6 @@ impl Format {
         self.decode(self.encode(value))
     }
 
-    /// [`Format::round`] of all, in place.
     pub fn round_all(self, values: &mut [f32]) {
         match self {
             Format::F16 => {

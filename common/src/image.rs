@@ -1,13 +1,7 @@
-//! A tensor as it lies in a kernel's memory: strided, with NaN around it and, in the strided layout, between its rows
-//! and heads. Both backends upload the same bytes; gate C6 looks at them again after the launch.
-//!
-//! ```text
-//! Strided:  guard band | row 0, pad | row 1, pad | … | GAP_ROWS rows of NaN | next head … | batch gap | … | guard band
-//! Packed:   guard band | row 0 | row 1 | …       | next head …                                        | guard band
-//! ```
-//! The gap is as tall as the tallest tile, so that a tile that runs past the last row reads NaN and never a neighbour's
-//! valid row, which masking would hide. Each tensor has pitches of its own, so that the stride of one, used for another, leads
-//! into a gap.
+//! A tensor as it lies in a kernel's memory: rows, with NaN around them and, if strided, between rows and heads. Both backends
+//! upload the same bytes; gate C6 looks at them again after the launch. The gap between heads is as tall as the tallest tile, so
+//! that a tile that runs past the last row reads NaN and never a neighbour's row, which masking would hide. Each tensor has
+//! pitches of its own, so that the stride of one, used for another, leads into a gap.
 
 use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
@@ -34,17 +28,15 @@ const FAR_ELEMENTS: usize = 1 << 37;
 const FAR_GUARD: usize = 1 << 34;
 
 named! {
-    /// How the elements lie.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Layout {
         /// Dense, between guard bands: what timing uses.
         Packed = "packed",
-        /// A row pitch of each tensor's own, NaN rows between heads, batches that are not a multiple of heads apart.
+        /// A row pitch of each tensor's own, NaN rows between heads, batches not a multiple of heads apart.
         Strided = "strided",
     }
 }
 
-/// A byte that should not have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Byte in the image.
@@ -53,7 +45,6 @@ pub struct Violation {
     pub what: String,
 }
 
-/// A tensor's bytes and what surrounds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     /// For an address that is a multiple of [`BASE_ALIGN`].
@@ -65,7 +56,6 @@ pub struct Image {
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
     pub element_bytes: usize,
-    /// How the elements lie.
     pub layout: Layout,
 }
 
@@ -106,11 +96,7 @@ impl Image {
         self
     }
 
-    /// This image's f32 elements in `bytes`, dense.
-    ///
-    /// # Panics
-    ///
-    /// If the image is not of f32.
+    /// Dense. Panics if the image is not of f32.
     pub fn floats(&self, bytes: &[u8]) -> Vec<f32> {
         assert_eq!(self.element_bytes, size_of::<f32>(), "an f32 image");
         self.element_ranges()
@@ -118,11 +104,7 @@ impl Image {
             .collect()
     }
 
-    /// This image's elements in `bytes`, dense, stored in `format`.
-    ///
-    /// # Panics
-    ///
-    /// If elements are not of 16 bits, or `bytes` has another length.
+    /// Dense. Panics if elements are not of 16 bits, or `bytes` has another length.
     pub fn elements(&self, bytes: &[u8], format: Format) -> Vec<f32> {
         assert_eq!(self.element_bytes, 2, "an image of 16-bit elements");
         assert_eq!(bytes.len(), self.bytes.len(), "bytes of this image");
@@ -131,7 +113,7 @@ impl Image {
             .collect()
     }
 
-    /// With the elements of `dense`, row by row; what is missing stays.
+    /// What is missing in `dense` stays.
     pub fn with_elements(&self, dense: &[u8]) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         let row_bytes = self.extents[3] * self.element_bytes;
@@ -141,11 +123,6 @@ impl Image {
         bytes
     }
 
-    /// The first changed byte outside the elements.
-    ///
-    /// # Panics
-    ///
-    /// If `after` has another length.
     pub fn first_violation(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         // Between the rows in memory order: the gap before each row, then what follows the last.
@@ -161,11 +138,6 @@ impl Image {
         None
     }
 
-    /// The first changed byte.
-    ///
-    /// # Panics
-    ///
-    /// If `after` has another length.
     pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         let offset = first_difference(&self.bytes, after, 0..after.len())?;
@@ -181,7 +153,6 @@ impl Image {
         Some(Violation { offset, what })
     }
 
-    /// Byte ranges of the rows: all that a kernel may touch.
     pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.rows()).map(|row| self.row_range(row))
     }
@@ -202,8 +173,7 @@ impl Image {
     pub fn far_apart(&self) -> (Self, usize) {
         let [batch, heads, rows, dim] = self.extents;
         let unit = (dim * self.element_bytes).next_multiple_of(BASE_ALIGN) / self.element_bytes;
-        // As far as fits into FAR_ELEMENTS; what int arithmetic makes of a multiple of 2^32 lies in the guard band,
-        // too.
+        // What int arithmetic makes of a multiple of 2^32 lies in the guard band, too.
         let row = 1 << (FAR_ELEMENTS / rows).ilog2().min(32);
         let [head, batch_stride] = [(1 << 32) + unit, (1 << 32) + heads * unit];
         let last = (batch - 1) * batch_stride + (heads - 1) * head + (rows - 1) * row;
@@ -217,7 +187,6 @@ impl Image {
         (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
     }
 
-    /// Zeros; of the output where there is no input tensor.
     fn empty(
         extents: [usize; 4],
         element_bytes: usize,

@@ -1,7 +1,5 @@
-//! Q, K and V of a case: seeded families, rounded to storage before use, or real tensors.
-//!
-//! Values depend on seed, family, tensor, head and extents, never on dtype. Every step is an IEEE operation of this file (see
-//! [`Stream`]): the same bits on every machine; libm is not asked.
+//! Q, K and V of a case: seeded families, rounded to storage, or real tensors. Values never depend on dtype, and have the same
+//! bits on every machine: IEEE operations of this file (see [`Stream`]), no libm.
 
 use crate::e4m3::E4m3;
 use crate::problem::{Dtype, Problem};
@@ -36,10 +34,9 @@ named! {
         /// that starts at 0, and padding keys, win by far.
         DeepNegative = "deep-negative",
         /// 60 to 100 · N(0, 1): one-hot rows, but for every fourth key, which repeats the one before, exactly or but for one
-        /// step of f16 in its last element: ties and near ties.
+        /// step of f16: ties and near ties.
         Huge = "huge",
-        /// Maxima of neighbouring rows lie thousands apart, of both signs, over keys that all count: another row's state
-        /// over- or underflows.
+        /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's state over- or underflows.
         MixedScale = "mixed-scale",
         /// E4M3: N(0, 1) clamped to ±1, a third of the codes at ±448.
         Saturated = "saturated",
@@ -68,19 +65,14 @@ impl Family {
 }
 
 named! {
-    /// An input.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Tensor {
-        /// Queries.
         Q = "q",
-        /// Keys.
         K = "k",
-        /// Values.
         V = "v",
     }
 }
 
-/// Why tensors cannot be the inputs of a problem.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InputError {
     #[error(
@@ -120,27 +112,22 @@ pub enum InputError {
     },
 }
 
-/// One input, dense.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
-    /// Element type.
     pub dtype: Dtype,
     /// Row-major, little endian.
     pub bytes: Vec<u8>,
     /// `[batch, heads]` for E4M3, else empty.
     pub scales: Vec<f32>,
-    /// Values before rounding, dense; `None` for real tensors. For gate C4.
+    /// Dense; `None` for real tensors. For gate C4.
     pub unquantised: Option<Vec<f32>>,
 }
 
 impl Operand {
-    /// Values rounded to `dtype`. `scales`: one per batch and head for E4M3; `None` takes absmax / 448.
-    ///
-    /// # Panics
-    ///
-    /// If the number of values is not the product of the extents.
+    /// `scales`: one per batch and head for E4M3; `None` takes absmax / 448. Panics if the number of values is not the product
+    /// of the extents.
     pub fn rounded(
         extents: [usize; 4],
         dtype: Dtype,
@@ -168,7 +155,7 @@ impl Operand {
         }
     }
 
-    /// Row-major, little-endian bytes and, for E4M3, `[batch, heads]` scales. Errors: numbers that the extents do not need.
+    /// Row-major, little-endian; for E4M3 `[batch, heads]` scales.
     pub fn from_parts(
         extents: [usize; 4],
         dtype: Dtype,
@@ -210,12 +197,10 @@ impl Operand {
         })
     }
 
-    /// Number of elements.
     pub fn len(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -252,7 +237,6 @@ impl Operand {
             .collect()
     }
 
-    /// `[b, h, s, d]` of a dense element.
     pub fn index_of(&self, element: usize) -> [usize; 4] {
         index_of(self.extents, element)
     }
@@ -295,7 +279,6 @@ impl Operand {
     }
 }
 
-/// The three inputs of a problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     pub problem: Problem,
@@ -308,7 +291,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Q, K and V, independent of each other (same-tensor inputs hide swapped operands: P30).
+    /// Independent of each other: same-tensor inputs hide swapped operands (P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
         let operand = |tensor, extents| {
             let draft = families::draw(family, seed, tensor, extents);
@@ -323,8 +306,7 @@ impl Inputs {
         }
     }
 
-    /// The same codes under each tensor's largest scale, for libraries without scales of heads: other values, without
-    /// unquantised ones.
+    /// For libraries without scales of heads: the same codes, other values.
     pub fn with_one_scale(mut self) -> Self {
         for operand in [&mut self.q, &mut self.k, &mut self.v] {
             let largest = operand.scales.iter().copied().fold(0.0, f32::max);

@@ -1,5 +1,4 @@
-//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to. What it lacks is
-//! [`Unsupported::Device`](crate::stage::Unsupported::Device), before launch and on both backends.
+//! What a device offers a kernel: the GPU at hand, or a smaller one that a run is limited to.
 
 use crate::resources::{ARCHITECTURES, KernelFacts, multiprocessor};
 use serde::{Deserialize, Serialize};
@@ -9,10 +8,9 @@ use std::str::FromStr;
 /// Limits benchmarks, stage tests and `compare run`: `ATTENTION_DEVICE=sm_89`.
 pub const DEVICE_VARIABLE: &str = "ATTENTION_DEVICE";
 
-/// The least capability, times ten: GPU code begins with PTX for compute_80.
+/// Times ten: GPU code begins with PTX for compute_80.
 const LEAST_CAPABILITY: u32 = 80;
 
-/// The least capability with clusters of blocks.
 const CLUSTERS: u32 = 90;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,10 +24,7 @@ pub struct DeviceLimits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     #[error("there is no device '{text}' (--device, {DEVICE_VARIABLE}); known: {}", ARCHITECTURES.map(|(arch, _)| arch).join(", "))]
-    Unknown {
-        /// As given.
-        text: String,
-    },
+    Unknown { text: String },
     /// Its code would fail on this GPU.
     #[error(
         "{asked} offers more than this GPU, an {gpu}; --device and {DEVICE_VARIABLE} take a smaller one"
@@ -100,7 +95,7 @@ impl DeviceLimits {
         }
     }
 
-    /// Of launches: the device asked for, no larger than the open GPU, or that GPU; none without either.
+    /// The device asked for, no larger than the open GPU, or that GPU.
     pub fn of_launches(
         asked: Option<Self>,
         gpu: Option<Self>,

@@ -7,7 +7,6 @@ use crate::params::{
 };
 use crate::problem::{Mask, Problem};
 
-/// Of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
 /// What a wavefront of shared memory holds; a box's row and its swizzle are as wide, or as a row if that is shorter.
@@ -36,8 +35,8 @@ impl BoxRows {
     }
 }
 
-/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head,
-/// of each `box_columns` columns, one behind the other in shared memory, swizzled by their width.
+/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of `box_columns`
+/// columns each, swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     /// Address of the first element.
@@ -77,7 +76,6 @@ impl TensorMap {
     }
 }
 
-/// `lse`: for log-sum-exps, dense; null where not wanted.
 pub fn params(
     problem: &Problem,
     [q, k, v, o]: [AttentionTensor; 4],

@@ -1,5 +1,4 @@
-//! The registry of metrics: of every figure the name, unit, direction, threshold with its source, and gate. Records, claims,
-//! comparisons and tables use it and nothing else.
+//! The registry of metrics: of every figure the name, unit, direction, threshold with its source, and gate.
 
 use crate::verdict::GateId;
 #[cfg(feature = "emulated")]
@@ -12,7 +11,6 @@ pub enum Unit {
     Us,
     /// Shown in microseconds.
     Ns,
-    /// Megahertz.
     Mhz,
     Watts,
     Celsius,
@@ -22,9 +20,7 @@ pub enum Unit {
     Share,
     /// One thing over another.
     Ratio,
-    /// In the unit of the outputs or relative to their size.
     Error,
-    /// Per second.
     Rate,
 }
 
@@ -49,9 +45,7 @@ impl Unit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less.
     Lower,
-    /// More.
     Higher,
     /// Neither: another metric says what a difference is worth.
     Informational,
@@ -75,11 +69,8 @@ pub enum Threshold {
 /// What it takes to judge a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The emulator's traced build.
     Counters,
-    /// `kernel.cu`.
     Declared,
-    /// nvcc.
     Compiler,
     /// cuobjdump, of what nvcc made; a quick run does not ask it.
     MachineCode,
@@ -88,21 +79,17 @@ pub enum Source {
     Gpu,
 }
 
-/// A line of the registry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     pub label: &'static str,
     pub unit: Unit,
     pub better: Better,
-    /// When a difference counts.
     pub threshold: Threshold,
-    /// Source of the threshold.
     pub because: &'static str,
-    /// What it takes to judge it.
     pub source: Source,
     pub gate: Option<GateId>,
-    /// Whether ncu reads what the emulator counts, or alone has it, so that claims are judged on a GPU too. Other counters
-    /// mean something else to ncu: instructions as nvcc joins them, wavefronts with the hardware's retries.
+    /// Whether ncu reads what the emulator counts, so that claims are judged on a GPU too. Other counters mean something else to
+    /// ncu.
     pub is_judged_by_ncu: bool,
     /// Of a share: part and whole.
     pub parts: Option<(Metric, Metric)>,
@@ -186,7 +173,6 @@ const fn of_bound(label: &'static str, gate: GateId) -> Spec {
     .judged_by(gate)
 }
 
-/// Any difference, for better or worse as `better` says.
 const fn count(label: &'static str, better: Better, because: &'static str) -> Spec {
     spec(label, Unit::Count, better, Threshold::Exact, because)
 }
@@ -262,10 +248,8 @@ macro_rules! metrics {
         }
 
         impl Metric {
-            /// In the order of the tables.
             pub const ALL: &[Metric] = &[$(Metric::$metric,)*];
 
-            /// Its line of the registry.
             pub const fn spec(self) -> Spec {
                 match self {
                     $(Metric::$metric => $spec,)*
@@ -423,7 +407,6 @@ impl Metric {
         all.filter(|metric| metric.source() == Source::Counters)
     }
 
-    /// [`Unit::Share`].
     pub const fn is_share(self) -> bool {
         matches!(self.spec().unit, Unit::Share)
     }
@@ -500,7 +483,6 @@ pub fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `16,777,216`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let first = digits.len() % 3;

@@ -1,6 +1,5 @@
 //! Enums whose values have names.
 
-/// An enum, and each value's name in commands, records and tables.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -10,10 +9,8 @@ macro_rules! named {
         pub enum $type { $($(#[$doc])* $value,)* }
 
         impl $type {
-            /// In the order of reports.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
 
-            /// In commands, records and tables.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name,)* }
             }

@@ -1,11 +1,10 @@
-//! Shapes, dtype, mask and scale of one attention forward problem, and the named problems that every stage must pass.
+//! One attention forward problem, and the named problems that every stage must pass.
 
 use crate::format::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 named! {
-    /// Element type of Q, K and V; O has [`Dtype::output`].
     #[derive(
         Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
     )]
@@ -39,11 +38,9 @@ impl Dtype {
 }
 
 named! {
-    /// The keys that a query sees.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Mask {
-        /// Every key.
         Full = "full",
         /// Bottom-right aligned: key `j` is visible to query `i` iff `j <= i + seq_kv - seq_q` (FlashAttention >= 2.1).
         /// A query that sees no key gives exactly 0.
@@ -51,16 +48,13 @@ named! {
     }
 }
 
-/// Extents of the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     pub batch: usize,
     pub heads_q: usize,
     /// Divides `heads_q` (grouped-query attention).
     pub heads_kv: usize,
-    /// Query rows per head.
     pub seq_q: usize,
-    /// Keys per head.
     pub seq_kv: usize,
     /// Elements per row: 64 or 128.
     pub head_dim: usize,
@@ -122,7 +116,6 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Why a problem cannot be stated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProblemError {
     #[error("{name} is 0: every extent of a problem is at least 1")]
@@ -147,12 +140,9 @@ pub enum ProblemError {
     Syntax { text: String },
 }
 
-/// One attention forward problem.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Extents of the tensors.
     pub shape: Shape,
-    /// Element type of Q, K and V.
     pub dtype: Dtype,
     pub mask: Mask,
     /// Multiplies Q·K before the softmax.
@@ -251,7 +241,6 @@ impl Problem {
         self.scores().saturating_mul(4 * self.shape.head_dim as u64)
     }
 
-    /// Of Q, K and V.
     pub fn input_bytes(&self) -> u64 {
         let elements = |extents: [usize; 4]| extents.iter().product::<usize>() as u64;
         let all = elements(self.shape.q_extents()) + 2 * elements(self.shape.kv_extents());
@@ -268,8 +257,8 @@ named! {
     /// What a named shape stands for, which decides what runs have it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Kind {
-        /// Less than a GPU at a time. The only ones that tiers run: all families and seeds, on every variant, take hours of others,
-        /// which `compare peers` and `--shapes` time, and gate on a sample of the rows ([`crate::reference::MAX_FULL_SCORES`]).
+        /// Less than a GPU at a time. The only ones that tiers run; of others all families and seeds on every variant take
+        /// hours.
         Small = "Small grids",
         Large = "Large grids",
         /// What models ask for that nobody chose to suit a tile.
@@ -373,12 +362,10 @@ pub const SHAPES: [NamedShape; 24] = [
     decode("verify", CAUSAL, over(Shape::bhsd(8, 32, 4, 128), 8, 8192)),
 ];
 
-/// Of the named shapes.
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
     SHAPES.iter().filter(move |named| named.kind == kind)
 }
 
-/// The mission shape, full mask.
 pub fn claims_problem(dtype: Dtype) -> Problem {
     let mission = parse_shape("mission").expect("it is among the named shapes");
     Problem::new(mission, dtype, Mask::Full).expect("the named shapes are valid")

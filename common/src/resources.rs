@@ -1,5 +1,4 @@
-//! Gate R1: a kernel's share of an SM against committed caps and hardware limits. Facts come from `kernel.cu`, `caps.csv` and
-//! ptxas.
+//! Gate R1: a kernel's share of an SM against committed caps and hardware limits.
 
 use crate::maps::BoxRows;
 use crate::problem::Dtype;
@@ -8,33 +7,22 @@ use crate::verdict::{GateId, GateResult};
 use kernel_build::report::Resources;
 use std::collections::BTreeMap;
 
-/// One instance, as `kernel.cu` declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelFacts {
-    /// Name of the entry.
     pub symbol: String,
-    /// Element type of Q, K and V.
     pub dtype: Dtype,
-    /// 64 or 128.
     pub head_dim: usize,
-    /// Query rows per block.
     pub block_m: usize,
-    /// Keys per tile.
     pub block_n: usize,
-    /// Threads per block.
     pub threads: u32,
-    /// Per SM, least, for the compiler.
     pub min_blocks: u32,
     pub dynamic_shared_bytes: usize,
-    /// Of its tensor maps; none where it takes parameters alone.
     pub boxes: Option<BoxRows>,
     /// Blocks, neighbours in x of the grid; 1: none.
     pub cluster: u32,
     /// None where `caps.csv` has no line.
     pub caps: Option<Caps>,
-    /// P's type where it meets V.
     pub probability: Probability,
-    /// Whether it can write them.
     pub lse: bool,
 }
 
@@ -43,18 +31,15 @@ pub fn register_limit(threads: u32, min_blocks: u32) -> u32 {
     (65_536 / (threads * min_blocks).max(1) / 8 * 8).min(255)
 }
 
-/// An instance's limits, committed in the stage's `caps.csv`. No compiler reads them: growth fails gate R1 instead of going
-/// unseen below launch bounds.
+/// Committed in the stage's `caps.csv`. No compiler reads them: growth fails gate R1 instead of going unseen below launch
+/// bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Registers per thread.
     pub register_cap: u32,
-    /// Shared memory per block, static and dynamic.
     pub shared_cap_bytes: usize,
 }
 
 impl Caps {
-    /// First line of a `caps.csv`.
     pub const HEAD: &str = "symbol,registers,shared_bytes";
 
     /// Of a plain build, whose registers are capped. Others may take more without a spill: sm_120 up to 21.
@@ -98,20 +83,15 @@ impl Caps {
     }
 }
 
-/// An entry for one architecture, as built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PtxasEntry {
-    /// `sm_90a`.
     pub arch: String,
-    /// Hash of its machine code.
     pub sass_sha256: String,
-    /// As ptxas prints.
     pub resources: Resources,
     /// Where ptxas did not do as the kernel asks.
     pub warnings: Vec<String>,
 }
 
-/// Limits of an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     pub threads: u32,
@@ -125,7 +105,6 @@ pub struct Multiprocessor {
 /// By the driver, for every block (compute capability 8.0 and later).
 pub const RESERVED_SHARED_BYTES: usize = 1024;
 
-/// Registers are handed out to whole warps in units of this many.
 const REGISTER_UNIT: u32 = 256;
 
 /// Bytes in which shared memory is handed out.
@@ -155,7 +134,6 @@ const fn limits(threads: u32, blocks: u32, shared: usize, opt_in: usize) -> Mult
     }
 }
 
-/// Of `sm_89`, `sm_90a`, if known.
 pub fn multiprocessor(arch: &str) -> Option<Multiprocessor> {
     let name = arch.trim_end_matches(['a', 'f']);
     let (_, limits) = ARCHITECTURES
@@ -201,7 +179,6 @@ fn shared_bytes(facts: &KernelFacts, entry: &PtxasEntry) -> usize {
     declared_static_bytes(entry) + facts.dynamic_shared_bytes
 }
 
-/// Share of an SM's warps that an instance can have resident, where the architecture is known.
 pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<f64> {
     let sm = multiprocessor(&entry.arch)?;
     let shared = shared_bytes(facts, entry);
@@ -210,8 +187,7 @@ pub fn occupancy_of(facts: &KernelFacts, entry: &PtxasEntry) -> Option<f64> {
     Some(100.0 * f64::from(warps) / f64::from(most) / 100.0)
 }
 
-/// Gate R1 on one instance for one architecture. What the architecture cannot hold does not fail: it is `Unsupported` there,
-/// and the reason says so.
+/// What the architecture cannot hold does not fail: it is `Unsupported` there.
 pub fn judge(facts: &KernelFacts, entry: &PtxasEntry) -> GateResult {
     let (used, shared) = (&entry.resources, shared_bytes(facts, entry));
     let Some(caps) = facts.caps else {

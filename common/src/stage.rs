@@ -1,4 +1,4 @@
-//! A stage: an idea, its predecessor, claims, compiled variants, and the trait that ties them to a device.
+//! A stage, and the trait that ties it to a device.
 
 use crate::claim::Claim;
 use crate::limits::DeviceLimits;
@@ -20,17 +20,13 @@ pub type Table = unsafe extern "C" fn(
     *mut *const i32,
 ) -> *const AttentionKernel;
 
-/// Of a stage's build script (`OUT_DIR/artifacts.rs`).
 pub struct Artifacts {
-    /// Table of the plain build.
     pub kernels: Table,
-    /// Table of the traced build; `None` where the C++ compiler cannot make it.
+    /// `None` where the C++ compiler cannot make it.
     pub traced_kernels: Option<Table>,
     /// GPU code for every architecture built; `None` without nvcc.
     pub fatbin: Option<&'static [u8]>,
-    /// [`BuildReport`] as JSON.
     pub report_json: &'static str,
-    /// The stage's `caps.csv`.
     pub caps: &'static str,
     /// Architectures that have its instructions (`sm_90a`); empty: all.
     pub architectures: &'static [&'static str],
@@ -38,47 +34,37 @@ pub struct Artifacts {
     pub sources: &'static [(&'static str, &'static str)],
 }
 
-/// The constant facts of a stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageInfo {
-    /// The crate: `stage0-scalar`.
     pub id: &'static str,
     pub idea: &'static str,
     /// Whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
     /// For tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
-    /// The stage's claims.
     pub claims: &'static [Claim],
-    /// Sites that stay though their mutants survive.
     pub redundant: &'static [Redundant],
 }
 
-/// A synchronisation site (barrier, wait, arrive, commit) that every instance of a family does without.
-/// [`crate::suppression`] demands that each such site is listed, and no other.
+/// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands that each is listed, and
+/// no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redundant {
-    /// `scalar`.
     pub family: &'static str,
     /// Words of the call's line, or of the comment above it, that no other site of the family has.
     pub site: &'static str,
-    /// Why it stays, a sentence.
     pub reason: &'static str,
 }
 
-/// An instance: a variant for one dtype and head size.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The code path: `wmma-qk`.
     pub family: String,
     /// The preset: `wmma-qk-32x64`.
     pub variant: String,
-    /// What `kernel.cu` declares.
     pub facts: KernelFacts,
-    /// One CUDA thread of the emulated build.
     #[cfg(feature = "emulated")]
     pub emulated: emulator::Entry,
-    /// The same, traced, for [`crate::device::emulated::trace`] alone.
     #[cfg(feature = "emulated")]
     pub traced: Option<emulator::Entry>,
 }
@@ -94,14 +80,12 @@ impl Deref for Kernel {
 /// A launch that a stage will not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// By a candidate, in its own words.
     #[error("{reason}")]
     ByItself { reason: String },
     #[error("{stage} has no variant '{variant}'; it has {known}")]
     Variant {
         stage: &'static str,
         variant: String,
-        /// Comma-separated.
         known: String,
     },
     #[error("{variant} is not compiled for {dtype} with head_dim {head_dim}")]
@@ -111,11 +95,7 @@ pub enum Unsupported {
         head_dim: usize,
     },
     #[error("{variant} does not take this problem: {reason}")]
-    Problem {
-        variant: String,
-        /// Which limit, and its value.
-        reason: String,
-    },
+    Problem { variant: String, reason: String },
     #[error(
         "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of another stage"
     )]
@@ -131,7 +111,6 @@ pub enum Unsupported {
 /// An instance and its grid.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
-    /// The instance.
     pub kernel: &'a Kernel,
     /// Blocks: query tiles, query heads, batch, unless the stage says otherwise.
     pub grid: [u32; 3],
@@ -150,11 +129,9 @@ impl Prepared<'_> {
     }
 }
 
-/// A stage of the ladder.
 pub trait Attention: Sync {
     fn info(&self) -> &'static StageInfo;
 
-    /// What its build script left.
     fn artifacts(&self) -> &'static Artifacts;
 
     /// Blocks: one per query tile, query head and batch; query tiles in whole clusters.
@@ -174,19 +151,15 @@ pub trait Attention: Sync {
     }
 }
 
-/// A table that cannot be used: a fault of `kernel.cu` or its build.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{stage}: {problem}")]
 pub struct LoadError {
     pub stage: &'static str,
-    /// What is wrong, with its place.
     pub problem: String,
 }
 
-/// A stage with table and build report.
 pub struct LoadedStage {
     pub attention: &'static dyn Attention,
-    /// Instances in the order of `kernel.cu`.
     pub kernels: Vec<Kernel>,
     pub report: BuildReport,
     pub device: Option<DeviceLimits>,
@@ -205,7 +178,6 @@ impl fmt::Debug for LoadedStage {
 const TABLE_CAPACITY: i32 = 256;
 
 impl LoadedStage {
-    /// Reads and checks table and build report.
     pub fn load(attention: &'static dyn Attention) -> Result<Self, LoadError> {
         let (info, artifacts) = (attention.info(), attention.artifacts());
         let fail = |problem| LoadError {
@@ -267,7 +239,6 @@ impl LoadedStage {
         self.kernels.iter().any(|kernel| kernel.dtype == dtype)
     }
 
-    /// Names in the order of `kernel.cu`.
     pub fn variants(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for kernel in &self.kernels {
@@ -278,8 +249,7 @@ impl LoadedStage {
         names
     }
 
-    /// One of each family: the stage's default, else the first declared; of those that the device can run for every dtype and
-    /// head size, if any.
+    /// The stage's default, else the first declared, of those that the device can run for every dtype and head size, if any.
     pub fn family_variants(&self) -> Vec<&str> {
         let mut chosen: Vec<(&Kernel, _)> = Vec::new();
         for kernel in &self.kernels {
@@ -300,15 +270,13 @@ impl LoadedStage {
         chosen.map(|(kernel, _)| kernel.variant.as_str()).collect()
     }
 
-    /// `None` for an unknown variant.
     pub fn family_of(&self, variant: &str) -> Option<&str> {
         let mut kernels = self.kernels.iter();
         let kernel = kernels.find(|kernel| kernel.variant == variant)?;
         Some(&kernel.family)
     }
 
-    /// The stage's own, or, where the device cannot run it for every dtype and head size, the first of its family that it
-    /// can.
+    /// The stage's own, or the first of its family that the device can run for every dtype and head size.
     pub fn default_variant(&self) -> &str {
         let named = self.info().default_variant;
         self.family_variants()

@@ -1,12 +1,7 @@
-//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once.
-//!
-//! A *site* is a line of the source. It is needed if one instance of the family goes wrong without it: gate H1 finds a hazard
-//! in the traced build, a launch fails, or an output fails one of C1 to C6 under some schedule of the plain one. The mutant
-//! of a site that every instance does without *survives*, and [`StageInfo::redundant`](crate::stage::StageInfo::redundant)
-//! must list it. A kernel that is wrong with all its sites is [`Broken`].
-//!
-//! A site is tried on one problem per instance, the family's first preset first, until something goes wrong; only a survivor
-//! goes through every preset, schedule and gate.
+//! Mutation testing of synchronisation: every barrier, wait, arrive and commit of a kernel is left out once. A *site* is a line
+//! of the source. It is needed if, without it, one instance of the family has a hazard (H1), a launch that fails, or an output
+//! that fails one of C1 to C6 under some schedule. A site that every instance does without *survives*, and
+//! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
 
 use crate::check::{Target, check_suppressed, failures};
 use crate::device::Staged;
@@ -44,15 +39,13 @@ const THOROUGH: [Schedule; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presets {
     /// See [`LoadedStage::family_variants`]. Others are asked only about a site that survives and is not listed. A listed
-    /// site must show no hazard; the rest is left to [`Presets::All`].
+    /// site must show no hazard.
     OnePerFamily,
     All,
 }
 
-/// One mutant per synchronisation site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suppressed {
-    /// Results by family and place.
     pub sites: Vec<SiteResult>,
     /// Entries of [`StageInfo::redundant`](crate::stage::StageInfo::redundant) that name no site, or several, and refused
     /// launches.
@@ -61,7 +54,6 @@ pub struct Suppressed {
     pub broken: Vec<Broken>,
 }
 
-/// A kernel that fails a gate with all its synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub stage: String,
@@ -70,44 +62,35 @@ pub struct Broken {
     pub result: GateResult,
 }
 
-/// One site of one family, left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteResult {
     pub stage: String,
     pub family: String,
-    /// `__syncthreads`.
     pub operation: String,
     /// `stage0-scalar/kernel.cu:166`.
     pub place: String,
     /// The comment above the line, else the line.
     pub purpose: String,
-    /// What happened without it.
     pub finding: Finding,
     /// Why it is listed as redundant.
     pub listed: Option<String>,
 }
 
-/// What happens without a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A gate fails.
     Killed {
-        /// C1 if the launch fails.
         gate: GateId,
         /// What the gate found, in a line.
         what: String,
         /// Variant and problem: `scalar-32x64 1x1x33:321x64 f16 full`.
         at: String,
     },
-    /// No gate fails.
     Survived {
-        /// Variants and problems.
         cases: usize,
     },
 }
 
 impl SiteResult {
-    /// Whether a gate fails without the site.
     pub fn is_killed(&self) -> bool {
         matches!(self.finding, Finding::Killed { .. })
     }
@@ -127,8 +110,7 @@ impl SiteResult {
 }
 
 impl Suppressed {
-    /// A line each, with what to do; none if every site is needed or listed, and none is both. Broken kernels are not among
-    /// them.
+    /// A line each, with what to do; without broken kernels.
     pub fn wrong(&self) -> Vec<String> {
         let sites = self
             .sites
@@ -215,7 +197,6 @@ struct Case<'a> {
     name: String,
 }
 
-/// Index of the cases that reach it.
 struct Site {
     operation: String,
     place: Place,
@@ -337,8 +318,8 @@ impl<'a> FamilyOfKernels<'a> {
         })
     }
 
-    /// The first of the traced build. It does not depend on the schedule, unless the kernel does: each case gets one, and all
-    /// are tried. `is_known`: cases are clean with all sites under the first schedule.
+    /// The first of the traced build, which only a kernel that depends on the schedule changes: each case gets one, and all are
+    /// tried.
     fn hazard<'c>(
         &self,
         site: &Site,
@@ -487,8 +468,7 @@ fn suppress(site: Option<&Place>) -> Option<Suppress> {
     Some(Suppress { site })
 }
 
-/// `rows` over `tiles` tiles of the instance's own keys and one key more: rings are filled, drained and used again, and the
-/// last tile is ragged.
+/// Rings are filled, drained and used again, and the last tile is ragged.
 pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
     problem_of(facts, rows, tiles, false)
 }
@@ -535,7 +515,6 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
     format!("{}: {detail}", hazard.kind.label())
 }
 
-/// The source's words at a site.
 #[derive(Default)]
 struct Words {
     /// The comment above, and the line.

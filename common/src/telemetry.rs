@@ -41,7 +41,6 @@ fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
     names
 }
 
-/// Now, where the driver knows them.
 fn power_w(device: &Device<'_>) -> Option<f64> {
     let read = device.field_values_for(&[FieldId(NVML_FI_DEV_POWER_INSTANT)]);
     let milliwatts = read.ok()?.pop()?.ok()?.value.ok()?;
@@ -52,7 +51,6 @@ fn power_w(device: &Device<'_>) -> Option<f64> {
     }
 }
 
-/// NVML's view of a GPU.
 #[derive(Debug)]
 pub struct Telemetry {
     library: Nvml,
@@ -94,7 +92,6 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// The driver's version, `580.65.06`.
     pub fn driver_version(&self) -> Result<String, TelemetryError> {
         self.library
             .sys_driver_version()
@@ -107,7 +104,6 @@ impl Telemetry {
             .map_err(TelemetryError::of("nvmlDeviceGetHandleByUUID"))
     }
 
-    /// The GPU's state now. Takes about a millisecond.
     pub fn read(&self) -> Result<Reading, TelemetryError> {
         let device = self.device()?;
         let throttle = match device.current_throttle_reasons_strict() {

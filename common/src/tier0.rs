@@ -10,15 +10,12 @@ pub const SCHEDULES: [Schedule; 3] = [Schedule::InOrder, Schedule::Reversed, Sch
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub problem: Problem,
-    /// Family of the inputs; the seed is 0.
     pub family: Family,
     /// Beside the launch on rows that are far apart.
     pub schedules: &'static [Schedule],
 }
 
-/// `small` full; (113, 203) causal; two batches of two key heads for three query heads each, whose E4M3 scales differ; 17
-/// rows causal at head_dim 128; whole blocks of rows without a key. f16 and E4M3; of BF16, whose kernels differ from f16's in
-/// a type alone, those of several heads or of rows without a key.
+/// f16 and E4M3; of BF16, whose kernels differ from f16's in a type alone, those of several heads or of rows without a key.
 pub fn cases() -> Vec<Case> {
     let one_head = |seq_q, seq_kv| Shape {
         seq_kv,

@@ -1,14 +1,10 @@
-//! A gate's verdict: one of four, always with a reason.
-
 use serde::{Deserialize, Serialize};
 
 named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Verdict {
-        /// The evidence meets the rule.
         Pass = "PASS",
-        /// The evidence breaks the rule.
         Fail = "FAIL",
         /// Machine, backend or tier cannot measure it.
         NoData = "NO DATA",
@@ -28,7 +24,6 @@ impl Verdict {
 }
 
 named! {
-    /// Ids as in reports.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum GateId {
         /// Finite and complete.
@@ -62,7 +57,6 @@ named! {
     }
 }
 
-/// On one piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
     pub gate: GateId,
@@ -81,7 +75,6 @@ impl GateResult {
         }
     }
 
-    /// The evidence breaks the rule, and how.
     pub fn fail(gate: GateId, reason: impl Into<String>) -> Self {
         Self::judge(gate, false, reason)
     }

@@ -52,13 +52,12 @@ impl AsyncCopies {
         self.issued
     }
 
-    /// Closes the group of the copies issued since the last commit; it may be empty.
     pub(crate) fn commit(&mut self) {
         self.groups.push_back(self.issued);
     }
 
-    /// Lands all groups but the `newest` ones, passing each copy's tag to `landed`. Returns how many copies have landed so
-    /// far, if there was a group to land.
+    /// All but the `newest` groups, passing each copy's tag to `landed`. Returns how many copies have landed so far, if there
+    /// was a group to land.
     pub(crate) fn wait(&mut self, newest: usize, landed: impl FnMut(u32)) -> Option<u64> {
         let covered = self.groups.len().saturating_sub(newest);
         let issued = self.groups.drain(..covered).next_back()?;
@@ -88,7 +87,6 @@ impl AsyncCopies {
         }
     }
 
-    /// Drops what has not landed; returns how many copies that were.
     pub(crate) fn discard(&mut self) -> usize {
         let unwaited = self.copies.len();
         self.copies.clear();

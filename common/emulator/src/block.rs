@@ -1,5 +1,4 @@
-//! The state of the threads of one block, or of a cluster's: who is ready, who waits for whom, and the diagnosis of a
-//! deadlock.
+//! The threads of one block, or of a cluster's: who is ready, who waits for whom, and the diagnosis of a deadlock.
 
 use crate::cluster::Cluster;
 use crate::fault::{Fault, Place, Waiting, Waits};
@@ -43,7 +42,6 @@ enum Thread {
         operation: &'static str,
         site: Site,
     },
-    /// At a wgmma_wait for products that other warps of the warpgroup have not issued.
     Products {
         site: Site,
     },
@@ -53,7 +51,7 @@ enum Thread {
     Registers {
         site: Site,
     },
-    /// Spins on memory, at a site of the trace; resumes once all others wait.
+    /// At a site of the trace; resumes once all others wait.
     PollsMemory {
         site: u32,
     },
@@ -85,11 +83,9 @@ impl NamedBarrier {
     }
 }
 
-/// The barrier of a cluster. A warp that has exited is not waited for.
 #[derive(Debug, Default)]
 struct ClusterBarrier {
     phase: u64,
-    /// Live warps that have arrived in the current phase.
     arrived: u32,
     /// Per warp: arrivals, waits, and the last call.
     warps: Vec<(u64, u64, Option<Collective>)>,
@@ -112,7 +108,6 @@ pub(crate) struct Block {
     products: Products,
     registers: Vec<Registers>,
     exited: u32,
-    /// Polling threads, which resume once all others wait.
     polling: u32,
     fruitless: u32,
     tries: u32,
@@ -261,8 +256,8 @@ impl Block {
         }
     }
 
-    /// A warp arrives at a named barrier, as a whole. Returns the barrier's signal, to publish what the lanes did so far,
-    /// and, if the barrier is complete, the warps that waited for it, perhaps this one included.
+    /// A warp arrives as a whole. Returns the barrier's signal and, if the barrier is complete, the warps that waited for it, perhaps this one
+    /// included.
     pub(crate) fn arrive_at_named(
         &mut self,
         warp: u32,
@@ -396,7 +391,7 @@ impl Block {
         waiting
     }
 
-    /// `thread` publishes the mbarriers that it has initialised: to TMA, and through the cluster's barrier to other blocks.
+    /// To TMA, and through the cluster's barrier to other blocks.
     pub(crate) fn fence_mbarriers(&mut self, thread: u32) {
         let (arrivals, ..) = self.cluster_barrier.warps[thread as usize / 32];
         self.mbarriers.fence(thread, arrivals);
@@ -450,8 +445,7 @@ impl Block {
         &mut self.mbarriers
     }
 
-    /// A thread has arrived at an mbarrier, or TMA adds bytes to it. `is_end`: the phase ends, or may, so its waiters look
-    /// again.
+    /// A thread has arrived, or TMA adds bytes. `is_end`: the phase ends, or may, so its waiters look again.
     pub(crate) fn mbarrier_arrived(&mut self, offset: usize, is_end: bool) {
         self.fruitless = 0;
         for thread in 0..if is_end { self.threads.len() } else { 0 } {
@@ -482,7 +476,6 @@ impl Block {
         };
     }
 
-    /// Yields after a test of a phase that had not ended.
     pub(crate) fn poll_mbarrier(
         &mut self,
         thread: u32,
@@ -498,7 +491,6 @@ impl Block {
         self.polling += 1;
     }
 
-    /// Yields while spinning on memory.
     pub(crate) fn poll_memory(&mut self, thread: u32, site: u32) {
         self.threads[thread as usize] = Thread::PollsMemory { site };
         self.polling += 1;
@@ -520,7 +512,7 @@ impl Block {
         self.hold(warp, Thread::Products { site })
     }
 
-    /// A warp changes its register count, which may wake warps that wait for registers.
+    /// May wake warps that wait for registers.
     pub(crate) fn change_registers(
         &mut self,
         warp: u32,

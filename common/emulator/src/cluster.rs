@@ -1,18 +1,16 @@
-//! The blocks of a cluster run together, on one OS thread, as threads that are numbered through. A launch without clusters
-//! is one of clusters of one block.
+//! The blocks of a cluster run on one OS thread, as threads that are numbered through. A launch without clusters is one of
+//! clusters of one block.
 
 use std::ops::Range;
 
 /// Dynamic shared memory of the largest block: what sm_90 can opt in to.
 pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
-/// Threads of the largest cluster that is run: a bit of 64 for each warp.
+/// A bit of 64 for each warp.
 pub(crate) const MAX_TOGETHER: u32 = 2048;
 
-/// The guard behind the largest shared memory of a block, as in abi.h.
 pub(crate) const GUARD_BYTES: usize = 4096;
 
-/// Distance between the shared memory of neighbouring blocks of a cluster.
 pub(crate) const STRIDE: usize = MAX_SHARED_BYTES + GUARD_BYTES;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +58,6 @@ impl Cluster {
         offset < self.span() && offset % STRIDE + bytes <= self.declared
     }
 
-    /// The offset of an address from the first block's shared memory, if declared.
     pub(crate) fn locate(&self, address: usize, bytes: usize) -> Option<usize> {
         let offset = address.checked_sub(self.start)?;
         self.declares(offset, bytes).then_some(offset)

@@ -1,5 +1,4 @@
 //! A kernel's access to unmapped memory, division by zero or endless loop stops its block as a fault instead of the program.
-//! The signal handler finds the CUDA thread that was running and fails that one.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Once, OnceLock};
@@ -13,7 +12,6 @@ const REFUSALS: [c_int; 3] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE];
 
 static BEFORE: OnceLock<[libc::sigaction; REFUSALS.len()]> = OnceLock::new();
 
-/// The watchdog's signal: a timer of processor time.
 const TICK: c_int = libc::SIGVTALRM;
 
 /// Watchdog ticks without a switch before a thread is out of patience.
@@ -65,7 +63,6 @@ impl Drop for Watchdog {
     }
 }
 
-/// A timer of the calling OS thread's processor time, which raises [`TICK`].
 fn timer_of_this_thread() -> Option<libc::timer_t> {
     // SAFETY: all zeros is a sigevent and a timer_t; the call reads the one and writes the other.
     unsafe {
@@ -104,7 +101,6 @@ fn install() {
 
 type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Fails the CUDA thread to which it happened; other signals go to the previous handler.
 unsafe extern "C" fn on_refusal(signal: c_int, info: *mut libc::siginfo_t, machine: *mut c_void) {
     // SAFETY: the system hands over live structs. Nothing here allocates or locks.
     unsafe {

@@ -173,8 +173,7 @@ pub enum Fault {
         "block {block:?} can't go on: {waits}. Every thread that a barrier or mask names must reach it"
     )]
     Deadlock { block: [u32; 3], waits: Waits },
-    /// Threads wait for, or poll, an mbarrier's phase that nobody is left to end; or they spin on variables that nobody
-    /// changes.
+    /// For an mbarrier's phase that nobody is left to end, or variables that nobody changes.
     #[error("block {block:?} can't go on: {waits}. {rule}")]
     WaitNeverObserved {
         block: [u32; 3],
@@ -201,7 +200,6 @@ pub enum Fault {
         party: Box<Party>,
         reason: String,
     },
-    /// A write behind the dynamic shared memory that the launch declared.
     #[error(
         "block {block:?} wrote to byte {offset} of shared memory, but the launch declared {declared} bytes of it \
          (found when the block had ended)"
@@ -229,7 +227,6 @@ pub enum Fault {
         message: String,
         place: Place,
     },
-    /// An address or stride is not a multiple of what the operation demands.
     #[error(
         "block {block:?}, thread {thread}: {operand} is {value:#x}, not a multiple of {required} bytes, at {place}"
     )]
@@ -249,7 +246,6 @@ pub enum Fault {
         access: String,
         place: Place,
     },
-    /// A cp.async whose destination is not in the block's shared memory, or whose sizes contradict each other.
     #[error("block {block:?}, thread {thread}: cp.async at {place}: {reason}")]
     AsyncCopy {
         block: [u32; 3],
@@ -257,7 +253,6 @@ pub enum Fault {
         reason: String,
         place: Place,
     },
-    /// Misuse of an mbarrier: before its initialisation, with more arrivals than it expects, at a wrong address.
     #[error(
         "block {block:?}, thread {thread}: {operation} at {place}, mbarrier at byte {offset} of shared memory: {reason}"
     )]
@@ -269,7 +264,6 @@ pub enum Fault {
         reason: String,
         place: Place,
     },
-    /// A box that TMA can't move (no map, a wrong or unaligned place), or one that nobody has waited for.
     #[error("block {block:?}{}: {operation} at {place}: {reason}", match .thread { Some(thread) => format!(", thread {thread}"), None => String::new() })]
     Tma {
         block: [u32; 3],
@@ -285,8 +279,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Translates from a cluster whose threads are numbered through, `threads` per block, to the block concerned; `first` is
-    /// the index of the cluster's first block.
+    /// From a cluster whose threads are numbered through, `threads` per block; `first` is the index of its first block.
     pub(crate) fn of_block(mut self, threads: u32, first: [u32; 3]) -> Self {
         let of = |thread: &mut u32| {
             let rank = *thread / threads;

@@ -19,7 +19,6 @@ pub struct Launch {
     pub params: *const c_void,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Blocks of a cluster, neighbours in x; 1: no clusters.
     pub cluster: u32,
     pub dynamic_shared_bytes: usize,
     pub schedule: Schedule,
@@ -27,7 +26,7 @@ pub struct Launch {
     pub patience: Duration,
 }
 
-/// A suppressed synchronisation site: what if the author had forgotten it?
+/// What if the author had forgotten it?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suppress {
     pub site: Place,

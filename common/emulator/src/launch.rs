@@ -7,7 +7,6 @@ use crate::grid::{Launch, Report, Suppress};
 use crate::layout::Layouts;
 use crate::worker;
 
-/// Read by the blocks' OS threads.
 pub(crate) struct Shared<'a>(pub(crate) &'a Launch);
 
 // SAFETY: the entry is code and the params are only read; that the kernel may run its blocks concurrently is part of

@@ -1,7 +1,5 @@
-//! The mbarrier objects of one block: phases that end when the expected arrivals and bytes have come.
-//!
-//! A wait names a phase by its parity only, so it can tell the present phase from the one before and from no other. Two
-//! phases that end unobserved would be taken for none at all; that is how an arrival too many shows.
+//! The mbarrier objects of one block. A wait names a phase by its parity, so it can tell the present phase from the one before
+//! and from no other. Two phases that end unobserved would be taken for none at all; that is how an arrival too many shows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +14,6 @@ const MAX_ARRIVALS: i32 = (1 << 20) - 1;
 /// Largest count of bytes, expected or brought, of either sign ("Tx-count").
 const MAX_BYTES: i64 = (1 << 20) - 1;
 
-/// What the arrivals of a phase publish to those who observe its end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     pub(crate) signal: Signal,
@@ -31,7 +28,6 @@ pub(crate) struct Mbarrier {
     expected: u32,
     pending: u32,
     phase: u64,
-    /// Whether a thread has observed the end of the previous phase.
     is_observed: bool,
     arriving: Arrivals,
     ended: Arrivals,
@@ -80,7 +76,6 @@ impl Mbarrier {
         &mut self.ended
     }
 
-    /// True if the phase ends.
     pub(crate) fn arrive(&mut self) -> Result<bool, Misuse> {
         if self.pending == 0 {
             return Err(Misuse(format!(
@@ -93,7 +88,6 @@ impl Mbarrier {
         self.try_end()
     }
 
-    /// More bytes in the present phase.
     pub(crate) fn expect(&mut self, bytes: i32) -> Result<(), Misuse> {
         if bytes < 0 || self.bytes.expected + i64::from(bytes) > MAX_BYTES {
             let before = self.bytes.expected;
@@ -125,7 +119,6 @@ impl Mbarrier {
         self.bytes.issued[origin as usize]
     }
 
-    /// By [`Origin`]: landed when the last phase ended, which a thread has observed.
     pub(crate) fn observe_bytes(&mut self) -> [u32; 2] {
         self.bytes.observed = self.bytes.ended;
         self.bytes.ended
@@ -160,7 +153,6 @@ impl Mbarrier {
         self.try_end()
     }
 
-    /// The initialising thread publishes it, after so many arrivals of its warp at the cluster's barrier.
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
         if self.maker == thread && !self.is_fenced {
             (self.is_fenced, self.fenced_after) = (true, arrivals);
@@ -204,7 +196,6 @@ impl Mbarrier {
         Ok(true)
     }
 
-    /// Whether the phase of `parity` has ended. `since`: the phase that this wait waits for.
     pub(crate) fn look(&mut self, parity: i32, since: Option<u64>) -> Result<Seen, Misuse> {
         if !(0..=1).contains(&parity) {
             return Err(Misuse(format!(
@@ -304,7 +295,6 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// `thread` publishes what it has initialised to TMA.
     pub(crate) fn fence(&mut self, thread: u32, arrivals: u64) {
         self.0
             .iter_mut()
@@ -323,7 +313,6 @@ impl Mbarriers {
         Ok(object)
     }
 
-    /// Whether TMA brings anything to any object.
     pub(crate) fn count_bytes(&self) -> bool {
         self.0
             .iter()
@@ -339,7 +328,6 @@ impl Mbarriers {
         Some((object.offset, object.bytes.last?))
     }
 
-    /// The object at an offset in shared memory.
     pub(crate) fn get(&mut self, offset: usize) -> Result<&mut Mbarrier, Misuse> {
         self.0.iter_mut().find(|object| object.offset == offset).ok_or_else(|| {
             let reason = "it is not initialised yet: one thread calls mbarrier_init, and a __syncthreads() stands between \

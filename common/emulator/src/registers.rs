@@ -1,7 +1,5 @@
-//! setmaxnreg: a block's registers, which its warpgroups hand to each other.
-//!
-//! The launch does not know what ptxas gave the threads: they start with the most that `__launch_bounds__(THREADS, 1)`
-//! allows, and that is the pool.
+//! setmaxnreg. The launch does not know what ptxas gave the threads: they start with the most that `__launch_bounds__(THREADS,
+//! 1)` allows, and that is the pool.
 
 use crate::fault::Fault;
 use crate::warp::{Collective, Kind, party};
@@ -29,7 +27,6 @@ struct Change {
 pub(crate) struct Registers {
     block: [u32; 3],
     entry: u32,
-    /// Given back, and not taken.
     pool: u32,
     warps: Vec<WarpState>,
     changes: Vec<Vec<Change>>,
@@ -47,7 +44,6 @@ impl Registers {
         }
     }
 
-    /// A warp changes its threads' register count. False: it waits.
     pub(crate) fn change(
         &mut self,
         warp: u32,

@@ -1,5 +1,5 @@
-//! A running block as its threads see it: what they share, how one of them stops, and what a complete warp-wide operation
-//! does. Nothing here chooses who runs; a thread suspends, and the worker resumes another one.
+//! What the threads of a running block share, how one of them stops, and what a complete warp-wide operation does. Nothing here
+//! chooses who runs; a thread suspends, and the worker resumes another one.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
@@ -56,8 +56,7 @@ pub(crate) struct TraceState {
     pub(crate) held_bytes: u64,
 }
 
-/// Recognises spinning: a thread that reads few variables again and again and does nothing else waits for another thread,
-/// which would never run.
+/// A thread that reads few variables again and again and does nothing else waits for another thread, which would never run.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     variables: [Cell<usize>; 4],
@@ -100,13 +99,11 @@ pub(crate) struct Run {
     pub(crate) copies: RefCell<Vec<AsyncCopies>>,
     /// What each thread has stored by TMA, as far as needed.
     pub(crate) stores: RefCell<Vec<Stores>>,
-    /// Whether asynchronous operations take effect at issue.
     pub(crate) acts_at_issue: bool,
     pub(crate) fault: RefCell<Option<Fault>>,
     pub(crate) cluster: Cluster,
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
     pub(crate) suppress: Option<Suppress>,
-    /// The executing warp-wide operation: warp, lanes and site.
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
     /// What the running thread of a traced launch spins on.
     pub(crate) spin: Spin,
@@ -183,7 +180,6 @@ impl ThreadContext {
 }
 
 impl Run {
-    /// Tells the hooks of a traced launch which bytes of the running thread's stack wgmma holds.
     pub(crate) fn watch_held(&self, held: Range<usize>) {
         // SAFETY: the slot is this OS thread's, and nothing else refers to it now.
         let trace = unsafe { &mut *emulator_trace_slot() };
@@ -374,8 +370,7 @@ impl Run {
         Ok(block.pass_named(warp, group, completer, complete))
     }
 
-    /// What a warp did before it arrived at the cluster's barrier is known to the waiters once all have arrived. A relaxed
-    /// arrival publishes only the mbarriers that the warp has initialised and fenced.
+    /// As `pass_named`. A relaxed arrival publishes only the mbarriers that the warp has initialised and fenced.
     fn arrive_at_cluster(
         &self,
         block: &mut Block,
@@ -405,7 +400,6 @@ impl Run {
         Ok(block.release(warp, group, completer))
     }
 
-    /// Resumes the warps that wait at the cluster's barrier, if it is complete.
     fn pass_cluster(&self, block: &mut Block) {
         for warp in block.pass_cluster() {
             self.judge(|judge| judge.leave_named(warp, block.cluster_signal()));
@@ -413,7 +407,6 @@ impl Run {
         }
     }
 
-    /// A warp fences, issues, commits or waits for products of its warpgroup.
     fn pass_wgmma(
         &self,
         block: &mut Block,

@@ -15,12 +15,10 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Whether asynchronous operations take effect at issue, and not as late as their waits allow.
     pub(crate) fn acts_at_issue(self) -> bool {
         self == Self::Reversed
     }
 
-    /// The lane that elect_one elects among all of a warp.
     pub(crate) fn leader(self) -> u32 {
         match self {
             Self::InOrder | Self::Starving(_) => 0,
@@ -68,7 +66,6 @@ impl Random {
     }
 }
 
-/// Warps of the largest cluster.
 const WARPS: u32 = MAX_TOGETHER / 32;
 
 #[derive(Debug)]

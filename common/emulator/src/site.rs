@@ -1,5 +1,3 @@
-//! Places of the program: as the shim passes them, and as small numbers that are the same on all OS threads.
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -140,7 +138,6 @@ fn number(key: Key) -> u32 {
     })
 }
 
-/// Source lines of a place, innermost first.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<u32, Vec<Place>>);
 

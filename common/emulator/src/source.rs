@@ -14,7 +14,6 @@ unsafe extern "C" {
     safe fn emulator_image_end() -> *const u8;
 }
 
-/// Addresses of the program's own code, constants and static variables.
 pub(crate) fn image() -> Range<usize> {
     emulator_image_start() as usize..emulator_image_end() as usize
 }

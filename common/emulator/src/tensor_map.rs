@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// A tensor of rows, heads and batches in global memory, and the box that TMA moves at a time: `box_rows` rows of one head,
-/// of `box_columns` columns each. In shared memory the box's rows are contiguous, swizzled by their width.
+/// A tensor of rows, heads and batches, and the box that TMA moves at a time: `box_rows` rows of one head, of `box_columns`
+/// columns each, contiguous in shared memory and swizzled by their width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
     pub base: usize,
@@ -33,11 +33,7 @@ pub enum TensorMapError {
         stride: u64,
     },
     #[error("dimension {dimension} of a box has 1 to 256 elements, not {extent}")]
-    Box {
-        /// From the innermost.
-        dimension: usize,
-        extent: u32,
-    },
+    Box { dimension: usize, extent: u32 },
     #[error("a row of a box is as wide as the swizzle, and {bytes} bytes are not {swizzle}")]
     Width { bytes: u64, swizzle: u32 },
     #[error("boxes are swizzled by 64 or 128 bytes, not by {0}")]

@@ -1,5 +1,3 @@
-//! TMA: boxes between global and shared memory, and one thread's stores.
-
 use std::collections::VecDeque;
 
 use crate::async_copy::POISON;
@@ -15,7 +13,6 @@ pub(crate) struct Transfer {
     pub(crate) site: Site,
 }
 
-/// What comes to an mbarrier that counts its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Incoming {
     Box(Transfer),
@@ -111,7 +108,6 @@ impl Transfer {
         self.map.box_bytes()
     }
 
-    /// The rows of the box as far as they lie in the tensor.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
         let TensorMap {
             base,
@@ -217,7 +213,6 @@ impl Transfer {
 pub(crate) struct Stores {
     /// Those that may not have read shared memory yet, as far as the thread knows.
     unread: VecDeque<Transfer>,
-    /// Per committed group not yet waited for, oldest first: stores issued when it was closed.
     groups: VecDeque<u32>,
     issued: u32,
     /// The judge's, for their reads of shared memory and their writes of global memory.
@@ -235,7 +230,6 @@ impl Stores {
         self.issued + 1
     }
 
-    /// Closes the group of the stores since the last commit; it may be empty.
     pub(crate) fn commit(&mut self) {
         self.groups.push_back(self.issued);
     }
@@ -255,7 +249,6 @@ impl Stores {
         Some(last)
     }
 
-    /// The first store that may not have read shared memory, as far as the thread knows, and whether it is in a group.
     pub(crate) fn unread(&self) -> Option<(&Transfer, bool)> {
         let number = self.issued + 1 - self.unread.len() as u32;
         self.unread.front().map(|store| {

@@ -38,12 +38,10 @@ pub const MAX_HAZARDS: usize = 50;
 pub struct TraceOptions<'a> {
     /// Global memory that the kernel may touch, parameters included.
     pub memory: Memory,
-    /// The blocks to run, completed to their clusters; `None`: all.
+    /// `None`: all.
     pub blocks: Option<&'a [[u32; 3]]>,
     pub suppress: Option<Suppress>,
-    /// List every access in [`TraceReport::accesses`]: for small kernels only.
     pub log: bool,
-    /// The query row to report in [`TraceReport::observations`].
     pub watch: Option<Watch>,
 }
 
@@ -63,9 +61,7 @@ pub struct TraceReport {
     /// Stopped blocks count up to there.
     pub counted: Counted,
     pub unwaited_copies: u64,
-    /// The synchronisation sites that were reached, suppressed ones included, by place.
     pub sync_sites: Vec<SyncSite>,
-    /// If the options ask for them; parameters aside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accesses: Vec<LoggedAccess>,
     #[serde(default, skip_serializing_if = "Observations::is_empty")]
@@ -211,7 +207,6 @@ fn summarise(
     }
 }
 
-/// Gathers the blocks' observations; places are numbers until the end.
 #[derive(Default)]
 struct Observer {
     values: Vec<Observed>,
@@ -354,8 +349,7 @@ fn describe_stops(stopped: Vec<([u32; 3], Fault)>) -> Vec<Hazard> {
     hazards
 }
 
-/// Bytes of outputs that one cluster writes and another one touches: clusters are always concurrent. `blocks`: the first of
-/// each.
+/// Clusters are always concurrent. `blocks`: the first of each.
 fn compare_blocks(
     launch: &Launch,
     blocks: &[[u32; 3]],

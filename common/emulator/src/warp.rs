@@ -52,7 +52,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it synchronises, if anything.
     pub(crate) fn sync(self) -> Option<Sync> {
         match self {
             Self::SyncWarp => Some(Sync::WarpBarrier),
@@ -104,19 +103,10 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
     NotInMask,
-    Operation {
-        first_lane: u32,
-    },
-    Arguments {
-        first_lane: u32,
-    },
-    Place {
-        first_lane: u32,
-    },
-    /// The mask names an exited lane that the operation needs.
-    Exited {
-        lane: u32,
-    },
+    Operation { first_lane: u32 },
+    Arguments { first_lane: u32 },
+    Place { first_lane: u32 },
+    Exited { lane: u32 },
 }
 
 #[derive(Debug)]
@@ -136,8 +126,8 @@ impl Warp {
         }
     }
 
-    /// The fast path of nearly all arrivals: the lane joins the one waiting group, agrees with it and does not complete it.
-    /// Else nothing has happened, and [`Warp::arrive`] decides.
+    /// For nearly all arrivals: the lane joins the one waiting group, agrees with it and does not complete it. Else nothing has
+    /// happened, and [`Warp::arrive`] decides.
     #[inline]
     pub(crate) fn join(&mut self, lane: u32, collective: &Collective) -> bool {
         let [group] = &mut self.groups[..] else {

@@ -34,7 +34,6 @@ struct Worker {
     stacks: Vec<LaneStack>,
     copies: Vec<AsyncCopies>,
     judge: Option<Box<Judge>>,
-    /// Bytes of shared memory, from its start, that may not be poison.
     used_shared_bytes: Option<usize>,
     cluster_memory: Vec<SharedMemory>,
     watchdog: Watchdog,
@@ -45,7 +44,6 @@ struct Worker {
 #[derive(Clone)]
 struct SharedMemory([u8; STRIDE]);
 
-/// The coroutines of the running blocks. Dropping it gives their stacks back, whatever their state.
 struct Lanes<'a> {
     lanes: Vec<Lane>,
     stacks: &'a mut Vec<LaneStack>,
@@ -72,11 +70,6 @@ pub(crate) struct Tracing<'a> {
     pub(crate) outcome: &'a mut Outcome,
 }
 
-/// Runs a block or cluster, whose first block is `index`, to its end or first fault, traced or not.
-///
-/// # Safety
-///
-/// As [`crate::launch()`].
 pub(crate) unsafe fn run_cluster(
     launch: &Launch,
     index: [u32; 3],
@@ -90,7 +83,6 @@ pub(crate) unsafe fn run_cluster(
     })
 }
 
-/// Access reports are on while this lives.
 struct TracingOn;
 
 impl TracingOn {

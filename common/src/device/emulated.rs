@@ -108,7 +108,6 @@ impl Buffers {
         }
     }
 
-    /// Rows, scales and parameters, and neither guard bands nor gaps.
     fn memory(&self, staged: &Staged) -> Memory {
         let image = |name: &str, bytes: &AlignedBytes, image: &Image, access| {
             let words = image.clone();
@@ -140,7 +139,6 @@ impl Buffers {
     }
 }
 
-/// As the emulator reads it.
 fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
     let map = emulator::TensorMap {
         base: map.base,
@@ -156,7 +154,6 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
     })
 }
 
-/// Errors: the fault that stopped the launch, with block, thread and line.
 pub fn execute(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -165,7 +162,6 @@ pub fn execute(
     execute_suppressed(prepared, staged, schedule, None)
 }
 
-/// As [`execute`], with one synchronisation site left out.
 pub fn execute_suppressed(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -256,8 +252,7 @@ impl Drop for Sparse {
     }
 }
 
-/// As [`execute`] without log-sum-exps, on rows so far apart that their offsets take more than 32 bits
-/// ([`Image::far_apart`]). The output lies as `staged` has it.
+/// On rows so far apart that their offsets take more than 32 bits ([`Image::far_apart`]). The output lies as `staged` has it.
 pub fn execute_far_apart(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -298,7 +293,6 @@ pub fn execute_far_apart(
 
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
-    /// Blocks of the grid; none: all.
     pub blocks: Option<&'a [[u32; 3]]>,
     pub suppress: Option<Suppress>,
     pub watch: Option<Watch>,

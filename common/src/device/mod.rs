@@ -19,11 +19,9 @@ pub enum BackendKind {
     Cuda,
 }
 
-/// The host side of one launch: tensors as the device sees them, guard bands and gaps included.
 #[derive(Clone, Debug)]
 pub struct Staged {
     pub problem: Problem,
-    /// Q, K and V.
     pub inputs: [StagedOperand; 3],
     /// O, filled with NaN.
     pub output: Image,
@@ -42,7 +40,6 @@ pub struct StagedOperand {
 }
 
 impl Staged {
-    /// Lays out `inputs` and a poisoned output.
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
         let operand = |name, tensor, operand: &Operand| StagedOperand {
             name,
@@ -69,8 +66,7 @@ impl Staged {
         self.output.elements(after, self.problem.dtype.output())
     }
 
-    /// The kernel's parameters: addresses of the byte images and scales (null where there are none), and of log-sum-exps
-    /// (null where not wanted).
+    /// Addresses of the byte images, scales and log-sum-exps, null where there are none.
     pub fn params(
         &self,
         images: [*mut c_void; 3],
@@ -102,13 +98,9 @@ impl Staged {
     }
 }
 
-/// All buffers after a launch, guard bands and gaps included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
-    /// Q, K and V.
     pub inputs: [Vec<u8>; 3],
-    /// O, as [`Staged::output`].
     pub output: Vec<u8>,
-    /// Log-sum-exps, as [`Staged::lse`], where written.
     pub lse: Option<Vec<u8>>,
 }

@@ -15,7 +15,6 @@ use emulator::{Fault, Schedule, TraceReport};
 
 #[derive(Debug, thiserror::Error)]
 pub enum InvestigateError {
-    /// The problem has no such row.
     #[error(
         "there is no row {}; the problem has batches 0 to {}, query heads 0 to {} and query rows 0 to {}",
         row.map(|index| index.to_string()).join(","), extents[0] - 1, extents[1] - 1, extents[2] - 1
@@ -25,7 +24,6 @@ pub enum InvestigateError {
         row: [usize; 3],
         extents: [usize; 3],
     },
-    /// No model of such inputs.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     #[error(transparent)]
@@ -39,7 +37,6 @@ pub struct Investigated {
     pub staged: Staged,
     /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
     pub output: Option<Vec<f32>>,
-    /// What stopped the launch.
     pub fault: Option<Fault>,
     /// C1 to C4, of the whole output or of the row asked for.
     pub gates: Vec<GateResult>,
@@ -49,12 +46,10 @@ pub struct Investigated {
 }
 
 impl Investigated {
-    /// Whether something makes the row wrong.
     pub fn is_explained(&self) -> bool {
         self.explained.deviation.is_some() || self.is_stopped()
     }
 
-    /// Whether the launch was stopped, or has hazards.
     pub fn is_stopped(&self) -> bool {
         self.fault.is_some() || !self.traced.hazards.is_empty()
     }
@@ -73,7 +68,7 @@ fn dense(problem: &Problem, row: [usize; 3]) -> Result<usize, InvestigateError> 
     Ok((row[0] * extents[1] + row[1]) * extents[2] + row[2])
 }
 
-/// Explains the row given, or the one that is furthest off. `family`: how the inputs were drawn, if they were.
+/// The row given, or the one that is furthest off. `family`: how the inputs were drawn, if they were.
 pub fn investigate(
     prepared: &Prepared<'_>,
     inputs: &Inputs,

@@ -6,14 +6,10 @@ use emulator::Place;
 use emulator::trace::{Does, How, Observations, Passed, Step as Marked};
 use std::fmt;
 
-/// What the kernel does at a suspect's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// An access or a marked step on the way to the value.
     Passed(Does),
-    /// The value is shown, after it is computed.
     Shows(Quantity),
-    /// q, k or v is read from global memory.
     Loads(Name),
     Stores,
 }
@@ -34,7 +30,6 @@ type Name = &'static str;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspect {
     pub action: Action,
-    /// The line and its callers, innermost first.
     pub places: Vec<Place>,
 }
 
@@ -53,7 +48,6 @@ impl From<&Passed> for Suspect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// The statements around the place at which the value is shown.
     Here,
     /// A product's reads, and, where all of a tile is wrong, what brings its operand (k or v) on chip.
     Product(Option<Name>),
@@ -97,8 +91,7 @@ fn step_to(quantity: Quantity) -> Option<Does> {
     .map(Does::Step)
 }
 
-/// Likeliest first: where an operand in doubt was read or brought, the step that makes the value, where it is shown, and the
-/// last access to memory before. `visible`: keys that the row sees.
+/// Likeliest first. `visible`: keys that the row sees.
 pub(super) fn look(
     observations: &Observations,
     quantity: Quantity,
@@ -116,7 +109,7 @@ pub(super) fn look(
     let Doubt::Product(operand) = doubt else {
         let counted = || observations.visible.iter().rev();
         let counts = || counted().map(|(_, passed)| Suspect::from(passed));
-        // A mask goes by a number of keys. Where nobody came to the right one, that is in doubt before the mask.
+        // Where nobody came to the right number of keys, that is in doubt before the mask.
         let is_miscounted =
             quantity == Quantity::Score && counted().all(|(keys, _)| *keys as usize != visible);
         if is_miscounted {

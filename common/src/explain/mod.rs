@@ -1,5 +1,5 @@
-//! Why a row is wrong: what a kernel showed of it in the emulator against a model of each step in FP64. The model takes what
-//! the kernel had before the step, so that the first deviation is the step's own and no bound grows.
+//! Why a row is wrong: what a kernel showed of it in the emulator against an FP64 model of each step, which takes what the
+//! kernel had before the step, so that no bound grows.
 
 mod investigate;
 mod look;
@@ -24,44 +24,34 @@ pub struct Deviation {
     pub quantity: Quantity,
     /// Indices in [`Explained::chains`] and its steps; none for the row as a whole.
     pub at: Option<[usize; 2]>,
-    /// All wrong numbers of this quantity and tile.
     pub wrong: Vec<Wrong>,
-    /// Numbers compared.
     pub of: usize,
-    /// Places to look at, likeliest first.
     pub look: Vec<Suspect>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// The steps, by block and warp.
     pub chains: Vec<Chain>,
     pub deviation: Option<Deviation>,
-    /// What comes closest to being wrong.
     pub closest: Option<Closest>,
 }
 
-/// A number within its bound, of which it takes the largest share of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Closest {
     /// What it is of.
     pub quantity: Quantity,
-    /// Of the bound.
     pub share: f64,
     /// The first key of its tile; none for the row as a whole.
     pub tile: Option<i64>,
-    /// Places to look at, likeliest first.
     pub look: Vec<Suspect>,
 }
 
 pub struct Case<'a> {
-    /// Q, K and V.
     pub inputs: &'a Inputs,
     /// Batch, head and query row.
     pub row: [usize; 3],
     /// P's type where it meets V.
     pub probability: Probability,
-    /// Among blocks of a cluster, which may send each other halves.
     pub is_shared: bool,
     /// The stored row; none where it did not come to that.
     pub output: Option<&'a [f32]>,
@@ -177,7 +167,6 @@ struct Found<'a> {
     cell: &'a Cell,
 }
 
-/// The largest share of a bound so far.
 #[derive(Clone, Copy, Default)]
 struct Largest<'a> {
     share: f64,
@@ -189,7 +178,6 @@ fn share(of: &Wrong) -> f64 {
     if share.is_finite() { share } else { 0.0 }
 }
 
-/// One quantity against the model; the error is what is wrong.
 fn compare<'a>(
     largest: &mut Largest<'a>,
     quantity: Quantity,
@@ -227,7 +215,6 @@ fn compare<'a>(
 }
 
 impl Operands {
-    /// A step against the model; the error is the first quantity that is wrong.
     fn judge<'a>(
         &self,
         step: &'a Step,
@@ -382,7 +369,6 @@ fn after(step: &Step, before: &Before) -> Before {
     }
 }
 
-/// The row's first deviation.
 pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let operands = Operands::new(case);
     let visible = operands.visible;

@@ -3,7 +3,6 @@
 use crate::problem::Dtype;
 
 named! {
-    /// What is compared, in the order of a step.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Quantity {
         /// Q·K, masked, not scaled.
@@ -15,11 +14,9 @@ named! {
         Sum = "the running sum",
         /// O so far, under the new maximum.
         Rescaled = "O, rescaled,",
-        /// O with the tile's P·V.
         Output = "O",
         /// The keys that count in a row.
         Keys = "the set of keys",
-        /// O in global memory.
         Result = "the stored output",
     }
 }

@@ -8,14 +8,11 @@ use std::collections::BTreeMap;
 pub struct Cell {
     /// By thread of the block.
     pub lanes: BTreeMap<u32, f64>,
-    /// Index in [`Observations::places`], of the last.
     pub place: usize,
-    /// Index in [`Observations::ways`].
     pub way: usize,
 }
 
 impl Cell {
-    /// Sum over the lanes.
     pub fn sum(&self) -> f64 {
         self.lanes.values().sum()
     }
@@ -33,7 +30,6 @@ impl Cell {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// First key.
     pub tile: i64,
     pub scores: BTreeMap<i64, Cell>,
     /// Maximum of score * scale_log2.
@@ -47,7 +43,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// The row's sum, where it was shown.
     pub fn row_sum(&self) -> Option<f64> {
         let cell = self.sum.as_ref()?;
         Some(if self.sum_in_parts {
@@ -60,10 +55,8 @@ impl Step {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
-    /// blockIdx.
     pub block: [u32; 3],
     pub warp: u32,
-    /// Tiles, in the kernel's order.
     pub steps: Vec<Step>,
 }
 

@@ -8,7 +8,6 @@ use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
 
 const TILE: usize = 16;
 
-/// One warp's walk over a row in f32, with a fault.
 struct Kernel<'a> {
     inputs: &'a Inputs,
     row: [usize; 3],
@@ -243,7 +242,6 @@ fn what_comes_closest_to_its_bound_is_known_of_a_right_row() {
     assert_eq!(of(Some(Fault::DroppedTile)).closest, None);
 }
 
-/// Each of the self-test's faults, the quantity in which it first shows, and the tile.
 #[test]
 fn each_planted_fault_has_its_signature() {
     use Quantity::{Keys, Maximum, Output, Result, Score, Sum};
@@ -353,8 +351,7 @@ fn lines(look: &[Suspect]) -> Vec<u32> {
     look.iter().map(|suspect| suspect.places[0].line).collect()
 }
 
-/// First the step that makes the value, then where it is shown; of a mask also where keys were counted, first if nobody came
-/// to the right number.
+/// The step that makes the value, then where it is shown; of a mask first where keys were miscounted.
 #[test]
 fn a_wrong_value_leads_to_the_step_that_makes_it() {
     let named = |quantity, doubt, visible| {
@@ -396,7 +393,6 @@ fn a_wrong_result_leads_to_the_store_the_sum_or_the_merge() {
     assert_eq!(named([1.1, -2.0, 3.5, 4.0]), [80, 70, 90]);
 }
 
-/// A tile that is wrong as a whole leads to what reads and brings it; a rounding is made where O is shown.
 #[test]
 fn a_fault_of_an_operand_is_told_from_a_mask_and_a_rounding() {
     for (fault, dtype, mask, first) in [

@@ -33,9 +33,7 @@ named! {
         OnePercentScale = "1 % scale",
         /// The largest of the middle row is 0.
         OneWrongElement = "one wrong element",
-        /// The last element was never written.
         NanLeft = "NaN left",
-        /// The last element is infinite.
         InfinityLeft = "infinity left",
         /// E4M3 encoded for 127.5 levels a side and decoded for 127: 0.4 % gain and bias (P4).
         CodecMismatch = "codec mismatch",
@@ -54,12 +52,9 @@ named! {
         NeighbourState = "state of a neighbouring row",
         OneRowOff = "one row off by 2 %",
         ProbabilityTruncated = "P truncated",
-        /// The row sum is held in the output's 16 bits.
         SumInHalf = "row sum in half",
-        /// The accumulator is rounded to the output's 16 bits.
         AccumulatorInHalf = "O rounded to half once a tile",
-        /// Towards 0, to the bits that FP8 tensor cores keep: the loss grows with the keys where V has a mean, and nearly
-        /// cancels where it has none.
+        /// Towards 0, to the bits that FP8 tensor cores keep: the loss grows with the keys where V has a mean.
         AccumulatorCutOff = "O cut off to 13 bits once a tile",
         OutputTruncated = "output truncated",
         /// Inputs and outputs: none is above 65504 or below 2^-25.
@@ -74,7 +69,6 @@ named! {
         LseOfNeighbour = "LSE of a neighbouring row",
         /// Of a row without a key.
         LseOfEmptyRow = "finite LSE of an empty row",
-        /// The last one was never written.
         LseUnset = "LSE not written",
     }
 }
@@ -94,7 +88,7 @@ impl Fault {
         )
     }
 
-    /// Whether it changes anything that the default [`Model`] computes for this problem.
+    /// Whether it changes anything of this problem in the default [`Model`].
     pub fn applies_to(self, problem: &Problem) -> bool {
         let shape = problem.shape;
         let block_n = Model::of(problem.dtype).block_n;
@@ -118,8 +112,7 @@ impl Fault {
     }
 }
 
-/// The default [`Model`]'s output, `[batch, heads_q, seq_q, head_dim]`, dense, with a fault where it applies
-/// ([`Fault::applies_to`]).
+/// `[batch, heads_q, seq_q, head_dim]`, dense, with a fault where it applies.
 pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let (dtype, format) = (inputs.problem.dtype, inputs.problem.dtype.output());
     let run = |fault| Model::of(dtype).output(inputs, &model::all_rows(inputs), fault);
@@ -172,7 +165,7 @@ pub fn model_output(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     }
 }
 
-/// The default [`Model`]'s log-sum-exps, `[batch, heads_q, seq_q]`, dense, with a fault of theirs.
+/// `[batch, heads_q, seq_q]`, dense, with a fault of theirs.
 pub fn model_lse(inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
     let mut lse = Model::of(inputs.problem.dtype).lse(inputs, fault);
     match fault {
@@ -214,18 +207,14 @@ fn copy_of_values(inputs: &Inputs) -> Vec<f32> {
 pub struct Caught {
     /// `None` for the correct model.
     pub fault: Option<Fault>,
-    /// Cases to which it applies.
     pub cases: usize,
-    /// Cases with at least one failed gate.
     pub cases_failed: usize,
     /// In at least one case, ascending.
     pub gates_that_failed: Vec<GateId>,
-    /// To which it applies, and without a failed gate in any case.
     pub survived: Vec<Dtype>,
 }
 
 impl Caught {
-    /// `failed` has the gates that fail in each case to which the fault applies.
     fn of(fault: Option<Fault>, failed: &[(Dtype, Vec<GateId>)]) -> Self {
         let gates_that_failed: BTreeSet<GateId> = failed
             .iter()
@@ -245,7 +234,6 @@ impl Caught {
         }
     }
 
-    /// A fault fails a gate with every dtype, the correct model none.
     pub fn as_it_should(&self) -> bool {
         match self.fault {
             Some(_) => !self.gates_that_failed.is_empty() && self.survived.is_empty(),
@@ -311,8 +299,7 @@ fn judge(
     gates
 }
 
-/// The correct model, first, and every fault through gates C1 to C4 and, for log-sum-exps, C8. Errors: a reference that
-/// cannot be computed, a fault of this crate.
+/// The correct model, first, and every fault through gates C1 to C4 and, for log-sum-exps, C8.
 pub fn selftest() -> Result<Vec<Caught>, ReferenceError> {
     let subjects: Vec<Option<Fault>> = std::iter::once(None).chain(Fault::ALL.map(Some)).collect();
     let selftest_cases = selftest_cases();

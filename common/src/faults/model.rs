@@ -14,7 +14,6 @@ use rayon::prelude::*;
 /// What changes a kernel's rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// Keys per tile.
     pub block_n: usize,
     /// P's type where it meets V.
     pub probability: Probability,
@@ -30,14 +29,12 @@ impl Model {
     }
 }
 
-/// Panels of 8 columns: two vectors of f32.
 type Packed = panels::Packed<f32, 8>;
 
 #[derive(Clone)]
 struct RowState {
     max: f32,
     sum: f32,
-    /// Unnormalised output.
     accumulator: Vec<f32>,
 }
 
@@ -59,7 +56,6 @@ impl Model {
         })
     }
 
-    /// Of every row, with a fault of the formula.
     pub(super) fn lse(&self, inputs: &Inputs, fault: Option<Fault>) -> Vec<f32> {
         let rows = all_rows(inputs);
         self.finished(
@@ -128,7 +124,6 @@ impl Model {
             .collect()
     }
 
-    /// For up to `TILE_ROWS` rows of one head.
     fn tiles(
         &self,
         inputs: &Inputs,

@@ -228,7 +228,6 @@ fn the_correct_model_passes_on_every_edge_shape() {
     });
 }
 
-/// As `common/docs/error-budgets.md` states: correct kernels stay under half of each bound.
 #[test]
 fn the_correct_model_has_margin_in_every_family() {
     for dtype in Dtype::ALL {

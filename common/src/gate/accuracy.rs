@@ -3,9 +3,8 @@
 use super::{C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, Errors, at};
 use crate::verdict::{GateId, GateResult};
 
-/// C2: the largest error against FP64 is at most [`C2_PLAIN_FACTOR`] times the same-precision baseline's plus
-/// [`C2_OUTPUT_ULPS`] at the largest reference value, and the root mean square of row errors at most about
-/// [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the baseline's.
+/// The largest error against [`C2_PLAIN_FACTOR`] times the same-precision baseline's plus [`C2_OUTPUT_ULPS`], and the root mean
+/// square of row errors against about [`C2_ROWS_FACTOR`](super::C2_ROWS_FACTOR) times the baseline's.
 pub fn c2(errors: &Errors) -> GateResult {
     let (bound, rows_bound) = (errors.c2_bound(), errors.c2_rows_bound());
     let reason = format!(
@@ -24,8 +23,8 @@ pub fn c2(errors: &Errors) -> GateResult {
     GateResult::judge(GateId::C2, ok, reason + &sample_note(errors))
 }
 
-/// C3: every row's relative error in the 2-norm is within the bound of P's type and the output's; a row whose reference is
-/// zero (no visible key, or V all zero) is exactly zero.
+/// Every row's relative error in the 2-norm is within the bound of P's type and the output's; a row whose reference is zero is
+/// exactly zero.
 pub fn c3(errors: &Errors) -> GateResult {
     if let Some(index) = errors.nonzero_in_zero_row {
         let reason = format!(

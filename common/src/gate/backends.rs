@@ -7,9 +7,9 @@ use crate::problem::{Dtype, Problem};
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
-/// The worst row of correct variants on tier T2's cases, seeds 0 to 3, GPU (NVIDIA H200) against emulator, in the unit of
-/// [`b1`]; 0 where the dtype has no such family. Measured as `common/docs/error-budgets.md` says. Few rows of bf16 differ at
-/// all, by one element that is rounded to its other neighbour: all families but huge have the worst of any.
+/// The worst row of correct variants on tier T2's cases, seeds 0 to 3, NVIDIA H200 against emulator, in the unit of [`b1`]; 0
+/// where the dtype has no such family (`common/docs/error-budgets.md`). Few rows of bf16 differ at all, so that all families but
+/// huge have the worst of any.
 pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     let [f16, e4m3] = match family {
         Family::Normal => [3.87e-4, 4.14e-4],
@@ -38,9 +38,8 @@ pub fn b1_measured(dtype: Dtype, family: Family) -> f64 {
     }
 }
 
-/// B1: no row of the GPU's output differs from the emulator's by more than [`B1_FACTOR`] times what correct variants measure,
-/// in the 2-norm, relative to the emulator's row (of at least the size that C3 takes). Same source, same inputs: what one
-/// compiler gets wrong shows here, also where the reference's tolerance is wide.
+/// No row of the GPU's output differs from the emulator's by more than [`B1_FACTOR`] times what correct variants measure, in the
+/// 2-norm, relative to the emulator's row. Shows what one compiler gets wrong, also where the reference's tolerance is wide.
 pub fn b1(problem: &Problem, family: Family, gpu: &[f32], emulated: &[f32]) -> GateResult {
     let dim = problem.shape.head_dim;
     let expected: usize = problem.shape.q_extents().iter().product();

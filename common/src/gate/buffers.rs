@@ -3,7 +3,6 @@
 use crate::image::{Image, Violation};
 use crate::verdict::{GateId, GateResult};
 
-/// What a kernel may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Read only: no byte may change.
@@ -12,15 +11,11 @@ pub enum Role {
     Output,
 }
 
-/// A buffer before and after a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer<'a> {
-    /// "q", "k", "v", "o".
     pub name: &'a str,
-    /// The bytes before the launch.
     pub image: &'a Image,
     pub after: &'a [u8],
-    /// What may have changed.
     pub role: Role,
 }
 

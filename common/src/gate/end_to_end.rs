@@ -11,9 +11,9 @@ use crate::verdict::{GateId, GateResult};
 /// On which E4M3 is gated end to end: their rows average over enough keys.
 const E4M3_SHAPES: [&str; 2] = ["mission", "long"];
 
-/// C4. f16 and bf16: allclose against FP64 on the inputs as stored (on values before their rounding a perfect kernel would
-/// fail on large). E4M3: mean error and share of bad elements against FP64 on the values before quantisation, on normal, full
-/// mask, mission and long; elsewhere NO DATA, with the numbers in [`Errors::end_to_end`].
+/// f16 and bf16: allclose against FP64 on the inputs as stored. E4M3: mean error and share of bad elements against FP64 on the
+/// values before quantisation, on normal, full mask, mission and long; elsewhere NO DATA, with the numbers in
+/// [`Errors::end_to_end`].
 pub fn c4(evidence: &Evidence<'_>, errors: &Errors) -> GateResult {
     if let Some(result) = wrong_length(GateId::C4, evidence) {
         return result;

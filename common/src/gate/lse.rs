@@ -5,8 +5,8 @@ use crate::problem::Problem;
 use crate::reference::{Reference, row_index};
 use crate::verdict::{GateId, GateResult};
 
-/// C8: every log-sum-exp (`lse`: `[batch, heads_q, seq_q]`, dense) is within [`C8_LSE`] of FP64's, or within what f32 loses
-/// of the largest score ([`C8_SCORES`]), and -inf for a row without a visible key.
+/// Every log-sum-exp (`[batch, heads_q, seq_q]`, dense) is within [`C8_LSE`] of FP64's or what f32 loses of the largest score
+/// ([`C8_SCORES`]), and -inf for a row without a visible key.
 pub fn c8(problem: &Problem, reference: &Reference, lse: &[f32]) -> GateResult {
     let [batch, heads, rows, _] = problem.shape.q_extents();
     if lse.len() != batch * heads * rows {

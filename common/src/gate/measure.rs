@@ -1,5 +1,3 @@
-//! The errors that C2, C3 and C4 judge.
-
 use super::{
     C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_ROW, C3_ROW_BF16,
     C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
@@ -18,34 +16,28 @@ pub struct Errors {
     /// Of the same-precision baseline; as the kernel declares.
     pub probability: Probability,
     pub output: Format,
-    /// Largest absolute difference from FP64.
     pub max_abs: f64,
     /// `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
-    /// Mean absolute difference from FP64.
     pub mean_abs: f64,
     /// Largest `|o - r| / max(|r|, floor)` of a row, in the 2-norm; the floor is [`c3_floor`].
     pub max_row_rel: f64,
     /// `[b, h, s]`.
     pub max_row_rel_at: [usize; 3],
-    /// Root mean square of the same over all rows.
     pub rms_row_rel: f64,
     /// Largest `|o - r| / (atol + rtol * |r|)` of gate C4: allclose holds up to 1.
     pub allclose: f64,
     /// `[b, h, s, d]`.
     pub allclose_at: [usize; 4],
-    /// The first element other than zero in a row whose reference is exactly zero.
+    /// The first such element.
     pub nonzero_in_zero_row: Option<[usize; 4]>,
-    /// The same-precision baseline's largest difference from FP64.
     pub baseline_max_abs: f64,
-    /// The same-precision baseline's `rms_row_rel`.
     pub baseline_rms_row_rel: f64,
     /// Rows in effect in that mean: the square of the sum of squared errors over the sum of their squares. Exact rows (one
     /// key, or one that wins) do not count.
     pub baseline_rows: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
     pub largest_score: f64,
-    /// Largest magnitude of the reference.
     pub reference_max_abs: f64,
     /// E4M3: against the values before rounding; `None` for others and for real tensors.
     pub end_to_end: Option<EndToEnd>,
@@ -144,19 +136,16 @@ impl Errors {
         }
     }
 
-    /// Bound of C2 on `max_abs`.
     pub fn c2_bound(&self) -> f64 {
         C2_PLAIN_FACTOR * self.baseline_max_abs
             + C2_OUTPUT_ULPS * self.output.ulp(self.reference_max_abs)
     }
 
-    /// Bound of C2 on `rms_row_rel`.
     pub fn c2_rows_bound(&self) -> f64 {
         let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.baseline_rows.max(1.0);
         factor * self.baseline_rms_row_rel + SCORE_ROUNDING * self.largest_score
     }
 
-    /// Bound of C3 on `max_row_rel`.
     pub fn c3_bound(&self) -> f64 {
         let bound = match (self.probability, self.output) {
             (Probability::E4m3, _) => C3_ROW_E4M3_P,
@@ -167,14 +156,11 @@ impl Errors {
     }
 }
 
-/// Against FP64 attention on the values before rounding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndToEnd {
-    /// Largest absolute difference.
     pub max_abs: f64,
     /// `[b, h, s, d]`.
     pub max_abs_at: [usize; 4],
-    /// Mean absolute difference.
     pub mean_abs: f64,
     /// Elements off by more than [`C4_E4M3_BAD`].
     pub bad_share: f64,

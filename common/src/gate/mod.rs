@@ -1,6 +1,5 @@
-//! The gates on numbers, buffers and hazards, C1 to C6, C8, B1 and H1: pure functions from evidence to a verdict with a
-//! reason. Comparisons are written `error <= bound`, so that NaN fails. `common/docs/error-budgets.md` holds what correct
-//! kernels measure against the thresholds.
+//! The gates on numbers, buffers and hazards: pure functions from evidence to a verdict with a reason, `error <= bound`, so that
+//! NaN fails. `common/docs/error-budgets.md` has what correct kernels measure.
 
 use crate::format::Format;
 use crate::inputs::Family;
@@ -34,9 +33,9 @@ pub const C2_PLAIN_FACTOR: f64 = 2.0;
 /// C2: on top, ulps of the output's format at the largest reference value: both sides round their output once, and a baseline
 /// may be right by luck. FlashAttention-3's tests, `atol = 2 * |ref + 0.3 - 0.3 - ref|`.
 pub const C2_OUTPUT_ULPS: f64 = 2.0;
-/// C2: times the same-precision baseline's root mean square of row errors (those of C3). The mean over rows shows a rounding
-/// too many, or a truncation, that stays far inside every bound on single elements. Correct kernels measure at most 1.00 over
-/// thousands of rows of normal; P or the output truncated, or the sum or the accumulator in half, at least 1.35.
+/// C2: times the same-precision baseline's root mean square of row errors: shows a rounding too many, or a truncation, far
+/// inside every bound on single elements. Correct kernels measure at most 1.00 over thousands of rows of normal; P or the output
+/// truncated, or the sum or the accumulator in half, at least 1.35.
 pub const C2_ROWS_FACTOR: f64 = 1.15;
 /// C2: on top of that factor, over [`Errors::baseline_rows`]. Correct kernels measure up to 2.46 in two rows, 1.39 in seven,
 /// 1.16 in 17, 1.05 in 32 (worst of 40 to 200 seeds, huge left out).
@@ -81,7 +80,6 @@ pub const SEEDS_MAX: f64 = 0.06;
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     pub problem: &'a Problem,
-    /// How the inputs were drawn; `None` for real tensors.
     pub family: Option<Family>,
     pub reference: &'a Reference,
     /// `[batch, heads_q, seq_q, head_dim]`, dense, every row, sampled reference or not: values of the output's codes.

@@ -5,17 +5,14 @@ use crate::problem::Problem;
 use crate::reference::row_index;
 use crate::verdict::{GateId, GateResult};
 
-/// One of several launches.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeat<'a> {
-    /// What differs: "repeat 3", "schedule reversed".
     pub label: &'a str,
     pub output: &'a [f32],
     /// Where they were asked for.
     pub lse: Option<&'a [f32]>,
 }
 
-/// Of arrays that should have the same bits.
 fn difference(
     what: &str,
     arrays: &[(&str, &[f32])],
@@ -41,8 +38,7 @@ fn difference(
     })
 }
 
-/// C5: all outputs have the first's bits (NaN payloads and signs of zero included), and so have log-sum-exps where they were
-/// asked for. A single output is no evidence.
+/// All outputs and log-sum-exps have the first's bits, NaN payloads and signs of zero included. A single output is no evidence.
 pub fn c5(problem: &Problem, repeats: &[Repeat<'_>]) -> GateResult {
     if repeats.len() < 2 {
         return GateResult::no_data(GateId::C5, "fewer than two runs");

@@ -1,5 +1,3 @@
-//! How each family's values are drawn.
-
 use super::{Family, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -89,7 +87,6 @@ impl Stream {
     }
 }
 
-/// Part of a stream's key.
 #[derive(Clone, Copy)]
 enum Purpose {
     Values(Tensor),

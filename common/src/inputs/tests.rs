@@ -146,7 +146,6 @@ fn families_are_what_they_say() {
     assert_eq!(zero.q.scales[0], 1.0);
 }
 
-/// Of batch 0, row by row.
 fn logits(family: Family, dtype: Dtype) -> Vec<Vec<f64>> {
     let problem = problem(dtype);
     let inputs = Inputs::generate(&problem, family, 3);

@@ -1,5 +1,5 @@
-//! References of an output: FP64 attention on the kernel's values, and a same-precision baseline, whose error says how
-//! accurate that precision lets a kernel be.
+//! FP64 attention on the kernel's values, and a same-precision baseline, whose error says how accurate that precision lets a
+//! kernel be.
 
 use crate::e4m3::E4m3;
 use crate::format::Format;
@@ -19,9 +19,7 @@ named! {
     pub enum Probability {
         /// Never rounded.
         F32 = "f32",
-        /// IEEE binary16.
         F16 = "f16",
-        /// bfloat16.
         Bf16 = "bf16",
         /// Scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
         E4m3 = "e4m3",
@@ -34,7 +32,6 @@ named! {
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
 
 impl Probability {
-    /// Of a library or test kernel that rounds P to the type of its operands.
     pub fn of_operands(dtype: Dtype) -> Self {
         match dtype {
             Dtype::F16 => Probability::F16,
@@ -69,7 +66,6 @@ impl Probability {
         }
     }
 
-    /// Its 16-bit format, if it has one.
     pub fn format(self) -> Option<Format> {
         match self {
             Probability::F16 => Some(Format::F16),
@@ -120,7 +116,6 @@ pub struct Reference {
     /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and last row of every
     /// head.
     pub rows: Vec<usize>,
-    /// Whether `rows` is a sample.
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs; 0 in rows without a key.
     pub output: Vec<f64>,
@@ -130,7 +125,6 @@ pub struct Reference {
     pub baseline: Vec<f32>,
     /// E4M3: FP64 attention on the values before rounding, for gate C4; `None` for real tensors and other dtypes.
     pub unquantised: Option<Vec<f64>>,
-    /// P's type in `baseline`.
     pub probability: Probability,
     /// Of a row: root mean square of the V that it averages (its batch and key head, all keys), C4's unit.
     pub value_rms: Vec<f64>,
@@ -139,8 +133,7 @@ pub struct Reference {
     pub largest_score: f64,
 }
 
-/// For a kernel that holds P in `p`, of every row or, above [`MAX_FULL_SCORES`], of a sample. Errors: inputs that do not fit
-/// their problem, NaN or infinity.
+/// Above [`MAX_FULL_SCORES`] of a sample of rows.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
     let problem = &inputs.problem;
     let sampled = problem.scores() > MAX_FULL_SCORES;

@@ -84,10 +84,8 @@ impl<T: Real, const N: usize> Panels<T, N> {
     }
 }
 
-/// K and V of a head.
 pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
 
-/// Of every batch and key head.
 pub(crate) fn pack_heads<T: Real, const N: usize>(
     shape: &Shape,
     k: &[T],

@@ -2,7 +2,6 @@ use super::*;
 use crate::inputs::Family;
 use crate::problem::{Mask, Shape};
 
-/// Attention as its definition reads, one scalar at a time.
 fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
     let s = problem.shape;
     let group = s.heads_q / s.heads_kv;

@@ -13,14 +13,11 @@ const PARTS: usize = 5;
 /// Of the whole interval from 1. Placement of buffers alone moves a kernel by a few tenths of a percent.
 pub const SAME_MARGIN: f64 = 0.005;
 
-/// Two arms, interleaved (A B B A).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The arm compared with, in microseconds per launch.
+    /// Microseconds per launch, as `new`.
     pub base: Summary,
-    /// The candidate, in microseconds per launch.
     pub new: Summary,
-    /// `base / new`.
     pub ratios: Ratios,
     /// Largest distance of a fifth of the session from all.
     pub drift: f64,
@@ -30,19 +27,14 @@ named! {
     /// Of a candidate from its base, by the interval of the median's ratio and a margin.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Change {
-        /// The whole interval lies within the margin of 1.
         Same = "SAME",
-        /// It lies above.
         Faster = "FASTER",
-        /// It lies below.
         Slower = "SLOWER",
-        /// It crosses a margin.
         Ambiguous = "AMBIGUOUS",
     }
 }
 
 impl Change {
-    /// By `base / new` and `margin` (0.02: 2 %).
     pub fn of(ratio: &Ratio, margin: f64) -> Self {
         let interval = ratio.interval;
         let (below, above) = (1.0 / (1.0 + margin), 1.0 + margin);
@@ -70,8 +62,8 @@ impl Comparison {
         })
     }
 
-    /// Of the noisier arm; above the limit, how far the ratio drifts: at a GPU's power limit clocks wander by several
-    /// percent, under both arms alike. NaN where either arm has none.
+    /// Of the noisier arm; above the limit, how far the ratio drifts: at a GPU's power limit clocks wander under both arms
+    /// alike. NaN where either arm has none.
     pub fn noise(&self) -> f64 {
         let [base, new] = [self.base.noise(), self.new.noise()];
         // `f64::max` passes over a NaN.
@@ -87,20 +79,18 @@ impl Comparison {
         }
     }
 
-    /// Whether it is noisy enough to be repeated.
     pub fn is_noisy(&self) -> bool {
         is_noisy(self.noise())
     }
 
-    /// [`Change::of`] with [`SAME_MARGIN`].
     pub fn change(&self) -> Change {
         Change::of(&self.ratios.p50, SAME_MARGIN)
     }
 }
 
-/// Judges `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one that lies
-/// wholly below fails. With noise above [`NOISE_LIMIT`] (more was measured already) an interval is first widened by all of
-/// that noise to either side. [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes first.
+/// `base / new >= at_least` on p50, p90 and mean: each whole interval must reach the claim to pass; one wholly below fails.
+/// Above [`NOISE_LIMIT`] an interval is first widened by all of the noise to either side.
+/// [`SpeedOfLight::impossible`](super::SpeedOfLight::impossible) comes first.
 pub fn judge(ratios: &Ratios, noise: f64, at_least: f64) -> GateResult {
     let result = |verdict, reason| GateResult {
         gate: GateId::L1,

@@ -1,8 +1,6 @@
-//! Timing: plans, measurements, verdicts. The GPU's part is [`crate::device::cuda`]; everything here is pure.
-//!
-//! Two figures per arm, never mixed. *Device time* is what one launch costs in a full stream: a CUDA graph of N launches over
-//! rotating input sets, divided by N. *Single launch* is one launch between two events, which an idle stream and the events
-//! themselves lengthen; most published tables quote it.
+//! Timing: plans, measurements, verdicts; pure. Two figures per arm, never mixed: *device time*, a CUDA graph of N launches over
+//! rotating input sets, divided by N; *single launch*, one launch between two events, which an idle stream and the events
+//! lengthen.
 
 pub mod claim;
 pub mod roofline;
@@ -18,7 +16,6 @@ pub use claim::{Change, Comparison};
 pub use roofline::SpeedOfLight;
 
 named! {
-    /// The L2 cache, by size alone.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum CacheState {
         /// All sets, inputs and outputs, fit in half.
@@ -33,13 +30,9 @@ named! {
 /// Sets of buffers that a graph's launches rotate over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Q, K, V and O, at addresses of their own.
     pub sets: usize,
-    /// Q, K and V of one set.
     pub input_bytes: u64,
-    /// L2 cache of the device.
     pub l2_bytes: u64,
-    /// What the sizes amount to.
     pub state: CacheState,
 }
 
@@ -89,17 +82,14 @@ impl Rotation {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Samples per arm, where `budget` allows.
     pub samples: usize,
-    /// Launches before the first sample, at least.
     pub warm_up_launches: usize,
     /// Time before the first sample, at least: clocks settle.
     pub warm_up: Duration,
     pub sample_time: Duration,
     /// Launches of an arm for this long before its graph is built: an idle GPU takes 100 ms to raise its clocks.
     pub settling: Duration,
-    /// Wall-clock time for one measurement's samples, over all arms. A slow kernel gets fewer, never fewer than
-    /// [`Plan::LEAST_SAMPLES`].
+    /// Wall-clock time for one measurement's samples, over all arms; at least [`Plan::LEAST_SAMPLES`] are taken.
     pub budget: Duration,
 }
 
@@ -123,8 +113,7 @@ impl Plan {
     /// Per sample: a graph node costs memory and time to upload.
     const MOST_LAUNCHES: usize = 4096;
 
-    /// For a kernel of about `launch_us` microseconds: fills `sample_time`, in whole rotations over `sets` sets, so that a
-    /// graph never works on fewer sets than its label says.
+    /// In whole rotations over `sets` sets, so that a graph never works on fewer sets than its label says.
     pub fn launches_per_sample(&self, launch_us: f64, sets: usize) -> usize {
         let filling = (self.sample_time.as_secs_f64() * 1e6 / launch_us.max(0.05)).ceil() as usize;
         let sets = sets.max(1);
@@ -159,8 +148,7 @@ pub struct HostCheck {
 }
 
 impl HostCheck {
-    /// `take`, up to three times while the host alone is late (it may have been kept from its processor), not while the GPU
-    /// claims more time than passed.
+    /// Up to three times while the host alone is late, not while the GPU claims more time than passed.
     pub fn retried<E>(mut take: impl FnMut() -> Result<Self, E>) -> Result<Self, E> {
         let mut check = take()?;
         for _ in 1..3 {
@@ -177,8 +165,8 @@ impl HostCheck {
         self.wall_ms > self.event_ms * 1.05 + 1.0
     }
 
-    /// Of the clocks, or of clock and samples. The host sees what the events enclose plus its own latency (1 ms); long run
-    /// and samples may differ by 25 % and 0.5 us, which covers clocks that sink under load.
+    /// The host sees what the events enclose plus its own latency (1 ms); long run and samples may differ by 25 % and 0.5 us,
+    /// which covers clocks that sink under load.
     pub fn contradiction(&self, sampled_us: f64) -> Option<String> {
         let Self {
             event_ms,
@@ -203,16 +191,12 @@ impl HostCheck {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// `stage0-scalar/wmma-qk-32x64`.
     pub label: String,
     pub rotation: Rotation,
     /// Microseconds per launch in a graph.
     pub device: Summary,
-    /// Samples of `device`, in the order taken.
     pub device_us: Vec<f64>,
-    /// Microseconds between two events around one launch.
     pub single: Summary,
-    /// Samples of `single`, in the order taken.
     pub single_us: Vec<f64>,
     /// The GPU after the warm-up and after the last sample.
     pub conditions: [Conditions; 2],

@@ -4,16 +4,13 @@ use super::Rotation;
 use crate::problem::{Dtype, Problem};
 use crate::verdict::{GateId, GateResult};
 
-/// A GPU's published peaks, in its fastest configuration of that name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// Of the device name, each a word of its own.
     pub words: &'static [&'static str],
-    /// Dense f16 and bf16 FLOP/s with f32 accumulation.
+    /// Dense, with f32 accumulation.
     pub f16_flops: f64,
-    /// Dense FP8 FLOP/s.
+    /// Dense.
     pub fp8_flops: f64,
-    /// Bytes per second of device memory.
     pub bytes: f64,
     pub source: &'static str,
 }
@@ -74,13 +71,11 @@ pub fn peak(device_name: &str) -> Option<&'static Peak> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// Microseconds per launch.
     pub us: f64,
     /// `0.54 GFLOP at 989 TFLOP/s`.
     pub why: String,
 }
 
-/// Lower bounds of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeedOfLight {
     /// The largest counts.
@@ -92,7 +87,6 @@ pub struct SpeedOfLight {
 const ZERO_LINE_FACTOR: f64 = 1.1;
 
 impl SpeedOfLight {
-    /// No bound, and why.
     pub fn none(note: impl Into<String>) -> Self {
         Self {
             bounds: Vec::new(),
@@ -100,9 +94,8 @@ impl SpeedOfLight {
         }
     }
 
-    /// The roofline of `problem` on a device of this name. E4M3 may be multiplied as FP8, so its bound uses that peak. What
-    /// L2 holds need not be read again: per rotation at least `input bytes - L2` cross device memory, which is nothing when
-    /// the sets fit. Writes may stay in the cache.
+    /// E4M3 may be multiplied as FP8. What L2 holds need not be read again: per rotation at least `input bytes - L2` cross
+    /// device memory. Writes may stay in the cache.
     pub fn roofline(problem: &Problem, device_name: &str, rotation: &Rotation) -> Self {
         let Some(peak) = peak(device_name) else {
             return Self::none(format!(
@@ -157,7 +150,7 @@ impl SpeedOfLight {
         broken.max_by(|a, b| a.us.total_cmp(&b.us))
     }
 
-    /// Gate L1 fails on a time that no kernel can take, whatever ratio it makes: work is skipped, or the timer is broken.
+    /// Work is skipped, or the timer is broken.
     pub fn impossible(&self, us: f64) -> Option<GateResult> {
         let bound = self.broken_by(us)?;
         let reason = format!(

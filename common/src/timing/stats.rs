@@ -1,5 +1,3 @@
-//! Percentiles, bootstrap intervals, ratios of paired samples. Pure functions, no clock.
-
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::Serialize;
@@ -9,7 +7,6 @@ const RESAMPLES: usize = 1000;
 /// Seed of every interval: the same samples give the same report.
 const SEED: u64 = 0x5eed;
 
-/// A 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// 2.5 %.
@@ -28,11 +25,9 @@ pub struct Summary {
     pub mean: f64,
     /// With `samples - 1`; 0 for a single sample.
     pub std: f64,
-    /// Bootstrap, 95 %, of the median.
     pub p50_interval: Interval,
 }
 
-/// Why samples cannot be summarised.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     #[error("no samples: at least one is needed")]
@@ -84,8 +79,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of samples that were not interleaved: each side is resampled by itself. What drifts between sessions is not in the
-    /// interval.
+    /// Samples that were not interleaved: what drifts between sessions is not in the interval.
     pub fn of_medians(base: &[f64], new: &[f64]) -> Result<Self, SampleError> {
         let (base_sorted, new_sorted) = (checked_and_sorted(base)?, checked_and_sorted(new)?);
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
@@ -166,7 +160,6 @@ pub fn percentile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + (rank - below as f64) * (sorted[above] - sorted[below])
 }
 
-/// [`percentile`] of unsorted values, which it reorders, in linear time.
 fn select_percentile(values: &mut [f64], p: f64) -> f64 {
     let rank = p * (values.len() - 1) as f64;
     let (_, &mut low, above) = values.select_nth_unstable_by(rank as usize, f64::total_cmp);

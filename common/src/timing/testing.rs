@@ -1,5 +1,3 @@
-//! Synthetic samples that look like a GPU's.
-
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 

@@ -1,5 +1,3 @@
-//! Accesses that the traced build reports, and those that warp-wide operations declare.
-
 use crate::fault::Fault;
 use crate::judge::observed::{Shown, Step};
 use crate::judge::requests::MatrixCount;
@@ -7,7 +5,6 @@ use crate::judge::{Matrix, Stop};
 use crate::run::{Pause, ThreadContext, emulator_current_slot};
 use crate::site::{Literal, Site, code_number};
 
-/// `write` of `emulator_access`: the access may be made in pieces, so any address is aligned.
 const IN_PIECES: u32 = 2;
 
 #[unsafe(no_mangle)]
@@ -85,7 +82,6 @@ unsafe extern "C-unwind" fn emulator_no_element(
     })
 }
 
-/// An access to the thread's own stack, of which wgmma may hold some bytes.
 fn judge_held(context: &ThreadContext, address: usize, bytes: usize, write: u32, site: u32) {
     let run = context.run();
     let is_write = write & 1 == 1;

@@ -1,6 +1,5 @@
-//! mbarriers: an arrival orders what its thread did so far before what the observers of the phase's end do next. A cp.async
-//! arrival does so for the thread's copies, which land when the first observer looks. So do the boxes that TMA brings, each
-//! for its own bytes alone.
+//! An arrival orders what its thread did so far before what the observers of the phase's end do next. A cp.async arrival does so
+//! for the thread's copies, which land when the first observer looks; TMA's boxes for their own bytes alone.
 
 use crate::fault::Fault;
 use crate::judge::Sync;
@@ -81,7 +80,7 @@ impl<'a> Call<'a> {
         offset
     }
 
-    /// The offset of an object that must exist, whole, and be known to the thread, perhaps through the cluster's barrier.
+    /// It must exist, whole, and be known to the thread, perhaps through the cluster's barrier.
     pub(super) fn used(&self) -> usize {
         let (offset, thread) = (self.existing(), self.context.thread);
         if !self.run().block.borrow_mut().knows_mbarrier(thread, offset) {
@@ -140,8 +139,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the phase has ended; if so, the thread learns what its arrivals did. `since`: the phase that it waits for.
-    /// `origins`: whose bytes the observation covers.
+    /// If the phase has ended, the thread learns what its arrivals did. `since`: the phase that it waits for. `origins`: whose bytes the
+    /// observation covers.
     fn look(&self, offset: usize, parity: i32, since: Option<u64>, origins: &[Origin]) -> Seen {
         let look = || {
             let mut block = self.run().block.borrow_mut();
@@ -182,7 +181,7 @@ impl<'a> Call<'a> {
         look().unwrap_or_else(|misuse| self.fail(misuse))
     }
 
-    /// Whether the phase has ended; if not, others run first. A try may fail spuriously.
+    /// If the phase has not ended, others run first. A try may fail spuriously.
     fn poll(&self, parity: i32, is_try: bool) -> bool {
         let Call {
             context,

@@ -1,6 +1,5 @@
-//! TMA: boxes that move independently of their thread. A load is complete for whoever observes the phase that counts its
-//! bytes; a store's source may be reused by the thread that has waited for it; and a proxy fence of the writing thread makes
-//! the source visible to the store.
+//! Boxes move independently of their thread. A load is complete for whoever observes the phase that counts its bytes; a store's
+//! source may be reused by the thread that has waited for it, and is visible to it by a proxy fence of the writing thread.
 
 use crate::fault::Fault;
 use crate::judge::{Fork, Stop, Sync, TmaBox};

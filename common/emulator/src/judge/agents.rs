@@ -1,8 +1,6 @@
-//! Asynchronous operations of TMA and wgmma, which reach memory by the async proxy.
-//!
-//! An operation is judged when it is issued, with what its threads know then. From then on its accesses are events of its
-//! agent, and nobody knows of their end before the agent has completed them: a read of what TMA brings is a hazard until the
-//! reader knows of the phase's end, whoever ran first.
+//! Asynchronous operations of TMA and wgmma, which reach memory by the async proxy. One is judged when it is issued, with what
+//! its threads know then; nobody knows of its end before its agent has completed it, so that a read of what TMA brings is a
+//! hazard until the reader knows of the phase's end, whoever ran first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +41,6 @@ impl Judge {
         }
     }
 
-    /// An operation will access `range` of shared memory until it is complete.
     pub(crate) fn fork_shared(&mut self, fork: &Fork, how: How, range: Range<usize>) {
         let made = Self::forked(fork, how);
         if self.touch(Space::Shared, range.start as u32, range.len(), made) {
@@ -82,12 +79,10 @@ impl Judge {
         Ok(Some(place))
     }
 
-    /// `thread` learns that `agent` has completed its operations up to number `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         self.order.complete(thread, agent, clock);
     }
 
-    /// `thread` publishes its writes so far to the async proxy.
     pub(crate) fn fence_proxy(&mut self, thread: u32) {
         self.order.fence(thread);
     }
@@ -137,8 +132,8 @@ impl Judge {
         }
     }
 
-    /// The async proxy reads or overwrites `range`: the generic writes there must have been fenced by their writer, and who
-    /// issues the operation must know of that. Else a read may miss the write, and a write may be lost below it.
+    /// The generic writes there must have been fenced by their writer, and who issues the operation must know of that. Else a
+    /// read may miss the write, and a write may be lost below it.
     pub(super) fn check_fences(&mut self, range: Range<usize>, made: Made) {
         if self.content[range.clone()]
             .iter()

@@ -85,13 +85,11 @@ impl Clocks {
         Agent(self.add_columns(1) as u16)
     }
 
-    /// `thread` learns that `agent` has completed what it did up to `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         let known = &mut self.row(thread)[usize::from(agent.0)];
         *known = clock.max(*known);
     }
 
-    /// Whether `thread` knows that `agent` has completed its `clock`.
     pub(crate) fn knows_agent(&self, thread: u32, agent: Agent, clock: u32) -> bool {
         self.knows(thread, agent.0.into(), clock)
     }
@@ -100,7 +98,6 @@ impl Clocks {
         (0..self.threads as u32).any(|thread| self.knows_agent(thread, agent, clock))
     }
 
-    /// `thread` publishes to the async proxy what it wrote so far, as far as others know of it at all.
     pub(crate) fn fence(&mut self, thread: u32) {
         let first = match self.fences {
             Some(first) => first,
@@ -112,13 +109,11 @@ impl Clocks {
         self.row(thread)[first + thread as usize] = fence;
     }
 
-    /// Fences so far: what a write remembers.
     #[inline]
     pub(crate) fn fences(&self) -> u32 {
         self.fence
     }
 
-    /// Whether `reader` knows of a fence of `writer` after the first `fences` of the block.
     pub(crate) fn knows_fence(&self, reader: u32, writer: u32, fences: u32) -> bool {
         self.fences
             .is_some_and(|first| self.knows(reader, first as u32 + writer, fences + 1))
@@ -138,18 +133,16 @@ impl Clocks {
         self.known[thread as usize * (self.columns + 1)]
     }
 
-    /// Whether `thread` knows of what `other` did at `clock` of this generation.
     #[inline]
     pub(crate) fn knows(&self, thread: u32, other: u32, clock: u32) -> bool {
         self.known[thread as usize * self.columns + other as usize] >= clock
     }
 
-    /// `thread` issues a copy: whoever learns of it later learns what the thread did up to now.
+    /// Whoever learns of it later learns what the thread did up to now.
     pub(crate) fn issue_copy(&mut self, thread: u32) {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// Whether `thread` knows that copy number `copy` of `other` has landed.
     pub(crate) fn knows_copy(&self, thread: u32, other: u32, copy: u32) -> bool {
         self.copies
             .is_some_and(|first| self.knows(thread, first as u32 + other, copy))
@@ -164,7 +157,6 @@ impl Clocks {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// The copies of `thread` up to number `copy` have landed, for those who wait for the signal.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         signal.renew(self.generation, self.columns);
         let known =
@@ -172,7 +164,6 @@ impl Clocks {
         *known = copy.max(*known);
     }
 
-    /// All `participants` meet: each learns what the others did before.
     pub(crate) fn meet(&mut self, participants: impl Iterator<Item = u32> + Clone) {
         let mut joined = std::mem::take(&mut self.joined);
         joined.clear();
@@ -191,7 +182,7 @@ impl Clocks {
         self.joined = joined;
     }
 
-    /// All threads meet: a new generation, which is returned. What anybody knows of agents and fences all know now.
+    /// A new generation, which is returned. What anybody knows of agents and fences all know now.
     pub(crate) fn meet_all(&mut self) -> u32 {
         self.generation += 1;
         let agents = self.threads..self.columns;
@@ -221,8 +212,8 @@ impl Clocks {
         self.row(thread)[thread as usize] += 1;
     }
 
-    /// Copies of `thread` will arrive at `signal`: its waiters learn what came before the copies, but nothing of what the
-    /// thread did since it issued the last of them or last synchronised.
+    /// Waiters learn what came before the copies, but nothing of what the thread did since it issued the last of them or last
+    /// synchronised.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         if self.copies.is_none() {
             self.copies = Some(self.add_columns(self.threads));

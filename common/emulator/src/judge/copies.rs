@@ -1,5 +1,3 @@
-//! cp.async copies in flight: which bytes are not there yet, and why.
-
 use std::ops::Range;
 
 use super::order::Actor;
@@ -77,7 +75,6 @@ impl Copies {
         Some((at, self.copies[self.pending[at] as usize - 1]))
     }
 
-    /// The latest copy that was to write `at`, landed or not.
     pub(crate) fn latest(&self, at: usize) -> Option<&Copy> {
         self.copies
             .iter()
@@ -85,7 +82,6 @@ impl Copies {
             .find(|copy| copy.bytes().contains(&at))
     }
 
-    /// An in-flight copy that reads one of `bytes` bytes at `place` of global memory.
     pub(crate) fn reads(&self, place: u32, bytes: usize) -> Option<Copy> {
         if self.count == 0 {
             return None;

@@ -1,5 +1,3 @@
-//! What a traced launch counts; `GLOSSARY.md` explains the figures together.
-
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -54,9 +52,7 @@ pub struct Counters {
     /// Read from global memory by TMA; also in `global_read`, where a box is one request.
     pub tma_read_bytes: u64,
     pub tma_write_bytes: u64,
-    /// Stored to other blocks of the cluster by store_async.
     pub cluster_store_bytes: u64,
-    /// Matrix instructions, per warp.
     pub tensor_ops: u64,
     pub tensor_macs: u64,
     /// Per warp, or part of one that a mask names.
@@ -66,7 +62,6 @@ pub struct Counters {
     /// `__syncwarp`, likewise.
     pub warp_barriers: u64,
     pub barriers: u64,
-    /// Per arriving warp, waiting or not.
     pub named_barriers: u64,
     /// Per thread, those by cp.async included.
     pub mbarrier_arrivals: u64,
@@ -109,7 +104,6 @@ fields!(Counters: global_read global_write shared_read shared_write shared_async
     tensor_macs shuffles votes warp_barriers barriers named_barriers mbarrier_arrivals mbarrier_waits exps);
 
 impl fmt::Display for Counters {
-    /// One line each, for snapshots.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, it) in [("read", &self.global_read), ("written", &self.global_write)] {
             let GlobalTraffic {

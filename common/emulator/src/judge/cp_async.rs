@@ -48,7 +48,7 @@ impl Judge {
         );
     }
 
-    /// The FFI module has found the destination to be in shared memory. Returns the copy's tag, for [`Judge::landed`].
+    /// Returns the copy's tag, for [`Judge::landed`].
     pub(crate) fn issue(
         &mut self,
         thread: u32,
@@ -122,7 +122,6 @@ impl Judge {
         }
     }
 
-    /// The first `issued` copies of `thread` are there, for observers of the phase of `signal`.
     pub(crate) fn release_copies(&mut self, thread: u32, issued: u64, signal: &mut Signal) {
         self.order.release_copies(thread, issued as u32, signal);
     }

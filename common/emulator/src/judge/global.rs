@@ -1,5 +1,5 @@
-//! The shadow of outputs in global memory: order within a block byte by byte, and what each block has touched, to compare
-//! blocks. Inputs need none: their reads are no race, and their writes are reported as such.
+//! Outputs in global memory: order within a block byte by byte, and what each block has touched, to compare blocks. Reads of
+//! inputs are no race, and their writes are reported as such.
 
 use super::memory::PAGE_BYTES;
 use super::order::{Cell, Order, note};

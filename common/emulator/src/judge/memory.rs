@@ -77,8 +77,7 @@ impl Allocation {
         }
     }
 
-    /// Describes a byte in the kernel author's terms: "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is
-    /// no element.
+    /// "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]" if it is no element.
     pub fn described_by(mut self, words: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         self.words = Some(Words(Arc::new(words)));
         self
@@ -160,7 +159,6 @@ pub struct Memory {
     pub(crate) bytes: u64,
 }
 
-/// Unit of the shadow of global memory.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 impl Memory {

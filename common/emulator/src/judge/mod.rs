@@ -1,5 +1,4 @@
-//! The judge of one block, or of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards
-//! and counts. Pure Rust; the FFI module feeds it.
+//! The judge of the blocks of a cluster: takes accesses and synchronisation as they happen, finds hazards and counts.
 
 mod agents;
 pub(crate) mod clocks;
@@ -37,8 +36,7 @@ use order::{Actor, Cell, How, Order, note};
 use raw::{Found, Hint, Raw, Side};
 use requests::{Direction, MatrixCount, Requests, Space, matrix_global, matrix_shared};
 
-/// The block can't go on: the access would be to unmapped memory, or one that the hardware refuses. The reason is among the
-/// hazards.
+/// The access would be to unmapped memory, or one that the hardware refuses. The reason is among the hazards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
@@ -120,7 +118,6 @@ pub(crate) struct Setup {
     /// The program's code, constants and static variables: kernels may read them.
     pub(crate) program: Range<usize>,
     pub(crate) log: bool,
-    /// Keep what the kernel shows of this query row.
     pub(crate) watch: Option<Arc<Watch>>,
 }
 
@@ -128,12 +125,9 @@ pub(crate) struct Setup {
 pub(crate) struct Outcome {
     pub(crate) found: Found,
     pub(crate) counters: Counters,
-    /// Highest byte of shared memory touched, plus one.
     pub(crate) touched: usize,
-    /// Bytes of outputs that were accessed.
     pub(crate) runs: Vec<Run>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
-    /// Every access, if the setup asks for it.
     pub(crate) log: Vec<(Side, Space, u32, u32)>,
     /// What was shown of the watched row: by which thread, where, and on which way of the trail.
     pub(crate) shown: Vec<(Shown, u32, u32, u32)>,
@@ -149,14 +143,11 @@ pub(crate) struct Judge {
     content: Vec<Content>,
     /// Who wrote each byte that holds a value or a copy.
     written: Vec<Written>,
-    /// Whether any byte is part of a barrier object.
     has_barriers: bool,
     /// Accesses of agents that nobody knows to be complete, and some others.
     under_way: Vec<UnderWay>,
-    /// Per warpgroup that has issued a product.
     warpgroups: Vec<Option<Agent>>,
     copies: Copies,
-    /// Loads that TMA was asked for.
     fetches: Vec<Fetch>,
     global: Global,
     requests: Vec<Requests>,
@@ -338,7 +329,6 @@ impl Judge {
         Ok(())
     }
 
-    /// Where an address is; `None` where it is of no interest.
     #[inline]
     fn place(
         &mut self,
@@ -379,7 +369,6 @@ impl Judge {
         Err(Stop)
     }
 
-    /// Checks bounds, value and order. False if the access is not to be counted.
     fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
         if self.setup().log {
             self.outcome
@@ -608,7 +597,6 @@ impl Judge {
         true
     }
 
-    /// `__syncthreads` of the block of `thread` is complete.
     pub(crate) fn barrier(&mut self, thread: u32, site: u32) {
         self.outcome.syncs.insert((Sync::Barrier, site));
         self.outcome.counters.barriers += 1;
@@ -631,19 +619,16 @@ impl Judge {
         self.outcome.syncs.insert((sync, site));
     }
 
-    /// `__syncwarp` of `lanes` is complete.
     pub(crate) fn warp_barrier(&mut self, warp: u32, lanes: u32) {
         self.outcome.counters.warp_barriers += 1;
         self.order.meet_lanes(warp, lanes);
     }
 
-    /// `signal` belongs to the barrier's present phase.
     pub(crate) fn arrive_at_named(&mut self, warp: u32, signal: &mut Signal) {
         self.outcome.counters.named_barriers += 1;
         (warp * 32..warp * 32 + 32).for_each(|thread| self.order.release(thread, signal));
     }
 
-    /// A warp resumes after the phase of `signal`.
     pub(crate) fn leave_named(&mut self, warp: u32, signal: &Signal) {
         (warp * 32..warp * 32 + 32).for_each(|thread| self.order.acquire(thread, signal));
     }
@@ -667,13 +652,11 @@ impl Judge {
         self.report_races(Space::Shared, offset, made);
     }
 
-    /// Whoever observes the end of the phase of `signal` is ordered after what the thread did so far.
     pub(crate) fn arrive(&mut self, thread: u32, signal: &mut Signal) {
         self.outcome.counters.mbarrier_arrivals += 1;
         self.order.release(thread, signal);
     }
 
-    /// `thread` has observed the end of the phase of `signal`.
     pub(crate) fn observe(&mut self, thread: u32, signal: &Signal) {
         self.outcome.counters.mbarrier_waits += 1;
         self.order.acquire(thread, signal);
@@ -684,7 +667,6 @@ impl Judge {
         self.requests[warp as usize].flush(&mut self.outcome.counters);
     }
 
-    /// The counters other than memory traffic.
     pub(crate) fn counters(&mut self) -> &mut Counters {
         &mut self.outcome.counters
     }

@@ -1,4 +1,4 @@
-//! What kernels show of one query row by ATTN_OBSERVE, and from where the row's output was stored.
+//! What kernels show of one query row by ATTN_OBSERVE, and from where its output was stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +17,6 @@ pub struct Watch {
     pub output: Range<usize>,
 }
 
-/// Kind of a value (`attn/observe.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Seen {
     /// By key.
@@ -28,9 +27,7 @@ pub enum Seen {
     LaneState,
     /// By key.
     Probability,
-    /// Output before the tile's product, by column.
     Rescaled,
-    /// Output after it, by column.
     Output,
 }
 
@@ -49,7 +46,6 @@ impl Seen {
     }
 }
 
-/// Step of the algorithm (`attn/observe.cuh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Step {
     /// Counts the keys that a row sees.
@@ -82,7 +78,6 @@ impl Step {
     }
 }
 
-/// What a thread does on its way to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Does {
     Access(How),
@@ -115,8 +110,6 @@ pub(crate) struct Shown {
     pub(crate) value: f32,
 }
 
-/// The way to what each thread shows next: where it last made each step, and from where it has accessed memory since it last
-/// showed something.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     steps_of: Vec<Vec<(u32, Step)>>,
@@ -168,7 +161,7 @@ impl Trail {
         }
     }
 
-    /// The way to an array that a thread shows; its elements come one by one.
+    /// An array's elements come one by one.
     pub(crate) fn way(&mut self, thread: u32, element: i32) -> u32 {
         let thread = thread as usize;
         if element == 0 {
@@ -192,7 +185,6 @@ impl Trail {
     }
 }
 
-/// A value of the watched row, in its thread's program order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     pub what: Seen,
@@ -218,16 +210,12 @@ pub struct Passed {
 pub struct Observations {
     /// Thread by thread in program order.
     pub values: Vec<Observed>,
-    /// Places of the values, innermost first.
     pub places: Vec<Vec<Place>>,
     /// Ways to the values: where the thread last made each step, then from where it or its warp has accessed memory since it
     /// showed something else, in order.
     pub ways: Vec<Vec<Passed>>,
-    /// From where global memory was read, and the name of the allocation.
     pub reads: Vec<(String, Vec<Place>)>,
-    /// From where the row's output was stored, each place once.
     pub stores: Vec<Vec<Place>>,
-    /// Where the blocks join what lanes and warps have of a row.
     pub ends: Vec<Passed>,
     /// Visible keys of a row, as counted by threads that showed something of it, and where.
     pub visible: Vec<(i32, Passed)>,

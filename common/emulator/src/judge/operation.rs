@@ -1,5 +1,3 @@
-//! Accesses and asynchronous operations, as the judge notes them.
-
 use std::ops::Range;
 
 use super::clocks::Agent;
@@ -7,7 +5,6 @@ use super::order::{Actor, How};
 use super::raw::Side;
 use super::requests::Space;
 
-/// An access by somebody from somewhere. Its event is numbered on demand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
     pub(super) actor: Actor,
@@ -94,7 +91,6 @@ pub(crate) struct Fork {
     pub(crate) site: u32,
 }
 
-/// An access of an operation that may not be complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnderWay {
     pub(super) made: Made,

@@ -1,7 +1,5 @@
-//! Whether two accesses are ordered: events, the last write and the concurrent reads of each byte.
-//!
-//! A byte's cell holds its last write and the reads since then that are not ordered with each other. A new access is checked
-//! against them, so at least the first race of a byte is found, whatever the schedule.
+//! Whether two accesses are ordered. A byte's cell holds its last write and the reads since then that are not ordered with each
+//! other, against which a new access is checked: at least the first race of a byte is found, whatever the schedule.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +42,6 @@ impl How {
         )
     }
 
-    /// Whether an mbarrier tells of the bytes.
     pub(crate) fn is_fetch(self) -> bool {
         matches!(self, Self::TmaWrite | Self::StoreAsync)
     }
@@ -106,7 +103,6 @@ impl Actor {
     }
 }
 
-/// Accesses that only differ in their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Event {
     pub(crate) actor: Actor,
@@ -199,23 +195,19 @@ impl Order {
         self.present[thread as usize / 32] = None;
     }
 
-    /// Copies of `thread` will arrive at `signal`.
     pub(crate) fn release_before_copies(&mut self, thread: u32, signal: &mut Signal) {
         self.clocks.release_before_copies(thread, signal);
     }
 
-    /// Copies of `thread` up to number `copy` have landed, for those who wait for `signal`.
     pub(crate) fn release_copies(&mut self, thread: u32, copy: u32, signal: &mut Signal) {
         self.clocks.release_copies(thread, copy, signal);
     }
 
-    /// `thread` has waited for its copies up to number `copy`.
     pub(crate) fn wait_for_copies(&mut self, thread: u32, copy: u32) {
         self.clocks.wait_for_copies(thread, copy);
         self.present[thread as usize / 32] = None;
     }
 
-    /// The event of an arriving copy's landing; `copy` is its number among those of its thread.
     pub(crate) fn landing(&mut self, thread: u32, copy: u32, site: u32) -> u32 {
         let actor = Actor::Copies(thread);
         self.events.number(Event {
@@ -243,17 +235,14 @@ impl Order {
         self.clocks.agent()
     }
 
-    /// `thread` learns that `agent` has completed what it did up to `clock`.
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
         self.clocks.complete(thread, agent, clock);
     }
 
-    /// Whether any thread knows.
     pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
         self.clocks.is_complete(agent, clock)
     }
 
-    /// The event of an access by operation number `clock` of an agent.
     pub(crate) fn agent_event(&mut self, actor: Actor, clock: u32, site: u32, how: How) -> u32 {
         self.events.number(Event {
             actor,
@@ -264,7 +253,6 @@ impl Order {
         })
     }
 
-    /// `thread` publishes its writes so far to the async proxy.
     pub(crate) fn fence(&mut self, thread: u32) {
         self.clocks.fence(thread);
     }
@@ -285,7 +273,6 @@ impl Order {
         writer.threads().all(known)
     }
 
-    /// The event of an access by the lanes in `mask` of a warp, now.
     pub(crate) fn warp_event(
         &mut self,
         warp: u32,
@@ -352,7 +339,6 @@ impl Order {
         }
     }
 
-    /// A read in `set` that is not ordered before `now`.
     fn unordered_read(&self, mut set: u32, now: u32) -> Option<u32> {
         while set != 0 {
             let (others, event) = self.sets.value(set);
@@ -364,8 +350,8 @@ impl Order {
         None
     }
 
-    /// `set` with `event`, without reads that are ordered before it: who comes after it comes after them. But who knows that
-    /// an agent's operation is complete knows only of that agent's earlier ones.
+    /// Without reads that are ordered before it. But who knows that an agent's operation is complete knows only of that agent's
+    /// earlier ones.
     fn add(&mut self, set: u32, event: u32) -> u32 {
         if let Some(&known) = self.added.get(&(set, event)) {
             return known;
@@ -511,7 +497,6 @@ impl Order {
     }
 }
 
-/// Adds a racing byte to first and last byte per event.
 pub(crate) fn note(races: &mut Vec<(usize, usize, u32)>, index: usize, event: u32) {
     match races.iter_mut().find(|(_, _, known)| *known == event) {
         Some((_, last, _)) => *last = index,

@@ -1,20 +1,15 @@
-//! Combines the lanes' accesses to a warp's requests, and counts what those cost. Pure arithmetic on addresses.
-
 use super::counters::{Counters, GlobalTraffic, SharedTraffic};
 
-/// The memory and the counter of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Global,
     Shared,
 }
 
-/// Direction, and who makes the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
     Write,
-    /// cp.async: the write side of the copy.
     AsyncWrite,
 }
 
@@ -152,7 +147,6 @@ fn shared_counter(counters: &mut Counters, direction: Direction) -> &mut SharedT
     }
 }
 
-/// A request of `bytes` at each of `addresses`.
 fn global(addresses: impl Iterator<Item = u32>, bytes: u32) -> GlobalTraffic {
     let mut traffic = GlobalTraffic {
         requests: 1,
@@ -193,7 +187,6 @@ fn shared(address: &[u32; 32], lanes: u32, bytes: u32) -> SharedTraffic {
     traffic
 }
 
-/// One pass over the banks.
 fn add_pass(traffic: &mut SharedTraffic, pieces: impl Iterator<Item = (u32, u32)>) {
     let mut words: [u32; 64] = [0; 64];
     let mut in_bank = [0u32; 32];
@@ -213,7 +206,6 @@ fn add_pass(traffic: &mut SharedTraffic, pieces: impl Iterator<Item = (u32, u32)
     }
 }
 
-/// `EmulatorMatrixCount` of abi.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatrixCount {
     Ldmatrix,

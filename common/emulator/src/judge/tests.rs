@@ -162,7 +162,6 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Copies and groups of each thread: what a wait covers.
 #[derive(Clone, Default)]
 struct Groups<T> {
     copies: Vec<T>,
@@ -175,7 +174,6 @@ impl<T: Copy> Groups<T> {
         self.committed.push(self.copies.len());
     }
 
-    /// The copies up to the last one that the wait covers.
     fn wait(&mut self, newest: usize) -> Option<&[T]> {
         let covered = self.committed.len().saturating_sub(newest);
         let end = self.committed.drain(..covered).next_back()?;
@@ -183,7 +181,6 @@ impl<T: Copy> Groups<T> {
     }
 }
 
-/// The judge's outcome of `program`, in which op i is at site i + 1.
 fn judge(program: &[(usize, Op)]) -> Outcome {
     let mut judge = Judge::default();
     judge.start(Setup {
@@ -339,11 +336,9 @@ struct Made {
     by: Option<u32>,
 }
 
-/// Accesses, and for each node the nodes that it is reached from.
 struct Graph {
     accesses: Vec<Made>,
     before: Vec<BTreeSet<usize>>,
-    /// Thread and node.
     fences: Vec<(u32, usize)>,
 }
 
@@ -624,7 +619,6 @@ impl Graph {
     }
 }
 
-/// Ops and bytes of the judge's conflicts.
 fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
     let conflicts = outcome
         .found
@@ -645,7 +639,6 @@ fn bytes(conflicts: &[((usize, usize), Vec<usize>)]) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Another order in which the same threads may run.
 fn reordered(program: &[(usize, Op)], mut seed: u64) -> Vec<(usize, Op)> {
     let mut rest: Vec<(usize, Op)> = program.to_vec();
     let mut result = Vec::new();

@@ -1,5 +1,3 @@
-//! What a box reads and writes, as operations of agents.
-
 use super::clocks::Agent;
 use super::counters::{GlobalTraffic, SharedTraffic};
 use super::operation::{Fetch, Fork, TmaBox};
@@ -7,7 +5,6 @@ use super::order::How;
 use super::{Judge, Stop};
 
 impl Judge {
-    /// A thread starts a load, described by `fork`.
     pub(crate) fn tma_load<Rows>(&mut self, fork: &Fork, load: TmaBox<Rows>) -> Result<(), Stop>
     where
         Rows: Iterator<Item = (usize, usize)>,
@@ -30,7 +27,6 @@ impl Judge {
         Ok(())
     }
 
-    /// A thread stores to another block of the cluster.
     pub(crate) fn store_async(&mut self, fork: &Fork, range: std::ops::Range<usize>) {
         self.fork_shared(fork, How::StoreAsync, range.clone());
         self.fetches.push(Fetch {
@@ -41,8 +37,7 @@ impl Judge {
         counters.cluster_store_bytes += bytes;
     }
 
-    /// Store number `clock` of a thread. Its reads of shared memory and its writes of global memory are of two agents: the
-    /// thread can only wait for the first.
+    /// Its reads of shared memory and its writes of global memory are of two agents: the thread can only wait for the first.
     pub(crate) fn tma_store<Rows>(
         &mut self,
         thread: u32,

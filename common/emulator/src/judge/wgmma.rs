@@ -26,7 +26,6 @@ impl Judge {
         agent
     }
 
-    /// A warp issues its part of product `number` of its warpgroup, from 0.
     pub(crate) fn issue_product(
         &mut self,
         warp: u32,
@@ -50,7 +49,6 @@ impl Judge {
         }
     }
 
-    /// A warp's wait is over: its warpgroup's first `covered` products are complete.
     pub(crate) fn products_complete(&mut self, warp: u32, covered: u64) {
         let agent = self.warpgroup(warp);
         (warp * 32..warp * 32 + 32).for_each(|thread| self.complete(thread, agent, covered as u32));

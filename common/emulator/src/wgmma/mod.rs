@@ -33,7 +33,6 @@ const NAMED: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operands {
     d: *mut f32,
-    /// Null: A is in shared memory.
     a: *const [u32; 4],
     a_descriptor: u64,
     b_descriptor: u64,
@@ -63,7 +62,6 @@ impl Named {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
-    /// None: in registers.
     a: Option<Descriptor>,
     b: Descriptor,
     element: Element,
@@ -129,24 +127,19 @@ impl Shape {
     }
 }
 
-/// Issued by at least one warp, and not complete for all.
 #[derive(Debug)]
 struct Product {
     shape: Shape,
     call: Collective,
     warp: u32,
-    /// Number of its accumulators.
     chain: u64,
-    /// Warps that have issued it, and that have waited for it, by bit.
     issued: u32,
     complete: u32,
     fragment: Option<Box<Fragment>>,
     sources: [*const [u32; 4]; 128],
-    /// Runs as soon as possible.
     is_early: bool,
 }
 
-/// Accumulators of the warpgroup that products hold: one array of each thread.
 #[derive(Debug)]
 struct Chain {
     number: u64,
@@ -184,7 +177,6 @@ struct WarpState {
     issued: u64,
     /// Incomplete groups, oldest first: products issued when each was closed.
     groups: VecDeque<u64>,
-    /// Of `Warpgroup::calls`.
     called: usize,
     complete: u64,
     is_fenced: bool,
@@ -215,7 +207,6 @@ impl Warpgroup {
     }
 }
 
-/// A fault's two sides, before it has a block.
 type Disagreement = (u32, Collective, String);
 
 enum Misuse {
@@ -226,7 +217,6 @@ enum Misuse {
 
 #[derive(Debug)]
 pub(crate) struct Issued {
-    /// Among those of the warpgroup.
     pub(crate) number: u64,
     shape: Shape,
     base: usize,
@@ -387,7 +377,6 @@ impl Products {
         })
     }
 
-    /// Adds a warp to the product that it issues now.
     unsafe fn add(
         &mut self,
         warp: u32,
@@ -515,7 +504,6 @@ impl Products {
         Ok((number, shape))
     }
 
-    /// Runs the next product of a warpgroup, which all four warps have issued.
     fn run_next(&mut self, index: usize) {
         let group = &mut self.groups[index];
         let product = &group.products[(group.run - group.first) as usize];
@@ -582,7 +570,7 @@ impl Products {
         Ok(Some(covered))
     }
 
-    /// Ends a warp's wait: runs what has not run yet, and gives the lanes back what is complete and named.
+    /// Runs what has not run yet, and gives the lanes back what is complete and named.
     unsafe fn finish(
         &mut self,
         warp: u32,
@@ -664,8 +652,6 @@ impl Products {
             .unwrap_or_default()
     }
 
-    /// A thread's arrays that products hold: whether one is of A, the number of products up to the last that holds it, and
-    /// that one's site.
     fn arrays(&self, thread: u32) -> impl Iterator<Item = (Range<usize>, bool, u64, Site)> {
         let (index, member, lane) = (
             (thread / 128) as usize,
@@ -771,7 +757,6 @@ impl Products {
     }
 }
 
-/// The chain of these arrays of a warp, if products hold them.
 fn held_chain(
     chains: &mut [Chain],
     member: usize,

@@ -8,7 +8,6 @@ pub(crate) type Fragment = [[u32; 4]; 128];
 
 const WIDTH: usize = 8;
 
-/// Both operands as numbers, kept for their memory.
 #[derive(Debug, Default)]
 pub(crate) struct Slabs {
     /// [64][K]

@@ -21,7 +21,6 @@ impl Element {
     }
 }
 
-/// Bytes that a swizzle moves as a whole.
 pub(crate) const CHUNK: usize = 16;
 
 /// Along K an instruction reads this many bytes of each row, or rows of a transposed B.
@@ -33,7 +32,6 @@ pub(crate) struct Descriptor {
     start: usize,
     leading: usize,
     stride: usize,
-    /// Of a row, and of the swizzle: 128 or 64.
     span: usize,
 }
 

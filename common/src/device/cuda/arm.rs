@@ -14,8 +14,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Q, K and V on the GPU, as often as a rotation needs them. Arms that are compared share one pool: the same bytes at the
-/// same addresses.
+/// Q, K and V on the GPU, as often as a rotation needs them. Arms that are compared share one pool.
 pub struct InputPool {
     rotation: Rotation,
     /// Set `i` holds contents `i % contents.len()`.
@@ -65,7 +64,6 @@ impl InputPool {
         })
     }
 
-    /// The number of sets, and what they are to the L2 cache.
     pub fn rotation(&self) -> &Rotation {
         &self.rotation
     }
@@ -103,7 +101,6 @@ pub(super) struct TimedGraph {
 /// While the host submits a graph.
 const LEAD_IN: Duration = Duration::from_micros(50);
 
-/// A kernel over rotating sets, for [`CudaDevice::measure`] and [`CudaDevice::measure_pair`].
 pub struct Arm<'d> {
     pub(super) device: &'d CudaDevice,
     pub(super) kernel: BoundKernel,
@@ -133,8 +130,8 @@ const ONE_WARP: LaunchConfig = LaunchConfig {
 };
 
 impl CudaDevice {
-    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory take. A handful is enough:
-    /// further sets repeat contents at other addresses, which is all that the cache sees.
+    /// Uploads `contents`, all of one problem, a few times, or as often as inputs from device memory take: further sets only
+    /// repeat contents at other addresses.
     pub fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.check_usable()?;
         let mut pool = InputPool::on_host(contents, is_cold, self.info().l2_bytes)?;
@@ -165,8 +162,7 @@ impl CudaDevice {
         Ok(self.new_arm(kernel, arguments, Some(Rc::clone(pool)), outputs))
     }
 
-    /// Empty kernels: the zero line. With a `pool` it claims to compute its problem and writes nothing, which gates and speed
-    /// of light must refuse.
+    /// Empty kernels: the zero line. With a `pool` it claims to compute its problem, which gates and speed of light must refuse.
     pub fn noop_arm(&self, pool: Option<&Rc<InputPool>>) -> Result<Arm<'_>, CudaError> {
         self.check_usable()?;
         let kernel = self.helper("empty-kernel", |helpers| &helpers.noop)?;
@@ -274,8 +270,7 @@ impl Arm<'_> {
         self.device.enqueue(&self.kernel, &self.arguments[set])
     }
 
-    /// Microseconds between the first two of `events`, recorded around `submit`, and what that returns. Waits for `expected`
-    /// plus the watchdog's time.
+    /// Microseconds between the first two of `events`, recorded around `submit`, and what that returns.
     pub(super) fn time<T>(
         &self,
         events: &[CudaEvent],
@@ -301,7 +296,6 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// Adds to `collected` what is not there yet.
     pub(super) fn collect_outputs(
         &self,
         collected: &mut Vec<RotatedOutput>,
@@ -309,7 +303,6 @@ impl Arm<'_> {
         self.collect_outputs_of(self.sets(), collected)
     }
 
-    /// Of the first `sets` alone.
     pub(super) fn collect_outputs_of(
         &self,
         sets: usize,
@@ -329,7 +322,6 @@ impl Arm<'_> {
         Ok(())
     }
 
-    /// As the launches so far left them; equal ones are merged.
     pub fn outputs(&self) -> Result<Vec<RotatedOutput>, CudaError> {
         let mut outputs = Vec::new();
         self.device.finish(&self.kernel.name, Duration::ZERO)?;
@@ -337,8 +329,7 @@ impl Arm<'_> {
         Ok(outputs)
     }
 
-    /// Device time of `launches` launches, for a harness that chooses how many: whole replays of a graph, scaled. The harness
-    /// warms up.
+    /// Device time of `launches` launches, for a harness that chooses how many and warms up.
     pub fn device_time(&mut self, launches: u64, plan: &Plan) -> Result<Duration, CudaError> {
         if self.graph.is_none() {
             self.device.prepare_to_time()?;
@@ -384,8 +375,8 @@ impl Arm<'_> {
         launched.map_err(|error| self.device.launch_error(&self.kernel.name, error))
     }
 
-    /// Builds this plan's graph: launches every set once on its own, so that a plain launch finds a kernel that fails, lets
-    /// the clocks rise, and sizes the graph by a trial.
+    /// Launches every set once on its own, so that a failing kernel is found, lets the clocks rise, and sizes the graph by a
+    /// trial.
     pub(super) fn build_graph(&mut self, plan: &Plan) -> Result<(), CudaError> {
         if self
             .graph
@@ -438,7 +429,7 @@ impl Arm<'_> {
         }
     }
 
-    /// With `launches` launches, and the delay in proportion. The arm must have a graph.
+    /// The delay changes in proportion. The arm must have a graph.
     pub fn resize_graph(&mut self, launches: usize) -> Result<(), CudaError> {
         let TimedGraph {
             work_us,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchName {
-    /// The stage's id, or what stands for one.
     pub stage: String,
     pub variant: String,
     /// Shape, dtype and mask; empty for a kernel without a problem.
@@ -26,7 +25,6 @@ impl fmt::Display for LaunchName {
     }
 }
 
-/// Why the GPU backend could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
     #[error(
@@ -62,9 +60,7 @@ pub enum CudaError {
     )]
     SharedMemory {
         launch: Box<LaunchName>,
-        /// Static and dynamic, of one block.
         needed: usize,
-        /// The opt-in limit.
         available: usize,
     },
     #[error("{launch}: the kernel failed: {error}")]
@@ -95,7 +91,6 @@ pub enum CudaError {
         "an arm needs at least one set of inputs, all of one problem; got {sets} sets of {problems} problems"
     )]
     Sets { sets: usize, problems: usize },
-    /// Arms that do not work on the same inputs.
     #[error("{base} and {new} do not rotate over the same inputs; build both arms on one pool")]
     Unlike { base: String, new: String },
     #[error("{arm} was built on another GPU; measure it there")]

@@ -1,5 +1,3 @@
-//! Sampling: device time of graphs, single launches, and the checks around them.
-
 use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
 use crate::telemetry::Conditions;
@@ -13,26 +11,22 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Timed {
     pub measurement: Measurement,
-    /// As the timed launches left them, then as one more replay fills them after fresh poison. The gates must judge all
-    /// before a figure is printed.
+    /// As the timed launches left them, then as one more replay fills them after fresh poison; all to be judged.
     pub outputs: Vec<RotatedOutput>,
 }
 
 #[derive(Clone, Debug)]
 pub struct TimedPair {
     pub comparison: Comparison,
-    /// As [`Timed::outputs`].
     pub base_outputs: Vec<RotatedOutput>,
-    /// As [`Timed::outputs`].
     pub new_outputs: Vec<RotatedOutput>,
 }
 
 /// What one of many arms takes; see [`CudaDevice::rank`].
 #[derive(Clone, Debug)]
 pub struct Ranked {
-    /// The median of its samples.
     pub us: f64,
-    /// Of one set for each contents, as one more replay fills them after fresh poison. The gates must judge them.
+    /// As [`Timed::outputs`], of one set for each contents.
     pub outputs: Vec<RotatedOutput>,
 }
 
@@ -102,10 +96,8 @@ impl CudaDevice {
         })
     }
 
-    /// Many arms in turns, quickly: to rank them, not to judge a claim. An arm that fails has its error in place of a time.
-    ///
-    /// # Errors
-    /// The GPU cannot be used any more.
+    /// To rank arms, not to judge a claim. An arm that fails has its error in place of a time. Errors: the GPU cannot be used
+    /// any more.
     pub fn rank<'d>(
         &'d self,
         arms: Vec<Result<Arm<'d>, CudaError>>,
@@ -160,7 +152,6 @@ impl CudaDevice {
         Ok(self.measure(&mut self.noop_arm(None)?, plan)?.measurement)
     }
 
-    /// Refuses an environment that falsifies timings, and resets the L2 cache's state.
     pub(super) fn prepare_to_time(&self) -> Result<(), CudaError> {
         if let Some((variable, remedy)) = falsifying_variable(|name| std::env::var(name).ok()) {
             return Err(CudaError::Environment { variable, remedy });
@@ -325,7 +316,6 @@ impl<'a, 'd> Session<'a, 'd> {
         )
     }
 
-    /// Microseconds per launch of every arm: as many rounds as plan and budget give.
     fn device_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let per_arm = self.replays_per_arm();
         let round_us = (self.round + self.lead_in).as_secs_f64() * 1e6 + 30.0;
@@ -346,7 +336,6 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok(taken)
     }
 
-    /// Microseconds between two events around one launch into an idle stream, of every arm.
     fn single_samples(&self) -> Result<Vec<Vec<f64>>, CudaError> {
         let mut launch_us = 0.0f64;
         for arm in &self.arms {

@@ -1,8 +1,6 @@
-//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing. Without a driver,
-//! a device or GPU code every function returns a typed error. Each device has one stream.
-//!
-//! **Under compute-sanitizer or ncu**, which slow kernels down by orders of magnitude, call [`CudaDevice::execute`] with a
-//! longer [`CudaDevice::set_watchdog`]: one plain launch, no graph and no other kernel.
+//! A GPU through the CUDA driver: loading, launching under a watchdog, resources, and (in [`Arm`]) timing. Each device has one
+//! stream. Under compute-sanitizer or ncu, which slow kernels down by orders of magnitude, use [`CudaDevice::execute`] with a
+//! longer [`CudaDevice::set_watchdog`].
 
 mod arm;
 mod error;
@@ -39,7 +37,6 @@ use std::time::{Duration, Instant};
 /// What this program's interface to the driver was made for.
 const NEEDED_CUDA: (u32, u32) = (13, 0);
 
-/// Unless [`CudaDevice::set_watchdog`] says otherwise.
 const DEFAULT_WATCHDOG: Duration = Duration::from_secs(10);
 
 const SHARED_WITHOUT_OPT_IN: usize = 48 << 10;
@@ -57,13 +54,10 @@ pub struct DeviceInfo {
     pub name: String,
     /// As `nvidia-smi -L` prints it: `GPU-` and 32 hexadecimal digits.
     pub uuid: String,
-    /// Major and minor.
     pub compute_capability: (u32, u32),
     pub sms: u32,
-    /// L2 cache, in bytes.
     pub l2_bytes: u64,
     pub shared_optin_bytes: usize,
-    /// CUDA version that the driver supports: major, minor.
     pub cuda_version: (u32, u32),
     /// `580.65.06`; absent where NVML is.
     pub driver_version: Option<String>,
@@ -79,7 +73,7 @@ impl DeviceInfo {
     }
 }
 
-/// One GPU, its context and its stream. Not `Sync`: nothing else may run on the GPU while it is being timed.
+/// Not `Sync`: nothing else may run on the GPU while it is being timed.
 pub struct CudaDevice {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -128,8 +122,7 @@ impl std::fmt::Debug for CudaDevice {
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         if self.sticky.get() {
-            // Unloading code and releasing the context would wait for a kernel that never ends. The extra references
-            // keep both until the process exits.
+            // Unloading code and releasing the context would wait for a kernel that never ends.
             std::mem::forget(Arc::clone(&self.stream));
             std::mem::forget(self.modules.take());
             std::mem::forget(self.helpers.take());
@@ -138,7 +131,7 @@ impl Drop for CudaDevice {
 }
 
 impl CudaDevice {
-    /// GPU number `ordinal`, from 0, of those that the driver shows.
+    /// `ordinal`: of the GPUs that the driver shows.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
         let (context, mut info) = attach(ordinal)?;
         // SAFETY: this type submits everything to one stream, so nothing needs the events that would order several.
@@ -167,7 +160,6 @@ impl CudaDevice {
         &self.info
     }
 
-    /// Clocks, power and temperature now, or why they cannot be read.
     pub fn conditions(&self) -> Conditions {
         let read = match &self.telemetry {
             Ok(telemetry) => telemetry.read(),
@@ -186,8 +178,7 @@ impl CudaDevice {
         self.watchdog = watchdog;
     }
 
-    /// Runs `prepared` on `staged` once, a plain launch into a freshly poisoned output; inputs are downloaded, too, for gate
-    /// C6. Timing has its own path, [`CudaDevice::arm`].
+    /// A plain launch into a freshly poisoned output; inputs are downloaded, too, for gate C6.
     pub fn execute(
         &self,
         stage: &LoadedStage,
@@ -406,7 +397,7 @@ impl CudaDevice {
     }
 
     fn address<T>(&self, slice: &CudaSlice<T>) -> *mut c_void {
-        // The guard orders other streams; there is one stream and event tracking is off, so it does nothing.
+        // There is one stream and event tracking is off, so the guard does nothing.
         let (address, _guard) = slice.device_ptr(&self.stream);
         address as usize as *mut c_void
     }
@@ -437,7 +428,7 @@ impl CudaDevice {
         self.wait(&event, name, expected)
     }
 
-    /// Until `event` has happened or the watchdog ends it. A blocking wait could never return.
+    /// A blocking wait could never return.
     fn wait(
         &self,
         event: &CudaEvent,
@@ -501,8 +492,7 @@ fn poll<E>(
     Ok(None)
 }
 
-/// None within the time that work is `expected` to take: a virtual machine may oversleep by milliseconds, and the host's
-/// clock is compared with the GPU's.
+/// None while the work is `expected` to run: a virtual machine may oversleep by milliseconds.
 fn pause(waited: Duration, expected: Duration) -> Option<Duration> {
     let is_late = waited > expected.max(Duration::from_millis(20));
     is_late.then_some(Duration::from_micros(200))
@@ -565,8 +555,7 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// The process's context on GPU number `ordinal`, from 0, current on this thread afterwards, and what the GPU is, but for the
-/// driver's own version.
+/// The process's context on GPU number `ordinal`, current on this thread afterwards, and what the GPU is.
 pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
     if !is_present() {
         return Err(CudaError::NoDriver);

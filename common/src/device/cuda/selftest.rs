@@ -57,7 +57,7 @@ pub fn timer_checks(
     Ok(checks)
 }
 
-/// A kernel that spins for a known time, read both ways. (A timer that starts too late reads less.)
+/// Read both ways; a timer that starts too late reads less.
 pub fn known_length(device: &CudaDevice, plan: &Plan) -> Result<TimerCheck, CudaError> {
     let length_us = 100.0;
     let mut arm = device.spin_arm(Duration::from_micros(100))?;
@@ -81,8 +81,7 @@ fn nothing_done(
     pool: &Rc<InputPool>,
     plan: &Plan,
 ) -> Result<[TimerCheck; 2], CudaError> {
-    // Both arms of a pair get equal graphs, and an empty kernel fills a graph with hundreds of launches. The verdict needs
-    // no fine interval.
+    // An empty kernel fills a graph with hundreds of launches, and the verdict needs no fine interval.
     let plan = &Plan {
         samples: 40,
         ..plan.clone()
