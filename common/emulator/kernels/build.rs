@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-const KERNELS: [&str; 20] = [
+const KERNELS: [&str; 19] = [
     "barrier",
     "builtins",
     "cluster",
@@ -18,7 +18,6 @@ const KERNELS: [&str; 20] = [
     "roles",
     "shared",
     "snippets",
-    "speed",
     "tma",
     "warp",
     "wgmma",

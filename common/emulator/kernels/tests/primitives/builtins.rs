@@ -1,26 +1,17 @@
-use emulator_kernels::entry;
-
-use crate::support::{Run, SCHEDULES};
+use crate::launch::launch;
 
 #[test]
 fn coordinates_and_extents() {
     let (grid, block) = ([3, 2, 2], [5, 4, 2]);
-    for schedule in SCHEDULES {
-        let values: Vec<u32> = Run::new(entry::builtins, 1)
-            .dims(grid, block)
-            .schedule(schedule)
-            .output(12 * 40 * 12)
-            .unwrap();
-        let mut rows = values.chunks_exact(12);
-        for b in 0..12u32 {
-            for t in 0..40u32 {
-                let thread_idx = [t % 5, t / 5 % 4, t / 20];
-                let block_idx = [b % 3, b / 3 % 2, b / 6];
-                assert_eq!(
-                    rows.next().unwrap(),
-                    [thread_idx, block_idx, block, grid].concat()
-                );
-            }
+    let run = launch("builtins<<<1, 1, 0>>>()").dims(grid, block);
+    let values: Vec<u32> = run.same(12 * 40 * 12);
+    let mut rows = values.chunks_exact(12);
+    for b in 0..12u32 {
+        for t in 0..40u32 {
+            let thread_idx = [t % 5, t / 5 % 4, t / 20];
+            let block_idx = [b % 3, b / 3 % 2, b / 6];
+            let expected = [thread_idx, block_idx, block, grid].concat();
+            assert_eq!(rows.next().unwrap(), expected);
         }
     }
 }
@@ -28,7 +19,7 @@ fn coordinates_and_extents() {
 #[test]
 fn vector_types_and_ldg() {
     let input: Vec<u32> = (0..32).collect();
-    let output: Vec<u32> = Run::new(entry::vector_copy, 8)
+    let output: Vec<u32> = launch("vector_copy<<<1, 8, 0>>>()")
         .input(0, &input)
         .output(32)
         .unwrap();
@@ -43,7 +34,7 @@ fn vector_types_and_ldg() {
 fn arithmetic() {
     let a = [1.5f32, -0.0, 0.0, f32::NAN, 2.0, f32::INFINITY, -3.25, 0.1];
     let b = [0.5f32, 0.0, -0.0, 4.0, f32::NAN, 1.0, 16.0, 0.3];
-    let output: Vec<f32> = Run::new(entry::arithmetic, 8)
+    let output: Vec<f32> = launch("arithmetic<<<1, 8, 0>>>()")
         .input(0, &a)
         .input(1, &b)
         .output(64)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use emulator::Fault;
 
-use crate::launch::{assert_clean, faults, hazards, hazards_of, traced};
+use crate::launch::{assert_clean, faults, hazards, hazards_of, launch};
 
 struct Detector<'a> {
     /// What the traced build reports under some schedule.
@@ -139,6 +139,6 @@ fn the_page_quotes_the_report_of_the_last_tile() {
         .unwrap();
     assert_eq!(
         quoted.join(" "),
-        traced(last_tile.catches).trace([8192, 0]).hazards[0].to_string()
+        launch(last_tile.catches).trace([8192, 0]).hazards[0].to_string()
     );
 }

@@ -1,7 +1,6 @@
-use emulator_kernels::entry;
 use half::f16;
 
-use crate::support::Run;
+use crate::launch::{launch, random};
 
 /// By the definition of E4M3FN.
 fn value(code: u8) -> f64 {
@@ -20,7 +19,9 @@ fn value(code: u8) -> f64 {
 
 #[test]
 fn every_code_converts_exactly() {
-    let output: Vec<u16> = Run::new(entry::e4m3_to_half, 256).output(1024).unwrap();
+    let output: Vec<u16> = launch("e4m3_to_half<<<1, 256, 0>>>()")
+        .output(1024)
+        .unwrap();
     for (code, row) in (0..=255u8).zip(output.chunks(4)) {
         for (&bits, code) in row.iter().zip([code, code, 255 - code, code]) {
             if value(code).is_nan() {
@@ -71,21 +72,21 @@ fn floats_round_to_the_nearest_code() {
             high.next_down(),
         ]);
     }
-    let mut state = 1u32;
-    for _ in 0..4000 {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        inputs.push(
-            ((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 2f32.powi((state % 24) as i32 - 12),
-        );
-    }
+    inputs.extend(random(1).take(4000).map(|bits| {
+        let share = (bits >> 40) as f32 / (1 << 24) as f32 - 0.5;
+        share * 2f32.powi((bits % 24) as i32 - 12)
+    }));
     let negative: Vec<f32> = inputs.iter().map(|x| -x).collect();
     inputs.extend(negative);
     let count = inputs.len();
     let mut with_specials = inputs.clone();
     with_specials.extend([f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
     let len = with_specials.len();
-    let run = Run::new(entry::float_to_e4m3, 128).blocks(len.div_ceil(128) as u32);
-    let run = run.input(0, &with_specials).number(0, len as i32);
+    let run = launch(&format!(
+        "float_to_e4m3<<<{}, 128, 0>>>({len})",
+        len.div_ceil(128)
+    ));
+    let run = run.input(0, &with_specials);
     let (saturated, open, _) = run.outputs::<u8>(len, len).unwrap();
     for (i, &x) in inputs.iter().enumerate() {
         assert_eq!(saturated[i], nearest(x), "{x:e}");

@@ -10,7 +10,7 @@ use cudarc::nvrtc::Ptx;
 use emulator::TensorMap;
 use emulator_kernels::{FATBIN, KernelParams};
 
-use crate::support::{Buffer, Run};
+use crate::launch::{Buffer, Run};
 
 pub struct Gpu {
     stream: Arc<CudaStream>,
@@ -59,7 +59,7 @@ impl Gpu {
 
     /// Returns the first output, initially zeros.
     pub fn launch(&self, name: &str, launch: &Run, output_bytes: usize) -> Vec<u8> {
-        let (grid, block, shared, mut inputs, maps, numbers) = launch.parts();
+        let mut inputs = launch.inputs.clone();
         let stream = &self.stream;
         // The driver refuses empty allocations.
         let filled = |bytes: &[u8]| {
@@ -75,7 +75,7 @@ impl Gpu {
         };
         let output = stream.alloc_zeros::<u8>(output_bytes).unwrap();
         let tensor = stream.clone_htod(&filled(&inputs[0])).unwrap();
-        for (of, map) in maps {
+        for (of, map) in &launch.maps {
             let base = match of {
                 Buffer::Input => address(&tensor),
                 Buffer::Output => address(&output),
@@ -89,7 +89,7 @@ impl Gpu {
         let params = KernelParams {
             input: [&tensor, &second, &third].map(|input| address(input) as *const _),
             output: [address(&output), 0].map(|address| address as *mut _),
-            numbers,
+            numbers: launch.numbers,
         };
         // SAFETY: a `repr(C)` struct of pointers and integers without padding.
         let bytes = unsafe {
@@ -101,9 +101,9 @@ impl Gpu {
             .load_function(name)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         let config = LaunchConfig {
-            grid_dim: grid.into(),
-            block_dim: block.into(),
-            shared_mem_bytes: shared as u32,
+            grid_dim: launch.grid.into(),
+            block_dim: launch.block.into(),
+            shared_mem_bytes: launch.shared_bytes as u32,
         };
         let mut launch = stream.launch_builder(&function);
         launch.arg(&params);

@@ -1,31 +1,24 @@
-use emulator_kernels::entry;
 use half::{bf16, f16};
 
-use crate::support::{Plain, Run};
+use crate::launch::{Plain, Run, launch, random};
 
-fn convert<I: Plain, O: Plain>(entry: emulator::Entry, input: &[I]) -> Vec<O> {
-    let run = Run::new(entry, 256).blocks(input.len().div_ceil(256) as u32);
-    run.input(0, input)
-        .number(0, input.len() as i32)
-        .output(input.len())
-        .unwrap()
+/// A thread for each of `count` elements.
+fn each(kernel: &str, count: usize) -> Run {
+    launch(&format!(
+        "{kernel}<<<{}, 256, 0>>>({count})",
+        count.div_ceil(256)
+    ))
 }
 
-fn random(count: usize) -> impl Iterator<Item = u64> {
-    let mut state = 0x1234_5678_9abc_def0u64;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    })
-    .take(count)
+fn convert<I: Plain, O: Plain>(kernel: &str, input: &[I]) -> Vec<O> {
+    let run = each(kernel, input.len()).input(0, input);
+    run.output(input.len()).unwrap()
 }
 
 #[test]
 fn all_halves_widen_exactly() {
     let halves: Vec<u16> = (0..=u16::MAX).collect();
-    let floats: Vec<f32> = convert(entry::half_to_float, &halves);
+    let floats: Vec<f32> = convert("half_to_float", &halves);
     for (&bits, float) in halves.iter().zip(floats) {
         let expected = f16::from_bits(bits);
         if expected.is_nan() {
@@ -75,10 +68,14 @@ fn floats_round_to_nearest_even() {
             middle.next_up(),
         ]);
     }
-    floats.extend(random(300_000).map(|bits| f32::from_bits(bits as u32)));
+    floats.extend(
+        random(1)
+            .take(300_000)
+            .map(|bits| f32::from_bits(bits as u32)),
+    );
     let negative: Vec<f32> = floats.iter().map(|x| -x).collect();
     floats.extend(negative);
-    let halves: Vec<u16> = convert(entry::float_to_half, &floats);
+    let halves: Vec<u16> = convert("float_to_half", &floats);
     for (&float, half) in floats.iter().zip(halves) {
         assert_is(half, f16::from_f32_const(float), float);
     }
@@ -87,7 +84,7 @@ fn floats_round_to_nearest_even() {
 #[test]
 fn bfloats_are_the_upper_halves_of_floats() {
     let codes: Vec<u16> = (0..=u16::MAX).collect();
-    let widened: Vec<f32> = convert(entry::bfloat16_to_float, &codes);
+    let widened: Vec<f32> = convert("bfloat16_to_float", &codes);
     for (&code, float) in codes.iter().zip(widened) {
         assert_eq!(float.to_bits(), u32::from(code) << 16);
     }
@@ -98,12 +95,8 @@ fn bfloats_are_the_upper_halves_of_floats() {
         floats.extend([low, low + 1, middle - 1, middle, middle + 1].map(f32::from_bits));
     }
     let count = floats.len();
-    let rounded: Vec<u16> = Run::new(entry::float_to_bfloat16, 256)
-        .blocks(count.div_ceil(256) as u32)
-        .input(0, &floats)
-        .number(0, count as i32)
-        .output(3 * count)
-        .unwrap();
+    let run = each("float_to_bfloat16", count).input(0, &floats);
+    let rounded: Vec<u16> = run.output(3 * count).unwrap();
     for (float, codes) in floats.iter().zip(rounded.chunks(3)) {
         let expected = match float.is_nan() {
             true => 0x7fff,
@@ -158,19 +151,18 @@ fn arithmetic_rounds_once() {
         }
     }
     triples.extend(
-        random(300_000).map(|bits| [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16]),
+        random(2)
+            .take(300_000)
+            .map(|bits| [bits as u16, (bits >> 16) as u16, (bits >> 32) as u16]),
     );
     // Nearby exponents, where sums cancel and ties happen.
-    triples.extend(random(300_000).map(|bits| {
+    triples.extend(random(2).take(300_000).map(|bits| {
         let near = |bits: u64| 0x3400 + (bits & 0x93ff) as u16;
         [near(bits), near(bits >> 16), near(bits >> 32)]
     }));
     let column = |i: usize| triples.iter().map(|triple| triple[i]).collect::<Vec<u16>>();
     let count = triples.len();
-    let run = Run::new(entry::half_arithmetic, 256)
-        .blocks(count.div_ceil(256) as u32)
-        .number(0, count as i32);
-    let run = run
+    let run = each("half_arithmetic", count)
         .input(0, &column(0))
         .input(1, &column(1))
         .input(2, &column(2));
@@ -220,7 +212,7 @@ fn doubles_round_once() {
         let middle = (f16::from_bits(bits).to_f64() + f16::from_bits(bits + 1).to_f64()) / 2.0;
         doubles.extend([middle, middle.next_up(), middle.next_down()]);
     }
-    let halves: Vec<u16> = convert(entry::double_to_half, &doubles);
+    let halves: Vec<u16> = convert("double_to_half", &doubles);
     for (&double, half) in doubles.iter().zip(halves) {
         // The nearest of three neighbours; these inputs' distances are exact in double.
         let near = f16::from_f64_const(double);
@@ -248,7 +240,9 @@ fn doubles_round_once() {
 
 #[test]
 fn half2_keeps_its_halves_apart() {
-    let output: Vec<f32> = Run::new(entry::half2_operations, 1).output(21).unwrap();
+    let output: Vec<f32> = launch("half2_operations<<<1, 1, 0>>>()")
+        .output(21)
+        .unwrap();
     assert_eq!(
         output,
         [

@@ -4,11 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emulator::trace::{Hazard, HazardKind};
-use emulator::{Fault, TensorMap};
-use emulator_kernels::KERNELS;
+use emulator::trace::{Access, Allocation, Hazard, HazardKind, Memory, TraceOptions};
+use emulator::{Entry, Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
+use emulator_kernels::{KERNELS, KernelParams};
 
-use crate::support::{Buffer, Run, SCHEDULES};
+/// A correct kernel gives the same bits under all of them.
+pub const SCHEDULES: [Schedule; 5] = [
+    Schedule::InOrder,
+    Schedule::Reversed,
+    Schedule::Shuffled(1),
+    Schedule::Shuffled(2),
+    Schedule::Starving(1),
+];
 
 /// Rows of 32 floats, 8 of them in a box of 1,024 bytes; one head per 16 rows.
 pub const TILES: TensorMap = TensorMap {
@@ -31,19 +38,37 @@ const HALVES: TensorMap = TensorMap {
     ..TILES
 };
 
-/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)` of the plain build; numbers may be sums. `elements A..B`: the bytes of
-/// `in[0]` that are elements; `rows N`: of the first tensor map.
-pub fn plain(launch: &str) -> Run {
-    read(launch, 0)
+/// The tensor of a tensor map: `in[0]` or `out[0]`.
+#[derive(Clone, Copy, Debug)]
+pub enum Buffer {
+    Input,
+    Output,
 }
 
-pub fn traced(launch: &str) -> Run {
-    read(launch, 1)
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Of the plain and of the traced build.
+    entries: [Entry; 2],
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    cluster: u32,
+    pub shared_bytes: usize,
+    pub inputs: [Vec<u8>; 3],
+    pub numbers: [i32; 4],
+    /// In `in[1]`, behind its bytes; bases are relative to the buffer's.
+    pub maps: Vec<(Buffer, TensorMap)>,
+    schedule: Schedule,
+    patience: Duration,
+    elements: Option<std::ops::Range<usize>>,
+    suppress: Option<Place>,
+    log: bool,
 }
 
-fn read(launch: &str, build: usize) -> Run {
+/// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)`; numbers may be sums. `elements A..B`: the bytes of `in[0]` that are
+/// elements, the others are guard bands; `rows N`: of the first tensor map.
+pub fn launch(text: &str) -> Run {
     let parse = || {
-        let (kernel, rest) = launch.split_once("<<<")?;
+        let (kernel, rest) = text.split_once("<<<")?;
         let (shape, rest) = rest.split_once(">>>(")?;
         let (numbers, options) = rest.split_once(')')?;
         let sum = |text: &str| {
@@ -52,54 +77,60 @@ fn read(launch: &str, build: usize) -> Run {
                 .sum()
         };
         let list = |text: &str| text.split(", ").map(sum).collect::<Option<Vec<i32>>>();
-        let numbers = if numbers.is_empty() {
-            vec![]
-        } else {
-            list(numbers)?
-        };
         let (_, entries) = KERNELS.iter().find(|(name, _)| *name == kernel)?;
-        let [blocks, threads, shared] = list(shape)?[..] else {
+        let [blocks, threads, shared_bytes] = list(shape)?[..] else {
             return None;
         };
-        let mut run = Run::new(entries[build], threads as u32).shared(shared as usize);
-        run = match kernel {
-            "cluster_exchange" | "cluster_barrier_missed" => run.cluster(blocks as u32),
+        let mut run = Run {
+            entries: *entries,
+            grid: [blocks as u32, 1, 1],
+            block: [threads as u32, 1, 1],
+            cluster: match kernel {
+                "cluster_exchange" | "cluster_barrier_missed" => blocks as u32,
+                _ => 1,
+            },
+            shared_bytes: shared_bytes as usize,
+            inputs: Default::default(),
+            numbers: [0; 4],
+            maps: Vec::new(),
+            schedule: Schedule::InOrder,
             // Enough for what ends, and over soon for what does not.
-            "loops_for_ever" => run.patience(Duration::from_millis(50)),
-            _ => run.blocks(blocks as u32),
+            patience: match kernel {
+                "loops_for_ever" => Duration::from_millis(50),
+                _ => emulator::Launch::PATIENCE,
+            },
+            elements: None,
+            suppress: None,
+            log: false,
         };
+        if !numbers.is_empty() {
+            let numbers = list(numbers)?;
+            run.numbers[..numbers.len()].copy_from_slice(&numbers);
+        }
         let mut first = TILES;
         for option in options.split_terminator(", ").skip(1) {
             match option.split_once(' ')? {
                 ("elements", range) => {
                     let (start, end) = range.split_once("..")?;
-                    run = run.elements(start.parse().ok()?..end.parse().ok()?);
+                    run.elements = Some(start.parse().ok()?..end.parse().ok()?);
                 }
                 ("rows", rows) => first.extents[1] = rows.parse().ok()?,
                 _ => return None,
             }
         }
+        run.maps = maps(kernel, first);
         let floats: Vec<f32> = (0..4096).map(|i| i as f32).collect();
-        run = run.input(0, &floats);
-        let maps = maps(kernel, first);
-        if maps.is_empty() && !kernel.starts_with("tma") {
-            run = run.input(1, &floats).input(2, &floats);
+        let is_mapped = !run.maps.is_empty() || kernel.starts_with("tma");
+        for index in if is_mapped { 0..1 } else { 0..3 } {
+            run = run.input(index, &floats);
         }
-        for (buffer, map) in maps {
-            run = run.map(buffer, map);
-        }
-        Some(
-            (0..)
-                .zip(numbers)
-                .fold(run, |run, (index, number)| run.number(index, number)),
-        )
+        Some(run)
     };
     parse().unwrap_or_else(|| {
-        panic!("{launch:?} is no launch: KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)")
+        panic!("{text:?} is no launch: KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)")
     })
 }
 
-/// The tensor maps in `in[1]`.
 fn maps(kernel: &str, first: TensorMap) -> Vec<(Buffer, TensorMap)> {
     let half = TensorMap {
         box_rows: 4,
@@ -119,6 +150,222 @@ fn maps(kernel: &str, first: TensorMap) -> Vec<(Buffer, TensorMap)> {
     }
 }
 
+/// Buffers are aligned for vector types, cp.async, sectors and tensor maps, as on a GPU.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Line([u8; 128]);
+
+fn lines(bytes: &[u8]) -> Vec<Line> {
+    let line = |part: &[u8]| {
+        let mut line = Line([0; 128]);
+        line.0[..part.len()].copy_from_slice(part);
+        line
+    };
+    bytes.chunks(128).map(line).collect()
+}
+
+struct Buffers {
+    inputs: Vec<Vec<Line>>,
+    outputs: [Vec<Line>; 2],
+    params: KernelParams,
+}
+
+impl Run {
+    pub fn dims(mut self, grid: [u32; 3], block: [u32; 3]) -> Self {
+        (self.grid, self.block) = (grid, block);
+        self
+    }
+
+    pub fn input<T: Plain>(mut self, index: usize, values: &[T]) -> Self {
+        // SAFETY: any bytes are valid u8s.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(values.as_ptr().cast(), std::mem::size_of_val(values))
+        };
+        self.inputs[index] = bytes.to_vec();
+        self
+    }
+
+    pub fn map(mut self, of: Buffer, map: TensorMap) -> Self {
+        self.maps.push((of, map));
+        self
+    }
+
+    /// The traced build, run as if it were the plain one.
+    pub fn untraced(mut self) -> Self {
+        self.entries[0] = self.entries[1];
+        self
+    }
+
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = schedule;
+        self
+    }
+
+    pub fn suppress(mut self, site: Place) -> Self {
+        self.suppress = Some(site);
+        self
+    }
+
+    /// When traced, list every access.
+    pub fn log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
+    fn buffers(&self, output_bytes: [usize; 2]) -> Buffers {
+        let mut inputs: Vec<Vec<Line>> = self.inputs.iter().map(|bytes| lines(bytes)).collect();
+        let mut outputs =
+            output_bytes.map(|bytes| vec![Line([0; 128]); bytes.div_ceil(128).max(1)]);
+        for (of, map) in &self.maps {
+            let buffer = match of {
+                Buffer::Input => inputs[0].as_ptr() as usize,
+                Buffer::Output => outputs[0].as_mut_ptr() as usize,
+            };
+            let map = TensorMap {
+                base: buffer + map.base,
+                ..*map
+            };
+            let words = map.encode().expect("the limits of tensor maps are kept");
+            inputs[1].extend(lines(&words.map(u64::to_ne_bytes).concat()));
+        }
+        let params = KernelParams {
+            input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
+            output: outputs.each_mut().map(|lines| lines.as_mut_ptr().cast()),
+            numbers: self.numbers,
+        };
+        Buffers {
+            inputs,
+            outputs,
+            params,
+        }
+    }
+
+    fn of(&self, build: usize, params: &KernelParams) -> emulator::Launch {
+        emulator::Launch {
+            entry: self.entries[build],
+            params: std::ptr::from_ref(params).cast(),
+            grid: self.grid,
+            block: self.block,
+            cluster: self.cluster,
+            dynamic_shared_bytes: self.shared_bytes,
+            schedule: self.schedule,
+            patience: self.patience,
+        }
+    }
+
+    /// The traced build. `bytes`: of the outputs.
+    pub fn trace(&self, bytes: [usize; 2]) -> TraceReport {
+        let buffers = self.buffers(bytes);
+        let inputs = (0..).zip(&buffers.inputs).map(|(index, lines)| {
+            let all = 0..lines.len() * 128;
+            let elements = self.elements.clone().filter(|_| index == 0);
+            let elements = [elements.unwrap_or(all.clone())];
+            let name = format!("in {index}");
+            Allocation::with_elements(&name, lines.as_ptr(), all.end, Access::Input, elements)
+        });
+        let outputs = [0, 1].map(|index| {
+            let (name, start) = (format!("out {index}"), buffers.outputs[index].as_ptr());
+            Allocation::whole(&name, start, bytes[index], Access::Output)
+        });
+        let params = &raw const buffers.params;
+        let params = Allocation::whole(
+            "params",
+            params,
+            size_of::<KernelParams>(),
+            Access::Constant,
+        );
+        let options = TraceOptions {
+            memory: Memory::new(inputs.chain(outputs).chain([params])),
+            blocks: None,
+            suppress: self.suppress.clone().map(|site| Suppress { site }),
+            log: self.log,
+            watch: None,
+        };
+        // SAFETY: as in `outputs`, and the table holds all buffers.
+        unsafe { emulator::trace::trace(&self.of(1, &buffers.params), &options) }
+            .expect("the launch is legal")
+    }
+
+    /// The plain build with `out[0]` of `len` elements, initially zero.
+    pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
+        Ok(self.outputs(len, 0)?.0)
+    }
+
+    /// [`Run::output`], whose bits every schedule gives.
+    pub fn same<T: Plain>(&self, len: usize) -> Vec<T> {
+        let [first, others @ ..] = SCHEDULES.map(|schedule| {
+            let run = self.clone().schedule(schedule);
+            let output = run.output::<u8>(len * size_of::<T>());
+            output.unwrap_or_else(|fault| panic!("{schedule:?}: {fault}"))
+        });
+        for (schedule, other) in SCHEDULES[1..].iter().zip(others) {
+            let at = other.iter().zip(&first).position(|(is, was)| is != was);
+            assert_eq!(at, None, "{schedule:?} differs at this byte");
+        }
+        // SAFETY: each chunk has the bytes of a T, and any bytes are one.
+        let read = |bytes: &[u8]| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() };
+        first.chunks(size_of::<T>()).map(read).collect()
+    }
+
+    /// As [`Run::output`], with two buffers and the report.
+    pub fn outputs<T: Plain>(
+        &self,
+        len0: usize,
+        len1: usize,
+    ) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
+        let buffers = self.buffers([len0, len1].map(|len| len * size_of::<T>()));
+        let launch = self.of(0, &buffers.params);
+        let report = match self.suppress.clone() {
+            // SAFETY: as below; none of the kernels computes addresses from what barriers order.
+            Some(site) => unsafe { emulator::launch_suppressed(&launch, &Suppress { site })? },
+            // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of
+            // the size that the kernel says.
+            None => unsafe { emulator::launch(&launch)? },
+        };
+        let read = |lines: &[Line], len: usize| -> Vec<T> {
+            // SAFETY: `lines` has at least `len` elements of T, and any bytes are a valid T.
+            unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<T>(), len) }.to_vec()
+        };
+        let [first, second] = &buffers.outputs;
+        Ok((read(first, len0), read(second, len1), report))
+    }
+}
+
+/// Every bit pattern is a value, and there is no padding.
+///
+/// # Safety
+///
+/// The above must hold.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty)*) => { $(
+        // SAFETY: a primitive number.
+        unsafe impl Plain for $type {}
+    )* };
+}
+plain! { u8 u16 u32 u64 i32 f32 f64 }
+
+fn source(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The one line of `cu/FILE` that contains `text`.
+pub fn place(file: &str, text: &str) -> Place {
+    let source = source(file);
+    let lines: Vec<u32> = (1..)
+        .zip(source.lines())
+        .filter(|(_, line)| line.contains(text))
+        .map(|(n, _)| n)
+        .collect();
+    assert_eq!(lines.len(), 1, "{text:?} in {file}");
+    Place {
+        file: format!("cu/{file}"),
+        line: lines[0],
+    }
+}
+
 fn key(hazard: &Hazard) -> (HazardKind, Vec<String>) {
     let sides = [&hazard.first, &hazard.second].into_iter().flatten();
     let mut places: Vec<String> = sides.map(|side| side.places[0].to_string()).collect();
@@ -127,11 +374,12 @@ fn key(hazard: &Hazard) -> (HazardKind, Vec<String>) {
 }
 
 /// What the judge finds, and under how many of the schedules.
-pub fn hazards(launch: &str) -> Vec<(Hazard, usize)> {
+pub fn hazards(text: &str) -> Vec<(Hazard, usize)> {
+    let run = launch(text);
     let mut found: BTreeMap<_, (Hazard, usize)> = BTreeMap::new();
     for schedule in SCHEDULES {
         let mut hazards = BTreeMap::new();
-        for hazard in traced(launch).schedule(schedule).trace([8192, 0]).hazards {
+        for hazard in run.clone().schedule(schedule).trace([8192, 0]).hazards {
             hazards.entry(key(&hazard)).or_insert(hazard);
         }
         for (key, hazard) in hazards {
@@ -142,8 +390,9 @@ pub fn hazards(launch: &str) -> Vec<(Hazard, usize)> {
 }
 
 /// What stops the plain build under each schedule.
-pub fn faults(launch: &str) -> [Option<Fault>; 5] {
-    SCHEDULES.map(|schedule| plain(launch).schedule(schedule).output::<u8>(8192).err())
+pub fn faults(text: &str) -> [Option<Fault>; 5] {
+    let run = launch(text);
+    SCHEDULES.map(|schedule| run.clone().schedule(schedule).output::<u8>(8192).err())
 }
 
 pub fn hazards_of<'a>(launches: impl IntoIterator<Item = &'a str>) -> String {
@@ -196,8 +445,7 @@ fn by_source(text: &str) -> String {
     for part in parts {
         let (file, rest) = part.split_once(':').unwrap();
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
-        let source = std::fs::read_to_string(path).unwrap();
+        let source = source(file);
         let line = source
             .lines()
             .nth(rest[..digits].parse::<usize>().unwrap() - 1)
@@ -222,6 +470,22 @@ fn without_addresses(text: &str) -> String {
         replaced += &format!("0x{number}{}", &part[digits..]);
     }
     replaced
+}
+
+/// SplitMix64.
+pub fn random(seed: u64) -> impl Iterator<Item = u64> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    })
+}
+
+/// Whole numbers from -`most` to `most`.
+pub fn numbers(seed: u64, most: i32) -> impl Iterator<Item = i32> {
+    random(seed).map(move |bits| (bits >> 33) as i32 % (2 * most + 1) - most)
 }
 
 /// No schedule makes the judge flag these launches.

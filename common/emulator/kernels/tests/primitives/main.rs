@@ -22,5 +22,3 @@ mod tma;
 mod warp;
 mod wgmma;
 mod wmma;
-
-use emulator_kernels::support;

@@ -1,8 +1,8 @@
-use crate::launch::traced;
+use crate::launch::launch;
 
 #[test]
 fn arrivals_and_waits_are_counted_by_thread() {
-    let counted = traced("ring<<<1, 96, 288>>>(4, 0)")
+    let counted = launch("ring<<<1, 96, 288>>>(4, 0)")
         .trace([256, 0])
         .counted
         .sum;

@@ -1,5 +1,4 @@
-use crate::launch::{plain, traced};
-use crate::support::SCHEDULES;
+use crate::launch::launch;
 
 #[test]
 fn pairs_of_warps_meet_without_the_others() {
@@ -8,12 +7,9 @@ fn pairs_of_warps_meet_without_the_others() {
         let paired: Vec<i32> = (0..128).map(|i| values[i] + values[i ^ 32]).collect();
         values = (0..128).map(|i| paired[i] + paired[127 - i]).collect();
     }
-    const PAIRS: &str = "named_barriers_of_pairs<<<1, 128, 512>>>(3)";
-    for schedule in SCHEDULES {
-        let output: Vec<i32> = plain(PAIRS).schedule(schedule).output(128).unwrap();
-        assert_eq!(output, values, "{schedule:?}");
-    }
-    let counted = traced(PAIRS).trace([512, 0]).counted.sum;
+    let run = launch("named_barriers_of_pairs<<<1, 128, 512>>>(3)");
+    assert_eq!(run.same::<i32>(128), values);
+    let counted = run.trace([512, 0]).counted.sum;
     assert_eq!(
         (counted.named_barriers, counted.barriers),
         (3 * 16, 0),

@@ -9,53 +9,47 @@ use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::launch::{plain, traced};
-use crate::support::{Run, SCHEDULES};
-use crate::wgmma;
+use crate::launch::{Run, SCHEDULES, launch, numbers};
+use crate::{cluster, tma, wgmma};
 
 /// A launch with its inputs and expected output.
 pub struct Case {
-    launch: String,
-    inputs: Vec<Vec<u8>>,
+    text: String,
+    pub run: Run,
     expected: Vec<u8>,
 }
 
 impl Case {
     pub fn new<const N: usize>(
-        launch: impl Into<String>,
+        text: impl Into<String>,
         inputs: [Vec<u8>; N],
         expected: Vec<u8>,
     ) -> Self {
+        let text = text.into();
+        let run = (0..)
+            .zip(&inputs)
+            .fold(launch(&text), |run, (index, input)| run.input(index, input));
         Self {
-            launch: launch.into(),
-            inputs: inputs.into(),
+            text,
+            run,
             expected,
         }
     }
 
     fn name(&self) -> &str {
-        self.launch.split('<').next().unwrap()
+        self.text.split('<').next().unwrap()
     }
 
-    fn run(&self, build: fn(&str) -> Run) -> Run {
-        let run = build(&self.launch);
-        (0..)
-            .zip(&self.inputs)
-            .fold(run, |run, (index, input)| run.input(index, input))
+    /// The first byte that is not as expected.
+    fn difference(&self, output: &[u8]) -> Option<String> {
+        let mut bytes = output.iter().zip(&self.expected);
+        let at = bytes.position(|(is, should)| is != should)?;
+        Some(format!("{} differs at byte {at}", self.text))
     }
 }
 
 pub fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
     values.into_iter().flatten().collect()
-}
-
-/// From -8 to 8: exact as f16, bf16 and e4m3, and so is every sum of their products.
-fn numbers(seed: u32) -> impl Iterator<Item = i32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as i32 % 17 - 8
-    })
 }
 
 fn half_code(value: i32) -> u16 {
@@ -64,9 +58,10 @@ fn half_code(value: i32) -> u16 {
 
 /// A multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA: `code` gives an element's bits,
 /// `per_register` to a register.
-fn mma(seed: u32, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
+fn mma(seed: u64, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
     let k_size = 8 * per_register;
-    let mut numbers = numbers(seed);
+    // Exact as f16, bf16 and e4m3, and so is every sum of their products.
+    let mut numbers = numbers(seed, 8);
     let a: Vec<Vec<i32>> = (0..16)
         .map(|_| numbers.by_ref().take(k_size).collect())
         .collect();
@@ -200,8 +195,8 @@ fn cases() -> Vec<Case> {
     ));
 
     let (a, b): (Vec<i32>, Vec<i32>) = (
-        numbers(7).take(256).collect(),
-        numbers(8).take(128).collect(),
+        numbers(7, 8).take(256).collect(),
+        numbers(8, 8).take(128).collect(),
     );
     let product = |row: usize, col: usize| {
         (0..16)
@@ -282,6 +277,8 @@ fn cases() -> Vec<Case> {
         ));
     }
     cases.extend(wgmma::cases());
+    cases.extend(tma::cases());
+    cases.push(cluster::case());
     cases
 }
 
@@ -289,26 +286,11 @@ fn cases() -> Vec<Case> {
 fn each_wrapper_gives_the_documented_registers() {
     for case in cases() {
         for schedule in SCHEDULES {
-            let output: Vec<u8> = case
-                .run(plain)
-                .schedule(schedule)
-                .output(case.expected.len())
-                .unwrap();
-            let difference = output
-                .iter()
-                .zip(&case.expected)
-                .position(|(is, should)| is != should);
-            assert_eq!(
-                difference,
-                None,
-                "{} differs at this byte under {schedule:?}",
-                case.name()
-            );
-            let report = case
-                .run(traced)
-                .schedule(schedule)
-                .trace([case.expected.len(), 0]);
-            assert_eq!(report.hazards, [], "{}, {schedule:?}", case.name());
+            let run = case.run.clone().schedule(schedule);
+            let output: Vec<u8> = run.output(case.expected.len()).unwrap();
+            assert_eq!(case.difference(&output), None, "{schedule:?}");
+            let report = run.trace([case.expected.len(), 0]);
+            assert_eq!(report.hazards, [], "{}, {schedule:?}", case.text);
         }
     }
 }
@@ -378,13 +360,9 @@ fn each_wrapper_gives_the_same_on_a_real_gpu() {
         if !gpu.has(case.name()) {
             continue;
         }
-        let output = gpu.launch(case.name(), &case.run(plain), case.expected.len());
-        let difference = output
-            .iter()
-            .zip(&case.expected)
-            .position(|(is, should)| is != should);
-        assert_eq!(difference, None, "{} differs at this byte", case.name());
-        println!("{}: {} bytes as expected", case.name(), output.len());
+        let output = gpu.launch(case.name(), &case.run, case.expected.len());
+        assert_eq!(case.difference(&output), None);
+        println!("{}: {} bytes as expected", case.text, output.len());
     }
 }
 
@@ -395,7 +373,7 @@ fn matrix_instructions_are_counted_as_what_they_are() {
             .into_iter()
             .find(|case| case.name() == name)
             .unwrap();
-        case.run(traced).trace([case.expected.len(), 0]).counted.sum
+        case.run.trace([case.expected.len(), 0]).counted.sum
     };
     assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);
     let e4m3 = counted("mma_m16n8k32_e4m3_f32");
@@ -425,7 +403,7 @@ fn matrix_instructions_are_counted_as_what_they_are() {
         (2, 3, 0)
     );
     let conflicts = |pitch: i32| {
-        let run = traced(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
+        let run = launch(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
         run.trace([128, 0]).counted.sum.shared_read.conflicts()
     };
     assert_eq!(

@@ -1,32 +1,28 @@
 use emulator::Fault;
 
-use crate::launch::{plain, traced};
-use crate::support::{Run, SCHEDULES};
+use crate::launch::{Run, launch};
 
 #[test]
 fn shared_memory_starts_as_nan_in_every_block() {
-    for schedule in SCHEDULES {
-        let run = plain("read_uninitialised<<<40, 64, 256>>>()").schedule(schedule);
-        let output: Vec<f32> = run.output(160).unwrap();
-        for block in output.chunks(4) {
-            assert!(block[0].is_nan() && block[1].is_nan());
-            assert_eq!(block[2], 1.0);
-        }
+    let output: Vec<f32> = launch("read_uninitialised<<<40, 64, 256>>>()").same(160);
+    for block in output.chunks(4) {
+        assert!(block[0].is_nan() && block[1].is_nan());
+        assert_eq!(block[2], 1.0);
     }
 }
 
 #[test]
 fn registers_start_as_nan_in_every_thread_of_every_block() {
     // More blocks than OS threads, so that stacks are used again, after a launch that leaves finite values on them.
-    let run = |build: fn(&str) -> Run, initialised| {
-        let run = build(&format!(
+    let run = |initialised| {
+        launch(&format!(
             "accumulate_registers<<<40, 64, 0>>>({initialised})"
-        ));
-        run.output::<f32>(40 * 64 * 64).unwrap()
+        ))
     };
-    for build in [plain, traced] {
-        assert!(run(build, 64).iter().all(|&sum| sum == 1.0));
-        for thread in run(build, 63).chunks(64) {
+    for build in [|run: Run| run, Run::untraced] {
+        let sums = |initialised| build(run(initialised)).output::<f32>(40 * 64 * 64).unwrap();
+        assert!(sums(64).iter().all(|&sum| sum == 1.0));
+        for thread in sums(63).chunks(64) {
             assert!(thread[..63].iter().all(|&sum| sum == 1.0), "{thread:?}");
             assert!(thread[63].is_nan(), "{thread:?}");
         }
@@ -36,7 +32,7 @@ fn registers_start_as_nan_in_every_thread_of_every_block() {
 #[test]
 fn a_write_behind_the_declared_bytes_is_found() {
     let run = |declared: usize, byte: i32| {
-        plain(&format!("write_shared_at<<<3, 32, {declared}>>>({byte})")).output::<i32>(0)
+        launch(&format!("write_shared_at<<<3, 32, {declared}>>>({byte})")).output::<i32>(0)
     };
     run(256, 252).unwrap();
     assert_eq!(

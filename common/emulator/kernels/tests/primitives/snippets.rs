@@ -1,13 +1,12 @@
 //! What the traced build sees of a dozen ways to access memory. This rests on the host compiler's instrumentation, so a new
 //! compiler shows here first.
 
-use crate::launch::traced;
-use crate::support::at;
+use crate::launch::{launch, place};
 
 /// As "reads 16-31 of in 0", sorted.
-fn accesses(launch: &str) -> Vec<String> {
-    let report = traced(launch).log().trace([256, 0]);
-    assert_eq!(report.hazards, [], "{launch}");
+fn accesses(text: &str) -> Vec<String> {
+    let report = launch(text).log().trace([256, 0]);
+    assert_eq!(report.hazards, [], "{text}");
     let text = |it: &emulator::trace::LoggedAccess| {
         let memory = it
             .memory
@@ -55,10 +54,10 @@ fn arrays_of_a_thread_are_not_memory() {
 
 #[test]
 fn an_access_has_its_line_and_the_lines_it_was_inlined_into() {
-    let report = traced("snippet_scalar<<<1, 1, 0>>>()")
+    let report = launch("snippet_scalar<<<1, 1, 0>>>()")
         .log()
         .trace([256, 0]);
-    let expected = at("snippets.cu", "KERNEL(snippet_scalar)");
+    let expected = place("snippets.cu", "KERNEL(snippet_scalar)").to_string();
     for logged in &report.accesses {
         assert_eq!(logged.access.places.last().unwrap().to_string(), expected);
     }

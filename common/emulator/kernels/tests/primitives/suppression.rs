@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::launch::{plain, traced};
-use crate::support::{SCHEDULES, line};
 use emulator::Place;
+
+use crate::launch::{SCHEDULES, assert_clean, launch, place};
 
 /// Sites that their kernels do without: file, words of the line, and reason.
 const REDUNDANT: [(&str, &str, &str); 7] = [
@@ -97,10 +97,10 @@ const CORRECT: [&str; 52] = [
 #[test]
 fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
     let (mut needed, mut operations) = (BTreeMap::<Place, bool>::new(), BTreeSet::new());
-    for launch in CORRECT {
-        let run = traced(launch);
+    for text in CORRECT {
+        let run = launch(text);
+        assert_clean([text]);
         let whole = run.trace([8192, 8192]);
-        assert_eq!(whole.hazards, [], "{launch}");
         for site in &whole.sync_sites {
             let is_killed = SCHEDULES.map(|schedule| {
                 let broken = run
@@ -122,12 +122,12 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
             operations.insert(site.operation.clone());
         }
     }
-    let redundant: Vec<String> = needed
-        .iter()
-        .filter(|(_, needed)| !**needed)
-        .map(|(place, _)| place.to_string())
+    let redundant: Vec<Place> = needed
+        .into_iter()
+        .filter(|(_, needed)| !needed)
+        .map(|(place, _)| place)
         .collect();
-    let listed = REDUNDANT.map(|(file, words, _reason)| format!("cu/{file}:{}", line(file, words)));
+    let listed = REDUNDANT.map(|(file, words, _reason)| place(file, words));
     assert_eq!(redundant, listed);
     let expected = [
         "__syncthreads",
@@ -164,14 +164,13 @@ fn every_site_of_a_correct_kernel_is_needed_or_redundant_for_a_reason() {
 #[test]
 fn the_plain_build_can_leave_a_site_out_too() {
     let input: Vec<i32> = (0..64).collect();
-    let run = plain("reverse<<<1, 64, 256>>>(1)").input(0, &input);
+    let run = launch("reverse<<<1, 64, 256>>>(1)").input(0, &input);
     let expected: Vec<i32> = input.iter().rev().copied().collect();
     assert_eq!(run.output::<i32>(64).unwrap(), expected);
-    let site = |text| Place {
-        file: "cu/barrier.cu".into(),
-        line: line("barrier.cu", text),
+    let without = |text| {
+        let run = run.clone().suppress(place("barrier.cu", text));
+        run.output::<i32>(64).unwrap()
     };
-    let without = |text| run.clone().suppress(site(text)).output::<i32>(64).unwrap();
     assert_ne!(without("// all have written"), expected);
     assert_eq!(
         without("// all have read"),

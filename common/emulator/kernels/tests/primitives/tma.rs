@@ -1,11 +1,9 @@
 //! TMA: where a box lies, what lies outside of the tensor, and every way to use it wrongly.
 
 use emulator::{Fault, Schedule, TensorMap};
-use emulator_kernels::entry;
 
-use crate::gpu::Gpu;
-use crate::launch::{TILES, hazards, plain, traced};
-use crate::support::{Buffer, Run, SCHEDULES, at};
+use crate::launch::{Buffer, SCHEDULES, TILES, hazards, launch, place};
+use crate::ptx::{Case, bytes};
 
 /// Not dense, elements of `element_bytes`, boxes of 16 rows.
 struct Tensor {
@@ -105,20 +103,19 @@ fn tensors() -> Vec<Tensor> {
 }
 
 impl Tensor {
-    /// A launch that loads the box at `place`, and its output.
-    fn load(&self, build: fn(&str) -> Run, place: [i32; 4]) -> (Run, Vec<u8>) {
+    /// Loads the box at `place`.
+    fn load(&self, place: [i32; 4]) -> Case {
         let bytes = self
             .layout(place)
             .into_iter()
             .map(|from| from.map_or(0, |from| self.input[from]));
         let expected: Vec<u8> = bytes.collect();
-        let run = build(&format!("tma_box<<<1, 64, 3072>>>({})", expected.len()));
-        let run = run.input(0, &self.input).input(2, &place);
-        (run.map(Buffer::Input, self.map), expected)
+        let text = format!("tma_box<<<1, 64, 3072>>>({})", expected.len());
+        self.case(text, &self.input, place, Buffer::Input, expected)
     }
 
-    /// A launch that stores a box there, and its output.
-    fn store(&self, build: fn(&str) -> Run, place: [i32; 4]) -> (Run, Vec<u8>) {
+    /// Stores a box there.
+    fn store(&self, place: [i32; 4]) -> Case {
         let layout = self.layout(place);
         let box_bytes: Vec<u8> = (0..layout.len())
             .map(|i| (i * 5 + i / 256 + 1) as u8)
@@ -128,168 +125,105 @@ impl Tensor {
             .iter()
             .zip(&box_bytes)
             .for_each(|(to, &byte)| _ = to.map(|to| expected[to] = byte));
-        let run = build(&format!(
-            "tma_store_box<<<1, 64, 3072>>>({})",
-            box_bytes.len()
-        ));
-        let run = run.input(0, &box_bytes).input(2, &place);
-        (run.map(Buffer::Output, self.map), expected)
+        let text = format!("tma_store_box<<<1, 64, 3072>>>({})", box_bytes.len());
+        self.case(text, &box_bytes, place, Buffer::Output, expected)
+    }
+
+    fn case(
+        &self,
+        text: String,
+        input: &[u8],
+        place: [i32; 4],
+        of: Buffer,
+        expected: Vec<u8>,
+    ) -> Case {
+        let places = bytes(place.map(i32::to_le_bytes));
+        let mut case = Case::new(text, [input.to_vec(), vec![], places], expected);
+        case.run = case.run.map(of, self.map);
+        case
     }
 }
 
-#[test]
-fn a_box_lies_in_shared_memory_as_documented() {
-    for tensor in tensors() {
-        for place in PLACES {
-            let inside = tensor.layout(place).iter().flatten().count() as u64;
-            for schedule in SCHEDULES {
-                let (run, expected) = tensor.load(plain, place);
-                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
-                assert!(
-                    output == expected,
-                    "{:?} at {place:?}, {schedule:?}",
-                    tensor.map
-                );
-                let (run, _) = tensor.load(traced, place);
-                let report = run.schedule(schedule).trace([expected.len(), 0]);
-                assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                assert_eq!(report.counted.sum.tma_read_bytes, inside);
-                assert_eq!(
-                    report.counted.sum.shared_async_write.bytes,
-                    expected.len() as u64
-                );
-            }
+/// Boxes at all places, and launches that give what the first schedule gives.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (tensor, place) in tensors()
+        .iter()
+        .flat_map(|it| PLACES.map(|place| (it, place)))
+    {
+        cases.push(tensor.load(place));
+        if place.iter().all(|&at| at >= 0) {
+            cases.push(tensor.store(place));
         }
     }
-}
-
-#[test]
-fn a_store_writes_what_lies_in_the_tensor() {
-    for tensor in tensors() {
-        for place in PLACES
-            .into_iter()
-            .filter(|place| place.iter().all(|&at| at >= 0))
-        {
-            let inside = tensor.layout(place).iter().flatten().count() as u64;
-            for schedule in SCHEDULES {
-                let (run, expected) = tensor.store(plain, place);
-                let output: Vec<u8> = run.schedule(schedule).output(expected.len()).unwrap();
-                assert!(
-                    output == expected,
-                    "{:?} at {place:?}, {schedule:?}",
-                    tensor.map
-                );
-                let (run, _) = tensor.store(traced, place);
-                let report = run.schedule(schedule).trace([expected.len(), 0]);
-                assert_eq!(report.hazards, [], "{:?} at {place:?}", tensor.map);
-                assert_eq!(report.counted.sum.tma_write_bytes, inside);
-            }
-        }
-    }
-}
-
-#[test]
-fn boxes_are_the_same_on_a_real_gpu() {
-    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("tma_box")) else {
-        return;
-    };
-    let same = |name: &str, (run, expected): (Run, Vec<u8>), what: &dyn std::fmt::Debug| {
-        assert!(
-            gpu.launch(name, &run, expected.len()) == expected,
-            "{name}: {what:?}"
-        );
-    };
-    for tensor in tensors() {
-        for place in PLACES {
-            same("tma_box", tensor.load(plain, place), &(tensor.map, place));
-            if place.iter().all(|&at| at >= 0) {
-                same(
-                    "tma_store_box",
-                    tensor.store(plain, place),
-                    &(tensor.map, place),
-                );
-            }
-        }
-    }
-    for (launch, floats) in clean() {
-        let (kernel, run) = (launch.split('<').next().unwrap(), plain(&launch));
-        let emulated: Vec<u8> = run.output(4 * floats).unwrap();
-        same(kernel, (run, emulated), &launch);
-    }
-}
-
-/// Launches with the same output under every schedule, and its length in floats.
-fn clean() -> Vec<(String, usize)> {
     let mut launches = Vec::new();
-    for tiles in 1..8 {
-        launches.extend(
-            ["0", "256+512", "4096", "8192", "16384", "32768+65536"]
-                .map(|breaks| (format!("tma_ring<<<1, 96, 5120>>>({tiles}, {breaks})"), 64)),
-        );
-        launches.extend([0, 16].map(|breaks| {
-            (
+    for tiles in [1, 2, 3, 8] {
+        for breaks in [
+            "0",
+            "256+512",
+            "4096",
+            "8192",
+            "16384",
+            "32768+65536",
+            "262144+524288",
+        ] {
+            launches.push((format!("tma_ring<<<1, 96, 5120>>>({tiles}, {breaks})"), 64));
+        }
+        for breaks in [0, 16] {
+            launches.push((
                 format!("tma_refill<<<1, 32, 2048>>>({tiles}, {breaks})"),
                 32,
-            )
-        }));
+            ));
+        }
     }
-    launches.extend([0, 1024].map(|breaks| {
-        (
+    for breaks in [0, 1024] {
+        launches.push((
             format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})"),
             1024,
-        )
+        ));
+    }
+    cases.extend(launches.into_iter().map(|(text, floats)| {
+        let expected = launch(&text).output(4 * floats).unwrap();
+        Case::new(text, [], expected)
     }));
-    launches
+    cases
+}
+
+#[test]
+fn bytes_of_a_box_are_counted_as_far_as_they_lie_in_the_tensor() {
+    for (tensor, place) in tensors()
+        .iter()
+        .flat_map(|it| PLACES.map(|place| (it, place)))
+    {
+        let inside = tensor.layout(place).iter().flatten().count() as u64;
+        let counted = |case: Case| case.run.trace([tensor.input.len(), 0]).counted.sum;
+        let load = counted(tensor.load(place));
+        let whole = u64::from(16 * tensor.map.swizzle);
+        assert_eq!(
+            (load.tma_read_bytes, load.shared_async_write.bytes),
+            (inside, whole)
+        );
+        if place.iter().all(|&at| at >= 0) {
+            assert_eq!(counted(tensor.store(place)).tma_write_bytes, inside);
+        }
+    }
 }
 
 #[test]
 fn every_lane_sums_all_boxes() {
-    for (launch, _) in clean()
-        .iter()
-        .filter(|(launch, _)| launch.starts_with("tma_ring"))
-    {
-        let tiles: u32 = launch
-            .split(&['(', ','][..])
-            .nth(3)
-            .unwrap()
-            .parse()
-            .unwrap();
-        let sum: f32 = (0..256 * tiles).map(|i| i as f32).sum();
-        for schedule in SCHEDULES {
-            let output = plain(launch).schedule(schedule).output::<f32>(64);
-            assert_eq!(output.unwrap(), [sum; 64], "{launch}, {schedule:?}");
-        }
-    }
-    let counted = traced("tma_ring<<<1, 96, 5120>>>(4, 0)")
-        .trace([256, 0])
-        .counted
-        .sum;
+    let run = launch("tma_ring<<<1, 96, 5120>>>(4, 0)");
+    let sum: f32 = (0..256 * 4).map(|i| i as f32).sum();
+    assert_eq!(run.output::<f32>(64).unwrap(), [sum; 64]);
+    let counted = run.trace([256, 0]).counted.sum;
+    let (read, write) = (counted.global_read, counted.shared_async_write);
+    assert_eq!((counted.tma_read_bytes, read.bytes), (4096, 4096));
+    assert_eq!((read.requests, read.sectors), (4, 128));
     assert_eq!(
-        (
-            counted.tma_read_bytes,
-            counted.global_read.bytes,
-            counted.global_read.requests
-        ),
-        (4096, 4096, 4)
+        (write.bytes, write.wavefronts, write.conflicts()),
+        (4096, 32, 0)
     );
-    assert_eq!(
-        (
-            counted.global_read.sectors,
-            counted.shared_async_write.bytes
-        ),
-        (128, 4096)
-    );
-    assert_eq!(
-        (
-            counted.shared_async_write.wavefronts,
-            counted.shared_async_write.conflicts()
-        ),
-        (32, 0)
-    );
-    assert_eq!(
-        (counted.mbarrier_arrivals, counted.mbarrier_waits),
-        (4 * 65, 4 * 65)
-    );
+    let waits = (counted.mbarrier_arrivals, counted.mbarrier_waits);
+    assert_eq!(waits, (4 * 65, 4 * 65));
 }
 
 #[test]
@@ -297,8 +231,9 @@ fn a_warp_that_comes_late_may_miss_the_phase_of_a_slot_that_another_one_frees() 
     // Whether warp 2 waits in time is the schedule's to say: under most it does.
     let starving = (0..8).map(Schedule::Starving);
     let schedules: Vec<Schedule> = SCHEDULES.into_iter().chain(starving).collect();
-    let missed = |launch| {
-        let fault = |&schedule: &Schedule| plain(launch).schedule(schedule).output::<f32>(64).err();
+    let missed = |text| {
+        let run = launch(text);
+        let fault = |&schedule: &Schedule| run.clone().schedule(schedule).output::<f32>(64).err();
         schedules.iter().filter_map(fault).collect::<Vec<Fault>>()
     };
     let faults = missed("tma_ring<<<1, 96, 5120>>>(8, 262144)");
@@ -307,7 +242,7 @@ fn a_warp_that_comes_late_may_miss_the_phase_of_a_slot_that_another_one_frees() 
         // It looks for the first time when the next phase has ended, too, or for the second time.
         let text = fault.to_string();
         assert!(
-            text.contains(&at("tma.cu", "// for a tile"))
+            text.contains(&place("tma.cu", "// for a tile").to_string())
                 && (text.contains("has 0 of 1 arrivals")
                     || text.contains("it can't tell them apart by parity")),
             "{text}"
@@ -320,7 +255,7 @@ fn a_warp_that_comes_late_may_miss_the_phase_of_a_slot_that_another_one_frees() 
 fn missing_waits_show_in_the_plain_build() {
     let sum: f32 = (0..5 * 256).map(|i| i as f32).sum();
     for breaks in ["1", "2", "32", "256", "8+16384"] {
-        let run = plain(&format!("tma_ring<<<1, 96, 5120>>>(5, {breaks})"));
+        let run = launch(&format!("tma_ring<<<1, 96, 5120>>>(5, {breaks})"));
         let wrong = SCHEDULES.map(|schedule| {
             let sums = run.clone().schedule(schedule).output::<f32>(64);
             sums.map_or(true, |sums| sums != [sum; 64])
@@ -351,14 +286,8 @@ fn a_stored_tile_is_turned_by_its_swizzle() {
         let expected: Vec<f32> = (0..1024)
             .map(|i| if breaks == 0 { turned(i) } else { i % 512 } as f32)
             .collect();
-        for schedule in SCHEDULES {
-            let run =
-                plain(&format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})")).schedule(schedule);
-            assert!(
-                run.output::<f32>(1024).unwrap() == expected,
-                "{breaks}, {schedule:?}"
-            );
-        }
+        let run = launch(&format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})"));
+        assert!(run.output::<f32>(1024).unwrap() == expected, "{breaks}");
     }
 }
 
@@ -372,23 +301,17 @@ fn maps_are_checked_where_they_are_used() {
         swizzle: 64,
         ..TILES
     };
-    let run = |byte| {
-        Run::new(entry::tma_misused, 32)
-            .shared(4096)
-            .number(0, byte)
-            .input(0, &[0f32; 4096])
+    let narrow = |byte| {
+        let run = launch(&format!("tma_misused<<<1, 32, 4096>>>({byte}, 2)"));
+        run.map(Buffer::Input, narrow).output::<f32>(4)
     };
-    let narrow = |byte| run(byte).map(Buffer::Input, narrow).output::<f32>(4);
     assert!(
         narrow(1536).is_ok()
             && matches!(narrow(1280), Err(Fault::Misaligned { required: 512, .. }))
     );
     let garbage = |words: [u64; 16]| {
-        run(1024)
-            .input(1, &words)
-            .output::<f32>(4)
-            .unwrap_err()
-            .to_string()
+        let run = launch("tma_misused<<<1, 32, 4096>>>(1024)").input(1, &words);
+        run.output::<f32>(4).unwrap_err().to_string()
     };
     assert!(
         garbage([0; 16]).contains("its tensor map is all zeros: the variant does not ask for one")
@@ -399,7 +322,7 @@ fn maps_are_checked_where_they_are_used() {
 #[test]
 fn one_lane_is_elected_and_not_always_the_same_one() {
     let leaders = SCHEDULES.map(|schedule| {
-        let run = plain("elect_one<<<1, 64, 0>>>(32)").schedule(schedule);
+        let run = launch("elect_one<<<1, 64, 0>>>(32)").schedule(schedule);
         let elected = run.output::<i32>(64).unwrap();
         assert_eq!(elected[..32], elected[32..]);
         assert_eq!(elected.iter().sum::<i32>(), 2);

@@ -10,9 +10,8 @@ use half::{bf16, f16};
 
 use crate::fp8::nearest;
 use crate::gpu::Gpu;
-use crate::launch::{plain, traced};
+use crate::launch::{Run, launch, numbers, random};
 use crate::ptx::{Case, bytes};
-use crate::support::{Run, SCHEDULES};
 
 #[derive(PartialEq)]
 enum Code {
@@ -72,14 +71,8 @@ fn forms() -> [Form; 28] {
     })
 }
 
-/// From -4 to 4, in no order that a mistake in a layout would keep.
-fn numbers(seed: u32, count: usize) -> Vec<i32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9).wrapping_add(1);
-    let next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as i32 % 9 - 4
-    };
-    std::iter::repeat_with(next).take(count).collect()
+fn whole(seed: u64, count: usize) -> Vec<i32> {
+    numbers(seed, 4).take(count).collect()
 }
 
 impl Form {
@@ -103,9 +96,9 @@ impl Form {
     }
 
     /// Both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
-    fn case(&self, seed: u32) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
+    fn case(&self, seed: u64) -> ([Vec<u8>; 2], [Vec<f32>; 2]) {
         let Self { n, k, .. } = *self;
-        let (a, b) = (numbers(seed, 64 * k), numbers(seed + 1, n * k));
+        let [a, b] = [(seed, 64 * k), (seed + 1, n * k)].map(|(seed, count)| whole(seed, count));
         let element = |depth: usize, col: usize| {
             if self.is_transposed {
                 b[depth * n + col]
@@ -126,103 +119,72 @@ impl Form {
         ([self.code(&a), self.code(&b)], d)
     }
 
-    fn run(&self, build: fn(&str) -> Run, [a, b]: &[Vec<u8>; 2], more: usize) -> Run {
-        let launch = format!("{}<<<1, 128, {}>>>({more})", self.name, self.shared());
-        build(&launch).input(0, a).input(1, b)
+    fn launch(&self, more: usize) -> String {
+        format!("{}<<<1, 128, {}>>>({more})", self.name, self.shared())
+    }
+
+    fn run(&self, [a, b]: &[Vec<u8>; 2], more: usize) -> Run {
+        launch(&self.launch(more)).input(0, a).input(1, b)
     }
 }
 
 #[test]
-fn every_form_multiplies_exactly() {
-    for (seed, form) in (0..).zip(forms()) {
-        let (inputs, expected) = form.case(seed);
-        for (more, expected) in expected.iter().enumerate() {
-            for schedule in SCHEDULES {
-                let run = form.run(plain, &inputs, more).schedule(schedule);
-                let d: Vec<f32> = run
-                    .output(64 * form.n)
-                    .unwrap_or_else(|fault| panic!("{}: {fault}", form.name));
-                let wrong = d.iter().zip(expected).position(|(is, should)| is != should);
-                let at = wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i]));
-                assert_eq!(at, None, "{}, {schedule:?}", form.name);
-            }
-        }
-    }
-}
-
-#[test]
-fn every_form_gives_the_same_on_a_real_gpu() {
-    let Some(gpu) = Gpu::open().filter(|gpu| gpu.has("wgmma_f16_64")) else {
-        return;
-    };
-    for (seed, form) in (0..).zip(forms()) {
-        let (inputs, expected) = form.case(seed);
-        for (more, expected) in expected.iter().enumerate() {
-            let run = form.run(plain, &inputs, more);
-            let output = gpu.launch(form.name, &run, 256 * form.n);
-            let d: Vec<f32> = output
-                .chunks(4)
-                .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
-                .collect();
-            let wrong = d.iter().zip(expected).position(|(is, should)| is != should);
-            assert_eq!(
-                wrong.map(|i| (i / form.n, i % form.n, d[i], expected[i])),
-                None,
-                "{}",
-                form.name
-            );
-        }
-        println!("{}: {} elements as expected", form.name, expected[0].len());
-    }
-}
-
-#[test]
-fn every_form_is_clean_and_counted() {
-    for (seed, form) in (0..).zip(forms()) {
-        let (inputs, _) = form.case(seed);
-        let report = form.run(traced, &inputs, 1).trace([64 * form.n * 4, 0]);
-        assert_eq!(report.hazards, [], "{}", form.name);
-        let counted = report.counted.sum;
+fn products_are_counted() {
+    for form in forms() {
+        let counted = form
+            .run(&form.case(0).0, 1)
+            .trace([64 * form.n * 4, 0])
+            .counted
+            .sum;
         let depth = if form.code == Code::E4m3 { 32 } else { 16 };
+        let (macs, ops) = (64 * form.n * form.k, 4 * form.k / depth); // one of each warp
+        let expected = (macs as u64, ops as u64);
         assert_eq!(
-            counted.tensor_macs,
-            (64 * form.n * form.k) as u64,
+            (counted.tensor_macs, counted.tensor_ops),
+            expected,
             "{}",
             form.name
         );
-        assert_eq!(
-            counted.tensor_ops,
-            4 * (form.k / depth) as u64,
-            "one of each warp"
-        );
     }
 }
 
-/// Those that are no form of a product.
-pub fn cases() -> [Case; 3] {
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (seed, form) in (0..).zip(forms()) {
+        let (inputs, expected) = form.case(seed);
+        for (more, expected) in expected.into_iter().enumerate() {
+            let expected = bytes(expected.into_iter().map(f32::to_le_bytes));
+            cases.push(Case::new(form.launch(more), inputs.clone(), expected));
+        }
+    }
     let (inputs, expected) = two_groups();
-    let groups = Case::new(
+    cases.push(Case::new(
         "wgmma_two_groups<<<1, 128, 16384>>>()",
         inputs,
         bytes(expected.into_iter().map(f32::to_le_bytes)),
-    );
+    ));
     let (registers, starts, expected) = stored_matrices();
     let inputs = [
         bytes(registers.map(u16::to_le_bytes)),
         bytes(starts.map(i32::to_le_bytes)),
     ];
-    let matrices = Case::new("stmatrix_x4<<<1, 32, 2048>>>()", inputs, expected);
+    cases.push(Case::new(
+        "stmatrix_x4<<<1, 32, 2048>>>()",
+        inputs,
+        expected,
+    ));
     let marks = (0..384).map(|thread| i32::to_le_bytes(if thread < 128 { 1 } else { 2 }));
-    [
-        groups,
-        matrices,
-        Case::new("registers_change_hands<<<1, 384, 0>>>()", [], bytes(marks)),
-    ]
+    cases.push(Case::new(
+        "registers_change_hands<<<1, 384, 0>>>()",
+        [],
+        bytes(marks),
+    ));
+    cases
 }
 
 /// The operands of `wgmma_two_groups`, and each thread's registers in the end.
 fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
-    let (a, b) = (numbers(5, 4096), numbers(6, 4096));
+    let (a, b) = (whole(5, 4096), whole(6, 4096));
     let product = |row: usize, col: usize| {
         (0..64)
             .map(|k| a[row * 64 + k] * b[col * 64 + k])
@@ -271,25 +233,14 @@ fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
 
 #[test]
 fn attention_gives_the_same_under_every_schedule() {
-    let run = plain("wgmma_attention<<<1, 128, 24576>>>(0, 4)");
-    let sums: Vec<Vec<f32>> = SCHEDULES
-        .iter()
-        .map(|&schedule| run.clone().schedule(schedule).output(128).unwrap())
-        .collect();
-    assert!(sums[0].iter().all(|sum| sum.is_finite()));
-    assert!(sums.iter().all(|other| *other == sums[0]));
+    let sums: Vec<f32> = launch("wgmma_attention<<<1, 128, 24576>>>(0, 4)").same(128);
+    assert!(sums.iter().all(|sum| sum.is_finite()));
 }
 
 /// Codes of every size, in no order; NaN left out.
 fn codes(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
-    let next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as u8
-    };
-    std::iter::repeat_with(next)
+    let codes = random(seed).map(|bits| bits as u8);
+    codes
         .filter(|code| code & 0x7f != 0x7f)
         .take(count)
         .collect()
@@ -303,7 +254,7 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
     for (seed, form) in (0..).zip(forms().into_iter().filter(|form| form.code == Code::E4m3)) {
         let inputs = [codes(seed, 64 * form.k), codes(seed + 100, form.n * form.k)];
         for more in [0, 1] {
-            let run = form.run(plain, &inputs, more);
+            let run = form.run(&inputs, more);
             let emulated: Vec<u8> = run.output(256 * form.n).unwrap();
             assert_eq!(
                 gpu.launch(form.name, &run, 256 * form.n),
@@ -343,7 +294,7 @@ fn attention_of_codes(inputs: &Inputs) -> Vec<f32> {
     let of_rows = |q: &[u8]| {
         let mut logits = vec![Vec::new(); rows];
         for k in inputs.k.bytes.chunks(keys * dim) {
-            let run = plain(&format!(
+            let run = launch(&format!(
                 "wgmma_e4m3_128<<<1, 128, {}>>>()",
                 (rows + keys) * dim
             ))

@@ -1,8 +1,7 @@
 use emulator::Fault;
 use half::f16;
 
-use crate::launch::{plain, traced};
-use crate::support::SCHEDULES;
+use crate::launch::{SCHEDULES, launch};
 
 #[test]
 fn every_layout_multiplies_asymmetric_operands_exactly() {
@@ -15,7 +14,7 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
         ("wmma_32x8_row_col", [32, 8]),
         ("wmma_8x32_col_row", [8, 32]),
     ];
-    for (case, (kernel, [m, n])) in cases.into_iter().enumerate() {
+    for (kernel, [m, n]) in cases {
         // Small integers: every product and sum is exact, in half too.
         let a: Vec<i32> = (0..m * 16)
             .map(|i| (i as i32 * 7 + i as i32 / 16) % 11 - 5)
@@ -31,24 +30,16 @@ fn every_layout_multiplies_asymmetric_operands_exactly() {
                 .collect::<Vec<u16>>()
         };
         let floats: Vec<f32> = c.iter().map(|&x| x as f32).collect();
-        let run = plain(&format!("{kernel}<<<1, 32, 16384>>>()"))
+        let run = launch(&format!("{kernel}<<<1, 32, 16384>>>()"))
             .input(0, &halves(&a))
             .input(1, &halves(&b))
             .input(2, &floats);
-        for schedule in SCHEDULES {
-            let output: Vec<f32> = run.clone().schedule(schedule).output(m * n).unwrap();
-            for row in 0..m {
-                for col in 0..n {
-                    let product: i32 = (0..16).map(|k| a[row * 16 + k] * b[k * n + col]).sum();
-                    let expected = product + 2 * c[row * n + col];
-                    assert_eq!(
-                        output[row * n + col],
-                        expected as f32,
-                        "case {case}, {schedule:?}, ({row}, {col})"
-                    );
-                }
-            }
-        }
+        let expected = |i: usize| {
+            let product = |k: usize| a[i / n * 16 + k] * b[k * n + i % n];
+            ((0..16).map(product).sum::<i32>() + 2 * c[i]) as f32
+        };
+        let expected: Vec<f32> = (0..m * n).map(expected).collect();
+        assert_eq!(run.same::<f32>(m * n), expected, "{kernel}");
     }
 }
 
@@ -72,7 +63,7 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
         ("8x32 f32, rows in the same banks", 2, ROW, 64, 8, 4, 32),
     ];
     for (name, fragment, layout, stride, requests, lane_bytes, wavefronts) in table {
-        let run = traced(&format!(
+        let run = launch(&format!(
             "wmma_stores<<<1, 32, 16384>>>({stride}, {fragment}, {layout})"
         ));
         let write = run.trace([0, 0]).counted.sum.shared_write;
@@ -89,7 +80,7 @@ fn accumulators_are_stored_by_the_instructions_that_nvcc_makes() {
 #[test]
 fn the_layout_of_registers_is_nothing_to_rely_on() {
     let registers = SCHEDULES.map(|schedule| {
-        let run = plain("wmma_registers<<<1, 32, 512>>>()").schedule(schedule);
+        let run = launch("wmma_registers<<<1, 32, 512>>>()").schedule(schedule);
         let mut output: Vec<f32> = run.output(256).unwrap();
         let as_they_lie = output.clone();
         output.sort_unstable_by(f32::total_cmp);
@@ -107,6 +98,6 @@ fn the_layout_of_registers_is_nothing_to_rely_on() {
 
 #[test]
 fn a_misaligned_pointer_is_reported_as_it_is() {
-    let fault = plain("wmma_misaligned<<<1, 32, 4096>>>(16, 16)").output::<i32>(0);
+    let fault = launch("wmma_misaligned<<<1, 32, 4096>>>(16, 16)").output::<i32>(0);
     assert!(matches!(fault, Err(Fault::Misaligned { value, .. }) if value % 32 == 16));
 }
