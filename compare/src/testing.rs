@@ -1,5 +1,7 @@
 //! Literal stages and runs for the tests of this crate: one builder, and changes to what it builds.
 
+pub mod scenario;
+
 use crate::judge::{Known, claims};
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::measure::{builds, draw, rows};

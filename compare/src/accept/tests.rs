@@ -1,28 +1,18 @@
 use super::*;
 use crate::judge::choice::Regret;
-use crate::measure::rows;
-use crate::table::session::{Git, Selection, Tier};
-use crate::table::{Figure, Judged, On, Subject};
-use crate::testing::{
-    CPASYNC, GPU, LARGE, SCALAR, US, VARIANTS, WMMA, drawn_run, emulated, mission, samples,
-    suppressed, timed,
-};
+use crate::table::On;
+use crate::testing::scenario::{self, each, run};
+use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples};
 use common::choice::Model;
-use common::faults::{Caught, Fault};
-use common::problem::{Dtype, Mask};
-use common::verdict::{GateId, GateResult, Verdict};
 use std::path::Path;
 use tempfile::TempDir;
 
 /// The folder of its GPU's table.
 const FOLDER: &str = "nvidia-h200";
 
-/// wmma-qk is 1.2x as fast as scalar here; 1.5x are claimed.
-const REFUTES: [f64; 3] = [24.0, 20.0, 15.0];
-
 /// A whole run on a GPU, completed by `compare sanitize`.
 fn good() -> Run {
-    timed(US).clean()
+    run("timed; clean")
 }
 
 fn merged(run: &Run, results: &Results) -> anyhow::Result<Accepted> {
@@ -45,209 +35,148 @@ fn text(results: &Results) -> Vec<(String, String)> {
         .collect()
 }
 
+/// 537 MFLOP take 0.54 µs at the peak of an H200. Of a pair the least time may be that of the arm that is not the row's own.
 #[test]
 fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
-    let other_kernels = |mut run: Run| {
-        run.session.stages[1].identity = "of yesterday".into();
-        run
-    };
-    let figure = |metric: Metric, us: f64| {
-        let mut run = good();
-        let row = run.row_mut(SCALAR, &mission(), Source::Gpu);
-        row.figures.insert(metric, us.into());
-        run
-    };
-    // Of a pair, the arm that is not the row's own.
-    let fast_base = {
-        let mut run = good();
-        let pair = run.table.rows().find(|row| row.against.is_some());
-        let mut pair = pair.unwrap().clone();
-        pair.figures.insert(Metric::Min, 0.5.into());
-        run.append(pair);
-        run
-    };
-    let timed_wrong = |gate, reason: &str| {
-        let mut run = good();
-        let judged = Judged::from(&GateResult::judge(gate, false, reason));
-        run.row_mut(WMMA, &mission(), Source::Gpu)
-            .judge(gate, judged);
-        run
-    };
-    let mut unlisted = suppressed().sites[0].clone();
-    unlisted.listed = None;
-    let escaped = Caught {
-        fault: Some(Fault::DroppedTile),
-        cases: 8,
-        cases_failed: 0,
-        gates_that_failed: vec![],
-        survived: vec![],
-    };
-    let commit = |sha: &str, dirty| Git::Commit {
-        sha: sha.into(),
-        dirty,
-        changes: None,
-    };
-    let racecheck = [Verdict::Pass, Verdict::Fail];
-    let is_of_sanitizer = |row: &Row| row.by == Source::ComputeSanitizer;
-    for (run, says) in [
-        (
-            good().changed(|session| {
-                session.progress = Progress::Partial {
-                    finished: 9,
-                    planned: 10,
-                }
-            }),
-            "was interrupted after 9 of 10 cases",
-        ),
-        (
-            good().changed(|session| session.device = "sm_89".parse().ok()),
-            "is limited to what sm_89 offers and is not kept: run without --device",
-        ),
-        (
-            good().changed(|session| session.git = commit("0123456789abcdef", true)),
-            "was built from 0123456789ab with uncommitted changes; commit them",
-        ),
-        (
-            good().changed(|session| {
-                session.git = Git::Unknown {
-                    reason: "no git".into(),
-                }
-            }),
-            "the source of 20261120T183000Z-linux is unknown (no git)",
-        ),
-        (
-            good().changed(|session| session.source_lines = false),
-            "hazards in it name no source lines; build it unstripped",
-        ),
-        (
-            other_kernels(good()),
-            "measured other kernels than the sources' of stage1-cpasync",
-        ),
-        // 537 MFLOP take 0.54 µs at the peak of an H200.
-        (
-            figure(Metric::P50, 0.5),
-            "scalar-32x64 on mission f16 full by GPU: 0.5 µs, and nothing can take less than 0.5",
-        ),
-        (
-            figure(Metric::FloorUs, 32.03),
-            "by GPU: 32.03 µs, and nothing can take less than 32.030 µs",
-        ),
-        (
-            fast_base,
-            "wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: 0.5 µs, and nothing",
-        ),
-        (
-            timed(REFUTES).clean().failing(WMMA, GateId::C3),
-            "stage0-scalar/wmma-qk-32x64 C3: too large",
-        ),
-        (
-            good().built(96, 8),
-            "stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0",
-        ),
-        (
-            good().sanitized(CPASYNC, racecheck),
-            "C7: racecheck: planted",
-        ),
-        (
-            timed_wrong(GateId::L1, "impossible: below 3 us"),
-            "wmma-qk-32x64 L1: mission f16 full as timed: impossible",
-        ),
-        (
-            timed_wrong(GateId::C5, "they differ"),
-            "wmma-qk-32x64 C5: mission f16 full as timed: they differ",
-        ),
-        (
-            good().without(|row| is_of_sanitizer(row) && row.subject != Subject::from(SCALAR)),
-            "no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64; complete it on its GPU with `compare sanitize`",
-        ),
-        (
-            good().without(is_of_sanitizer).changed(|session| {
-                session.scope = Selection {
-                    stages: vec!["0".into()],
-                    ..Selection::default()
-                };
-            }),
-            "no gate C7 for 3 variants",
-        ),
-        (
-            good().with(rows::planted(&escaped)),
-            "self-test on : dropped tile by self-test: no gate fails",
-        ),
-        (good().with(rows::site(&unlisted)), "its mutant survives"),
-        (
-            good().without(|row| {
-                row.on == On::All && row.by == Source::Gpu && row.subject == Subject::from(WMMA)
-            }),
-            "wmma-qk-32x64: every gate: none of its cases ran",
-        ),
-        (
-            good().with(
-                Row::new(SCALAR, On::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES)),
-            ),
-            "1000000 at most; narrow the run",
-        ),
-    ] {
-        for reason in [None, Some("the kernel is new")] {
+    let found = each(
+        "timed; clean; partial 9 10
+        timed; clean; device sm_89
+        timed; clean; dirty
+        timed; clean; no-git no git
+        timed; clean; stripped
+        timed; clean; sources 1 yesterday
+        timed; clean; scalar gpu mission: p50 0.5
+        timed; clean; scalar gpu mission: floor_us 32.03
+        timed; clean; wmma pair: min 0.5
+        timed 24 20 15; clean; wmma gpu all: C3 fail
+        timed; clean; built 96 8
+        timed; clean; cpasync compute-sanitizer: C7 fail
+        timed; clean; wmma gpu mission !pair: L1 fail impossible: below 3 us
+        timed; clean; wmma gpu mission !pair: C5 fail they differ
+        timed; clean; - compute-sanitizer !scalar
+        timed; stages 0
+        timed; clean; zeros: S1 fail no gate fails
+        timed; clean; scalar self-test: S1 fail its mutant survives
+        timed; clean; - wmma gpu all
+        timed; clean; - !nothing",
+        |line| {
+            let run = run(line);
+            let without = refused(&run, None);
             // A reason without a failed claim is refused too, but later than all of these.
-            let error = refused(&run, reason);
-            let is_size = says.contains("narrow") && reason.is_some();
-            assert!(is_size || error.contains(says), "{says}: {error}");
-        }
-    }
-    refused(&good().without(|_| true), None);
+            assert_eq!(refused(&run, Some("the kernel is new")), without, "{line}");
+            without
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    timed; clean; partial 9 10
+        20261120T183000Z-linux was interrupted after 9 of 10 cases; run the stages that are missing again (`--stages`)
+    timed; clean; device sm_89
+        20261120T183000Z-linux is limited to what sm_89 offers and is not kept: run without --device and ATTENTION_DEVICE
+    timed; clean; dirty
+        20261120T183000Z-linux was built from 0123456789ab with uncommitted changes; commit them, and run again
+    timed; clean; no-git no git
+        the source of 20261120T183000Z-linux is unknown (no git); run it in a git checkout
+    timed; clean; stripped
+        20261120T183000Z-linux was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again
+    timed; clean; sources 1 yesterday
+        20261120T183000Z-linux measured other kernels than the sources' of stage1-cpasync; run it again with this build
+    timed; clean; scalar gpu mission: p50 0.5
+        20261120T183000Z-linux has times that cannot be; find out what was timed:
+          stage0-scalar/scalar-32x64 on mission f16 full by GPU: 0.5 µs, and nothing can take less than 0.543 µs
+    timed; clean; scalar gpu mission: floor_us 32.03
+        20261120T183000Z-linux has times that cannot be; find out what was timed:
+          stage0-scalar/scalar-32x64 on mission f16 full by GPU: 32.03 µs, and nothing can take less than 32.030 µs
+    timed; clean; wmma pair: min 0.5
+        20261120T183000Z-linux has times that cannot be; find out what was timed:
+          stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: 0.5 µs, and nothing can take less than 0.543 µs
+    timed 24 20 15; clean; wmma gpu all: C3 fail
+        20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and run again:
+          stage0-scalar/wmma-qk-32x64 C3: too large
+    timed; clean; built 96 8
+        20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and run again:
+          stage0-scalar/scalar-32x64 R1: sm_90a: spilled bytes 8 > 0
+          stage0-scalar/wmma-qk-32x64 R1: sm_90a: spilled bytes 8 > 0
+          stage1-cpasync/cpasync-32x64 R1: sm_90a: spilled bytes 8 > 0
+    timed; clean; cpasync compute-sanitizer: C7 fail
+        20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and run again:
+          stage1-cpasync/cpasync-32x64 C7: too large
+    timed; clean; wmma gpu mission !pair: L1 fail impossible: below 3 us
+        20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and run again:
+          stage0-scalar/wmma-qk-32x64 L1: mission f16 full as timed: impossible: below 3 us
+    timed; clean; wmma gpu mission !pair: C5 fail they differ
+        20261120T183000Z-linux has failed gates, which cannot be waived; fix the kernels and run again:
+          stage0-scalar/wmma-qk-32x64 C5: mission f16 full as timed: they differ
+    timed; clean; - compute-sanitizer !scalar
+        20261120T183000Z-linux has no gate C7 for 2 variants, first stage0-scalar/wmma-qk-32x64; complete it on its GPU with `compare sanitize`, then accept it
+    timed; stages 0
+        20261120T183000Z-linux has no gate C7 for 3 variants, first stage0-scalar/scalar-32x64; complete it on its GPU with `compare sanitize`, then accept it
+    timed; clean; zeros: S1 fail no gate fails
+        the self-test of 20261120T183000Z-linux fails; fix it (`compare selftest`) and run again:
+          self-test on : zeros by self-test: no gate fails
+    timed; clean; scalar self-test: S1 fail its mutant survives
+        the self-test of 20261120T183000Z-linux fails; fix it (`compare selftest`) and run again:
+          stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test: its mutant survives
+    timed; clean; - wmma gpu all
+        20261120T183000Z-linux lacks what it should have measured; run again what is missing:
+          stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran
+          stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
+          stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+    timed; clean; - !nothing
+        20261120T183000Z-linux lacks what it should have measured; run again what is missing:
+          stage0-scalar/scalar-32x64: every gate: none of its cases ran
+          stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran
+          stage1-cpasync/cpasync-32x64: every gate: none of its cases ran
+          stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
+          stage0-scalar: wmma-qk: global bytes read as in stage0-scalar scalar: not measured
+          stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+          stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
+    ");
+    let large = Row::new(SCALAR, On::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
+    let error = refused(&good().with(large), None);
+    assert!(error.contains("1000000 at most; narrow the run"), "{error}");
 }
 
 #[test]
 fn a_time_that_is_no_positive_number_in_its_interval_is_refused_by_name() {
-    for (figure, says) in [
-        (Figure::from(0.0), "p50 is 0, which cannot be measured"),
-        ((-1.0).into(), "p50 is -1"),
-        (f64::NAN.into(), "p50 is NaN"),
-        (f64::INFINITY.into(), "p50 is NaN"),
-        ((3.0, 3.5, 4.0).into(), "p50 is 3 [3.5, 4]"),
-    ] {
-        let mut run = good();
-        let row = run.row_mut(SCALAR, &mission(), Source::Gpu);
-        row.figures.insert(Metric::P50, figure);
-        let folder = TempDir::new().unwrap();
-        run.write(&folder.path().join("run")).unwrap();
-        let into = folder.path().join("results");
+    let folder = TempDir::new().unwrap();
+    let into = folder.path().join("results");
+    let accepted = |run: PathBuf, into: Option<PathBuf>| {
         let args = AcceptArgs {
-            runs: vec![folder.path().join("run")],
-            into: Some(into.clone()),
+            runs: vec![run],
+            into,
             negative: None,
         };
-        let error = format!("{:#}", accept(&args).unwrap_err());
-        assert!(
-            error.contains("the run cannot be accepted")
-                && error.contains("stage0-scalar/scalar-32x64 on mission f16 full by GPU")
-                && error.contains(says),
-            "{says}: {error}"
-        );
+        format!("{:#}", accept(&args).unwrap_err())
+    };
+    for (figure, says) in [
+        ("0", "p50 is 0, which cannot be measured"),
+        ("-1", "p50 is -1"),
+        ("NaN", "p50 is NaN"),
+        ("inf", "p50 is NaN"),
+        ("3 3.5 4", "p50 is 3 [3.5, 4]"),
+    ] {
+        let path = folder.path().join(figure);
+        let run = run(&format!("timed; clean; scalar gpu mission: p50 {figure}"));
+        run.write(&path).unwrap();
+        let error = accepted(path, Some(into.clone()));
+        let place = "stage0-scalar/scalar-32x64 on mission f16 full by GPU";
+        for says in ["the run cannot be accepted", place, says] {
+            assert!(error.contains(says), "{says}: {error}");
+        }
         assert!(!into.exists(), "nothing is left behind");
     }
-    let nowhere = AcceptArgs {
-        runs: vec!["no/such/run".into()],
-        into: None,
-        negative: None,
-    };
-    let error = format!("{:#}", accept(&nowhere).unwrap_err());
+    let error = accepted("no/such/run".into(), None);
     assert!(error.contains("no/such/run is not a run"), "{error}");
 }
 
 #[test]
 fn a_session_of_another_gpu_model_is_refused_and_has_a_table_of_its_own() {
     let results = accepted(&good(), &Results::default());
-    let other = || {
-        let later = good().named("20261121T183000Z-nvidia-h100");
-        later.on_gpu("NVIDIA H100")
-    };
-    let error = merged(&other(), &results).err().unwrap().to_string();
-    assert!(
-        error.ends_with("was measured on NVIDIA H100, and the table is of NVIDIA H200"),
-        "{error}"
-    );
-    let other = other().changed(|session| session.machine.name = "nvidia-h100".into());
+    let other = "timed; clean; named 20261121T183000Z-nvidia-h100; card NVIDIA H100";
+    let error = merged(&run(other), &results).err().unwrap().to_string();
+    let says = "was measured on NVIDIA H100, and the table is of NVIDIA H200";
+    assert!(error.ends_with(says), "{error}");
+    let other = run(&format!("{other}; machine nvidia-h100"));
     let results = accepted(&other, &results);
     let folders: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
     assert_eq!(folders, ["nvidia-h100", FOLDER]);
@@ -257,88 +186,67 @@ fn a_session_of_another_gpu_model_is_refused_and_has_a_table_of_its_own() {
 
 #[test]
 fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
-    let case = crate::testing::case(SCALAR, Source::Gpu, None);
-    let run = good()
-        .peers("mission", 15.0, &[("torch-default", 40.0, true)])
-        .with(case);
+    let run = run(
+        "timed; clean; peers mission 15 torch-default 40; + scalar | mission f16 full normal:0 | gpu | C1 pass",
+    );
     let once = merged(&run, &Results::default()).unwrap();
     let twice = accepted(&run, &once.results);
     assert!(text(&once.results) == text(&twice));
-    let rows: Vec<&Row> = once.results.gpus[FOLDER].rows().collect();
-    assert!(!rows.iter().any(|row| matches!(row.on, On::Case(..))));
-    assert!(
-        rows.iter()
-            .any(|row| row.by == Source::Peers && row.against == Some("torch-default".into())),
-        "ratios to peers stay"
-    );
-    assert!(
-        rows.iter().any(|row| row.by == Source::Claim),
-        "claims are rows"
-    );
-    let of_build = once.results.build.rows();
-    assert!(of_build.filter(|row| !row.by.is_of_build()).count() == 0);
-    assert!(
-        once.lines[0].starts_with("accepted 20261120T183000Z-linux ("),
-        "{:?}",
-        once.lines
-    );
+    let has = |is: fn(&Row) -> bool| once.results.gpus[FOLDER].rows().any(is);
+    assert!(!has(|row| matches!(row.on, On::Case(..))));
+    let is_ratio =
+        |row: &Row| row.by == Source::Peers && row.against == Some("torch-default".into());
+    assert!(has(is_ratio), "ratios to peers stay");
+    assert!(has(|row| row.by == Source::Claim), "claims are rows");
+    assert!(once.results.build.rows().all(|row| row.by.is_of_build()));
+    let says = "accepted 20261120T183000Z-linux (";
+    assert!(once.lines[0].starts_with(says), "{:?}", once.lines);
     let folder = TempDir::new().unwrap();
     once.results.write(folder.path()).unwrap();
     assert!(text(&Results::read(folder.path()).unwrap()) == text(&twice));
 }
 
+/// Each run is accepted on top of those before it.
 #[test]
 fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
-    const LATER: &str = "20261121T183000Z-nvidia-h200";
-    let first = accepted(&good(), &Results::default());
-    let of_scalar = |results: &Results| {
-        let table = &results.gpus[FOLDER];
-        let row = table.row(&SCALAR.into(), &mission(), Source::Gpu).unwrap();
-        (row.value(Metric::P50), row.session.clone())
-    };
-    // Of one stage, selected.
-    let is_of_first = |row: &Row| row.subject.stage() == "stage0-scalar";
-    let selected = timed([40.0, 20.0, 15.0])
-        .clean()
-        .without(|row| !is_of_first(row))
-        .named(LATER)
-        .changed(|session| {
-            session.scope = Selection {
-                stages: vec!["0".into()],
-                ..Selection::default()
-            }
-        });
-    let second = accepted(&selected, &first);
-    assert_eq!(of_scalar(&first).0, Some(32.03));
-    assert_eq!(of_scalar(&second), (Some(40.04), LATER.into()));
-    let table = &second.gpus[FOLDER];
-    let other = table.row(&CPASYNC.into(), &mission(), Source::Gpu).unwrap();
-    assert_eq!(other.session, "20261120T183000Z-linux");
-    let changes = table.sessions[LATER].changes.clone().unwrap();
-    assert_eq!(changes.since, "20261120T183000Z-linux");
-
-    let mut fewer = good().named("20261122T183000Z-nvidia-h200");
-    fewer.session.stages[0].claims.clear();
-    fewer.session.stages[1].claims.clear();
-    fewer.session.stages[0].variants.truncate(1);
-    let fewer = fewer.without(|row| row.subject == Subject::from(WMMA) || row.against.is_some());
-    let third = accepted(&fewer, &second);
-    let all = third
-        .gpus
-        .values()
-        .chain([&third.build])
-        .flat_map(Table::rows);
-    let names = |row: &Row| row.key().to_string().contains("wmma-qk") || row.by == Source::Claim;
-    let left: Vec<String> = all
-        .filter(|row| names(row))
-        .map(|row| row.key().to_string())
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
-    assert_eq!(
-        third.gpus[FOLDER].sessions.len(),
-        1,
-        "no row names the others"
+    let results = std::cell::RefCell::new(Results::default());
+    let found = each(
+        "timed; clean; named 1
+        timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0
+        timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0",
+        |line| {
+            let now = accepted(&run(line), &results.borrow());
+            results.replace(now);
+            let results = results.borrow();
+            let table = &results.gpus[FOLDER];
+            let of = |subject: &str| {
+                let row = table.row(&subject.into(), &mission(), Source::Gpu);
+                row.map(|row| (row.value(Metric::P50).unwrap(), &*row.session))
+            };
+            let all = table.rows().chain(results.build.rows());
+            let of_wmma = all
+                .filter(|row| row.key().to_string().contains("wmma-qk") || row.by == Source::Claim);
+            let since = table
+                .sessions
+                .values()
+                .map(|of| of.changes.as_ref().map(|of| &*of.since));
+            format!(
+                "{:?} {:?}, {} rows of wmma-qk and claims; sessions since {:?}",
+                of(SCALAR),
+                of(CPASYNC),
+                of_wmma.count(),
+                since.collect::<Vec<_>>()
+            )
+        },
     );
+    insta::assert_snapshot!(found, @r#"
+    timed; clean; named 1
+        Some((32.03, "1")) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None]
+    timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0
+        Some((40.04, "2")) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None, Some("1")]
+    timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0
+        Some((32.03, "3")) Some((15.01, "3")), 0 rows of wmma-qk and claims; sessions since [Some("2")]
+    "#);
 }
 
 #[test]
@@ -355,156 +263,120 @@ fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     assert_eq!(kept, OF_OTHERS);
 }
 
+/// Interrupted in its timings if its claims were measured; by the emulator, of a tier that needs no C7, and of a device with too little
+/// memory for a variant's cases.
 #[test]
-fn a_run_that_was_interrupted_in_its_timings_is_accepted_if_its_claims_were_measured() {
-    let interrupted = good().changed(|session| {
-        session.progress = Progress::Partial {
-            finished: 10,
-            planned: 10,
-        }
-    });
-    accepted(&interrupted, &Results::default());
-    let lacks = report_of_run(&interrupted, &Table::default()).missing;
-    let lacks: Vec<String> = lacks.iter().map(Missing::to_string).collect();
-    let says = "some timings: the run was interrupted";
-    assert!(lacks.iter().any(|of| of == says), "{lacks:?}");
-    let is_timing = |row: &Row| row.subject == CPASYNC.into() && row.on == mission();
-    let untimed = interrupted.without(is_timing);
-    let error = refused(&untimed, None);
-    assert!(
-        error.contains("cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed"),
-        "{error}"
+fn runs_that_have_what_they_need_are_accepted() {
+    let found = each(
+        "timed; clean; partial 10 10
+        timed; tier 1
+        timed; clean; - compute-sanitizer !scalar; wmma gpu all: cases 0 | cases_unsupported 10; cpasync gpu all: cases 0 | cases_unsupported 10
+        emulated",
+        |line| {
+            let results = accepted(&run(line), &Results::default());
+            let build = results.build.is_empty();
+            format!("{:?} {build}", results.gpus.keys().collect::<Vec<_>>())
+        },
     );
+    insta::assert_snapshot!(found, @r#"
+    timed; clean; partial 10 10
+        ["nvidia-h200"] false
+    timed; tier 1
+        ["nvidia-h200"] false
+    timed; clean; - compute-sanitizer !scalar; wmma gpu all: cases 0 | cases_unsupported 10; cpasync gpu all: cases 0 | cases_unsupported 10
+        ["nvidia-h200"] false
+    emulated
+        [] false
+    "#);
+    let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"), None);
+    let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
+    assert!(error.contains(says), "{error}");
 }
 
-#[test]
-fn runs_that_need_no_sanitizer_are_accepted() {
-    let without = || timed(US);
-    let mut unsupported = without();
-    for subject in VARIANTS {
-        let row = unsupported.summary_mut(subject);
-        row.figures.extend([
-            (Metric::Cases, 0_u32.into()),
-            (Metric::CasesUnsupported, 10_u32.into()),
-        ]);
-    }
-    // A device with too little memory takes none of a variant's cases.
-    let supported = unsupported.summary_mut(SCALAR);
-    supported.figures.insert(Metric::Cases, 1_u32.into());
-    let unsupported = unsupported.sanitized(SCALAR, [Verdict::Pass; 2]);
-    for run in [
-        emulated(),
-        without().changed(|session| session.tier = Tier::T1),
-        unsupported,
-    ] {
-        accepted(&run, &Results::default());
-    }
-    let emulated = accepted(&emulated(), &Results::default());
-    assert!(emulated.gpus.is_empty() && !emulated.build.is_empty());
-}
-
+/// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
 #[test]
 fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
-    let title = "stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: ";
-    let failing = || timed(REFUTES).clean();
+    let failing = || run("timed 24 20 15; clean");
+    let title = "--negative REASON:\n  stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: ";
     let error = refused(&failing(), None);
-    assert!(
-        error.contains(&format!("--negative REASON:\n  {title}")),
-        "{error}"
-    );
+    assert!(error.contains(title), "{error}");
     assert!(refused(&failing(), Some("  ")).contains("needs a reason"));
     assert!(refused(&good(), Some("memory-bound")).contains("nothing to refute"));
 
     let reason = Some(" memory-bound at this length ");
     let first = merge(&failing(), &Results::default(), &Table::default(), reason).unwrap();
-    let [(stage, negatives)] = &first.negatives[..] else {
-        panic!("one stage: {:?}", first.negatives)
-    };
-    assert_eq!((stage.as_str(), negatives.len()), ("stage0-scalar", 1));
-    let negative = &negatives[0];
-    assert_eq!(
-        negative.claim,
-        "wmma-qk p50 over stage0-scalar scalar on mission f16 full"
-    );
-    assert_eq!(negative.gpu.as_deref(), Some("NVIDIA H200"));
-    assert_eq!(negative.why, "memory-bound at this length");
-    assert!(
-        negative
-            .measured
-            .starts_with("wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.2")
-            && negative.measured.ends_with("(20261120T183000Z-linux)"),
-        "{}",
-        negative.measured
-    );
-    assert!(
-        first
-            .lines
-            .contains(&"stage0-scalar/negatives.json: 1 refuted claim".to_string())
-    );
-
+    insta::assert_debug_snapshot!((&first.negatives, &first.lines[2..]), @r#"
+    (
+        [
+            (
+                "stage0-scalar",
+                [
+                    Negative {
+                        claim: "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
+                        gpu: Some(
+                            "NVIDIA H200",
+                        ),
+                        measured: "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
+                        why: "memory-bound at this length",
+                    },
+                ],
+            ),
+        ],
+        [
+            "stage0-scalar/negatives.json: 1 refuted claim",
+        ],
+    )
+    "#);
     let root = TempDir::new().unwrap();
     let file = root.path().join("stage0-scalar/negatives.json");
     negatives::write(root.path(), &first.negatives).unwrap();
-    assert_eq!(
-        negatives::of_stage(root.path(), "stage0-scalar").unwrap(),
-        *negatives
-    );
-    assert_eq!(
-        negatives::of_stage(root.path(), "stage1-cpasync").unwrap(),
-        []
-    );
+    let read = |stage| negatives::of_stage(root.path(), stage);
+    assert_eq!(read("stage0-scalar").unwrap(), first.negatives[0].1);
+    assert_eq!(read("stage1-cpasync").unwrap(), []);
 
     // The same failure in a later run is settled; that of another claim is not.
-    let refuted = |run: Run| run.changed(|session| session.stages.clone_from(&first.stages));
-    let refuting = |us: [f64; 3], day: &str| refuted(timed(us).clean().named(day));
+    let refuted =
+        |words: &str| run(words).changed(|session| session.stages.clone_from(&first.stages));
     let again = merged(
-        &refuting(REFUTES, "20261121T183000Z-nvidia-h200"),
+        &refuted("timed 24 20 15; clean; named 20261121T183000Z-nvidia-h200"),
         &first.results,
     )
     .unwrap();
     assert!(again.negatives.is_empty());
-    let same = merged(&refuted(failing()), &first.results).unwrap();
+    let same = merged(&refuted("timed 24 20 15; clean"), &first.results).unwrap();
     assert!(
         text(&same.results) == text(&first.results),
         "accepted twice"
     );
     let other = merged(
-        &refuting([24.0, 20.0, 19.0], "20261122T183000Z-nvidia-h200"),
+        &refuted("timed 24 20 19; clean; named 20261122T183000Z-nvidia-h200"),
         &again.results,
     );
-    assert!(
-        other
-            .err()
-            .unwrap()
-            .to_string()
-            .contains("has failed claims")
-    );
+    let error = other.err().unwrap().to_string();
+    assert!(error.contains("has failed claims"), "{error}");
 
     // The claim holds: its refutation goes, and with the last one the file.
     let kept = merged(
-        &refuting(US, "20261123T183000Z-nvidia-h200"),
+        &refuted("timed; clean; named 20261123T183000Z-nvidia-h200"),
         &again.results,
     )
     .unwrap();
     assert_eq!(kept.negatives, [("stage0-scalar".to_string(), vec![])]);
-    negatives::write(root.path(), &kept.negatives).unwrap();
-    assert!(!file.exists());
-    negatives::write(root.path(), &kept.negatives).unwrap();
+    for _ in 0..2 {
+        negatives::write(root.path(), &kept.negatives).unwrap();
+        assert!(!file.exists());
+    }
     std::fs::write(&file, "{").unwrap();
-    let malformed = negatives::of_stage(root.path(), "stage0-scalar").unwrap_err();
+    let malformed = read("stage0-scalar").unwrap_err().to_string();
     assert!(
-        malformed
-            .to_string()
-            .contains("negatives.json: line 1 is malformed")
+        malformed.contains("negatives.json: line 1 is malformed"),
+        "{malformed}"
     );
 }
 
 #[test]
 fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
-    let place = Place::new("1x1x17x64", Dtype::F16, Mask::Full);
-    let drawn = Row::new(SCALAR, On::Problem(place), Source::Draw)
-        .figure(Metric::Draw, 0_usize)
-        .figure(Metric::P50, 9.0);
+    let drawn = scenario::row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9");
     let kept = accepted(&good().with(drawn.clone()), &Results::default());
     assert!(kept.gpus[FOLDER].get(&drawn.key()).is_some());
     let loaded = crate::stages::load().unwrap();

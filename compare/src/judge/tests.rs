@@ -4,18 +4,14 @@ use super::best::{Latency, best_of, latency, over_previous, time, variant};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{Outcome, outcome, problems};
 use super::state::compiled;
-use super::verdict::{Exit, Report, of_differences, report, report_of_run};
+use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
-use crate::measure::rows;
-use crate::table::session::{Measurable, Progress, Refusal, Selection, Tier};
-use crate::table::{Figure, On, Place, Relation};
-use crate::testing::{
-    CPASYNC, SCALAR, US, VARIANTS, WMMA, emulated, ladder, mission, results, suppressed, table,
-    timed,
-};
+use crate::table::{Figure, On, Place};
+use crate::testing::scenario::{self, each, run, sides};
+use crate::testing::{CPASYNC, WMMA, results};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::verdict::{GateId, GateResult, Verdict};
+use common::verdict::{GateId, Verdict};
 use std::path::Path;
 
 fn show(row: &Row) -> String {
@@ -27,465 +23,405 @@ fn place() -> Place {
     Place::claims(Dtype::F16)
 }
 
-/// What `ask` says of the report of a run on top of the committed sessions.
-fn of<T>(run: &Run, committed: &[Run], ask: impl Fn(&Report<'_>) -> T) -> T {
-    ask(&report_of_run(run, &table(committed)))
+/// What `ask` says of the table of [`scenario::known`].
+fn of<T>(line: &str, ask: impl Fn(&Known<'_>) -> T) -> T {
+    let (stages, table) = scenario::known(line);
+    ask(&Known::committed(&stages, &table))
 }
 
-fn exit(report: &Report<'_>) -> (Exit, &'static str) {
-    (report.overall.exit, report.overall.word)
+/// What `ask` says of the report of `RUN` or `RUN on SESSIONS`.
+fn reported<T>(line: &str, ask: impl Fn(&Report<'_>) -> T) -> T {
+    let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
+    ask(&report_of_run(
+        &run(words).named("9"),
+        &scenario::known(sessions).1,
+    ))
 }
 
-fn committed(stages: &[StageMeta], sessions: &[Run]) -> (Exit, &'static str, String) {
-    let table = table(sessions);
-    let overall = report(Known::committed(stages, &table)).overall;
-    (overall.exit, overall.word, overall.line)
-}
-
-/// The same kernels changed, if that was measured so from the start.
-fn rebuilt(run: Run) -> Run {
-    run.changed(|session| {
-        for stage in &mut session.stages {
-            stage.identity.insert_str(0, "new-");
-        }
-    })
-}
-
-fn judged(gate: GateId, passes: bool) -> GateResult {
-    GateResult::judge(gate, passes, "they differ")
-}
-
-fn stages() -> Selection {
-    Selection {
-        stages: vec!["1".into()],
-        ..Selection::default()
-    }
-}
-
-fn selected(selection: Selection) -> impl Fn(&mut Session) {
-    move |session| session.scope = selection.clone()
+fn lines(of: impl IntoIterator<Item = impl ToString>) -> String {
+    list::joined(of.into_iter().map(|line| line.to_string()), "\n")
 }
 
 #[test]
 fn each_kind_of_failure_is_named_and_has_its_advice() {
-    let hazard = GateResult::judge(GateId::H1, false, "race in block [0, 0, 0]");
-    let mut hazardous = emulated();
-    *hazardous.summary_mut(SCALAR) = hazardous.summary_mut(SCALAR).clone().verdict(&hazard);
-    let mut unlisted = suppressed().sites[0].clone();
-    unlisted.listed = None;
-    let fails = || emulated().failing(WMMA, GateId::C3);
-    let with_case = |input: &str| {
-        let case = |input: &str| Row::new(WMMA, On::Case(place(), input.into()), Source::Emulator);
-        let failing = case(input).verdict(&judged(GateId::C3, false));
-        fails().with(case("normal:1")).with(failing)
-    };
-    let slow = || timed([24.0, 20.0, 15.0]).clean();
-    let refuted = slow().refuting("P.V dominates").session.stages;
-    let refuting = |run: Run| run.changed(|session| session.stages = refuted.clone());
-    let noisy = Row::new(WMMA, mission(), Source::Gpu)
-        .against(SCALAR)
-        .figure(Metric::SpeedupP50, (1.6, 1.59, 1.61))
-        .figure(Metric::Noise, 0.5);
-    let runs = [
-        emulated(),
-        timed(US),
-        timed(US).clean(),
-        fails(),
-        with_case("normal:0"),
-        with_case("x.safetensors"),
-        with_case("x.safetensors")
-            .changed(|session| session.input = Some("/else where/it's x.safetensors".into())),
-        hazardous,
-        emulated().with(rows::site(&unlisted)),
-        slow(),
-        refuting(slow()),
-        refuting(timed(US).clean()),
-        emulated().counted(CPASYNC, 1_048_577, 0),
-        timed(US).clean().with(noisy),
-    ];
-    let lines = runs.map(|run| {
-        of(&run, &[], |report| {
-            let overall = &report.overall;
-            let actions = overall.actions.join("\n  ");
-            format!("{} {overall}\n  {actions}\n", overall.exit.code())
-        })
-    });
-    insta::assert_snapshot!(lines.concat(), @"
-    0 PASS: 3 variants are green
-      No action needed.
-    0 PASS: 3 variants are green
-      Complete this run with gate C7 before it is accepted: `compare sanitize`.
-    0 PASS: 3 variants are green
-      No action needed.
-    1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
-      Fix the gates that fail; do not merge.
-    1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
-      Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
-    1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
-      Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
-    1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
-      Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\\''s x.safetensors' --mask full`.
-    1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
-      Fix the gates that fail; do not merge.
-    1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo
-      Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
-    1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
-      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
-    0 PASS: 3 variants are green
-      No action needed.
-    0 PASS: 3 variants are green
-      stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back.
-    1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
-      Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
-    3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
-      Run again on a quiet machine, or with more samples (`--iters`).
+    let found = each(
+        "emulated
+        timed
+        timed; clean
+        emulated; wmma all: C3 fail
+        emulated; wmma all: C3 fail; + wmma | mission f16 full normal:1 | emulator; + wmma | mission f16 full normal:0 | emulator | C3 fail
+        emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
+        emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
+        emulated; scalar all: H1 fail race in block [0, 0, 0]
+        emulated; scalar self-test: S1 fail its mutant survives
+        timed 24 20 15; clean
+        timed 24 20 15; clean; refuted 0 0
+        timed; clean; refuted 0 0
+        emulated; counted cpasync 1048577 0
+        timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5",
+        |line| {
+            reported(line, |report| {
+                let overall = &report.overall;
+                format!("{} {overall}\n{}", overall.exit.code(), lines(&overall.actions))
+            })
+        },
+    );
+    insta::assert_snapshot!(found, @r"
+    emulated
+        0 PASS: 3 variants are green
+        No action needed.
+    timed
+        0 PASS: 3 variants are green
+        Complete this run with gate C7 before it is accepted: `compare sanitize`.
+    timed; clean
+        0 PASS: 3 variants are green
+        No action needed.
+    emulated; wmma all: C3 fail
+        1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge.
+    emulated; wmma all: C3 fail; + wmma | mission f16 full normal:1 | emulator; + wmma | mission f16 full normal:0 | emulator | C3 fail
+        1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
+    emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
+        1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
+    emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
+        1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\''s x.safetensors' --mask full`.
+    emulated; scalar all: H1 fail race in block [0, 0, 0]
+        1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
+        Fix the gates that fail; do not merge.
+    emulated; scalar self-test: S1 fail its mutant survives
+        1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
+        Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
+    timed 24 20 15; clean
+        1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
+        Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+    timed 24 20 15; clean; refuted 0 0
+        0 PASS: 3 variants are green
+        No action needed.
+    timed; clean; refuted 0 0
+        0 PASS: 3 variants are green
+        stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back.
+    emulated; counted cpasync 1048577 0
+        1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
+        Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+    timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
+        3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
+        Run again on a quiet machine, or with more samples (`--iters`).
     ");
-    let rest = [Exit::Usage, Exit::Interrupted].map(Exit::code);
-    assert_eq!(rest, [2, 130]);
+    let rest = [verdict::Exit::Usage, verdict::Exit::Interrupted];
+    assert_eq!(rest.map(verdict::Exit::code), [2, 130]);
 }
 
 /// One run, one verdict: whether the report, `compare accept` or `compare diff` asks.
 #[test]
 fn a_report_and_accept_agree_on_what_changed() {
-    let base = || timed(US).clean().named("1");
-    let built = |spills| timed(US).clean().built(96, spills);
-    let rebuilt_as = |us| rebuilt(timed(us).clean());
-    let refuted = |run: Run| run.refuting("they wait");
-    let failing = || timed([32.0, 20.0, 19.0]).clean();
-    let one_case_fewer = {
-        let mut quick = timed(US).clean();
-        quick
-            .summary_mut(WMMA)
-            .figures
-            .insert(Metric::Cases, 0.5.into());
-        quick
-    };
-    for (old, new, word) in [
-        (base(), timed(US).clean(), "SAME"),
-        (base(), timed([48.0, 30.0, 22.5]).clean(), "SAME"),
-        (base(), rebuilt_as([32.0, 21.0, 15.0]), "REGRESSION"),
-        (base(), rebuilt_as([30.0, 19.0, 14.0]), "IMPROVED"),
-        (base(), rebuilt_as([30.0, 21.0, 15.0]), "MIXED"),
-        (
-            base(),
-            timed(US)
-                .clean()
-                .sanitized(WMMA, [Verdict::Pass, Verdict::Fail]),
-            "REGRESSION",
-        ),
-        (built(0), built(8), "REGRESSION"),
-        (
-            base(),
-            timed(US).clean().counted(WMMA, 1_048_576, 32),
-            "REGRESSION",
-        ),
-        // A claim that fails now.
-        (base(), failing(), "REGRESSION"),
-        (base(), refuted(failing()), "SAME"),
-        // Of fewer cases: what was known stands.
-        (base(), one_case_fewer, "SAME"),
-    ] {
-        let stages = &new.session.stages;
-        let committed = diff::accepted(&old.named("1"), &Table::default());
-        let new = new.clone().named("2");
-        let accepted = diff::accepted(&new, &committed);
-        let comparison = diff::of_accepting(&committed, &accepted, stages);
-        assert_eq!(of_differences(&comparison.differences).word, word);
-        let report = report_of_run(&new, &committed);
-        assert_eq!(report.since, Some(comparison.changes("1")), "{word}");
-        let looks =
-            (report.overall.actions.iter()).any(|action| action.starts_with("Look at the "));
-        assert_eq!(looks, report.worse() > 0, "{:?}", report.overall.actions);
-        // Once it is accepted, the session says the same.
-        let mut table = accepted;
-        table.sessions.get_mut("2").unwrap().changes = report.since.clone();
-        let later = verdict::report(Known::committed(stages, &table));
-        assert_eq!(later.since, report.since);
-    }
+    let found = each(
+        "timed; clean => same
+        timed; clean => timed 48 30 22.5; clean
+        timed; clean => timed 32 21 15; clean; rebuilt
+        timed; clean => timed 30 19 14; clean; rebuilt
+        timed; clean => timed 30 21 15; clean; rebuilt
+        timed; clean => same; wmma compute-sanitizer: C7 fail
+        timed; clean; built 96 0 => timed; clean; built 96 8
+        timed; clean => same; counted wmma 1048576 32
+        timed; clean => timed 32 20 19; clean
+        timed; clean => timed 32 20 19; clean; refuting they wait
+        timed; clean => same; wmma gpu all: cases 0.5",
+        |line| {
+            let (old, new) = sides(line);
+            let stages = &new.session.stages;
+            let committed = diff::accepted(&old.named("1"), &Table::default());
+            let new = new.clone().named("2");
+            let mut table = diff::accepted(&new, &committed);
+            let comparison = diff::of_accepting(&committed, &table, stages);
+            let report = report_of_run(&new, &committed);
+            assert_eq!(report.since, Some(comparison.changes("1")), "{line}");
+            let mut actions = report.overall.actions.iter();
+            let looks = actions.any(|action| action.starts_with("Look at the "));
+            assert_eq!(looks, report.worse() > 0, "{:?}", report.overall.actions);
+            // Once it is accepted, the session says the same.
+            table.sessions.get_mut("2").unwrap().changes = report.since.clone();
+            let later = verdict::report(Known::committed(stages, &table));
+            assert_eq!(later.since, report.since);
+            of_differences(&comparison.differences).word.into()
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    timed; clean => same
+        SAME
+    timed; clean => timed 48 30 22.5; clean
+        SAME
+    timed; clean => timed 32 21 15; clean; rebuilt
+        REGRESSION
+    timed; clean => timed 30 19 14; clean; rebuilt
+        IMPROVED
+    timed; clean => timed 30 21 15; clean; rebuilt
+        MIXED
+    timed; clean => same; wmma compute-sanitizer: C7 fail
+        REGRESSION
+    timed; clean; built 96 0 => timed; clean; built 96 8
+        REGRESSION
+    timed; clean => same; counted wmma 1048576 32
+        REGRESSION
+    timed; clean => timed 32 20 19; clean
+        REGRESSION
+    timed; clean => timed 32 20 19; clean; refuting they wait
+        SAME
+    timed; clean => same; wmma gpu all: cases 0.5
+        SAME
+    ");
 }
 
+/// What is required has a `!`.
 #[test]
 fn the_verdict_on_differences_is_the_worst_of_them() {
-    use Change::{Better, Inconclusive, Informational, Missing, Unchanged, Worse};
-    let one = |(change, required): &(Change, bool)| Difference {
+    let one = |word: &str, by| Difference {
         subject: WMMA.into(),
         on: On::All,
-        by: Source::Emulator,
+        by,
         what: What::Gate(GateId::C3),
         group: Group::Gates,
-        change: *change,
+        change: (Change::ALL.into_iter())
+            .find(|of| format!("{of:?}").to_lowercase() == word.trim_end_matches('!'))
+            .unwrap(),
         base: None,
         new: None,
         ratio: None,
         why: "too large".into(),
-        required: *required,
+        required: word.ends_with('!'),
     };
-    let lines = [
-        &[][..],
-        &[(Missing, false)],
-        &[(Missing, true)],
-        &[(Missing, true), (Worse, false)],
-        &[(Missing, true), (Better, false)],
-        &[(Missing, false), (Better, false)],
-        &[(Inconclusive, false), (Better, false)],
-        &[(Worse, false), (Better, false), (Unchanged, false)],
-        &[
-            (Informational, false),
-            (Unchanged, false),
-            (Unchanged, false),
-        ],
-    ]
-    .map(|changes| {
-        let differences: Vec<Difference> = changes.iter().map(one).collect();
-        let overall = of_differences(&differences);
-        let has_nothing_to_do = overall.actions == ["No action needed."];
-        assert_eq!(has_nothing_to_do, overall.exit == Exit::Pass);
-        format!("{} {overall}\n", overall.exit.code())
-    });
-    insta::assert_snapshot!(lines.concat(), @"
-    3 NO DATA: nothing can be compared
-    3 NO DATA: nothing can be compared
-    3 INCOMPLETE: nothing can be compared: too large
-    1 REGRESSION: 1 worse, 1 not comparable
-    3 INCOMPLETE: 1 not comparable, 1 improved
-    0 IMPROVED: 1 not comparable, 1 improved
-    3 AMBIGUOUS: 1 inconclusive, 1 improved
-    1 MIXED: 1 worse, 1 improved, 1 unchanged
-    0 SAME: 1 changed (informational), 2 unchanged
+    let found = each(
+        "nothing
+        missing
+        missing!
+        missing! worse
+        missing! better
+        missing better
+        inconclusive better
+        worse better unchanged
+        informational unchanged unchanged",
+        |line| {
+            let words = line.split(' ').filter(|word| *word != "nothing");
+            let differences: Vec<_> = words.map(|word| one(word, Source::Emulator)).collect();
+            let overall = of_differences(&differences);
+            format!(
+                "{} {overall}\n{}",
+                overall.exit.code(),
+                lines(&overall.actions)
+            )
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    nothing
+        3 NO DATA: nothing can be compared
+        Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
+    missing
+        3 NO DATA: nothing can be compared
+        Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
+    missing!
+        3 INCOMPLETE: nothing can be compared: too large
+        Find out why data of the base is missing, or state that it is intended.
+        Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
+    missing! worse
+        1 REGRESSION: 1 worse, 1 not comparable
+        Fix what newly fails; do not merge.
+        Find out why data of the base is missing, or state that it is intended.
+    missing! better
+        3 INCOMPLETE: 1 not comparable, 1 improved
+        Find out why data of the base is missing, or state that it is intended.
+    missing better
+        0 IMPROVED: 1 not comparable, 1 improved
+        No action needed.
+    inconclusive better
+        3 AMBIGUOUS: 1 inconclusive, 1 improved
+        Time the inconclusive latencies again on a quiet GPU, both sides interleaved in one session (A B B A).
+    worse better unchanged
+        1 MIXED: 1 worse, 1 improved, 1 unchanged
+        Fix what newly fails; do not merge.
+    informational unchanged unchanged
+        0 SAME: 1 changed (informational), 2 unchanged
+        No action needed.
     ");
     // The self-test says nothing about the kernels.
-    let self_test = Difference {
-        by: Source::SelfTest,
-        ..one(&(Unchanged, false))
-    };
+    let self_test = one("unchanged", Source::SelfTest);
     assert_eq!(of_differences(&[self_test]).word, "NO DATA");
 }
 
-/// What is missing although the report should have it.
+/// What is missing although the report should have it: of every stage, one variant must support each problem; a quick run reads no
+/// machine code, but has what nvcc says; what the table has of the same kernel stands in.
 #[test]
 fn data_that_a_whole_tier_should_have_is_required() {
-    let lacking = |run: &Run, committed: &[Run]| {
-        of(run, committed, |report| {
-            let required: Vec<String> = report.required().map(ToString::to_string).collect();
-            let is_complete = required.is_empty();
-            assert_eq!(
-                exit(report).1 == "INCOMPLETE",
-                !is_complete,
-                "{}",
-                report.overall
-            );
-            required.join("\n")
-        })
-    };
-    let without = |gate| {
-        let mut run = emulated();
-        run.summary_mut(WMMA).verdicts.remove(&gate);
-        run
-    };
-    let unsupported = |subjects: &[&str]| {
-        let mut run = emulated();
-        for subject in VARIANTS {
-            let on = On::Case(place(), "normal:0".into());
-            let case = Row::new(subject, on, Source::Emulator);
-            if !subjects.contains(&subject) {
-                run.append(case.verdict(&judged(GateId::C1, true)));
-                continue;
-            }
-            run.append(case.note("too large"));
-            let row = run.summary_mut(subject);
-            row.verdicts.clear();
-            row.figures.insert(Metric::Cases, 0_u32.into());
-            row.figures.insert(Metric::CasesUnsupported, 1_u32.into());
-        }
-        run
-    };
-    let uncounted = |measurable| {
-        let mut run =
-            emulated().without(|row| row.subject.as_str() == CPASYNC && row.on == mission());
-        run.scope(GateId::E1, measurable);
-        run
-    };
-    let no = |reason: &str| Measurable::No {
-        reason: reason.into(),
-    };
-    let of_build = |metric, measurable| {
-        let mut run = emulated().changed(|session| {
-            let claim = &mut session.stages[1].claims[1];
-            claim.metric = metric;
-            claim.relation = Relation::AtMost { bound: 96.0 };
-        });
-        run.scope(GateId::R1, measurable);
-        run
-    };
-    let quick = |run: Run| run.changed(|session| session.tier = Tier::T0);
-    let interrupted = |finished| {
-        let progress = Progress::Partial {
-            finished,
-            planned: 9,
-        };
-        emulated().changed(move |session| session.progress = progress)
-    };
-    let variants = selected(Selection {
-        variants: vec!["x".into()],
-        ..Selection::default()
-    });
-    let lines = [
-        emulated(),
-        without(GateId::C5),
-        interrupted(8),
-        interrupted(9),
-        uncounted(Measurable::Yes),
-        uncounted(no("no traced build")),
-        uncounted(Measurable::Yes).changed(selected(stages())),
-        timed(US).clean().without(|row| row.against.is_some()),
-        // Of each stage, one variant must support each problem.
-        unsupported(&[SCALAR]),
-        unsupported(&[CPASYNC]),
-        unsupported(&[CPASYNC]).changed(&variants),
-        unsupported(&VARIANTS).changed(&variants),
-        of_build(Metric::Registers, Measurable::Yes),
-        // A quick run does not read machine code, but has what nvcc says.
-        quick(of_build(Metric::Registers, Measurable::Yes)),
-        of_build(Metric::LoopShuffles, Measurable::Yes),
-        quick(of_build(Metric::LoopShuffles, Measurable::Yes)),
-        of_build(Metric::Registers, no("no nvcc")),
-    ]
-    .map(|run| format!("- {}\n", lacking(&run, &[])));
-    insta::assert_snapshot!(lines.concat(), @"
-    - 
-    - stage0-scalar/wmma-qk-32x64: C5: none of its cases had this evidence
-    - 1 of 9 cases: the run was interrupted
-    - 
-    - stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
-    - 
-    - 
-    - stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
-    stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
-    - 
-    - stage1-cpasync: mission f16 full: no variant supports it; every stage must
-    - 
-    - every case: no variant of this run supports any of its problems
-    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
-    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
-    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
-    stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
-    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
-    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
-    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
-    stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
-    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
-    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
-    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
-    stage1-cpasync: cpasync: SHFL in the main loop <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
-    - stage0-scalar/scalar-32x64: R1: none of its cases had this evidence
-    stage0-scalar/wmma-qk-32x64: R1: none of its cases had this evidence
-    stage1-cpasync/cpasync-32x64: R1: none of its cases had this evidence
-    -
-    ");
-    // What the table has of the same kernel stands in.
-    assert_eq!(
-        lacking(&uncounted(Measurable::Yes), &[emulated().named("1")]),
-        ""
+    let found = each(
+        "emulated
+        emulated; wmma all: C5 none
+        emulated; partial 8 9
+        emulated; partial 9 9
+        emulated; - cpasync mission; measurable E1
+        emulated; - cpasync mission; measurable E1 on emulated
+        emulated; - cpasync mission; measurable E1 no traced build
+        emulated; - cpasync mission; measurable E1; stages 1
+        timed; clean; - pair
+        emulated; unsupported scalar
+        emulated; unsupported cpasync
+        emulated; unsupported cpasync; variants x
+        emulated; unsupported scalar wmma cpasync; variants x
+        emulated; at-most 1 1 registers 96; measurable R1
+        emulated; at-most 1 1 registers 96; measurable R1; tier 0
+        emulated; at-most 1 1 loop_shuffles 96; measurable R1
+        emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
+        emulated; at-most 1 1 registers 96; measurable R1 no nvcc",
+        |line| {
+            reported(line, |report| {
+                let required: Vec<String> = report.required().map(ToString::to_string).collect();
+                let is_incomplete = report.overall.word == "INCOMPLETE";
+                assert_eq!(is_incomplete, !required.is_empty(), "{}", report.overall);
+                // Every variant lacks R1 where it can be measured.
+                lines(required.iter().filter(|line| !line.contains(": R1: ")))
+            })
+        },
     );
-    let (code, word, line) = committed(&ladder(), &[]);
-    assert_eq!((code, word), (Exit::Inconclusive, "INCOMPLETE"));
-    assert_eq!(line, "1 required row is missing, first every row");
-
-    let untested = rows::not_tested("planted faults", "no reference");
-    let untested = table(&[timed(US).with(untested)]);
-    let stages = ladder();
-    let lacking = report(Known::committed(&stages, &untested));
-    let mut lacking = lacking.required().map(ToString::to_string);
-    assert!(lacking.any(|what| what.ends_with("planted faults of the self-test: no reference")));
-
-    let optional = |run: &Run| {
-        of(run, &[], |report| {
-            let missing = report.missing.iter().filter(|missing| !missing.required);
-            missing
-                .map(|missing| missing.what.clone())
-                .collect::<Vec<_>>()
-        })
-    };
+    insta::assert_snapshot!(found, @"
+    emulated
+        -
+    emulated; wmma all: C5 none
+        stage0-scalar/wmma-qk-32x64: C5: none of its cases had this evidence
+    emulated; partial 8 9
+        1 of 9 cases: the run was interrupted
+    emulated; partial 9 9
+        -
+    emulated; - cpasync mission; measurable E1
+        stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
+    emulated; - cpasync mission; measurable E1 on emulated
+        -
+    emulated; - cpasync mission; measurable E1 no traced build
+        -
+    emulated; - cpasync mission; measurable E1; stages 1
+        -
+    timed; clean; - pair
+        stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
+        stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+    emulated; unsupported scalar
+        -
+    emulated; unsupported cpasync
+        stage1-cpasync: mission f16 full: no variant supports it; every stage must
+    emulated; unsupported cpasync; variants x
+        -
+    emulated; unsupported scalar wmma cpasync; variants x
+        every case: no variant of this run supports any of its problems
+    emulated; at-most 1 1 registers 96; measurable R1
+        stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    emulated; at-most 1 1 registers 96; measurable R1; tier 0
+        stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    emulated; at-most 1 1 loop_shuffles 96; measurable R1
+        stage1-cpasync: cpasync: SHFL in the main loop <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
+        -
+    emulated; at-most 1 1 registers 96; measurable R1 no nvcc
+        -
+    ");
+    let found = each(
+        "none
+        timed; + self-test | : planted faults | self-test | S1 no_data no reference
+        emulated; measurable R1",
+        |line| {
+            of(line, |known| {
+                let report = report(known.clone());
+                format!("{}\n{}", report.overall.word, lines(report.required()))
+            })
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    none
+        INCOMPLETE
+        every row: there is no run and no committed table
+    timed; + self-test | : planted faults | self-test | S1 no_data no reference
+        INCOMPLETE
+        stage0-scalar/scalar-32x64: B1, R1, C7: none of its cases had this evidence
+        stage0-scalar/wmma-qk-32x64: B1, R1, C7: none of its cases had this evidence
+        stage1-cpasync/cpasync-32x64: B1, R1, C7: none of its cases had this evidence
+        : planted faults of the self-test: no reference
+    emulated; measurable R1
+        INCOMPLETE
+        stage0-scalar/scalar-32x64: every gate: none of its cases ran
+        stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran
+        stage1-cpasync/cpasync-32x64: every gate: none of its cases ran
+        stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
+        stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+    ");
     // Where nothing can be counted, one line says so for all claims.
-    let none = optional(&uncounted(no("no traced build")));
-    assert!(none.contains(&"gate E1".to_string()), "{none:?}");
-    assert!(!none.iter().any(|what| what.contains("global bytes read")));
-    let says_c7 = |run: Run| {
-        let run = run.changed(|session| drop(session.gates.insert(GateId::C7, no("not run"))));
-        optional(&run).contains(&"gate C7".to_string())
-    };
-    assert_eq!([timed(US), timed(US).clean()].map(says_c7), [true, false]);
+    let found = each(
+        "emulated; - cpasync mission; measurable E1 no traced build
+        timed; measurable C7 not run
+        timed; clean; measurable C7 not run
+        timed; partial 9 9",
+        |line| {
+            reported(line, |report| {
+                let optional = report.missing.iter().filter(|missing| !missing.required);
+                list::joined(optional.map(|missing| &missing.what), ", ")
+            })
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    emulated; - cpasync mission; measurable E1 no traced build
+        gate R1, gate L1, gate E1, registers, spills, occupancy and GPU code, latency
+    timed; measurable C7 not run
+        gate C7, gate R1, registers, spills, occupancy and GPU code
+    timed; clean; measurable C7 not run
+        gate R1, registers, spills, occupancy and GPU code
+    timed; partial 9 9
+        some timings, gate R1, registers, spills, occupancy and GPU code
+    ");
 }
 
+/// The fastest that is right: of the kernels as they are, if any of those was timed; without a time, the default.
 #[test]
 fn the_fastest_green_variant_is_the_best_of_its_stage() {
-    let fast = || timed([19.0, 20.0, 15.0]).named("1");
-    let (scalar, wmma) = ("scalar-32x64", "wmma-qk-32x64");
-    let changed = rebuilt(timed(US)).session.stages;
-    let mut refusing = ladder();
-    refusing[0].variants.remove(0);
-    let new_wmma = rebuilt(timed(US)).without(|row| row.subject.as_str() == SCALAR);
-    for (stages, sessions, expected, why) in [
-        (&ladder(), vec![], wmma, "without a time, the default"),
-        (&ladder(), vec![fast()], scalar, "the fastest"),
-        (
-            &ladder(),
-            vec![timed(US).named("1"), fast().named("2")],
-            scalar,
-            "of the newest session",
-        ),
-        (
-            &ladder(),
-            vec![fast(), emulated().named("2")],
-            scalar,
-            "the emulator is no timer",
-        ),
-        (
-            &ladder(),
-            vec![fast().failing(SCALAR, GateId::C3)],
-            wmma,
-            "what is wrong is not fast",
-        ),
-        (
-            &changed,
-            vec![fast()],
-            scalar,
-            "that of the kernel before is the best guess",
-        ),
-        (
-            &changed,
-            vec![fast(), new_wmma.named("2")],
-            wmma,
-            "one of the kernel as it is is a better one",
-        ),
-        (&refusing, vec![fast()], wmma, "the device refuses it"),
-        (
-            &ladder(),
-            vec![timed([20.0, 20.0, 15.0])],
-            scalar,
-            "the first of two that are equal",
-        ),
-    ] {
-        let table = table(&sessions);
-        assert_eq!(
-            variant(&Known::committed(stages, &table), &stages[0]),
-            expected,
-            "{why}"
-        );
-    }
-    let (stages, table) = (ladder(), table(&[fast()]));
-    let known = Known::committed(&stages, &table);
-    let of_wmma = best_of(&known, &stages[0], "wmma-qk", &place()).unwrap();
-    assert_eq!(of_wmma.subject.as_str(), WMMA);
-    let causal = Place::new("mission", Dtype::F16, Mask::Causal);
-    assert!(best_of(&known, &stages[0], "scalar", &causal).is_none());
-    let leading = best::leading(&known, &stages[0], 1);
-    assert_eq!(leading[0].1[0].subject.as_str(), SCALAR);
+    let found = each(
+        "none
+        timed 19 20 15
+        timed & timed 19 20 15
+        timed 19 20 15 & emulated
+        timed 19 20 15; scalar all: C3 fail
+        timed 19 20 15 @ emulated; rebuilt
+        timed 19 20 15 & timed; rebuilt; - scalar @ emulated; rebuilt
+        timed 19 20 15 @ emulated; refused scalar
+        timed 20 20 15",
+        |line| of(line, |known| variant(known, &known.stages[0]).to_string()),
+    );
+    insta::assert_snapshot!(found, @"
+    none
+        wmma-qk-32x64
+    timed 19 20 15
+        scalar-32x64
+    timed & timed 19 20 15
+        scalar-32x64
+    timed 19 20 15 & emulated
+        scalar-32x64
+    timed 19 20 15; scalar all: C3 fail
+        wmma-qk-32x64
+    timed 19 20 15 @ emulated; rebuilt
+        scalar-32x64
+    timed 19 20 15 & timed; rebuilt; - scalar @ emulated; rebuilt
+        wmma-qk-32x64
+    timed 19 20 15 @ emulated; refused scalar
+        wmma-qk-32x64
+    timed 20 20 15
+        scalar-32x64
+    ");
+    of("timed 19 20 15", |known| {
+        let stage = &known.stages[0];
+        let of_wmma = best_of(known, stage, "wmma-qk", &place()).unwrap();
+        assert_eq!(of_wmma.subject.as_str(), WMMA);
+        let causal = Place::new("mission", Dtype::F16, Mask::Causal);
+        assert!(best_of(known, stage, "scalar", &causal).is_none());
+        let leading = best::leading(known, stage, 1);
+        assert_eq!(leading[0].1[0].subject.name(), "scalar-32x64");
+    });
     // Without a median it is no latency.
-    let mut run = timed(US);
-    let row = run.row_mut(WMMA, &mission(), Source::Gpu);
-    row.figures.remove(&Metric::P50);
-    assert_eq!(time(&run.table, &WMMA.into(), &place()), None);
+    let untimed = run("timed; wmma gpu mission: p50 none");
+    assert_eq!(time(&untimed.table, &WMMA.into(), &place()), None);
 }
 
 #[test]
@@ -498,189 +434,181 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
         Latency::Withheld(why) => why,
         Latency::NoData => "none".into(),
     };
-    let changed = rebuilt(timed(US)).session.stages;
-    let old = || timed(US).named("1");
-    let on_all = |row: &Row| row.on == On::All && row.by == Source::Gpu;
-    let mut wrong_as_timed = timed(US);
-    let row = wrong_as_timed.row_mut(WMMA, &mission(), Source::Gpu);
-    *row = row.clone().verdict(&judged(GateId::C5, false));
-    let (unchecked, untimed) = (
-        rebuilt(timed(US)).without(on_all),
-        rebuilt(timed(US)).without(|row| !on_all(row)),
+    let found = each(
+        "none
+        timed & timed 32 22 15
+        timed & emulated
+        timed; wmma all: B1 fail
+        timed; wmma gpu mission: C5 fail they differ
+        timed @ emulated; rebuilt
+        timed & timed; rebuilt; - gpu !all @ emulated; rebuilt
+        timed & timed; rebuilt; - gpu all @ emulated; rebuilt",
+        |line| of(line, shown),
     );
-    let lines = [
-        (&ladder(), vec![]),
-        (&ladder(), vec![old(), timed([32.0, 22.0, 15.0]).named("2")]),
-        (&ladder(), vec![old(), emulated().named("2")]),
-        (&ladder(), vec![timed(US).failing(WMMA, GateId::B1)]),
-        (&ladder(), vec![wrong_as_timed]),
-        (&changed, vec![old()]),
-        (&changed, vec![old(), untimed.named("2")]),
-        (&changed, vec![old(), unchecked.named("2")]),
-    ]
-    .map(|(stages, sessions)| shown(&Known::committed(stages, &table(&sessions))) + "\n");
-    insta::assert_snapshot!(lines.concat(), @"
+    insta::assert_snapshot!(found, @"
     none
-    22.02
-    20.02
-    stage0-scalar/wmma-qk-32x64 is not green on C1-C6 and B1
-    stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ
-    20.02 STALE
-    20.02 STALE
-    stage0-scalar/wmma-qk-32x64 was not checked on this kernel
+        none
+    timed & timed 32 22 15
+        22.02
+    timed & emulated
+        20.02
+    timed; wmma all: B1 fail
+        stage0-scalar/wmma-qk-32x64 is not green on C1-C6 and B1
+    timed; wmma gpu mission: C5 fail they differ
+        stage0-scalar/wmma-qk-32x64: C5 failed on the timed buffers: they differ
+    timed @ emulated; rebuilt
+        20.02 STALE
+    timed & timed; rebuilt; - gpu !all @ emulated; rebuilt
+        20.02 STALE
+    timed & timed; rebuilt; - gpu all @ emulated; rebuilt
+        stage0-scalar/wmma-qk-32x64 was not checked on this kernel
     ");
     // Of a run on top of the table: its own, else what was committed; nothing that another device measured.
-    let sm_89 = |run: Run| run.changed(|session| session.device = "sm_89".parse().ok());
-    for (run, expected) in [
-        (timed([32.0, 21.0, 15.0]), "21.02"),
-        (emulated(), "20.02"),
-        (rebuilt(emulated()), "20.02 STALE"),
-        (sm_89(emulated()), "none"),
-    ] {
-        let run = run.named("2");
-        assert_eq!(shown(&Known::of_run(&run, &table(&[old()]))), expected);
-    }
+    let found = each(
+        "timed 32 21 15 on timed
+        emulated on timed
+        emulated; rebuilt on timed
+        emulated; device sm_89 on timed",
+        |line| reported(line, |report| shown(&report.known)),
+    );
+    insta::assert_snapshot!(found, @"
+    timed 32 21 15 on timed
+        21.02
+    emulated on timed
+        20.02
+    emulated; rebuilt on timed
+        20.02 STALE
+    emulated; device sm_89 on timed
+        none
+    ");
 }
 
-/// Speedups over the stage before are those of the interleaved pair, never quotients of medians taken apart in time.
+/// Speedups over the stage before are those of the interleaved pair, over the fastest that it was timed against; never quotients of
+/// medians taken apart in time, which say 1.333x here.
 #[test]
 fn the_speedup_over_the_previous_stage_is_interleaved() {
-    let pair = |base: &str, speedup: f64| {
-        let row = Row::new(CPASYNC, mission(), Source::Gpu).against(base);
-        row.figure(Metric::SpeedupP50, speedup)
-    };
-    let of = |run: &Run| {
-        let known = Known::alone(run);
-        let row = over_previous(&known, &CPASYNC.into(), &place())?;
-        Some((row.against.clone().unwrap(), row.value(Metric::SpeedupP50)?))
-    };
-    let with = |row: Row| timed(US).with(row);
-    // The medians say 1.333x.
-    assert_eq!(of(&with(pair(WMMA, 1.25))), Some((WMMA.into(), 1.25)));
-    let apart = timed(US).without(|row| row.against.is_some());
-    assert_eq!(of(&apart), None);
-    let impossible = pair(WMMA, 1.25).verdict(&judged(GateId::L1, false));
-    assert_eq!(of(&with(impossible)), None);
-    // Over the fastest of those that it was timed against.
-    let both = with(pair(SCALAR, 2.0)).with(pair(WMMA, 1.25));
-    assert_eq!(of(&both), Some((WMMA.into(), 1.25)));
-    assert_eq!(
-        of(&apart.with(pair(SCALAR, 2.0))),
-        Some((SCALAR.into(), 2.0))
+    let found = each(
+        "timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25
+        timed; - pair
+        timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25 | L1 fail
+        timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
+        timed; - pair; + cpasync | mission f16 full | gpu scalar | speedup_p50 2",
+        |line| {
+            let run = run(line);
+            let known = Known::alone(&run);
+            assert_eq!(over_previous(&known, &WMMA.into(), &place()), None);
+            let row = over_previous(&known, &CPASYNC.into(), &place());
+            let speedup = row.and_then(|row| row.value(Metric::SpeedupP50).zip(row.against.as_ref()));
+            speedup.map_or("none".into(), |(by, base)| format!("{by} over {base}"))
+        },
     );
-    let first = timed(US);
-    assert_eq!(
-        over_previous(&Known::alone(&first), &WMMA.into(), &place()),
-        None
-    );
+    insta::assert_snapshot!(found, @"
+    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25
+        1.25 over stage0-scalar/wmma-qk-32x64
+    timed; - pair
+        none
+    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25 | L1 fail
+        none
+    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
+        1.25 over stage0-scalar/wmma-qk-32x64
+    timed; - pair; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
+        2 over stage0-scalar/scalar-32x64
+    ");
 }
 
 #[test]
 fn a_limited_ladder_has_no_figure_of_another_device() {
-    let earlier = [timed([12.0, 20.0, 15.0]).named("1")];
-    let refusing = emulated()
-        .without(|row| row.subject.as_str() == SCALAR)
-        .changed(|session| {
-            session.stages[0].variants.remove(0);
-            session.stages[0].claims.clear();
-            session.stages[0].refused.push(Refusal {
-                variant: "scalar-32x64".into(),
-                reason: "too large".into(),
-            });
-        });
-    let limited = refusing
-        .clone()
-        .changed(|session| session.device = "sm_89".parse().ok());
-    for (run, has_figures, line) in [
-        (refusing, true, "PASS: 2 variants are green"),
-        (
-            limited,
-            false,
-            "PASS: 2 variants are green (limited to what sm_89 offers)",
+    let found = each(
+        "emulated; refused scalar; claims 0 0 on timed 12 20 15
+        emulated; refused scalar; claims 0 0; device sm_89 on timed 12 20 15",
+        |line| {
+            reported(line, |report| {
+                let known = &report.known;
+                let best = variant(known, &known.stages[0]);
+                let figures = best::shown(known).count();
+                assert_eq!(report.since.is_some(), figures > 0);
+                format!("{}\n{best}, {figures} latencies", report.overall)
+            })
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    emulated; refused scalar; claims 0 0 on timed 12 20 15
+        PASS: 2 variants are green
+        wmma-qk-32x64, 3 latencies
+    emulated; refused scalar; claims 0 0; device sm_89 on timed 12 20 15
+        PASS: 2 variants are green (limited to what sm_89 offers)
+        wmma-qk-32x64, 0 latencies
+    ");
+}
+
+/// By its rows; STALE where kernels have changed. Of a newer session on another GPU this table has only what the compiler says.
+#[test]
+fn a_committed_table_is_judged_by_its_rows() {
+    let found = each(
+        "timed; clean; built 96 0; gpu all: B1 pass & emulated
+        timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
+        timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt",
+        |line| {
+            of(line, |known| {
+                let overall = report(known.clone()).overall;
+                let session = &known.session().unwrap().name;
+                format!("{overall}\nof {session} on {}", known.gpu().unwrap())
+            })
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    timed; clean; built 96 0; gpu all: B1 pass & emulated
+        PASS: 3 variants are green
+        of 1 on NVIDIA H200
+    timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
+        PASS: 3 variants are green
+        of 1 on NVIDIA H200
+    timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt
+        STALE: 3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64
+        of 1 on NVIDIA H200
+    ");
+}
+
+/// By size, each with the fastest peer that is right, of the newest session that timed it; where that found ours wrong there is nothing
+/// to show, and a stage that it did not time has a faster figure of another day.
+#[test]
+fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
+    let older = "timed; peers mission 10 torch-default 30; peers big 10 torch-default 5";
+    let newer = "timed; peers mission 10 torch-default 20";
+    let found = each(
+        &format!(
+            "timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
+            {older} & {newer}
+            {older} & {newer}; peers big 10 torch-default 5; cpasync peers big !pair: C2 fail
+            {older}; beside wmma mission 2 torch-default 30 & {newer}"
         ),
-    ] {
-        of(&run, &earlier, |report| {
-            let known = &report.known;
-            assert_eq!(report.overall.to_string(), line);
-            assert_eq!(variant(known, &known.stages[0]), "wmma-qk-32x64");
-            assert_eq!(best::shown(known).next().is_some(), has_figures);
-            assert_eq!(report.since.is_some(), has_figures);
-        });
-    }
-}
-
-#[test]
-fn a_committed_table_is_judged_by_its_rows_and_stale_where_kernels_have_changed() {
-    let whole = VARIANTS
-        .into_iter()
-        .fold(timed(US).clean().built(96, 0), |run, subject| {
-            run.says(subject, GateId::B1, Verdict::Pass)
-        });
-    let sessions = [whole.named("1"), emulated().named("2")];
-    let (code, word, line) = committed(&ladder(), &sessions);
-    assert_eq!(
-        (code, word, &*line),
-        (Exit::Pass, "PASS", "3 variants are green")
+        |line| {
+            of(line, |known| {
+                lines(problems(known).iter().map(|problem| {
+                    let (peer, over) = problem.fastest.unwrap();
+                    let outcome = outcome(over.estimate(Metric::SpeedupP50));
+                    let (shape, ours) = (&problem.place.shape, problem.ours);
+                    let [us, theirs] = [ours, peer].map(show);
+                    format!("{shape}: {} {us}, {} {theirs}, {outcome:?} in {}", ours.subject, peer.subject, ours.session)
+                }))
+            })
+        },
     );
-    let table = table(&sessions);
-    let known = Known::committed(&sessions[0].session.stages, &table);
-    assert_eq!(known.session().unwrap().name, "1");
-    assert_eq!(known.gpu(), Some(crate::testing::GPU));
-    // A newer session on another GPU, of which this table has only what the compiler says.
-    let other = (timed(US).named("3"))
-        .changed(|session| {
-            session.machine.gpu = Gpu::Absent {
-                reason: "another".into(),
-            }
-        })
-        .without(|row| row.by == Source::Gpu);
-    let with_other = self::table(&[sessions[0].clone(), other]);
-    let known = Known::committed(&sessions[0].session.stages, &with_other);
-    assert_eq!(known.session().unwrap().name, "1");
-    assert_eq!(known.gpu(), Some(crate::testing::GPU));
-    let (code, word, line) = committed(&rebuilt(emulated()).session.stages, &sessions);
-    assert_eq!((code, word), (Exit::Pass, "STALE"));
-    let first = "3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64";
-    assert_eq!(line, first);
-}
-
-#[test]
-fn problems_are_by_size_with_the_fastest_peer_that_is_right() {
-    let on = |run: Run, shape: &str, us: f64, is_right| {
-        let peers = [("torch-default", us, is_right), ("torch-math", 99.0, true)];
-        run.peers(shape, 10.0, &peers)
-    };
-    let times = [
-        ("mission", 25.0, true),
-        ("long", 16.0, true),
-        ("wide", 9.0, true),
-        ("big", 50.0, false),
-    ];
-    let run = times
-        .into_iter()
-        .fold(timed(US), |run, (shape, us, is_right)| {
-            on(run, shape, us, is_right)
-        });
-    let known = Known::alone(&run);
-    let words = |problem: &peers::Problem<'_>| {
-        let (peer, over) = problem.fastest.unwrap();
-        let outcome = outcome(over.estimate(Metric::SpeedupP50));
-        format!("{} {} {outcome:?}", problem.place.shape, peer.subject)
-    };
-    let by_size = [
-        "mission torch-default Won",
-        "wide torch-default Lost",
-        "long torch-default Won",
-        "big torch-math Won",
-    ];
-    assert_eq!(
-        problems(&known).iter().map(words).collect::<Vec<_>>(),
-        by_size
-    );
-}
-
-#[test]
-fn a_problem_is_won_or_lost_by_the_whole_interval() {
+    insta::assert_snapshot!(found, @"
+    timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 25.02, Won in 1
+        wide: stage1-cpasync/cpasync-32x64 10.01, torch-default 9.009, Lost in 1
+        long: stage1-cpasync/cpasync-32x64 10.01, torch-default 16.02, Won in 1
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-math 99.10, Won in 1
+    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Lost in 1
+    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20; peers big 10 torch-default 5; cpasync peers big !pair: C2 fail
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
+    timed; peers mission 10 torch-default 30; peers big 10 torch-default 5; beside wmma mission 2 torch-default 30 & timed; peers mission 10 torch-default 20
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Lost in 1
+    ");
     for (ratio, expected) in [
         ((1.2, 1.1, 1.3), Outcome::Won),
         ((1.2, 1.0, 1.3), Outcome::Inconclusive),
@@ -692,60 +620,20 @@ fn a_problem_is_won_or_lost_by_the_whole_interval() {
 }
 
 #[test]
-fn peers_on_a_problem_are_of_the_newest_session_that_timed_it() {
-    let beside = |run: Run, shape: &str, theirs: f64| {
-        run.peers(shape, 10.0, &[("torch-default", theirs, true)])
-    };
-    let older = || beside(beside(timed(US), "mission", 30.0), "big", 5.0).named("1");
-    let newer = || beside(timed(US), "mission", 20.0).named("2");
-    let ask = |sessions: &[Run]| {
-        let table = table(sessions);
-        let known = Known::committed(&sessions[0].session.stages, &table);
-        let words = |problem: &peers::Problem<'_>| {
-            let theirs = problem.fastest.map(|(peer, _)| best::p50(peer).round());
-            let (shape, ours) = (&problem.place.shape, problem.ours);
-            format!("{shape} {} {theirs:?} of {}", ours.subject, ours.session)
-        };
-        problems(&known).iter().map(words).collect::<Vec<_>>()
-    };
-    let (mission, big) = (
-        format!("mission {CPASYNC} Some(20.0) of 2"),
-        format!("big {CPASYNC} Some(5.0) of 1"),
-    );
-    assert_eq!(ask(&[older(), newer()]), [mission.clone(), big]);
-    // Where the newest found ours wrong there is nothing to show.
-    let on_big = On::Problem(Place::new("big", Dtype::F16, Mask::Full));
-    let mut wrong = beside(newer(), "big", 5.0);
-    let row = wrong.row_mut(CPASYNC, &on_big, Source::Peers);
-    *row = row.clone().verdict(&judged(GateId::C2, false));
-    assert_eq!(ask(&[older(), wrong]), std::slice::from_ref(&mission));
-    // A stage that the newest did not time has a faster figure of another day.
-    let with_wmma = older().beside(WMMA, "mission", 2.0, &[("torch-default", 30.0, true)]);
-    assert_eq!(ask(&[with_wmma, newer()])[0], mission);
-}
-
-#[test]
 fn registers_are_those_of_what_runs_on_the_gpu() {
-    let instance = |arch: &str, registers: u32| {
-        let on = On::Instance {
-            dtype: Dtype::F16,
-            head_dim: 64,
-            arch: Some(arch.into()),
-        };
-        Row::new(WMMA, on, Source::Ptxas).figure(Metric::Registers, registers)
-    };
-    let others = instance("sm_80", 40);
-    let built = timed(US)
-        .built(96, 0)
-        .with(others)
-        .with(instance("sm_99", 50));
-    let registers = |run: Run, of: &Table| {
-        let known = Known::of_run(&run, of);
-        compiled(&known, &WMMA.into(), Metric::Registers)
-    };
-    assert_eq!(registers(built.clone(), &Table::default()), Some(96.0));
-    let elsewhere = built.without(|row| row.on == crate::testing::instance());
-    assert_eq!(registers(elsewhere, &Table::default()), Some(50.0));
+    let found = each(
+        "timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50
+        timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50; - sm_90a",
+        |line| {
+            of(line, |known| format!("{:?}", compiled(known, &WMMA.into(), Metric::Registers)))
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50
+        Some(96.0)
+    timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50; - sm_90a
+        Some(50.0)
+    ");
 }
 
 /// The figures of the committed table: they change where a session of this GPU model is accepted.

@@ -1,23 +1,10 @@
 use super::*;
-use crate::table::session::Refusal;
-use crate::table::{Place, Run, Table};
-use crate::testing::{
-    CPASYNC, SCALAR, US, WMMA, emulated, instances, ladder, mission, samples, table, timed,
-};
-use Verdict::{Ambiguous, Fail, NoData, Pass};
+use crate::table::{Place, Run};
+use crate::testing::scenario::{self, each, run};
+use crate::testing::{SCALAR, instances, ladder};
+use Verdict::{Fail, NoData, Pass};
 use common::claim::Base;
 use common::problem::Dtype;
-use common::verdict::{GateId, GateResult};
-
-/// The pair of a variant over scalar with these speedups of p50, p90 and mean, each 1 % wide.
-fn pair(subject: &str, speedups: [f64; 3]) -> Row {
-    let metrics = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean];
-    let wide = speedups.map(|ratio| (ratio, 0.995 * ratio, 1.005 * ratio));
-    Row::new(subject, mission(), Source::Gpu)
-        .against(SCALAR)
-        .figure(Metric::Noise, 0.003)
-        .with_figures(metrics.into_iter().zip(wide))
-}
 
 fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
     let stage = &run.session.stages[stage];
@@ -31,236 +18,259 @@ fn judged(run: &Run, stage: usize, claim: usize) -> String {
     }
 }
 
-/// The claim of speed is 1.5x.
+/// The pair of a variant with a base, whose speedups of p50, p90 and mean are 1 % wide.
+fn pair(subject: &str, base: &str, speedups: [&str; 3]) -> String {
+    let columns = ["p50", "p90", "mean"]
+        .into_iter()
+        .zip(speedups)
+        .map(|(of, text)| {
+            let value: f64 = text.parse().unwrap();
+            format!(
+                " | speedup_{of} {value} {} {}",
+                0.995 * value,
+                1.005 * value
+            )
+        });
+    let columns: String = columns.collect();
+    format!("; + {subject} | mission f16 full | gpu {base} | noise 0.003{columns}")
+}
+
+/// Speedups of p50, p90 and mean and what is unusual; the claim is 1.5x.
 #[test]
 fn each_figure_must_reach_the_claim_with_its_whole_interval() {
-    const NAN: f64 = f64::NAN;
-    let verdict = |row: Row| finding(&timed(US).with(row), 0, 0).unwrap();
-    for (speedups, noise, expected) in [
-        ([1.6, 1.6, 1.6], 0.003, Pass),
-        ([1.508, 1.508, 1.508], 0.003, Pass),
-        ([1.5, 1.6, 1.6], 0.003, Ambiguous),
-        ([1.6, 1.6, 1.501], 0.003, Ambiguous),
-        ([1.6, 1.4, 1.6], 0.003, Fail),
-        ([1.5, 1.4, 1.6], 0.003, Fail),
-        ([NAN, 1.6, 1.6], 0.003, Ambiguous),
-        // The interval is 6 % above the claim.
-        ([1.6; 3], 0.05, Pass),
-        ([1.6; 3], 0.07, Ambiguous),
-        ([1.6; 3], NAN, Ambiguous),
-    ] {
-        let found = verdict(pair(WMMA, speedups).figure(Metric::Noise, noise));
-        assert_eq!(found.verdict, expected, "{speedups:?}: {}", found.reason);
-    }
-    let reason = verdict(pair(WMMA, [1.6, 1.4, 1.6])).reason;
-    let words = "p50 1.600x [1.592, 1.608], p90 1.400x [1.393, 1.407], mean 1.600x [1.592, 1.608], claim 1.50x";
-    assert_eq!(reason, words);
-    let mut no_noise = pair(WMMA, [1.6; 3]);
-    no_noise.figures.remove(&Metric::Noise);
-    assert_eq!(verdict(no_noise).verdict, Ambiguous);
-    let impossible = GateResult::judge(GateId::L1, false, "impossible: below 3 us");
-    let found = verdict(pair(WMMA, [1.6; 3]).verdict(&impossible));
-    assert_eq!(
-        (found.verdict, &*found.reason),
-        (Fail, "impossible: below 3 us")
+    let found = each(
+        "1.6 1.6 1.6
+        1.508 1.508 1.508
+        1.5 1.6 1.6
+        1.6 1.6 1.501
+        1.6 1.4 1.6
+        1.5 1.4 1.6
+        NaN 1.6 1.6
+        1.6 1.6 1.6 | noise 0.05
+        1.6 1.6 1.6 | noise 0.07
+        1.6 1.6 1.6 | noise NaN
+        1.6 1.6 1.6 | noise none
+        1.6 1.6 1.6 | L1 fail impossible: below 3 us",
+        |line| {
+            let (speedups, unusual) = line.split_once(" | ").unwrap_or((line, "note x"));
+            let speedups: Vec<&str> = speedups.split(' ').collect();
+            let pair = pair("wmma", "scalar", speedups.try_into().unwrap());
+            judged(&run(&format!("timed{pair} | {unusual}")), 0, 0)
+        },
     );
-    for not_timed in [timed(US).without(|row| row.against.is_some()), emulated()] {
-        assert_eq!(finding(&not_timed, 0, 0), None, "not side by side");
+    insta::assert_snapshot!(found, @"
+    1.6 1.6 1.6
+        PASS: p50 1.600x [1.592, 1.608], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x
+    1.508 1.508 1.508
+        PASS: p50 1.508x [1.500, 1.516], p90 1.508x [1.500, 1.516], mean 1.508x [1.500, 1.516], claim 1.50x
+    1.5 1.6 1.6
+        AMBIGUOUS: p50 1.500x [1.492, 1.508], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x
+    1.6 1.6 1.501
+        AMBIGUOUS: p50 1.600x [1.592, 1.608], p90 1.600x [1.592, 1.608], mean 1.501x [1.493, 1.509], claim 1.50x
+    1.6 1.4 1.6
+        FAIL: p50 1.600x [1.592, 1.608], p90 1.400x [1.393, 1.407], mean 1.600x [1.592, 1.608], claim 1.50x
+    1.5 1.4 1.6
+        FAIL: p50 1.500x [1.492, 1.508], p90 1.400x [1.393, 1.407], mean 1.600x [1.592, 1.608], claim 1.50x
+    NaN 1.6 1.6
+        AMBIGUOUS: p50 NaNx [NaN, NaN], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x
+    1.6 1.6 1.6 | noise 0.05
+        PASS: p50 1.600x [1.592, 1.608], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x ± noise of 5.0 %
+    1.6 1.6 1.6 | noise 0.07
+        AMBIGUOUS: p50 1.600x [1.592, 1.608], p90 1.600x [1.592, 1.608], mean 1.600x [1.592, 1.608], claim 1.50x ± noise of 7.0 %
+    1.6 1.6 1.6 | noise NaN
+        AMBIGUOUS: no figure for the noise
+    1.6 1.6 1.6 | noise none
+        AMBIGUOUS: no figure for the noise
+    1.6 1.6 1.6 | L1 fail impossible: below 3 us
+        FAIL: impossible: below 3 us
+    ");
+    for not_timed in ["timed; - pair", "emulated"] {
+        assert_eq!(finding(&run(not_timed), 0, 0), None, "not side by side");
     }
 }
 
+/// Of two variants of each family the fastest that is right decides, in the newest session, whichever base it was timed against; the
+/// base with the same preset is another figure.
 #[test]
 fn the_fastest_right_arms_of_the_newest_session_decide() {
-    let k2 = "stage0-scalar/wmma-qk-32x64-k2";
-    let mut run = timed(US).with(pair(WMMA, [1.6; 3]));
-    let mut variant = run.session.stages[0].variants[1].clone();
-    variant.name = "wmma-qk-32x64-k2".into();
-    run.session.stages[0].variants.push(variant);
-    let mut summary = run.summary_mut(WMMA).clone();
-    summary.subject = k2.into();
-    let both = (run.with(summary))
-        .sampled(k2, mission(), &samples(18.0))
-        .with(pair(k2, [1.8; 3]));
-    let of = |table: &Table| {
-        let known = Known::committed(&both.session.stages, table);
-        let found = judge(&known, &known.stages[0], &known.stages[0].claims[0]);
-        found.map(|(finding, _)| {
-            let pair = finding.pair.unwrap();
-            (pair.new.to_string(), pair.speedup)
-        })
-    };
-    let decides = |subject: &str, speedup| Some((subject.to_string(), speedup));
-    assert_eq!(of(&both.table), decides(k2, 1.8));
-    // What is wrong is not fast.
-    let wrong = both.clone().failing(k2, GateId::C2);
-    assert_eq!(of(&wrong.table), decides(WMMA, 1.6));
-    let untimed = |row: &Row| row.subject.as_str() == k2 && row.against.is_some();
-    assert_eq!(of(&both.clone().without(untimed).table), decides(WMMA, 1.6));
-    let sessions = [
-        both.clone().named("1"),
-        timed(US).named("2").with(pair(WMMA, [1.7; 3])),
-    ];
-    assert_eq!(of(&table(&sessions)), decides(WMMA, 1.7));
-    // Of two bases the faster is compared with.
-    let fast = "stage0-scalar/scalar-16x64";
-    let mut bases = both.clone();
-    let mut variant = bases.session.stages[0].variants[0].clone();
-    variant.name = "scalar-16x64".into();
-    bases.session.stages[0].variants.push(variant);
-    let mut summary = bases.summary_mut(SCALAR).clone();
-    summary.subject = fast.into();
-    let bases = (bases.with(summary))
-        .sampled(fast, mission(), &samples(28.0))
-        .with(pair(k2, [1.55; 3]).against(fast));
-    let found = finding(&bases, 0, 0).unwrap().pair.unwrap();
-    assert_eq!((found.base, found.speedup), (fast.into(), 1.55));
-    // The base with the same preset is another figure.
-    assert_eq!(
-        finding(&timed(US), 0, 0).unwrap().pair.unwrap().same_preset,
-        Some(1.6)
+    let of = |subject: &str, base: &str, speedup| pair(subject, base, [speedup; 3]);
+    let (k2, fast) = (
+        "stage0-scalar/wmma-qk-32x64-k2",
+        "stage0-scalar/scalar-16x64",
     );
-    let mut e4m3 = both.clone();
-    e4m3.session.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
-    assert_eq!(finding(&e4m3, 0, 0), None);
+    let both = format!(
+        "timed; variant wmma wmma-qk-32x64-k2; wmma-qk-32x64-k2 gpu mission: p50 18{}{}",
+        of("wmma", "scalar", "1.6"),
+        of(k2, "scalar", "1.8")
+    );
+    let second = format!(
+        "timed; variant wmma wmma-qk-32x64-k2; - wmma-qk-32x64-k2{}",
+        of("wmma", "scalar", "1.7")
+    );
+    let found = [
+        both.clone(),
+        format!("{both}; wmma-qk-32x64-k2 gpu all: C2 fail"),
+        format!("{both}; - wmma-qk-32x64-k2 pair"),
+        format!("{both} & {second}"),
+        format!("{both}; variant scalar scalar-16x64; scalar-16x64 gpu mission: p50 28{} @ {both}; variant scalar scalar-16x64", of(k2, fast, "1.55")),
+    ]
+    .map(|line| {
+        let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &both));
+        let (stages, table) = scenario::known(&format!("{line} @ {sources}"));
+        let known = Known::committed(&stages, &table);
+        let (finding, _) = judge(&known, &stages[0], &stages[0].claims[0]).unwrap();
+        let pair = finding.pair.unwrap();
+        format!("{} over {} {}, {:?}\n", pair.new, pair.base, pair.speedup, pair.same_preset)
+    });
+    insta::assert_snapshot!(found.concat(), @"
+    stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
+    stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
+    stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
+    stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.7, Some(1.7)
+    stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-16x64 1.55, None
+    ");
+    let mut both = run(&both);
     let known = Known::alone(&both);
     let stage = &both.session.stages[0];
     let arms = arms(&known, stage, &stage.claims[0]).unwrap();
     assert_eq!((arms.0, arms.1, arms.2), (k2.into(), SCALAR.into(), None));
+    both.session.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
+    assert_eq!(finding(&both, 0, 0), None);
 }
 
+/// The claims are 1.5x over the fastest of PyTorch, and 1x over its flash. Faster and wrong does not count, others than PyTorch are no
+/// rivals, and a slower one of ours does not stand for the family.
 #[test]
 fn claims_against_peers_are_about_the_fastest_right_rival() {
-    let flash = |us| ("torch-flash", us, true);
-    let of = |run: &Run| {
-        [2, 3].map(|claim| {
-            let found = finding(run, 1, claim)?;
-            Some(format!("{} {}", found.pair.unwrap().base, found.verdict))
-        })
-    };
-    // Ours takes 10 us; the claims are 1.5x over the fastest of PyTorch, and 1x over its flash.
-    for (peers, [fastest, over_flash]) in [
-        (
-            &[flash(20.0), ("torch-cudnn", 16.0, true)][..],
-            ["torch-cudnn PASS", "torch-flash PASS"],
-        ),
-        (
-            &[flash(20.0), ("torch-cudnn", 14.0, true)],
-            ["torch-cudnn FAIL", "torch-flash PASS"],
-        ),
-        // Faster and wrong does not count, and others than PyTorch are no rivals of these claims.
-        (
-            &[flash(20.0), ("torch-cudnn", 5.0, false)],
-            ["torch-flash PASS"; 2],
-        ),
-        (
-            &[flash(20.0), ("flash-attn-4", 5.0, true)],
-            ["torch-flash PASS"; 2],
-        ),
-        (&[flash(9.0)], ["torch-flash FAIL"; 2]),
-        (&[("torch-cudnn", 16.0, true)], ["torch-cudnn PASS", ""]),
-    ] {
-        let expected =
-            [fastest, over_flash].map(|of| Some(of.to_string()).filter(|of| !of.is_empty()));
-        assert_eq!(
-            of(&timed(US).peers("mission", 10.0, peers)),
-            expected,
-            "{peers:?}"
-        );
-    }
-    assert_eq!(
-        of(&timed(US).peers("long", 10.0, &[flash(20.0)])),
-        [None, None]
+    let found = each(
+        "mission 10 torch-flash 20 torch-cudnn 16
+        mission 10 torch-flash 20 torch-cudnn 14
+        mission 10 torch-flash 20 torch-cudnn 5!
+        mission 10 torch-flash 20 flash-attn-4 5
+        mission 10 torch-flash 9
+        mission 10 torch-cudnn 16
+        long 10 torch-flash 20
+        mission 10 torch-flash 20; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 30 torch-flash 20",
+        |line| {
+            let run = run(&format!("timed; peers {line}"));
+            let found = [2, 3].map(|claim| match finding(&run, 1, claim) {
+                Some(of) => format!("{} {}", of.pair.unwrap().base, of.verdict),
+                None => "none".into(),
+            });
+            found.join(", ")
+        },
     );
-    // A slower one of ours does not stand for the family.
-    let slower = "stage1-cpasync/cpasync-64x64";
-    let mut run = timed(US).peers("mission", 10.0, &[flash(20.0)]);
-    let mut variant = run.session.stages[1].variants[0].clone();
-    variant.name = "cpasync-64x64".into();
-    run.session.stages[1].variants.push(variant);
-    let run = run.beside(slower, "mission", 30.0, &[flash(20.0)]);
-    assert_eq!(of(&run)[1].as_deref(), Some("torch-flash PASS"));
+    insta::assert_snapshot!(found, @"
+    mission 10 torch-flash 20 torch-cudnn 16
+        torch-cudnn PASS, torch-flash PASS
+    mission 10 torch-flash 20 torch-cudnn 14
+        torch-cudnn FAIL, torch-flash PASS
+    mission 10 torch-flash 20 torch-cudnn 5!
+        torch-flash PASS, torch-flash PASS
+    mission 10 torch-flash 20 flash-attn-4 5
+        torch-flash PASS, torch-flash PASS
+    mission 10 torch-flash 9
+        torch-flash FAIL, torch-flash FAIL
+    mission 10 torch-cudnn 16
+        torch-cudnn PASS, none
+    long 10 torch-flash 20
+        none, none
+    mission 10 torch-flash 20; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 30 torch-flash 20
+        torch-flash PASS, torch-flash PASS
+    ");
 }
 
 #[test]
 fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
-    let bytes = 1_048_576.0;
-    let by_ncu = |run: Run, [base, ours]: [f64; 2]| {
-        let row = |subject, bytes: f64| {
-            Row::new(subject, mission(), Source::Ncu).figure(Metric::GlobalReadBytes, bytes)
-        };
-        run.with(row(WMMA, base)).with(row(CPASYNC, ours))
+    let by_ncu = |line: &str| match line.split_once("ncu ") {
+        Some((words, figures)) => {
+            let (base, ours) = figures.split_once(' ').unwrap();
+            let row = |of, bytes| {
+                format!("; + {of} | mission f16 full | ncu | global_read_bytes {bytes}")
+            };
+            format!("{words}{}{}", row("wmma", base), row("cpasync", ours))
+        }
+        None => line.into(),
     };
-    let without = |subject: &str| {
-        emulated().without(|row| row.subject.as_str() == subject && row.on == mission())
-    };
-    let instead = |row: Row| without(CPASYNC).with(row);
-    let untraced = || Row::new(CPASYNC, mission(), Source::Emulator);
-    let hazard = GateResult::judge(GateId::H1, false, "race at kernel.cu:88");
-    let lines = [
-        emulated(),
-        emulated().counted(CPASYNC, 1_048_577, 0),
-        by_ncu(timed(US), [bytes, 1.09 * bytes]),
-        by_ncu(timed(US), [bytes, 1.11 * bytes]),
-        by_ncu(emulated().counted(CPASYNC, 9, 0), [bytes; 2]),
-        by_ncu(emulated(), [0.0, bytes]),
-        without(CPASYNC),
-        without(WMMA),
-        by_ncu(without(WMMA), [bytes; 2]),
-        instead(untraced().note("no traced build")),
-        instead(untraced().verdict(&hazard)),
-    ]
-    .map(|run| judged(&run, 1, 1) + "\n");
-    insta::assert_snapshot!(lines.concat(), @"
-    PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
-    FAIL: cpasync-32x64 1,048,577 / wmma-qk-32x64 1,048,576 = 1.000x
-    PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu PASS: cpasync-32x64 1,142,948 / wmma-qk-32x64 1,048,576 = 1.090x
-    FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,163,919 / wmma-qk-32x64 1,048,576 = 1.110x
-    FAIL: cpasync-32x64 9 / wmma-qk-32x64 1,048,576 = 0.000x; ncu PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
-    FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 0
-    not measured
-    NO DATA: stage0-scalar/wmma-qk-32x64: not counted in this run
-    PASS: ncu: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
-    NO DATA: stage1-cpasync/cpasync-32x64: no traced build
-    NO DATA: stage1-cpasync/cpasync-32x64: race at kernel.cu:88
+    let found = each(
+        "emulated
+        emulated; counted cpasync 1048577 0
+        timed; ncu 1048576 1142948
+        timed; ncu 1048576 1163919
+        emulated; counted cpasync 9 0; ncu 1048576 1048576
+        emulated; ncu 0 1048576
+        emulated; - cpasync mission
+        emulated; - wmma mission
+        emulated; - wmma mission; ncu 1048576 1048576
+        emulated; - cpasync mission; + cpasync | mission f16 full | emulator | note no traced build
+        emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88",
+        |line| judged(&run(&by_ncu(line)), 1, 1),
+    );
+    insta::assert_snapshot!(found, @"
+    emulated
+        PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
+    emulated; counted cpasync 1048577 0
+        FAIL: cpasync-32x64 1,048,577 / wmma-qk-32x64 1,048,576 = 1.000x
+    timed; ncu 1048576 1142948
+        PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu PASS: cpasync-32x64 1,142,948 / wmma-qk-32x64 1,048,576 = 1.090x
+    timed; ncu 1048576 1163919
+        FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,163,919 / wmma-qk-32x64 1,048,576 = 1.110x
+    emulated; counted cpasync 9 0; ncu 1048576 1048576
+        FAIL: cpasync-32x64 9 / wmma-qk-32x64 1,048,576 = 0.000x; ncu PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
+    emulated; ncu 0 1048576
+        FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 0
+    emulated; - cpasync mission
+        not measured
+    emulated; - wmma mission
+        NO DATA: stage0-scalar/wmma-qk-32x64: not counted in this run
+    emulated; - wmma mission; ncu 1048576 1048576
+        PASS: ncu: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
+    emulated; - cpasync mission; + cpasync | mission f16 full | emulator | note no traced build
+        NO DATA: stage1-cpasync/cpasync-32x64: no traced build
+    emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88
+        NO DATA: stage1-cpasync/cpasync-32x64: race at kernel.cu:88
     ");
 }
 
 /// A broken prediction is not hidden by a figure that another variant lacks, whichever of them comes first.
 #[test]
 fn what_is_broken_fails_whatever_is_missing() {
-    let mut stages = ladder();
-    let family = &mut stages[1].variants;
-    family.push(VariantMeta {
-        name: "cpasync-64x64".into(),
-        ..family[0].clone()
-    });
-    stages[1].claims[1].relation = Relation::AtMost { bound: 1.0 };
-    let names = [
-        "stage1-cpasync/cpasync-32x64",
-        "stage1-cpasync/cpasync-64x64",
-    ];
-    for [broken, lacking] in [names, [names[1], names[0]]] {
-        let run = emulated()
-            .changed(|session| session.stages = stages.clone())
-            .counted(broken, 2, 0)
-            .with(Row::new(lacking, mission(), Source::Emulator));
-        let found = finding(&run, 1, 1).unwrap();
-        assert_eq!(found.verdict, Fail, "{lacking} has none: {}", found.reason);
-        let run = run.with(Row::new(broken, mission(), Source::Emulator));
-        assert_eq!(finding(&run, 1, 1).unwrap().verdict, NoData);
+    let found = each(
+        "cpasync: global_read_bytes 2; cpasync-64x64: global_read_bytes none
+        cpasync-64x64: global_read_bytes 2; cpasync: global_read_bytes none
+        stage1-cpasync: global_read_bytes none",
+        |line| {
+            let start = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1";
+            let line = line.replace(": ", " emulator mission: ");
+            finding(&run(&format!("{start}; {line}")), 1, 1)
+                .unwrap()
+                .verdict
+                .to_string()
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    cpasync: global_read_bytes 2; cpasync-64x64: global_read_bytes none
+        FAIL
+    cpasync-64x64: global_read_bytes 2; cpasync: global_read_bytes none
+        FAIL
+    stage1-cpasync: global_read_bytes none
+        NO DATA
+    ");
+}
+
+fn ratio(at_least: f64, at_most: f64) -> Relation {
+    Relation::Ratio {
+        base: Base {
+            stage: "stage0-scalar".into(),
+            family: "wmma-qk".into(),
+        },
+        at_least,
+        at_most,
     }
 }
 
 #[test]
 fn a_bound_holds_at_its_end_and_a_tenth_is_for_exact_ratios_by_ncu_alone() {
-    let ratio = |at_least, at_most| Relation::Ratio {
-        base: Base {
-            stage: String::new(),
-            family: String::new(),
-        },
-        at_least,
-        at_most,
-    };
     let (emulator, ncu) = (Source::Emulator, Source::Ncu);
     for (relation, value, base, by, expected) in [
         (ratio(1.0, 1.0), 1.09, Some(1.0), ncu, true),
@@ -273,39 +283,20 @@ fn a_bound_holds_at_its_end_and_a_tenth_is_for_exact_ratios_by_ncu_alone() {
         (Relation::AtMost { bound: 2.0 }, 2.0, None, ncu, true),
         (Relation::AtMost { bound: 2.0 }, f64::NAN, None, ncu, false),
     ] {
-        assert_eq!(
-            holds(&relation, value, base, by),
-            expected,
-            "{relation:?} {value} {by}"
-        );
+        let found = holds(&relation, value, base, by);
+        assert_eq!(found, expected, "{relation:?} {value} {by}");
     }
 }
 
 /// Claims of one figure each, of every kind of relation and source.
 #[test]
 fn bounds_hold_where_the_figure_is() {
-    let claim = |metric, relation| Claim {
-        family: "cpasync".into(),
-        metric,
-        relation,
-        on: Place::claims(Dtype::F16),
-        why: String::new(),
-    };
-    let ratio = |at_least, at_most| Relation::Ratio {
-        base: Base {
-            stage: "stage0-scalar".into(),
-            family: "wmma-qk".into(),
-        },
-        at_least,
-        at_most,
-    };
     let at_most = |bound| Relation::AtMost { bound };
-    let run = timed(US).counted(CPASYNC, 524_288, 32).built(96, 0);
-    let found = |run: &Run, claim: &Claim| {
-        let stage = &run.session.stages[1];
-        let known = Known::alone(run);
-        let (found, _) = evidence(&known, stage, claim, Source::Emulator).unwrap();
-        found
+    let found = |words: &str, metric, relation| {
+        let mut run = run(words);
+        let claim = &mut run.session.stages[1].claims[1];
+        (claim.metric, claim.relation) = (metric, relation);
+        finding(&run, 1, 1).unwrap()
     };
     for (metric, relation, expected) in [
         (Metric::GlobalReadBytes, ratio(0.5, 0.5), Pass),
@@ -322,113 +313,95 @@ fn bounds_hold_where_the_figure_is() {
         (Metric::DynamicSharedBytes, at_most(1.0), NoData),
         (Metric::BarrierStallShare, at_most(0.1), NoData),
     ] {
-        let claim = claim(metric, relation);
-        let found = found(&run, &claim);
-        assert_eq!(found.verdict, expected, "{claim}: {}", found.reason);
+        let found = found(
+            "timed; counted cpasync 524288 32; built 96 0",
+            metric,
+            relation.clone(),
+        );
+        assert_eq!(
+            found.verdict, expected,
+            "{metric} {relation:?}: {}",
+            found.reason
+        );
     }
     // Of different architectures nothing is compared.
-    let mut elsewhere = run.clone();
-    let is_ours = |row: &Row| row.subject.as_str() == CPASYNC && row.by == Source::Ptxas;
-    let mut ours = run.table.rows().find(|row| is_ours(row)).unwrap().clone();
-    if let On::Instance { arch, .. } = &mut ours.on {
-        *arch = Some("sm_89".into());
-    }
-    elsewhere = elsewhere.without(is_ours).with(ours);
-    let compiled = found(&elsewhere, &claim(Metric::Registers, ratio(1.0, 1.0)));
-    assert_eq!(compiled.verdict, NoData, "{}", compiled.reason);
-    let unbuilt = found(&timed(US), &claim(Metric::Registers, at_most(96.0)));
+    let elsewhere =
+        "timed; built 96 0; - cpasync ptxas; + cpasync | f16 d64 sm_89 | ptxas | registers 96";
+    assert_eq!(
+        found(elsewhere, Metric::Registers, ratio(1.0, 1.0)).verdict,
+        NoData
+    );
+    let unbuilt = found("timed", Metric::Registers, at_most(96.0));
     assert!(
         unbuilt.reason.contains("no GPU code was built"),
         "{unbuilt:?}"
     );
 }
 
-/// Variants as `family-preset` of the base and of ours, and what is compared with what.
+/// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is compared with what. Without a preset in
+/// common it is the defaults.
 #[test]
 fn presets_are_compared_with_their_own_and_with_no_other() {
-    let variants = |family: &str, presets: &[&str], takes: &[Dtype]| -> Vec<VariantMeta> {
-        let variant = |preset: &&str| VariantMeta {
-            name: format!("{family}-{preset}"),
+    let variants = |family: &str, presets: &str| -> Vec<VariantMeta> {
+        let variant = |preset: &str| VariantMeta {
+            name: format!("{family}-{}", preset.trim_end_matches('!')),
             family: family.into(),
-            kernels: instances(preset, takes),
+            kernels: instances(
+                preset,
+                if preset.ends_with('!') {
+                    &[]
+                } else {
+                    &Dtype::ALL
+                },
+            ),
         };
-        presets.iter().map(variant).collect()
+        presets.split_whitespace().map(variant).collect()
     };
-    let (all, none) = (Dtype::ALL, [].as_slice());
-    let base = |presets: &[&str]| variants("wmma-qk", presets, &all);
-    let refused = [variants("wmma-qk", &["16x16"], none), base(&["64x64"])].concat();
-    for (base, new, expected) in [
-        (
-            base(&["32x64", "64x64"]),
-            &["64x64", "16x16"],
-            Ok("cpasync-64x64 wmma-qk-64x64"),
-        ),
-        // Without a preset in common, the defaults.
-        (
-            base(&["32x64", "64x64"]),
-            &["16x16", "16x32"],
-            Ok("cpasync-16x16 wmma-qk-32x64"),
-        ),
-        // The base's preset of the same name only where the device can run it on the claims' problem.
-        (
-            refused,
-            &["16x16", "16x32"],
-            Ok("cpasync-16x16 wmma-qk-64x64"),
-        ),
-        (
-            vec![],
-            &["16x16", "16x32"],
-            Err("stage0-scalar has no family wmma-qk"),
-        ),
-    ] {
-        let mut stages = ladder();
-        (stages[0].variants, stages[1].variants) = (base, variants("cpasync", new, &all));
-        let found = compared(&stages, &stages[1], &stages[1].claims[1]);
-        let found = found.map(|found| {
-            let [(new, base)] = found[..] else {
-                panic!("{}", found.len())
+    let found = each(
+        "32x64 64x64 / 64x64 16x16
+        32x64 64x64 / 16x16 16x32
+        16x16! 64x64 / 16x16 16x32
+        / 16x16 16x32",
+        |line| {
+            let (base, ours) = line.split_once('/').unwrap();
+            let mut stages = ladder();
+            stages[0].variants = variants("wmma-qk", base);
+            stages[1].variants = variants("cpasync", ours);
+            let pairs = match compared(&stages, &stages[1], &stages[1].claims[1]) {
+                Ok(pairs) => pairs,
+                Err(reason) => return reason,
             };
-            format!("{} {}", new.name, base.unwrap().1.name)
-        });
-        assert_eq!(found, expected.map(String::from).map_err(String::from));
-    }
-}
-
-/// What a device refuses is no base.
-#[test]
-fn a_base_that_was_not_built_is_named() {
-    let run = timed(US)
-        .changed(|session| {
-            session.stages[0].variants.remove(0);
-            session.stages[0].refused.push(Refusal {
-                variant: "scalar-32x64".into(),
-                reason: "too large".into(),
-            });
-        })
-        .without(|row| row.subject.as_str() == SCALAR);
-    assert_eq!(judged(&run, 0, 0), "not measured");
+            let words = pairs
+                .iter()
+                .map(|(new, base)| format!("{} {}", new.name, base.unwrap().1.name));
+            words.collect::<Vec<_>>().join("\n")
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    32x64 64x64 / 64x64 16x16
+        cpasync-64x64 wmma-qk-64x64
+    32x64 64x64 / 16x16 16x32
+        cpasync-16x16 wmma-qk-32x64
+    16x16! 64x64 / 16x16 16x32
+        cpasync-16x16 wmma-qk-64x64
+    / 16x16 16x32
+        stage0-scalar has no family wmma-qk
+    ");
+    // What a device refuses is no base.
+    let run = run("timed; refused scalar");
+    let found = [0, 1].map(|claim| judged(&run, 0, claim));
     assert_eq!(
-        judged(&run, 0, 1),
-        "NO DATA: stage0-scalar has no family scalar"
+        found,
+        [
+            "not measured",
+            "NO DATA: stage0-scalar has no family scalar"
+        ]
     );
 }
 
-/// The claim of a family over another, of speed and of counters: of a run on top of a committed session.
+/// The claims of a family over another, of speed and of counters: of a run on top of a committed session.
 #[test]
 fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
-    let slow = || timed([24.0, 20.0, 15.0]);
-    let reading = || emulated().counted(WMMA, 1_048_577, 0);
-    let other = |run: Run| run.changed(|session| session.stages[0].identity = "another".into());
-    let untimed = || timed(US).without(|row| row.against.is_some());
-    // Of the sources: refuted on the H200, and whatever the GPU.
-    let refuted = slow().refuting("P.V dominates").session.stages;
-    let misread = reading().refuting("it reads ahead").session.stages;
-    let mut elsewhere = refuted.clone();
-    elsewhere[0].negatives[0].gpu = Some("NVIDIA L4".into());
-    let mut other_words = refuted.clone();
-    other_words[0].negatives[0].claim.push('x');
-    let as_of =
-        |stages: &[StageMeta], run: Run| run.changed(|session| session.stages = stages.to_vec());
     let word = |of: &Claimed| {
         let from = match (of.is_of_run, of.is_stale) {
             (true, _) => "run ",
@@ -438,121 +411,136 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
         let negative = of.negative.as_ref().map_or("", |_| ", refuted");
         let passes = of.is_unexpected().map_or("", |_| ", unexpected");
         let breaks = if of.is_broken() { ", broken" } else { "" };
-        format!("{from}{}{negative}{passes}{breaks}", of.finding.verdict)
-    };
-    let lines = [
-        (timed(US), None),
-        (slow(), None),
-        (emulated(), None),
-        (emulated(), Some(timed(US))),
-        (emulated(), Some(slow())),
-        (emulated(), Some(other(timed(US)))),
-        (emulated(), Some(other(slow()))),
-        (untimed(), Some(timed(US))),
-        (as_of(&refuted, slow()), None),
-        (as_of(&refuted, emulated()), Some(slow())),
-        (as_of(&refuted, timed(US)), Some(slow())),
-        (as_of(&elsewhere, slow()), None),
-        (as_of(&other_words, slow()), None),
-        (as_of(&misread, timed(US).counted(WMMA, 1_048_577, 0)), None),
-        (as_of(&misread, emulated()), None),
-        (as_of(&refuted, emulated()), Some(other(timed(US)))),
-        (
-            emulated().without(|row| row.on == mission()),
-            Some(emulated()),
-        ),
-    ]
-    .map(|(run, committed)| {
-        let committed: Vec<Run> = committed.into_iter().map(|of| of.named("1")).collect();
-        let run = run.named("2");
-        let known = Known::of_run(&run, &table(&committed));
-        let [speed, counters] = [0, 1].map(|at| word(&claims(&known)[at]));
-        format!("{speed}; {counters}\n")
-    });
-    insta::assert_snapshot!(lines.concat(), @"
-    run PASS; run PASS
-    run FAIL, broken; run PASS
-    NO DATA; run PASS
-    PASS; run PASS
-    FAIL, broken; run PASS
-    STALE PASS; run PASS
-    STALE FAIL; run PASS
-    PASS; run PASS
-    run FAIL, refuted; run PASS
-    FAIL, refuted; run PASS
-    run PASS, refuted, unexpected; run PASS
-    run FAIL, broken; run PASS
-    run FAIL, broken; run PASS
-    run PASS; run FAIL, refuted
-    NO DATA; run PASS, refuted, unexpected
-    STALE PASS, refuted; run PASS
-    NO DATA; PASS
-    ");
-    // A figure of another version of a kernel makes the finding stale, whatever the others are of.
-    let mut stages = ladder();
-    let family = &mut stages[1].variants;
-    family.push(VariantMeta {
-        name: "cpasync-64x64".into(),
-        ..family[0].clone()
-    });
-    stages[1].claims[1].relation = Relation::AtMost { bound: 1e9 };
-    let mut before = stages.clone();
-    before[1].identity = "another".into();
-    let sessions = table(&[
-        as_of(
-            &before,
-            emulated().counted("stage1-cpasync/cpasync-64x64", 1, 0),
+        let open = if of.is_ambiguous() { ", open" } else { "" };
+        format!(
+            "{from}{}{negative}{passes}{breaks}{open}",
+            of.finding.verdict
         )
-        .named("1"),
-        as_of(&stages, emulated()).named("2"),
-    ]);
-    assert!(claims(&Known::committed(&stages, &sessions))[3].is_stale);
-    // What an earlier session left open is not this run's.
-    let open = timed([30.0, 20.0, 15.0]);
-    let is_ambiguous = |known: &Known<'_>| claims(known)[0].is_ambiguous();
-    assert!(is_ambiguous(&Known::alone(&open)));
-    let (run, before) = (emulated().named("2"), table(&[open.named("1")]));
-    assert!(!is_ambiguous(&Known::of_run(&run, &before)));
-    // Stage 1 over stage 0, whose kernel has changed.
-    let sessions = [other(timed(US)).named("1")];
-    let of_base =
-        |stages: &[StageMeta]| word(&claims(&Known::committed(stages, &table(&sessions)))[2]);
-    assert_eq!(
-        [of_base(&ladder()), of_base(&sessions[0].session.stages)],
-        ["STALE PASS", "PASS"]
+    };
+    let found = each(
+        "timed
+        timed 24 20 15
+        timed 30 20 15
+        emulated
+        emulated on timed
+        emulated on timed 24 20 15
+        emulated on timed 30 20 15
+        emulated on timed; identity 0 another
+        emulated on timed 24 20 15; identity 0 another
+        timed; - pair on timed
+        timed 24 20 15; refuted 0 0
+        emulated; refuted 0 0 on timed 24 20 15
+        timed; refuted 0 0 on timed 24 20 15
+        timed 24 20 15; refuted 0 0 NVIDIA L4
+        timed 24 20 15; refuted 0 1
+        timed; counted wmma 1048577 0; refuted 0 1
+        emulated; refuted 0 1
+        emulated; refuted 0 0 on timed; identity 0 another
+        emulated; - mission on emulated",
+        |line| {
+            let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
+            let run = run(words).named("9");
+            let (_, table) = scenario::known(sessions);
+            let claims = claims(&Known::of_run(&run, &table));
+            format!("{}; {}", word(&claims[0]), word(&claims[1]))
+        },
     );
-    // A newer figure of another kernel does not hide one of the kernels as they are.
-    let sessions = [timed(US).named("1"), other(slow()).named("2")];
-    assert_eq!(
-        word(&claims(&Known::committed(&ladder(), &table(&sessions[..1])))[0]),
-        "PASS"
+    insta::assert_snapshot!(found, @"
+    timed
+        run PASS; run PASS
+    timed 24 20 15
+        run FAIL, broken; run PASS
+    timed 30 20 15
+        run AMBIGUOUS, open; run PASS
+    emulated
+        NO DATA; run PASS
+    emulated on timed
+        PASS; run PASS
+    emulated on timed 24 20 15
+        FAIL, broken; run PASS
+    emulated on timed 30 20 15
+        AMBIGUOUS; run PASS
+    emulated on timed; identity 0 another
+        STALE PASS; run PASS
+    emulated on timed 24 20 15; identity 0 another
+        STALE FAIL; run PASS
+    timed; - pair on timed
+        PASS; run PASS
+    timed 24 20 15; refuted 0 0
+        run FAIL, refuted; run PASS
+    emulated; refuted 0 0 on timed 24 20 15
+        FAIL, refuted; run PASS
+    timed; refuted 0 0 on timed 24 20 15
+        run PASS, refuted, unexpected; run PASS
+    timed 24 20 15; refuted 0 0 NVIDIA L4
+        run FAIL, broken; run PASS
+    timed 24 20 15; refuted 0 1
+        run FAIL, broken; run PASS, refuted, unexpected
+    timed; counted wmma 1048577 0; refuted 0 1
+        run PASS; run FAIL, refuted
+    emulated; refuted 0 1
+        NO DATA; run PASS, refuted, unexpected
+    emulated; refuted 0 0 on timed; identity 0 another
+        STALE PASS, refuted; run PASS
+    emulated; - mission on emulated
+        NO DATA; PASS
+    ");
+    // A figure of another version of a kernel makes the finding stale, whatever the others are of; a base that has changed, too; and a
+    // newer figure of another kernel does not hide one of the kernels as they are.
+    let wide = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9";
+    let found = each(
+        &format!(
+            "{wide}; identity 1 another & {wide}; - cpasync-64x64 @ {wide}
+            timed; identity 0 another
+            timed; identity 0 another @ timed; identity 0 another
+            timed
+            timed & timed 24 20 15; identity 0 another"
+        ),
+        |line| {
+            let (stages, table) = scenario::known(line);
+            let claims = claims(&Known::committed(&stages, &table));
+            let words: Vec<String> = claims.iter().map(word).collect();
+            words.join("; ")
+        },
     );
-    assert_eq!(
-        word(&claims(&Known::committed(&ladder(), &table(&sessions)))[0]),
-        "STALE FAIL"
-    );
+    insta::assert_snapshot!(found, @"
+    emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; identity 1 another & emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9; - cpasync-64x64 @ emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1e9
+        NO DATA; PASS; NO DATA; STALE PASS
+    timed; identity 0 another
+        STALE PASS; STALE PASS; STALE PASS; PASS
+    timed; identity 0 another @ timed; identity 0 another
+        PASS; PASS; PASS; PASS
+    timed
+        PASS; PASS; PASS; PASS
+    timed & timed 24 20 15; identity 0 another
+        STALE FAIL; STALE PASS; STALE PASS; PASS
+    ");
 }
 
 #[test]
 fn a_table_has_one_row_for_each_claim_as_it_is_now() {
-    let mut table = table(&[timed([24.0, 20.0, 15.0])]);
-    let states = |table: &Table| {
-        let rows = table.by(Source::Claim).map(|row| {
-            let verdict = row.verdicts.values().next().unwrap().verdict;
-            format!("{} {verdict} {}", row.subject, row.note.is_some())
-        });
-        rows.collect::<Vec<_>>()
-    };
-    let mut stages = ladder();
-    restate(&mut table, &stages);
-    assert_eq!(states(&table).len(), 4);
-    assert!(states(&table).contains(&"stage0-scalar/wmma-qk FAIL false".into()));
-    stages = timed([24.0, 20.0, 15.0])
-        .refuting("P.V dominates")
-        .session
-        .stages;
-    stages[1].claims.clear();
-    restate(&mut table, &stages);
-    assert_eq!(states(&table).len(), 2);
-    assert!(states(&table).contains(&"stage0-scalar/wmma-qk FAIL true".into()));
+    let found = each(
+        "timed 24 20 15 @ emulated
+        timed 24 20 15 @ emulated; refuted 0 0; claims 1 0",
+        |line| {
+            let (stages, mut table) = scenario::known(line);
+            restate(&mut table, &ladder());
+            restate(&mut table, &stages);
+            let rows = table.by(Source::Claim).map(|row| {
+                let verdict = row.verdicts.values().next().unwrap().verdict;
+                format!("{} {verdict} {}", row.subject, row.note.is_some())
+            });
+            rows.collect::<Vec<_>>().join("\n")
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    timed 24 20 15 @ emulated
+        stage0-scalar/wmma-qk PASS false
+        stage0-scalar/wmma-qk FAIL false
+        stage1-cpasync/cpasync PASS false
+        stage1-cpasync/cpasync PASS false
+    timed 24 20 15 @ emulated; refuted 0 0; claims 1 0
+        stage0-scalar/wmma-qk PASS false
+        stage0-scalar/wmma-qk FAIL true
+    ");
 }
