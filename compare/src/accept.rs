@@ -12,8 +12,8 @@ use crate::judge::verdict::{count, counts, of_differences, report_of_run};
 use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
-use crate::table::session::{Negative, Progress};
-use crate::table::{Kernels, Place, Results, Row, Run, Source, StageMeta, Table};
+use crate::table::session::Progress;
+use crate::table::{Place, Results, Row, Run, Source, StageMeta, Table};
 use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -68,7 +68,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let mut stages = stages::builds()?;
     let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
-    let (mut lines, mut refuted) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
     for folder in &args.runs {
         let run = Run::read(folder, &stages).context(
             "the run cannot be accepted; give a folder that `compare run` of this version wrote",
@@ -77,7 +77,6 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         lines.extend(accepted.lines);
         results = accepted.results;
         stages = accepted.stages;
-        refuted.extend(accepted.negatives);
     }
     let loaded = stages::load()?;
     let mut choices = Vec::new();
@@ -98,7 +97,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         )
     })?;
     if args.into.is_none() {
-        negatives::write(&root, &refuted)?;
+        negatives::write(&root, &stages)?;
         files::write(&choices)?;
         files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/ and the pages that were written with it".to_string());
@@ -144,7 +143,6 @@ struct Accepted {
     results: Results,
     /// With the claims that are refuted now.
     stages: Vec<StageMeta>,
-    negatives: Vec<(String, Vec<Negative>)>,
     lines: Vec<String>,
 }
 
@@ -156,21 +154,12 @@ fn merge(
     reason: Option<&str>,
 ) -> anyhow::Result<Accepted> {
     let session = &run.session;
-    let (name, mut stages) = (&session.name, session.stages.clone());
+    let name = &session.name;
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
-    let arch = committed.compiled_arch().map(String::from);
-    committed.restamp(&Kernels {
-        stages: &stages,
-        built,
-        arch: arch.as_deref(),
-    });
+    committed.restamp(&session.stages, built);
     refuse(run, folder.and_then(|folder| results.gpus.get(folder)))?;
-    let negatives = judge(run, &committed, reason)?;
-    for (id, all) in &negatives {
-        let of_stage = stages.iter_mut().filter(|stage| stage.id == *id);
-        of_stage.for_each(|stage| stage.negatives.clone_from(all));
-    }
+    let stages = judge(run, &committed, reason)?;
     let mut run = run.clone();
     run.session.stages.clone_from(&stages);
     let mut table = diff::accepted(&run, &committed);
@@ -202,16 +191,15 @@ fn merge(
             counts(&comparison.differences)
         ),
     ];
-    for (stage, all) in &negatives {
-        lines.push(format!(
-            "{stage}/negatives.json: {}",
-            count(all.len(), "refuted claim", "refuted claims")
-        ));
+    for (stage, before) in stages.iter().zip(&session.stages) {
+        if stage.negatives != before.negatives {
+            let refuted = count(stage.negatives.len(), "refuted claim", "refuted claims");
+            lines.push(format!("{}/negatives.json: {refuted}", stage.id));
+        }
     }
     Ok(Accepted {
         results,
         stages,
-        negatives,
         lines,
     })
 }
@@ -272,12 +260,8 @@ fn floor(row: &Row, gpu: &str) -> f64 {
     })
 }
 
-/// The refutations to record where claims fail, or why the run is refused.
-fn judge(
-    run: &Run,
-    committed: &Table,
-    reason: Option<&str>,
-) -> anyhow::Result<Vec<(String, Vec<Negative>)>> {
+/// The stages with what is refuted now, or why the run is refused.
+fn judge(run: &Run, committed: &Table, reason: Option<&str>) -> anyhow::Result<Vec<StageMeta>> {
     let name = &run.session.name;
     let report = report_of_run(run, committed);
     let failures = report.failures.iter();
@@ -315,24 +299,19 @@ fn judge(
         reason.is_none() || !broken.is_empty(),
         "no claim fails in {name}, so there is nothing to refute; leave --negative out"
     );
-    let Some(reason) = reason else {
-        let lines = broken
-            .iter()
-            .map(|of| format!("{}: {}", of.title(), of.finding.reason));
-        none(
-            lines,
-            &format!(
-                "{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"
-            ),
-        )?;
-        return Ok(negatives::without_kept(&report.claims, run));
-    };
-    Ok(negatives::with_broken(
-        &report.claims,
-        run,
-        reason,
-        report.known.gpu(),
-    ))
+    let lines = broken
+        .iter()
+        .filter(|_| reason.is_none())
+        .map(|of| format!("{}: {}", of.title(), of.finding.reason));
+    none(
+        lines,
+        &format!(
+            "{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"
+        ),
+    )?;
+    let mut stages = run.session.stages.clone();
+    negatives::settle(&mut stages, &report.claims, reason, report.known.gpu());
+    Ok(stages)
 }
 
 fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {

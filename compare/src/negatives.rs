@@ -2,86 +2,71 @@
 
 use crate::judge::claims::{Claimed, is_of_gpu};
 use crate::table::files::{read, write_atomically};
-use crate::table::{Negative, Run, StageMeta, StoreError};
+use crate::table::{Negative, StageMeta, StoreError};
 use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const FILE: &str = "negatives.json";
+fn file(root: &Path, stage: &str) -> PathBuf {
+    root.join(stage).join("negatives.json")
+}
 
 /// What is recorded beside a stage; nothing if there is no file.
 pub fn of_stage(root: &Path, stage: &str) -> Result<Vec<Negative>, StoreError> {
-    let path = root.join(stage).join(FILE);
+    let path = file(root, stage);
     match read(&path)? {
         Some(text) => serde_json::from_slice(&text).map_err(StoreError::malformed(&path)),
         None => Ok(vec![]),
     }
 }
 
-/// The refutations of each stage that loses some: those of claims that a run shows to hold.
-pub fn without_kept(claims: &[Claimed], run: &Run) -> Vec<(String, Vec<Negative>)> {
-    changed(run, claims, |_| None)
-}
-
-/// The same, with those claims added that fail, for a reason.
-pub fn with_broken(
+/// Takes the refutations of claims back that hold now and, for a reason, records the claims that fail.
+pub fn settle(
+    stages: &mut [StageMeta],
     claims: &[Claimed],
-    run: &Run,
-    reason: &str,
+    reason: Option<&str>,
     gpu: Option<&str>,
-) -> Vec<(String, Vec<Negative>)> {
-    changed(run, claims, |claimed| {
-        let measured = match &claimed.finding.pair {
-            Some(pair) => {
-                let (new, base) = (pair.new.name(), &pair.base);
-                format!("{new} against {base}: {}", claimed.finding.reason)
-            }
-            None => claimed.finding.reason.clone(),
-        };
-        let session = claimed.session.as_deref().unwrap_or(&run.session.name);
-        let is_of_gpu = is_of_gpu(&claimed.claim);
-        claimed.is_broken().then(|| Negative {
-            claim: claimed.claim.id(),
-            gpu: gpu.filter(|_| is_of_gpu).map(String::from),
-            measured: format!("{measured} ({session})"),
-            why: reason.to_string(),
-        })
-    })
-}
-
-fn changed(
-    run: &Run,
-    claims: &[Claimed],
-    refutation: impl Fn(&Claimed) -> Option<Negative>,
-) -> Vec<(String, Vec<Negative>)> {
-    let of_stage = |stage: &StageMeta| {
+) {
+    for stage in stages {
         let claims = || claims.iter().filter(|claimed| claimed.stage == stage.id);
-        let kept = |negative: &&Negative| {
-            let mut kept = claims().filter_map(Claimed::is_unexpected);
-            !kept.any(|other| other == *negative)
-        };
-        let mut all: Vec<Negative> = stage.negatives.iter().filter(kept).cloned().collect();
-        all.extend(claims().filter_map(&refutation));
-        all.sort_by(|a, b| (&a.claim, &a.gpu).cmp(&(&b.claim, &b.gpu)));
-        (all != stage.negatives).then(|| (stage.id.clone(), all))
-    };
-    run.session.stages.iter().filter_map(of_stage).collect()
+        let refuted: Vec<Negative> = claims()
+            .filter(|claimed| claimed.is_broken())
+            .filter_map(|claimed| {
+                let mut measured = claimed.finding.reason.clone();
+                if let Some(pair) = &claimed.finding.pair {
+                    measured = format!("{} against {}: {measured}", pair.new.name(), pair.base);
+                }
+                let session = claimed.session.as_deref().unwrap_or_default();
+                let is_of_gpu = is_of_gpu(&claimed.claim);
+                Some(Negative {
+                    claim: claimed.claim.id(),
+                    gpu: gpu.filter(|_| is_of_gpu).map(String::from),
+                    measured: format!("{measured} ({session})"),
+                    why: reason?.to_string(),
+                })
+            })
+            .collect();
+        let held: Vec<&Negative> = claims().filter_map(Claimed::is_unexpected).collect();
+        stage.negatives.retain(|negative| !held.contains(&negative));
+        stage.negatives.extend(refuted);
+        let by_claim = |of: &Negative| (of.claim.clone(), of.gpu.clone());
+        stage.negatives.sort_by_key(by_claim);
+    }
 }
 
-/// Writes the refutations of these stages below `root`; a stage without any has no file.
-pub fn write(root: &Path, negatives: &[(String, Vec<Negative>)]) -> Result<(), StoreError> {
-    negatives.iter().try_for_each(|(stage, all)| {
-        let path = root.join(stage).join(FILE);
-        if all.is_empty() {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(StoreError::write(&path)(error))
-                }
-                _ => Ok(()),
-            };
+/// Writes the refutations that have changed below `root`; a stage without any has no file.
+pub fn write(root: &Path, stages: &[StageMeta]) -> Result<(), StoreError> {
+    for StageMeta { id, negatives, .. } in stages {
+        let path = file(root, id);
+        if of_stage(root, id)? == *negatives {
+            continue;
         }
-        let mut text = serde_json::to_string_pretty(all).expect("plain data");
+        if negatives.is_empty() {
+            fs::remove_file(&path).map_err(StoreError::write(&path))?;
+            continue;
+        }
+        let mut text = serde_json::to_string_pretty(negatives).expect("plain data");
         text.push('\n');
-        write_atomically(&path, text.as_bytes())
-    })
+        write_atomically(&path, text.as_bytes())?;
+    }
+    Ok(())
 }

@@ -305,22 +305,17 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
 
     let reason = Some(" memory-bound at this length ");
     let first = merge(&failing(), &Results::default(), &Table::default(), reason).unwrap();
-    insta::assert_debug_snapshot!((&first.negatives, &first.lines[2..]), @r#"
+    insta::assert_debug_snapshot!((&first.stages[0].negatives, &first.lines[2..]), @r#"
     (
         [
-            (
-                "stage0-scalar",
-                [
-                    Negative {
-                        claim: "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
-                        gpu: Some(
-                            "NVIDIA H200",
-                        ),
-                        measured: "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
-                        why: "memory-bound at this length",
-                    },
-                ],
-            ),
+            Negative {
+                claim: "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
+                gpu: Some(
+                    "NVIDIA H200",
+                ),
+                measured: "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
+                why: "memory-bound at this length",
+            },
         ],
         [
             "stage0-scalar/negatives.json: 1 refuted claim",
@@ -329,9 +324,9 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
     "#);
     let root = TempDir::new().unwrap();
     let file = root.path().join("stage0-scalar/negatives.json");
-    negatives::write(root.path(), &first.negatives).unwrap();
+    negatives::write(root.path(), &first.stages).unwrap();
     let read = |stage| negatives::of_stage(root.path(), stage);
-    assert_eq!(read("stage0-scalar").unwrap(), first.negatives[0].1);
+    assert_eq!(read("stage0-scalar").unwrap(), first.stages[0].negatives);
     assert_eq!(read("stage1-cpasync").unwrap(), []);
 
     // The same failure in a later run is settled; that of another claim is not.
@@ -342,7 +337,7 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
         &first.results,
     )
     .unwrap();
-    assert!(again.negatives.is_empty());
+    assert_eq!(again.stages, first.stages);
     let same = merged(&refuted("timed 24 20 15; clean"), &first.results).unwrap();
     assert!(
         text(&same.results) == text(&first.results),
@@ -361,9 +356,9 @@ fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
         &again.results,
     )
     .unwrap();
-    assert_eq!(kept.negatives, [("stage0-scalar".to_string(), vec![])]);
+    assert_eq!(kept.stages[0].negatives, []);
     for _ in 0..2 {
-        negatives::write(root.path(), &kept.negatives).unwrap();
+        negatives::write(root.path(), &kept.stages).unwrap();
         assert!(!file.exists());
     }
     std::fs::write(&file, "{").unwrap();

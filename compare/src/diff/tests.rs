@@ -1,127 +1,100 @@
 use super::*;
 use crate::cli::{Cli, Command as Subcommand};
 use crate::document::markdown::markdown;
-use crate::judge::diff::Change;
-use crate::judge::verdict::Exit;
-use crate::table::{On, Run, Source};
-use crate::testing::{SCALAR, US, emulated, ladder, timed};
+use crate::testing::scenario::{self, each};
+use crate::testing::{US, ladder, timed};
 use clap::Parser;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-fn of_other_kernels(us: [f64; 3]) -> Run {
-    let run = timed(us).named("20261119T183000Z-nvidia-h200");
-    run.changed(|session| {
-        for stage in &mut session.stages {
-            stage.identity = format!("{} before", stage.id);
-        }
-    })
+/// A side in a folder of its own: a run, as `tables` if that is said.
+fn side(folder: &TempDir, words: &str) -> Side {
+    let path = folder.path().join("run");
+    let (words, is_run) = match words.strip_prefix("tables of ") {
+        Some(words) => (words, false),
+        None => (words, true),
+    };
+    scenario::run(words).write(&path).unwrap();
+    let side = resolve(&path);
+    if is_run {
+        return side;
+    }
+    side.results.write(&folder.path().join("tables")).unwrap();
+    resolve(&folder.path().join("tables"))
 }
 
-fn side(path: &Path) -> Side {
+fn resolve(path: &Path) -> Side {
     source::resolve(path.to_str().unwrap(), None, &ladder()).unwrap()
 }
 
-/// The runs as folders or, if their name says so, as tables.
-fn written(sides: &[(&str, &Run)]) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, run) in sides {
-        match name.strip_prefix("tables/") {
-            None => run.write(&folder.path().join(name)).unwrap(),
-            Some(_) => tables(run, &folder.path().join(name)),
-        }
-    }
-    folder
+fn compared(line: &str) -> Comparison {
+    let (base, new) = line.split_once(" => ").unwrap();
+    let [base, new] = [base, new].map(|words| side(&tempfile::tempdir().unwrap(), words));
+    compare(&base, &new, &ladder(), LATENCY_CHANGE)
 }
 
-fn tables(run: &Run, folder: &Path) {
-    let path = folder.with_extension("run");
-    run.write(&path).unwrap();
-    side(&path).results.write(folder).unwrap();
-    std::fs::remove_dir_all(path).unwrap();
-}
-
-fn compared(base: &Side, new: &Side) -> Comparison {
-    compare(base, new, &ladder(), LATENCY_CHANGE)
-}
-
+/// Of two that differ where nothing is judged there is no data. Where the kernels are the same the machine moved; a part of what tables have
+/// is what a run was asked for; and a whole table may be gone.
 #[test]
 fn the_exit_code_says_what_moved() {
-    let (before, same, slow) = (of_other_kernels(US), timed(US), timed([32.0, 20.0, 16.5]));
-    let fast = timed([32.0, 20.0, 13.0]);
-    let fewer = timed(US).without(|row| row.on == On::All && row.subject == SCALAR.into());
-    // Two that differ where nothing is judged.
-    let of_peer = |us| {
-        let run = timed(US).peers("mission", 10.0, &[("torch-flash", us, true)]);
-        run.without(|row| row.by != Source::Peers)
-    };
-    let folder = written(&[
-        ("peer", &of_peer(20.0)),
-        ("other peer", &of_peer(21.0)),
-        ("before", &before),
-        ("same", &same),
-        ("slow", &slow),
-        ("fast", &fast),
-        ("fewer", &fewer),
-        ("emulated", &emulated()),
-        ("tables/before", &before),
-        ("tables/slow", &slow),
-        ("tables/emulated", &emulated()),
-    ]);
-    let of = |name: &str| side(&folder.path().join(name));
-    for (base, new, word, exit) in [
-        ("before", "same", "SAME", Exit::Pass),
-        ("before", "slow", "REGRESSION", Exit::Fail),
-        ("before", "fast", "IMPROVED", Exit::Pass),
-        ("tables/before", "slow", "REGRESSION", Exit::Fail),
-        ("tables/before", "tables/slow", "REGRESSION", Exit::Fail),
-        // The kernels are the same: the machine moved.
-        ("same", "slow", "SAME", Exit::Pass),
-        ("before", "fewer", "INCOMPLETE", Exit::Inconclusive),
-        // A part of what the base has is what a run was asked for, against tables.
-        ("tables/before", "fewer", "SAME", Exit::Pass),
-        ("before", "emulated", "SAME", Exit::Pass),
-        ("tables/before", "tables/before", "SAME", Exit::Pass),
-        ("peer", "peer", "SAME", Exit::Pass),
-        ("peer", "other peer", "NO DATA", Exit::Inconclusive),
-        // A whole table is gone.
-        (
-            "tables/before",
-            "tables/emulated",
-            "INCOMPLETE",
-            Exit::Inconclusive,
+    let before = "timed; identity 0 a; identity 1 b; named 1";
+    let found = each(
+        &format!(
+            "{before} => timed
+            {before} => timed 32 20 16.5
+            {before} => timed 32 20 13
+            tables of {before} => timed 32 20 16.5
+            tables of {before} => tables of timed 32 20 16.5
+            timed => timed 32 20 16.5
+            {before} => timed; - scalar all
+            tables of {before} => timed; - scalar all
+            {before} => emulated
+            tables of {before} => tables of {before}
+            timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
+            timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
+            tables of {before} => tables of emulated
+            {before} => {before}"
         ),
-    ] {
-        let overall = compared(&of(base), &of(new)).overall;
-        assert_eq!(
-            (overall.word, overall.exit),
-            (word, exit),
-            "{base} {new}: {overall}"
-        );
-    }
-    let page = compared(&of("before"), &of("emulated"));
-    let only = "nvidia-h200: only the base has figures of this GPU model";
-    assert_eq!(page.unpaired, [only]);
-    assert!(markdown(&layout::document(&page)).contains(only));
-    let counters = &page.pairs[0].comparison.differences;
-    assert!(counters.iter().any(|d| d.change == Change::Unchanged));
-}
-
-#[test]
-fn a_run_of_kernels_that_have_changed_since_is_incomplete() {
-    let folder = written(&[
-        ("before", &of_other_kernels(US)),
-        ("again", &of_other_kernels(US)),
-    ]);
-    let of = |name: &str| side(&folder.path().join(name));
-    let found = compared(&of("before"), &of("again"));
-    let page = markdown(&layout::document(&found));
-    assert_eq!(found.overall.exit, Exit::Inconclusive, "{page}");
-    assert!(
-        page.contains("stage1-cpasync: variant: the kernel has changed since"),
-        "{page}"
+        |line| {
+            let found = compared(line);
+            let page = markdown(&layout::document(&found));
+            assert!(found.unpaired.iter().all(|line| page.contains(line)), "{page}");
+            let is_outdated = page.contains("stage1-cpasync: variant: the kernel has changed since");
+            let code = found.overall.exit.code();
+            format!("{code} {} {:?} {is_outdated}", found.overall.word, found.unpaired)
+        },
     );
+    insta::assert_snapshot!(found, @r#"
+    timed; identity 0 a; identity 1 b; named 1 => timed
+        0 SAME [] false
+    timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5
+        1 REGRESSION [] false
+    timed; identity 0 a; identity 1 b; named 1 => timed 32 20 13
+        0 IMPROVED [] false
+    tables of timed; identity 0 a; identity 1 b; named 1 => timed 32 20 16.5
+        1 REGRESSION [] false
+    tables of timed; identity 0 a; identity 1 b; named 1 => tables of timed 32 20 16.5
+        1 REGRESSION [] false
+    timed => timed 32 20 16.5
+        0 SAME [] false
+    timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
+        3 INCOMPLETE [] false
+    tables of timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
+        0 SAME [] false
+    timed; identity 0 a; identity 1 b; named 1 => emulated
+        0 SAME ["nvidia-h200: only the base has figures of this GPU model"] false
+    tables of timed; identity 0 a; identity 1 b; named 1 => tables of timed; identity 0 a; identity 1 b; named 1
+        0 SAME [] false
+    timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
+        0 SAME [] false
+    timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
+        3 NO DATA [] false
+    tables of timed; identity 0 a; identity 1 b; named 1 => tables of emulated
+        3 INCOMPLETE ["nvidia-h200: only the base has figures of this GPU model"] false
+    timed; identity 0 a; identity 1 b; named 1 => timed; identity 0 a; identity 1 b; named 1
+        3 INCOMPLETE [] true
+    "#);
 }
 
 #[test]
@@ -162,100 +135,95 @@ fn commit(root: &Path, tag: &str) {
 
 #[test]
 fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
-    let folder = written(&[("runs/1", &of_other_kernels(US)), ("runs/2", &timed(US))]);
+    let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
+    let at = |name: &str| root.join(name);
+    for name in ["1", "2"] {
+        timed(US).write(&at("runs").join(name)).unwrap();
+    }
     git(root, &["init", "--quiet", "--initial-branch", "main"]);
     git(root, &["commit", "--quiet", "--allow-empty", "-m", "empty"]);
     git(root, &["tag", "empty"]);
     // As an older version wrote it.
-    let log = root.join("results/20261101T183000Z-nvidia-h200");
+    let log = at("results/20261101T183000Z-nvidia-h200");
     std::fs::create_dir_all(&log).unwrap();
     std::fs::write(log.join("meta.json"), "{}").unwrap();
     std::fs::write(log.join("rows.jsonl"), "{}").unwrap();
     commit(root, "log");
     std::fs::remove_dir_all(log).unwrap();
-    tables(&timed(US), &root.join("results"));
+    resolve(&at("runs/1"))
+        .results
+        .write(&at("results"))
+        .unwrap();
     commit(root, "tables");
-    std::fs::remove_file(root.join("results/nvidia-h200/rows.jsonl")).unwrap();
+    std::fs::remove_file(at("results/nvidia-h200/rows.jsonl")).unwrap();
+    std::fs::create_dir(at("nothing")).unwrap();
+    std::fs::create_dir_all(at("broken")).unwrap();
+    timed(US).write(&at("broken")).unwrap();
+    std::fs::write(at("broken/rows.jsonl"), "{").unwrap();
     let before = git(root, &["status", "--porcelain"]);
 
-    let resolve = |name: &str, root: Option<&Path>| source::resolve(name, root, &ladder());
-    let path = |name: &str| root.join(name).display().to_string();
-    for (name, expected, is_run) in [
-        (path("runs/1"), "1", true),
-        // The newest that finished.
-        (path("runs"), "2", true),
-        ("tables".to_string(), "tables", false),
-        ("main".to_string(), "main", false),
-    ] {
-        let side = resolve(&name, Some(root)).unwrap();
-        assert_eq!(
-            (&*side.name, side.run.is_some()),
-            (expected, is_run),
-            "{name}"
-        );
-        let table = side.results.of_gpu("nvidia-h200");
-        let rows = timed(US).table.rows().count();
-        assert_eq!(
-            (table.rows().count(), table.sessions.len()),
-            (rows, 1),
-            "{name}"
-        );
-    }
-    let folder_of_tables = resolve(&path("results"), Some(root)).unwrap();
-    assert!(folder_of_tables.results.gpus.is_empty() && !folder_of_tables.results.build.is_empty());
-    assert_eq!(
-        git(root, &["status", "--porcelain"]),
-        before,
-        "the work tree is not touched"
+    // Of runs the newest that finished; what was removed from the work tree is gone there alone; a flag is not passed on to git.
+    let found = each(
+        "ROOT/runs/1
+        ROOT/runs
+        tables
+        main
+        ROOT/results
+        ROOT/nothing
+        ROOT/broken
+        empty
+        log
+        nowhere
+        --all",
+        |name| {
+            let root_name = root.display().to_string();
+            let name = name.replace("ROOT", &root_name);
+            let words = match source::resolve(&name, Some(root), &ladder()) {
+                Ok(side) => {
+                    let table = side.results.of_gpu("nvidia-h200");
+                    let (rows, sessions) = (table.rows().count(), table.sessions.len());
+                    let is_run = side.run.is_some();
+                    format!(
+                        "{}: {rows} rows of {sessions} sessions, run {is_run}",
+                        side.name
+                    )
+                }
+                Err(error) => {
+                    let none = error.downcast_ref::<crate::answer::NoData>().is_some();
+                    format!("no data {none}: {error:#}")
+                }
+            };
+            words.replace(&root_name, "ROOT")
+        },
     );
-
-    std::fs::create_dir(root.join("nothing")).unwrap();
-    for (name, says) in [
-        (
-            path("nothing"),
-            "has neither runs nor tables; name the folder of a run",
-        ),
-        (
-            "empty".into(),
-            "empty has no tables in its results/; commit one with `compare accept`",
-        ),
-        (
-            "log".into(),
-            "results/ of log is a log of records, which an older version of compare wrote",
-        ),
-    ] {
-        let error = resolve(&name, Some(root)).unwrap_err();
-        let none = error
-            .downcast::<crate::answer::NoData>()
-            .expect("it is NO DATA");
-        assert!(none.to_string().contains(says), "{none}");
-    }
-    for (name, root, says) in [
-        (
-            "nowhere",
-            Some(root),
-            "nowhere is not a folder or a git revision here",
-        ),
-        // A flag is not passed on to git.
-        (
-            "--all",
-            Some(root),
-            "--all is not a folder or a git revision here",
-        ),
-        (
-            "main",
-            None,
-            "the current folder is not inside the workspace",
-        ),
-    ] {
-        let error = format!("{:#}", resolve(name, root).unwrap_err());
-        assert!(error.contains(says), "{error}");
-    }
-    std::fs::write(root.join("runs/1/rows.jsonl"), "{").unwrap();
-    let error = format!("{:#}", resolve(&path("runs/1"), None).unwrap_err());
-    assert!(
-        error.contains("runs/1 cannot be compared") && error.contains("line 1 is not a row"),
-        "{error}"
-    );
+    insta::assert_snapshot!(found, @"
+    ROOT/runs/1
+        1: 15 rows of 1 sessions, run true
+    ROOT/runs
+        2: 15 rows of 1 sessions, run true
+    tables
+        tables: 15 rows of 1 sessions, run false
+    main
+        main: 15 rows of 1 sessions, run false
+    ROOT/results
+        ROOT/results: 7 rows of 1 sessions, run false
+    ROOT/nothing
+        no data true: NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, or a git revision
+    ROOT/broken
+        no data false: ROOT/broken cannot be compared: ROOT/broken/rows.jsonl: line 1 is malformed: EOF while parsing an object at line 1 column 1
+    empty
+        no data true: NO DATA: empty has no tables in its results/; commit one with `compare accept`, or name another
+    log
+        no data true: NO DATA: results/ of log is a log of records, which an older version of compare wrote; name a later revision
+    nowhere
+        no data false: nowhere is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision
+    --all
+        no data false: --all is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision
+    ");
+    let after = git(root, &["status", "--porcelain"]);
+    assert_eq!(after, before, "the work tree is not touched");
+    let error = source::resolve("main", None, &ladder()).unwrap_err();
+    let says = "the current folder is not inside the workspace";
+    assert_eq!(error.to_string(), says);
 }

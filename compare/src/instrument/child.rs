@@ -170,7 +170,7 @@ fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
 fn results(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
-        .map_while(|line| Row::parse(line.as_bytes()).ok())
+        .map_while(|line| serde_json::from_str(line).ok())
         .collect()
 }
 

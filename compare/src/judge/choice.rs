@@ -260,7 +260,7 @@ fn runs_everywhere(stages: &[LoadedStage], subject: &Subject) -> bool {
 
 /// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
 fn resident(known: &Known<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
-    let arch = known.compiled_arch().unwrap_or_default();
+    let arch = known.table.compiled_arch().unwrap_or_default();
     let mut compiled =
         (known.table).instances(subject, Source::Ptxas, kernel.dtype, kernel.head_dim);
     let of_arch = compiled.find(|(of, _)| *of == Some(arch));

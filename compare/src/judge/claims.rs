@@ -5,7 +5,8 @@ use super::best::{Latency, best_of, latency, p50, time};
 use super::{Known, peers};
 use crate::table::session;
 use crate::table::{
-    Claim, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table, VariantMeta,
+    Claim, Figure, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table,
+    VariantMeta,
 };
 use common::claim::Rival;
 use common::metric::{self, Metric};
@@ -113,42 +114,30 @@ fn interleaved<'a>(
     let base = claim.relation.base()?;
     let base_stage = known.stage(&base.stage)?;
     let on = On::Problem(claim.on.clone());
-    let is_of = |stage: &StageMeta, family: &str, subject: &Subject| {
-        subject.stage() == stage.id
-            && stage
-                .family(family)
-                .any(|variant| variant.name == subject.name())
-    };
-    let subjects = stage
-        .family(&claim.family)
-        .map(|variant| stage.subject(&variant.name));
-    let pairs = subjects.flat_map(|subject| known.table.of(&subject, Source::Gpu));
     // What is wrong is not fast.
     let is_withheld =
         |subject: &Subject| matches!(latency(known, subject, &claim.on), Latency::Withheld(_));
-    let pairs = pairs.filter(|row| {
-        let against = row.against.as_ref();
-        row.on == on
-            && !is_withheld(&row.subject)
-            && against.is_some_and(|against| {
-                is_of(base_stage, &base.family, against) && !is_withheld(against)
-            })
-    });
-    let time_of =
-        |subject: &Subject| time(&known.table, subject, &claim.on).map_or(f64::INFINITY, p50);
-    let decides = |a: &&Row, b: &&Row| {
-        let key = |row: &Row| (known.is_of_run(row), !known.is_stale(row));
-        let fastest = |row: &Row| (time_of(&row.subject), row.against.as_ref().map(time_of));
-        let ((a_new, a_base), (b_new, b_base)) = (fastest(a), fastest(b));
-        (key(a).cmp(&key(b)))
-            .then_with(|| a.session.cmp(&b.session))
-            .then(b_new.total_cmp(&a_new))
-            .then(b_base.unwrap_or(0.0).total_cmp(&a_base.unwrap_or(0.0)))
+    let arms = |stage: &StageMeta, family: &str| -> Vec<Subject> {
+        let all = stage.family_subjects(family);
+        all.filter(|subject| !is_withheld(subject)).collect()
     };
-    let row = pairs.max_by(decides)?;
+    let (ours, theirs) = (arms(stage, &claim.family), arms(base_stage, &base.family));
+    let table = &known.table;
+    let pair = |new: &Subject, base: &Subject| table.pair(new, base, &on, Source::Gpu);
+    let pairs = (ours.iter()).flat_map(|new| theirs.iter().filter_map(move |base| pair(new, base)));
+    let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
+    let us = |subject: Option<&Subject>| {
+        let row = subject.and_then(|subject| time(table, subject, &claim.on));
+        row.map_or(f64::INFINITY, p50)
+    };
+    let row = pairs.max_by(|a, b| {
+        let [new, base] = [Some(&b.subject), b.against.as_ref()].map(us);
+        (newest(a).cmp(&newest(b)))
+            .then(new.total_cmp(&us(Some(&a.subject))))
+            .then(base.total_cmp(&us(a.against.as_ref())))
+    })?;
     let same = same_preset(known, stage, claim, &row.subject);
-    let same = same.and_then(|same| known.table.pair(&row.subject, &same, &on, Source::Gpu));
-    Some((row, same))
+    Some((row, same.and_then(|same| pair(&row.subject, &same))))
 }
 
 /// The pair of ours and the fastest peer of the rival's whose output is right.
@@ -158,11 +147,9 @@ fn over_peer<'a>(
     claim: &Claim,
     rival: Rival,
 ) -> Option<&'a Row> {
-    let subjects = stage
-        .family(&claim.family)
-        .map(|variant| stage.subject(&variant.name));
     let on = On::Problem(claim.on.clone());
-    let ours = subjects.filter_map(|subject| known.table.row(&subject, &on, Source::Peers));
+    let ours = stage.family_subjects(&claim.family);
+    let ours = ours.filter_map(|subject| known.table.row(&subject, &on, Source::Peers));
     let ours = ours.filter(|row| row.has(Metric::P50));
     let ours = ours.min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
     peers::fastest(known, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
@@ -170,22 +157,20 @@ fn over_peer<'a>(
 
 /// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A row that failed a gate fails the claim.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
-    let ratio = |metric: Metric| {
-        let figure = row.estimate(metric);
-        let (low, high) = figure.interval.unwrap_or((f64::NAN, f64::NAN));
-        Ratio {
-            value: figure.value,
-            interval: Interval { low, high },
-        }
-    };
-    let [p50, p90, mean] = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean].map(ratio);
-    let pair = Pair {
+    let [p50, p90, mean] =
+        [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean].map(|metric| {
+            let Figure { value, interval } = row.estimate(metric);
+            let (low, high) = interval.unwrap_or((f64::NAN, f64::NAN));
+            let interval = Interval { low, high };
+            Ratio { value, interval }
+        });
+    let pair = row.against.as_ref().map(|base| Pair {
         new: row.subject.clone(),
-        base: row.against.clone().unwrap_or_else(|| "nothing".into()),
+        base: base.clone(),
         speedup: p50.value,
         interval: (p50.interval.low, p50.interval.high),
         same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
-    };
+    });
     // Faster than the speed of light, or the output was wrong while it was timed.
     let (verdict, reason) = match row.failure() {
         Some(reason) => (Verdict::Fail, reason.to_string()),
@@ -198,7 +183,7 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     Finding {
         verdict,
         reason,
-        pair: Some(pair),
+        pair,
     }
 }
 
@@ -315,32 +300,32 @@ fn compare(
     claim: &Claim,
     by: Source,
 ) -> Result<Vec<(bool, String)>, String> {
-    let show = |arch: &Option<String>, name: &str, value: f64| {
-        let arch: String = arch.iter().map(|arch| format!(" ({arch})")).collect();
-        format!("{name}{arch} {}", claim.metric.show(value))
-    };
     let values_of = |stage: &StageMeta, variant: &VariantMeta| {
         values(table, &stage.subject(&variant.name), claim, by)
     };
+    let show = |variant: &VariantMeta, arch: Option<&str>, value: f64| {
+        let arch = arch.map(|arch| format!(" ({arch})")).unwrap_or_default();
+        format!("{}{arch} {}", variant.name, claim.metric.show(value))
+    };
     let values = values_of(stage, variant)?;
-    let bases = match base {
+    let base = match base {
         Some((stage, base)) => Some((base, values_of(stage, base)?)),
         None => None,
     };
-    let judge = |(arch, value): &(Option<String>, f64)| {
-        let words = show(arch, &variant.name, *value);
-        let Some((base, bases)) = &bases else {
-            return Some((holds(&claim.relation, *value, None, by), words));
+    let judge = |(arch, value): (Option<&str>, f64)| {
+        let words = show(variant, arch, value);
+        let Some((base, bases)) = &base else {
+            return Some((holds(&claim.relation, value, None, by), words));
         };
-        let (_, old) = bases.iter().find(|(other, _)| other == arch)?;
-        let ratio = match *old {
+        let (_, old) = *bases.iter().find(|(other, _)| *other == arch)?;
+        let ratio = match old {
             0.0 => String::new(),
             old => format!(" = {:.3}x", value / old),
         };
-        let words = format!("{words} / {}{ratio}", show(arch, &base.name, *old));
-        Some((holds(&claim.relation, *value, Some(*old), by), words))
+        let words = format!("{words} / {}{ratio}", show(base, arch, old));
+        Some((holds(&claim.relation, value, Some(old), by), words))
     };
-    Ok(values.iter().filter_map(judge).collect())
+    Ok(values.into_iter().filter_map(judge).collect())
 }
 
 /// Whether `value` is as predicted, given the base's if there is one. NaN is not, nor is a ratio without a base. ncu may be off by
@@ -366,52 +351,52 @@ fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool
 }
 
 /// The values of a claim's metric, each with its architecture if it depends on one; else why there is none.
-fn values(
-    table: &Table,
+fn values<'a>(
+    table: &'a Table,
     subject: &Subject,
     claim: &Claim,
     by: Source,
-) -> Result<Vec<(Option<String>, f64)>, String> {
+) -> Result<Vec<(Option<&'a str>, f64)>, String> {
     let Claim { metric, on, .. } = claim;
-    let lacks = |what: &str| format!("{subject}: {what}");
-    let launched = |by: Source, otherwise: &str| {
-        let row = table.row(subject, &On::Problem(on.clone()), by);
-        row.ok_or_else(|| lacks(otherwise))
-    };
-    let of_instances = |by: Source, otherwise: &str| {
+    let launched = |by| table.row(subject, &On::Problem(on.clone()), by);
+    let of_instances = |by| {
         let instances = table.instances(subject, by, on.dtype, 64);
-        let found: Vec<_> = instances
-            .filter_map(|(arch, row)| Some((arch.map(String::from), row.value(*metric)?)))
-            .collect();
-        let found = Some(found).filter(|found| !found.is_empty());
-        found.ok_or_else(|| lacks(otherwise))
+        let values = instances.filter_map(|(arch, row)| Some((arch, row.value(*metric)?)));
+        values.collect::<Vec<_>>()
     };
-    if by == Source::Ncu && metric.spec().is_judged_by_ncu {
-        let value = launched(by, "not launched under ncu")?.value(*metric);
-        let value = value.ok_or_else(|| lacks(&format!("ncu has no value for {metric}")))?;
-        return Ok(vec![(None, value)]);
-    }
-    match metric.source() {
-        metric::Source::Counters => {
-            let row = launched(Source::Emulator, "not counted in this run")?;
-            if let Some(reason) = row.failure() {
-                return Err(lacks(reason));
+    let (found, otherwise): (Vec<_>, String) = match (by, metric.source()) {
+        (Source::Ncu, _) if metric.spec().is_judged_by_ncu => match launched(by) {
+            None => (vec![], "not launched under ncu".into()),
+            Some(row) => (
+                Vec::from_iter(row.value(*metric).map(|value| (None, value))),
+                format!("ncu has no value for {metric}"),
+            ),
+        },
+        (_, metric::Source::Counters) => match launched(Source::Emulator) {
+            None => (vec![], "not counted in this run".into()),
+            Some(row) => {
+                let value = row.value(*metric).filter(|_| row.failure().is_none());
+                let reason = row.failure().or(row.note.as_deref());
+                let values = Vec::from_iter(value.map(|value| (None, value)));
+                (values, reason.unwrap_or("not counted").into())
             }
-            let value = row.value(*metric);
-            let value = value.ok_or_else(|| lacks(row.note.as_deref().unwrap_or("not counted")))?;
-            Ok(vec![(None, value)])
-        }
-        metric::Source::Declared => of_instances(
-            Source::Kernel,
-            &format!("it has no instance for {} and head_dim 64", on.dtype),
+        },
+        (_, metric::Source::Declared) => (
+            of_instances(Source::Kernel),
+            format!("it has no instance for {} and head_dim 64", on.dtype),
         ),
-        metric::Source::Compiler | metric::Source::MachineCode => of_instances(
-            Source::Ptxas,
-            "no GPU code was built, or its machine code could not be read",
+        (_, metric::Source::Compiler | metric::Source::MachineCode) => (
+            of_instances(Source::Ptxas),
+            "no GPU code was built, or its machine code could not be read".into(),
         ),
-        metric::Source::Profile | metric::Source::Gpu => Err(lacks(
-            "only ncu measures it; `compare profile` on a GPU completes the run",
-        )),
+        (_, metric::Source::Profile | metric::Source::Gpu) => (
+            vec![],
+            "only ncu measures it; `compare profile` on a GPU completes the run".into(),
+        ),
+    };
+    match found.is_empty() {
+        true => Err(format!("{subject}: {otherwise}")),
+        false => Ok(found),
     }
 }
 

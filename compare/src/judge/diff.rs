@@ -9,8 +9,8 @@ use super::best::{self, is_latency};
 use super::claims;
 use super::drift::{Drift, FEWEST, is_of_one_kernel};
 use crate::table::session::{Changes, DeviceCompiler, Gpu, Moved};
-use crate::table::{Figure, Key, On, Row, Run, Session, Source, StageMeta, Subject, Table};
-use common::metric::{Better, LATENCY_CHANGE, Metric, Threshold};
+use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
+use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
@@ -140,7 +140,12 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(row: &Row, what: What, group: Group, change: Change, why: impl Into<String>) -> Self {
+    fn new(row: &Row, what: What, change: Change, why: impl Into<String>) -> Self {
+        let group = match what {
+            What::Gate(_) | What::Variant => Group::Gates,
+            What::Row(group) => group,
+            What::Metric(_) => Group::of(row).unwrap_or(Group::Gates),
+        };
         Self {
             subject: row.subject.clone(),
             on: row.on.clone(),
@@ -158,24 +163,23 @@ impl Difference {
 
     /// A stage whose kernel has changed since the new side measured it.
     pub fn outdated(stage: &str) -> Self {
-        let row = Row::new(stage, On::All, Source::Kernel);
         let why = "the kernel has changed since the new side was measured; run `compare` again";
-        Self::new(&row, What::Variant, Group::Gates, Change::Missing, why).required(true)
+        Self::absent(stage, Source::Kernel, why)
     }
 
     /// A GPU model whose table the new side does not have.
     pub fn gone(gpu: &str) -> Self {
-        let row = Row::new(gpu, On::All, Source::Gpu);
         let why = "the new side has no table of this GPU model";
-        Self::new(&row, What::Variant, Group::Gates, Change::Missing, why).required(true)
+        Self::absent(gpu, Source::Gpu, why)
     }
 
-    fn values<T: fmt::Display>(self, base: Option<T>, new: Option<T>) -> Self {
-        Self {
-            base: base.map(|value| value.to_string()),
-            new: new.map(|value| value.to_string()),
-            ..self
-        }
+    fn absent(subject: &str, by: Source, why: &str) -> Self {
+        let row = Row::new(subject, On::All, by);
+        Self::new(&row, What::Variant, Change::Missing, why).required(true)
+    }
+
+    fn values(self, base: Option<String>, new: Option<String>) -> Self {
+        Self { base, new, ..self }
     }
 
     fn required(self, required: bool) -> Self {
@@ -241,218 +245,119 @@ pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -
 
 /// Compares two tables; `stages` give the order.
 pub fn compare(tables: &Tables<'_>, stages: &[StageMeta]) -> Comparison {
-    let join = Join {
-        base: index(tables.base),
-        new: index(tables.new),
-        drift: Drift::between(tables.base, tables.new),
-        tables,
-    };
-    let keys: BTreeSet<&Key> = join.base.keys().chain(join.new.keys()).collect();
-    let (latencies, others): (Vec<&Key>, Vec<&Key>) = (keys.into_iter())
-        .partition(|key| key.by == Source::Gpu && matches!(key.on, On::Problem(_)));
-    let mut differences: Vec<Difference> = Vec::new();
-    let mut verdicts = Latencies::default();
-    for key in latencies {
-        let judged = join.judge(key, &verdicts);
-        for difference in judged.iter().filter(|one| one.ratio.is_some()) {
-            verdicts.note(difference);
-        }
-        differences.extend(judged);
-    }
-    for key in others {
-        differences.extend(join.judge(key, &verdicts));
-    }
-    let mut differences = furthest_case_alone(differences);
+    let drift = Drift::between(tables.base, tables.new);
+    let join = Join { tables, drift };
+    let keys: BTreeSet<&Key> = tables.base.keys().chain(tables.new.keys()).collect();
+    // Random problems differ from session to session.
+    let keys = keys.into_iter().filter(|key| key.by != Source::Draw);
+    let mut differences: Vec<Difference> = keys.flat_map(|key| join.judge(key)).collect();
+    // Of cases only those whose errors changed; the row over all of them has the rest.
+    differences.retain(|d| !matches!(d.on, On::Case(..)) || d.change != Change::Unchanged);
     let place = |d: &Difference| {
         let mut ids = stages.iter().map(|stage| stage.id.as_str());
         ids.position(|id| id == d.subject.stage())
     };
     differences.sort_by_key(|d| (place(d), d.group, d.change));
-    Comparison {
-        differences,
-        drift: join.drift,
-    }
-}
-
-type Index<'a> = BTreeMap<Key, &'a Row>;
-
-fn index(table: &Table) -> Index<'_> {
-    // Random problems differ from session to session.
-    let rows = table.rows().filter(|row| row.by != Source::Draw);
-    rows.map(|row| (row.key(), row)).collect()
-}
-
-#[derive(Default)]
-struct Latencies(BTreeMap<Subject, Vec<(On, Change)>>);
-
-impl Latencies {
-    fn note(&mut self, of: &Difference) {
-        let changes = self.0.entry(of.subject.clone()).or_default();
-        changes.push((of.on.clone(), of.change));
-    }
-
-    /// What they say of the kernel that a row is about: better or worse if all that decide agree.
-    fn verdict(&self, row: &Row) -> Option<Change> {
-        let is_of = |on: &On| match (&row.on, on) {
-            (On::Problem(counted), On::Problem(place)) => place == counted,
-            (
-                On::Instance {
-                    dtype, head_dim, ..
-                },
-                On::Problem(place),
-            ) => {
-                let shape = place.extents();
-                place.dtype == *dtype && shape.is_some_and(|shape| shape.head_dim == *head_dim)
-            }
-            _ => false,
-        };
-        let changes = self.0.get(&row.subject)?;
-        let has = |change: Change| changes.iter().any(|(on, one)| *one == change && is_of(on));
-        match (has(Change::Better), has(Change::Worse)) {
-            (true, false) => Some(Change::Better),
-            (false, true) => Some(Change::Worse),
-            _ => None,
-        }
-    }
+    Comparison { differences, drift }
 }
 
 struct Join<'a> {
-    base: Index<'a>,
-    new: Index<'a>,
-    drift: Drift,
     tables: &'a Tables<'a>,
+    drift: Drift,
 }
 
-impl<'a> Join<'a> {
-    fn judge(&self, key: &Key, latencies: &Latencies) -> Vec<Difference> {
-        match (self.base.get(key), self.new.get(key)) {
+impl Join<'_> {
+    fn judge(&self, key: &Key) -> Vec<Difference> {
+        let Tables { base, new, .. } = self.tables;
+        match (base.get(key), new.get(key)) {
             // The same row of the same session says nothing about a change.
-            (Some(old), Some(new)) if old == new => vec![],
-            (Some(old), Some(new)) => {
-                let mut differences = self.verdicts(old, new);
-                differences.extend(self.figures(old, new, latencies));
-                differences
+            (old, new) if old == new => vec![],
+            (Some(old), None) => self.lost(old).into_iter().collect(),
+            (old, Some(new)) => {
+                let mut found = self.verdicts(old, new);
+                match old {
+                    Some(old) => found.extend(self.figures(old, new)),
+                    None if found.is_empty() && is_variant(new) => {
+                        let why = "the base does not have it";
+                        found.push(self.of(new, What::Variant, Change::Informational, why));
+                    }
+                    None => {}
+                }
+                found
             }
-            (None, Some(new)) => self.added(new),
-            (Some(old), None) => self.lost(old),
             (None, None) => vec![],
         }
     }
 
-    fn verdicts(&self, old: &Row, new: &Row) -> Vec<Difference> {
-        let gates: BTreeSet<GateId> = (old.verdicts.keys())
-            .chain(new.verdicts.keys())
-            .copied()
-            .collect();
+    /// What is missing on a side that was asked for it is required.
+    fn of(&self, row: &Row, what: What, change: Change, why: impl Into<String>) -> Difference {
+        let is_lost = change == Change::Missing && self.tables.covers;
+        Difference::new(row, what, change, why).required(is_lost)
+    }
+
+    fn verdicts(&self, old: Option<&Row>, new: &Row) -> Vec<Difference> {
+        let rows = old.into_iter().chain([new]);
+        let gates: BTreeSet<GateId> = rows.flat_map(|row| row.verdicts.keys().copied()).collect();
+        let is_timed = new.by == Source::Gpu && new.on != On::All;
         let judged = gates.into_iter().filter_map(|gate| {
-            let (was, is) = (old.says(gate), new.says(gate));
+            let (was, is) = (old.and_then(|old| old.says(gate)), new.says(gate));
             let reason = new.verdicts.get(&gate).map_or("", |judged| &judged.reason);
             let (change, why) = match (was, is) {
-                (Some(Verdict::NoData), None) => return None,
-                (Some(_), None) if old.by == Source::Gpu && old.on != On::All => return None,
-                (Some(_), None) => (Change::Missing, "judged in the base only".to_string()),
-                (_, Some(Verdict::Fail)) if is_refuted(new) && was != is => (
-                    Change::Informational,
-                    format!("recorded as refuted: {reason}"),
-                ),
-                (was, Some(is)) => (turned(was, is)?, reason.to_string()),
-                (None, None) => return None,
+                (None | Some(Verdict::NoData), None) => return None,
+                (_, None) if is_timed => return None,
+                (_, None) => (Change::Missing, "judged in the base only".into()),
+                // A claim with a note is recorded as refuted.
+                (_, Some(Verdict::Fail))
+                    if was != is && new.by == Source::Claim && new.note.is_some() =>
+                {
+                    (
+                        Change::Informational,
+                        format!("recorded as refuted: {reason}"),
+                    )
+                }
+                (was, Some(is)) => (turned(was, is)?, reason.into()),
             };
-            let required = change == Change::Missing && gate != GateId::R1 && self.tables.covers;
-            let row = Difference::new(new, What::Gate(gate), Group::Gates, change, why);
-            Some(row.values(was, is).required(required))
+            let judged = self.of(new, What::Gate(gate), change, why);
+            let is_required = judged.required && gate != GateId::R1;
+            let [was, is] = [was, is].map(|verdict| verdict.map(|of| of.to_string()));
+            Some(judged.values(was, is).required(is_required))
         });
         judged.collect()
     }
 
-    fn added(&self, new: &Row) -> Vec<Difference> {
-        let failed = new.failed().map(|(gate, judged)| {
-            let (change, why) = match is_refuted(new) {
-                true => (
-                    Change::Informational,
-                    format!("recorded as refuted: {}", judged.reason),
-                ),
-                false => (Change::Worse, judged.reason.clone()),
-            };
-            Difference::new(new, What::Gate(gate), Group::Gates, change, why)
-                .values(None, Some(Verdict::Fail))
-        });
-        let mut differences: Vec<Difference> = failed.collect();
-        let is_variant = new.on == On::All && Group::of(new) == Some(Group::Errors);
-        if is_variant && differences.is_empty() {
-            let why = "the base does not have it";
-            let change = Change::Informational;
-            differences.push(Difference::new(
-                new,
-                What::Variant,
-                Group::Gates,
-                change,
-                why,
-            ));
-        }
-        differences
-    }
-
     /// What only the base has: of a variant that the new side does not know, that it is gone.
-    fn lost(&self, old: &Row) -> Vec<Difference> {
+    fn lost(&self, old: &Row) -> Option<Difference> {
         // What a narrower run was not asked for is not lost.
         if !self.tables.covers {
-            return vec![];
+            return None;
         }
         let is_known = self.tables.new.about(&old.subject).next().is_some();
-        let is_variant = old.on == On::All && Group::of(old) == Some(Group::Errors);
-        let row =
-            |what, group, change, why: &str| vec![Difference::new(old, what, group, change, why)];
-        let missing = |what, group, why: &str, is_required: bool| {
-            let rows = row(what, group, Change::Missing, why).into_iter();
-            rows.map(|row| row.required(is_required && self.tables.covers))
-                .collect()
-        };
-        match (old.by, &old.on) {
-            (Source::Claim, _) => {
-                let gate = match old.says(GateId::L1) {
-                    Some(_) => GateId::L1,
-                    None => GateId::E1,
-                };
-                let change = Change::Informational;
-                row(What::Gate(gate), Group::Gates, change, "no longer claimed")
-            }
+        let gate = || Some(What::Gate(*old.verdicts.keys().next()?));
+        let missing = |what, why| Some(self.of(old, what, Change::Missing, why));
+        let gone = |what, why| Some(self.of(old, what, Change::Informational, why));
+        match (old.by, Group::of(old)) {
+            (Source::Claim, _) => gone(gate()?, "no longer claimed"),
             // Sites change with the kernels; the faults are the harness's own.
-            (Source::SelfTest, _) => match old.subject.name().is_empty() {
-                true => missing(
-                    What::Gate(GateId::S1),
-                    Group::Gates,
-                    "planted in the base only",
-                    true,
-                ),
-                false => vec![],
-            },
-            _ if is_variant && !is_known => {
-                let why = "the new side does not declare it: removed or renamed";
-                row(What::Variant, Group::Gates, Change::Informational, why)
-            }
-            _ if is_variant => {
-                let why = "it was checked in the base, but not on the new side";
-                missing(What::Variant, Group::Gates, why, true)
-            }
-            _ if !is_known => vec![],
-            (Source::ComputeSanitizer, _) => missing(
-                What::Gate(GateId::C7),
-                Group::Gates,
-                "judged in the base only",
-                true,
+            (Source::SelfTest, _) if !old.subject.name().is_empty() => None,
+            (Source::SelfTest, _) => missing(gate()?, "planted in the base only"),
+            _ if is_variant(old) && is_known => missing(
+                What::Variant,
+                "it was checked in the base, but not on the new side",
             ),
-            _ => match Group::of(old) {
-                Some(group @ (Group::Resources | Group::Counters)) => {
-                    let why = "built or counted in the base only";
-                    missing(What::Row(group), group, why, self.is_built_alike(old))
-                }
-                Some(Group::Latency) => {
-                    let why = "timed in the base only";
-                    missing(What::Metric(Metric::P50), Group::Latency, why, true)
-                }
-                _ => vec![],
-            },
+            _ if is_variant(old) => gone(
+                What::Variant,
+                "the new side does not declare it: removed or renamed",
+            ),
+            _ if !is_known => None,
+            (Source::ComputeSanitizer, _) => missing(gate()?, "judged in the base only"),
+            (_, Some(group @ (Group::Resources | Group::Counters))) => {
+                let lost = missing(What::Row(group), "built or counted in the base only");
+                lost.map(|lost| lost.required(self.is_built_alike(old)))
+            }
+            (_, Some(Group::Latency)) => {
+                missing(What::Metric(Metric::P50), "timed in the base only")
+            }
+            _ => None,
         }
     }
 
@@ -464,53 +369,121 @@ impl<'a> Join<'a> {
         old.by != Source::Ptxas || sessions.any(|session| Some(built(session)) == of_base)
     }
 
-    fn figures(&self, old: &Row, new: &Row, latencies: &Latencies) -> Vec<Difference> {
+    fn figures(&self, old: &Row, new: &Row) -> Vec<Difference> {
         let Some(group) = Group::of(new) else {
             return vec![];
         };
-        let row = |what, change, why: &str| Difference::new(new, what, group, change, why);
         if group == Group::Latency {
-            return match is_latency(old) && is_latency(new) {
-                true => vec![self.latency(old, new)],
-                false => vec![],
-            };
+            let is_timed = is_latency(old) && is_latency(new);
+            return Vec::from_iter(is_timed.then(|| self.latency(old, new)));
         }
         if let Some(why) = self.incomparable(old, new) {
-            return vec![row(What::Row(group), Change::Missing, &why)];
+            return vec![Difference::new(new, What::Row(group), Change::Missing, why)];
         }
-        if group == Group::Errors {
-            let found = errors(old, new).into_iter();
-            let is_lost = |d: &Difference| d.change == Change::Missing && self.tables.covers;
-            return found
-                .map(|d| Difference {
-                    required: is_lost(&d),
-                    ..d
-                })
-                .collect();
+        if let [Some(was), Some(is)] = [old, new].map(|row| row.value(Metric::Cases))
+            && group == Group::Errors
+            && was != is
+        {
+            // The largest error of other cases would be another figure.
+            let (change, why) = match is < was {
+                true => (Change::Missing, "it ran fewer than in the base"),
+                false => (Change::Informational, "it ran more than in the base"),
+            };
+            let cases = self.of(new, What::Metric(Metric::Cases), change, why);
+            return vec![cases.values(Some(was.to_string()), Some(is.to_string()))];
         }
-        let is_compared = |metric: &&Metric| metric.spec().threshold != Threshold::NotCompared;
-        let moved = (new.figures.iter()).filter_map(|(&metric, is)| {
-            let was = old.figures.get(&metric)?;
-            if !is_compared(&&metric) || was.value == is.value {
-                return None;
+        let figures = old.figures.iter();
+        let mut found: Vec<Difference> = figures
+            .filter_map(|(metric, was)| self.figure(*metric, was.value, new))
+            .collect();
+        if found.is_empty() && group != Group::Errors && new.by != Source::Kernel {
+            found.push(self.of(new, What::Row(group), Change::Unchanged, "exact"));
+        }
+        found
+    }
+
+    /// One figure that the base has, by the registry; `None` if it is not compared, or is exactly the same.
+    fn figure(&self, metric: Metric, was: f64, new: &Row) -> Option<Difference> {
+        let Spec {
+            threshold,
+            better,
+            because,
+            ..
+        } = metric.spec();
+        let what = What::Metric(metric);
+        let is = new.figures.get(&metric).map(|figure| figure.value);
+        let (change, why) = match (threshold, is) {
+            (Threshold::NotCompared | Threshold::Interval(_), _) => return None,
+            (Threshold::Absolute(_), None) => return None,
+            (_, None) => {
+                let note: String = new.note.iter().map(|note| format!(": {note}")).collect();
+                let why = format!("the new side does not have it{note}");
+                return Some(self.of(new, what, Change::Missing, why));
             }
-            let (change, why) = judge(metric, *was, *is, latencies.verdict(new));
-            let values = [was, is].map(|figure| Some(metric.show(figure.value)));
-            let [was, is] = values;
-            Some(row(What::Metric(metric), change, &why).values(was, is))
-        });
-        let mut differences: Vec<Difference> = moved.collect();
-        let lost = (old.figures.keys())
-            .filter(is_compared)
-            .filter(|metric| !new.figures.contains_key(metric));
-        differences.extend(lost.map(|metric| {
-            let why = format!("the new side does not have it{}", noted(new));
-            row(What::Metric(*metric), Change::Missing, &why).required(self.tables.covers)
-        }));
-        if differences.is_empty() && new.by != Source::Kernel {
-            differences.push(row(What::Row(group), Change::Unchanged, "exact"));
+            (Threshold::Absolute(margin), Some(is)) => {
+                let why = format!("share of the bound; margin {:.0} % of it", 100.0 * margin);
+                (moved(was, is, margin), why)
+            }
+            (_, Some(is)) if was == is => return None,
+            (_, Some(is)) => {
+                let change = match better {
+                    Better::Informational => Change::Informational,
+                    Better::Lower if is < was => Change::Better,
+                    Better::Higher if is > was => Change::Better,
+                    Better::Lower | Better::Higher => Change::Worse,
+                };
+                let opposite = match change {
+                    Change::Better => Some(Change::Worse),
+                    Change::Worse => Some(Change::Better),
+                    _ => None,
+                };
+                let yields = threshold == Threshold::ExactUnlessLatency && opposite.is_some();
+                match yields && self.timed(new) == opposite {
+                    true => (
+                        Change::Informational,
+                        "the measured latency says the opposite".into(),
+                    ),
+                    false => (change, because.into()),
+                }
+            }
+        };
+        let shown = |value: f64| Some(metric.show(value));
+        Some(
+            self.of(new, what, change, why)
+                .values(shown(was), is.and_then(shown)),
+        )
+    }
+
+    /// What latencies say of the kernel that a row is about: better or worse if all that decide agree.
+    fn timed(&self, row: &Row) -> Option<Change> {
+        let is_of = |place: &Place| match &row.on {
+            On::Problem(counted) => place == counted,
+            On::Instance {
+                dtype, head_dim, ..
+            } => {
+                let shape = place.extents();
+                place.dtype == *dtype && shape.is_some_and(|shape| shape.head_dim == *head_dim)
+            }
+            _ => false,
+        };
+        let latencies = self
+            .tables
+            .new
+            .of(&row.subject, Source::Gpu)
+            .filter(|new| is_latency(new));
+        let latencies = latencies.filter(|new| new.on.problem().is_some_and(is_of));
+        let changes: Vec<Change> = latencies
+            .filter_map(|new| {
+                let old = self.tables.base.get(&new.key())?;
+                (old != new && is_latency(old)).then(|| self.latency(old, new).change)
+            })
+            .collect();
+        let has = |change| changes.contains(&change);
+        match (has(Change::Better), has(Change::Worse)) {
+            (true, false) => Some(Change::Better),
+            (false, true) => Some(Change::Worse),
+            _ => None,
         }
-        differences
     }
 
     /// Why figures of these two rows must not be compared, if so.
@@ -544,19 +517,13 @@ impl<'a> Join<'a> {
     /// One latency on both sides, by the interval of the ratio of the medians.
     fn latency(&self, old: &Row, new: &Row) -> Difference {
         let metric = Metric::P50;
-        let row = |change, why: String| {
-            Difference::new(new, What::Metric(metric), Group::Latency, change, why)
-                .required(change == Change::Missing && self.tables.covers)
-        };
-        if let Some(why) = self.incomparable(old, new) {
-            return row(Change::Missing, why);
-        }
+        let row = |change, why: String| self.of(new, What::Metric(metric), change, why);
         let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
-        if let Some(why) = unequal(was, is) {
-            return row(Change::Missing, why);
-        }
-        let failing = failing(self.tables.base, old).or_else(|| failing(self.tables.new, new));
-        if let Some(why) = failing {
+        let why = (self.incomparable(old, new))
+            .or_else(|| unequal(was, is))
+            .or_else(|| failing(self.tables.base, old))
+            .or_else(|| failing(self.tables.new, new));
+        if let Some(why) = why {
             return row(Change::Missing, why);
         }
         let ratio = ratio(old, new);
@@ -643,50 +610,9 @@ fn failing(table: &Table, row: &Row) -> Option<String> {
     Some(format!("{} fails {gate}", row.subject))
 }
 
-fn noted(row: &Row) -> String {
-    row.note.iter().map(|note| format!(": {note}")).collect()
-}
-
-/// Whether the row is of a claim that is recorded as refuted.
-fn is_refuted(row: &Row) -> bool {
-    row.by == Source::Claim && row.note.is_some()
-}
-
-/// Errors as shares of their gates' bounds, of a case or over as many cases.
-fn errors(old: &Row, new: &Row) -> Vec<Difference> {
-    let cases = |row: &Row| row.value(Metric::Cases);
-    let mut differences = Vec::new();
-    if let Some((was, is)) = cases(old).zip(cases(new))
-        && was != is
-    {
-        // The largest error of other cases would be another figure.
-        let what = What::Metric(Metric::Cases);
-        let (change, why) = match is < was {
-            true => (Change::Missing, "it ran fewer than in the base"),
-            false => (Change::Informational, "it ran more than in the base"),
-        };
-        let row = Difference::new(new, what, Group::Errors, change, why);
-        return vec![row.values(Some(was), Some(is))];
-    }
-    for &metric in Metric::ALL {
-        let Threshold::Absolute(margin) = metric.spec().threshold else {
-            continue;
-        };
-        let Some((was, is)) = old.value(metric).zip(new.value(metric)) else {
-            continue;
-        };
-        let why = format!("share of the bound; margin {:.0} % of it", 100.0 * margin);
-        let change = moved(was, is, margin);
-        let row = Difference::new(new, What::Metric(metric), Group::Errors, change, why);
-        differences.push(row.values(Some(metric.show(was)), Some(metric.show(is))));
-    }
-    differences
-}
-
-/// Of a variant's cases only those whose errors changed; the row over all of them has the rest.
-fn furthest_case_alone(differences: Vec<Difference>) -> Vec<Difference> {
-    let is_quiet = |d: &Difference| matches!(d.on, On::Case(..)) && d.change == Change::Unchanged;
-    differences.into_iter().filter(|d| !is_quiet(d)).collect()
+/// Whether the row is of a variant over all its cases.
+fn is_variant(row: &Row) -> bool {
+    row.on == On::All && Group::of(row) == Some(Group::Errors)
 }
 
 /// The reason not to compare two things that are not the same.
@@ -729,27 +655,6 @@ fn moved(was: f64, is: f64, margin: f64) -> Change {
         Change::Better
     } else {
         Change::Unchanged
-    }
-}
-
-fn judge(metric: Metric, was: Figure, is: Figure, latency: Option<Change>) -> (Change, String) {
-    let spec = metric.spec();
-    let change = match spec.better {
-        Better::Informational => Change::Informational,
-        Better::Lower if is.value < was.value => Change::Better,
-        Better::Higher if is.value > was.value => Change::Better,
-        Better::Lower | Better::Higher => Change::Worse,
-    };
-    let is_contradicted = matches!(
-        (change, latency),
-        (Change::Better, Some(Change::Worse)) | (Change::Worse, Some(Change::Better))
-    );
-    match spec.threshold {
-        Threshold::ExactUnlessLatency if is_contradicted => (
-            Change::Informational,
-            "the measured latency says the opposite".into(),
-        ),
-        _ => (change, spec.because.into()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::table::session::{DeviceCompiler, Measurable, Progress, Tier};
+use crate::table::session::{DeviceCompiler, Measurable, Progress};
 use crate::table::{On, Place, Row, Run, Session, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
@@ -137,8 +137,6 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
 }
 
 fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
-    let is_whole = known.run.is_none_or(|run| run.scope.is_all());
-    let is_quick = known.run.is_some_and(|run| run.tier == Tier::T0);
     let mut missing = Vec::new();
     for claimed in claims {
         if claimed.verdict() != Some(Verdict::NoData) {
@@ -146,7 +144,7 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         }
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
-            if measurable(known, GateId::L1) && is_whole && !is_peer {
+            if measurable(known, GateId::L1) && known.is_whole() && !is_peer {
                 missing.push(required(claimed.title(), "it was not timed"));
             }
             continue;
@@ -163,13 +161,13 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
             {
                 continue;
             }
-            metric::Source::MachineCode => !is_quick,
+            metric::Source::MachineCode => !known.is_quick(),
             source => source != metric::Source::Profile,
         };
         missing.push(Missing {
             what: claimed.title(),
             why: claimed.finding.reason.clone(),
-            required: is_measured && is_whole,
+            required: is_measured && known.is_whole(),
         });
     }
     missing

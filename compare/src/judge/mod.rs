@@ -15,8 +15,9 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
-use crate::table::session::{Gpu, by_id};
-use crate::table::{Kernels, Row, Run, Session, Source, StageMeta, Table};
+use crate::table::kernels::identity;
+use crate::table::session::{Gpu, Tier, by_id};
+use crate::table::{Row, Run, Session, Source, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
 
@@ -70,18 +71,27 @@ impl<'a> Known<'a> {
 
     /// Whether a kernel that the row is about has changed since.
     pub fn is_stale(&self, row: &Row) -> bool {
-        let kernels = Kernels {
-            stages: self.stages,
-            built: &self.table,
-            arch: None,
-        };
-        row.identity.is_some() && row.identity != kernels.identity(row)
+        row.identity.is_some() && row.identity != identity(self.stages, row)
     }
 
     /// The stages that have changed since rows were measured.
     pub fn stale_stages(&self) -> Vec<&str> {
         let stale = self.table.rows().filter(|row| self.is_stale(row));
         list::distinct(stale.map(|row| row.subject.stage()))
+    }
+
+    /// Whether the row is what the report is about: the run's, of a committed table any.
+    pub fn is_reported(&self, row: &Row) -> bool {
+        self.run.is_none_or(|run| run.name == row.session)
+    }
+
+    /// Whether nothing was selected, so that what is not there is missing.
+    pub fn is_whole(&self) -> bool {
+        self.run.is_none_or(|run| run.scope.is_all())
+    }
+
+    pub fn is_quick(&self) -> bool {
+        self.run.is_some_and(|run| run.tier == Tier::T0)
     }
 
     pub fn is_of_run(&self, row: &Row) -> bool {
@@ -91,11 +101,6 @@ impl<'a> Known<'a> {
     /// What judges the cases of the report: the run's backend; of a committed table the GPU.
     pub fn backend(&self) -> Source {
         self.run.map_or(Source::Gpu, |run| run.backend.into())
-    }
-
-    /// The architecture of the machine code that the GPU of the table runs: `sm_90a`.
-    pub fn compiled_arch(&self) -> Option<&str> {
-        self.table.compiled_arch()
     }
 
     pub fn gpu(&self) -> Option<&str> {

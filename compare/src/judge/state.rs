@@ -99,7 +99,7 @@ pub fn compiled(known: &Known<'_>, subject: &Subject, metric: Metric) -> Option<
     let figures: Vec<(&str, f64)> = instances
         .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
         .collect();
-    let here = known.compiled_arch();
+    let here = known.table.compiled_arch();
     figures
         .iter()
         .find(|(arch, _)| Some(*arch) == here)
@@ -152,21 +152,14 @@ pub fn needs_sanitizer(known: &Known<'_>) -> bool {
     known.run.is_none_or(is_full)
 }
 
-/// Whether compute-sanitizer has judged a variant's kernel as it is now.
-fn is_sanitized(known: &Known<'_>, subject: &Subject) -> bool {
-    let row = summary(known, subject, Source::ComputeSanitizer);
-    row.is_some_and(|row| !known.is_stale(row))
-}
-
 /// The variants that ran and lack the C7 that they need.
 pub fn unsanitized(known: &Known<'_>) -> Vec<Subject> {
     let subjects = known.stages.iter().flat_map(StageMeta::subjects);
     let lacks = |subject: &Subject| {
-        let row = summary(known, subject, known.backend());
-        let ran = row.is_some_and(|row| {
-            row.value(Metric::Cases) > Some(0.0) && (known.run.is_none() || known.is_of_run(row))
-        });
-        ran && !is_sanitized(known, subject)
+        let row = summary(known, subject, known.backend()).filter(|row| known.is_reported(row));
+        let has_cases = row.is_some_and(|row| row.value(Metric::Cases) > Some(0.0));
+        let found = summary(known, subject, Source::ComputeSanitizer);
+        has_cases && found.is_none_or(|found| known.is_stale(found))
     };
     match needs_sanitizer(known) {
         true => subjects.filter(lacks).collect(),
@@ -176,14 +169,13 @@ pub fn unsanitized(known: &Known<'_>) -> Vec<Subject> {
 
 /// The state of a variant of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
-    let ran = |row: &&Row| known.run.is_none() || known.is_of_run(row);
-    let Some(row) = summary(known, subject, known.backend()).filter(ran) else {
-        return match known.run {
-            None => State::NoData(vec![]),
-            Some(run) if !run.scope.is_all() => State::NotRun("not selected".into()),
+    let row = summary(known, subject, known.backend());
+    let Some(row) = row.filter(|row| known.is_reported(row)) else {
+        return match (known.is_whole(), known.is_quick()) {
+            (false, _) => State::NotRun("not selected".into()),
             // Every other tier has every variant.
-            Some(run) if run.tier == Tier::T0 => State::NotRun("not in tier T0".into()),
-            Some(_) => State::NoData(vec![]),
+            (true, true) => State::NotRun("not in tier T0".into()),
+            (true, false) => State::NoData(vec![]),
         };
     };
     if known.is_stale(row) {
@@ -205,14 +197,12 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     // A selection may leave a gate without a case, except C7. C8 may lack one because the kernel writes no log-sum-exps, and C4, which
     // applies to few problems, because the device cannot run the variant on them, or because the quick tier has none of them for a
     // stage of E4M3 alone.
-    let is_quick = known.run.is_some_and(|run| run.tier == Tier::T0);
-    let has_no_c4 = unsupported > 0 || is_quick && stage.first_dtype() == Dtype::E4m3;
+    let has_no_c4 = unsupported > 0 || known.is_quick() && stage.first_dtype() == Dtype::E4m3;
     let waived =
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
     let passed = that(Verdict::Pass);
-    let is_whole = known.run.is_none_or(|run| run.scope.is_all());
     let is_lacking = |gate: &GateId| {
-        is_whole
+        known.is_whole()
             && is_of_variants(*gate)
             && !waived(*gate)
             && measurable(known, *gate)

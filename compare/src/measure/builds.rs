@@ -2,8 +2,9 @@
 
 use super::rows;
 use crate::judge::list::joined;
+use crate::table::kernels::identity;
 use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild, Refusal, by_id};
-use crate::table::{Claim, Kernels, Place, Row, StageMeta, Subject, Table, VariantMeta};
+use crate::table::{Claim, Place, Row, StageMeta, Subject, Table, VariantMeta};
 use common::claim;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
@@ -23,15 +24,9 @@ pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
 
 /// The rows of the build as it is now, stamped with the identity of the sources.
 pub fn table(builds: &[StageMeta]) -> Table {
-    let none = Table::default();
-    let kernels = Kernels {
-        stages: builds,
-        built: &none,
-        arch: None,
-    };
     let mut table = Table::default();
     table.extend(builds.iter().flat_map(rows::built).map(|row| Row {
-        identity: kernels.identity(&row),
+        identity: identity(builds, &row),
         ..row
     }));
     table

@@ -1,12 +1,12 @@
 //! A row as one JSON object of flat columns, and back.
 
-use super::row::{Figure, Judged, On, Place, Row, RowError, Source, Subject};
+use super::row::{Figure, Judged, On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::verdict::{GateId, Verdict};
+use common::verdict::GateId;
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// Suffixes of the columns that belong to a metric or a gate.
@@ -92,124 +92,91 @@ fn number(value: f64) -> Value {
     }
 }
 
-struct Columns(Map<String, Value>);
+/// What is read of a line, without columns that this version does not know.
+#[derive(Deserialize)]
+pub(super) struct Columns {
+    subject: Subject,
+    by: Source,
+    item: Option<String>,
+    shape: Option<String>,
+    dtype: Option<Dtype>,
+    mask: Option<Mask>,
+    #[serde(default)]
+    cold: bool,
+    input: Option<String>,
+    head_dim: Option<usize>,
+    arch: Option<String>,
+    against: Option<Subject>,
+    under: Option<String>,
+    #[serde(default)]
+    session: String,
+    identity: Option<String>,
+    code: Option<String>,
+    note: Option<String>,
+    /// Of metrics and gates.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
 
-impl Columns {
-    fn take<T: DeserializeOwned>(
-        &mut self,
-        column: &str,
-        expected: &'static str,
-    ) -> Result<Option<T>, RowError> {
-        let Some(value) = self.0.remove(column) else {
-            return Ok(None);
-        };
-        let read = serde_json::from_value(value).map(Some);
-        read.map_err(|_| wrong(column, expected))
-    }
+impl TryFrom<Columns> for Row {
+    type Error = String;
 
-    fn required<T: DeserializeOwned>(
-        &mut self,
-        column: &str,
-        expected: &'static str,
-    ) -> Result<T, RowError> {
-        let value = self.take(column, expected)?;
-        value.ok_or_else(|| wrong(column, expected))
-    }
-
-    fn text(&mut self, column: &str) -> Result<Option<String>, RowError> {
-        self.take(column, "text")
-    }
-
-    fn number(&mut self, column: &str) -> Result<Option<f64>, RowError> {
-        let value: Option<Option<f64>> = match self.0.get(column) {
-            Some(Value::Null) => self.0.remove(column).map(|_| None),
-            _ => self.take(column, "a number")?,
-        };
-        Ok(value.map(|value| value.unwrap_or(f64::NAN)))
-    }
-
-    fn on(&mut self) -> Result<On, RowError> {
-        if let Some(item) = self.text("item")? {
-            return Ok(On::Named(item));
-        }
-        let dtype: Option<Dtype> = self.take("dtype", "f16, bf16 or e4m3")?;
-        if let Some(shape) = self.text("shape")? {
-            let dtype = dtype.ok_or_else(|| wrong("dtype", "f16, bf16 or e4m3"))?;
-            let mask: Mask = self.required("mask", "full or causal")?;
-            let place = Place {
-                shape,
+    fn try_from(columns: Columns) -> Result<Self, String> {
+        let missing = |column: &str| format!("missing field `{column}`");
+        let on = match (columns.item, columns.shape, columns.dtype) {
+            (Some(item), ..) => On::Named(item),
+            (None, Some(shape), dtype) => {
+                let place = Place {
+                    shape,
+                    dtype: dtype.ok_or_else(|| missing("dtype"))?,
+                    mask: columns.mask.ok_or_else(|| missing("mask"))?,
+                    cold: columns.cold,
+                };
+                match columns.input {
+                    Some(input) => On::Case(place, input),
+                    None => On::Problem(place),
+                }
+            }
+            (None, None, Some(dtype)) => On::Instance {
                 dtype,
-                mask,
-                cold: self.take("cold", "true or false")?.unwrap_or(false),
-            };
-            return Ok(match self.text("input")? {
-                Some(input) => On::Case(place, input),
-                None => On::Problem(place),
-            });
-        }
-        let Some(dtype) = dtype else {
-            return Ok(On::All);
+                head_dim: columns.head_dim.ok_or_else(|| missing("head_dim"))?,
+                arch: columns.arch,
+            },
+            (None, None, None) => On::All,
         };
-        Ok(On::Instance {
-            dtype,
-            head_dim: self.required("head_dim", "64 or 128, of an instance")?,
-            arch: self.text("arch")?,
-        })
-    }
-}
-
-fn wrong(column: &str, expected: &'static str) -> RowError {
-    RowError::Column {
-        column: column.to_string(),
-        expected,
-    }
-}
-
-impl Row {
-    pub fn parse(line: &[u8]) -> Result<Self, RowError> {
-        serde_json::from_slice::<Map<String, Value>>(line)?.try_into()
-    }
-}
-
-impl TryFrom<Map<String, Value>> for Row {
-    type Error = RowError;
-
-    /// Without columns that this version does not know.
-    fn try_from(columns: Map<String, Value>) -> Result<Self, RowError> {
-        let mut columns = Columns(columns);
-        let subject: Subject = columns.required("subject", "the name of what was measured")?;
-        let by: Source = columns.required("by", "a source such as gpu, ptxas or emulator")?;
-        let on = columns.on()?;
         let mut row = Row {
-            against: columns.take("against", "the name of the other arm")?,
-            under: columns.text("under")?,
-            session: columns.text("session")?.unwrap_or_default(),
-            identity: columns.text("identity")?,
-            code: columns.text("code")?,
-            note: columns.text("note")?,
-            ..Row::new(subject, on, by)
+            against: columns.against,
+            under: columns.under,
+            session: columns.session,
+            identity: columns.identity,
+            code: columns.code,
+            note: columns.note,
+            ..Row::new(columns.subject, on, columns.by)
+        };
+        let others = columns.others;
+        let number = |column: &str| {
+            let value: Option<Option<f64>> = read(&others, column)?;
+            Ok::<_, String>(value.map(|value| value.unwrap_or(f64::NAN)))
         };
         for &metric in Metric::ALL {
             let name = metric.name();
-            let Some(value) = columns.number(&name)? else {
+            let Some(value) = number(&name)? else {
                 continue;
             };
-            let low = columns.number(&format!("{name}{LOW}"))?;
-            let high = columns.number(&format!("{name}{HIGH}"))?;
+            let low = number(&format!("{name}{LOW}"))?;
+            let high = number(&format!("{name}{HIGH}"))?;
             let interval = low.zip(high);
             row.figures.insert(metric, Figure { value, interval });
         }
         for gate in GateId::ALL {
-            let verdict: Option<Verdict> =
-                columns.take(&gate.to_string(), "pass, fail, ambiguous or no_data")?;
-            let Some(verdict) = verdict else { continue };
+            let Some(verdict) = read(&others, gate.name())? else {
+                continue;
+            };
             let judged = Judged {
                 verdict,
-                passed: columns.take(&format!("{gate}{PASSED}"), "a count")?,
-                of: columns.take(&format!("{gate}{CASES}"), "a count")?,
-                reason: columns
-                    .text(&format!("{gate}{REASON}"))?
-                    .unwrap_or_default(),
+                passed: read(&others, &format!("{gate}{PASSED}"))?,
+                of: read(&others, &format!("{gate}{CASES}"))?,
+                reason: read(&others, &format!("{gate}{REASON}"))?.unwrap_or_default(),
             };
             row.verdicts.insert(gate, judged);
         }
@@ -217,13 +184,22 @@ impl TryFrom<Map<String, Value>> for Row {
     }
 }
 
+fn read<T: DeserializeOwned>(
+    columns: &Map<String, Value>,
+    column: &str,
+) -> Result<Option<T>, String> {
+    let value = columns.get(column).map(T::deserialize).transpose();
+    value.map_err(|error| format!("column `{column}`: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::scenario::each;
     use common::verdict::GateResult;
 
-    fn read(line: &str) -> Result<Row, RowError> {
-        Row::parse(line.as_bytes())
+    fn read(line: &str) -> Result<Row, serde_json::Error> {
+        serde_json::from_str(line)
     }
 
     #[test]
@@ -273,45 +249,57 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_row_is_refused_by_its_column() {
-        for (line, column) in [
-            (r#"{"by":"gpu"}"#, "subject"),
-            (r#"{"subject":"s/v"}"#, "by"),
-            (r#"{"subject":"s/v","by":"nobody"}"#, "by"),
-            (
-                r#"{"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}"#,
-                "mask",
-            ),
-            (r#"{"subject":"s/v","by":"gpu","dtype":"f16"}"#, "head_dim"),
-            (r#"{"subject":"s/v","by":"gpu","p50":"fast"}"#, "p50"),
-            (r#"{"subject":"s/v","by":"gpu","C1":"perhaps"}"#, "C1"),
-        ] {
-            match read(line) {
-                Err(RowError::Column { column: named, .. }) => assert_eq!(named, column),
-                other => panic!("{line}: {other:?}"),
-            }
-        }
-        assert!(matches!(read("[]"), Err(RowError::Json(_))));
-    }
-
-    #[test]
-    fn figures_that_cannot_be_are_refused() {
-        for figure in [
-            r#""p50":0"#,
-            r#""p50":-5.2"#,
-            r#""p50":null"#,
-            r#""p50":5.2,"p50_low":5.3,"p50_high":5.4"#,
-            r#""p50":5.2,"p50_low":5.1,"p50_high":null"#,
-            r#""speedup_p50":0.0"#,
-        ] {
-            let line = format!(r#"{{"subject":"s/v","by":"gpu",{figure}}}"#);
-            let error = read(&line).unwrap_err();
-            assert!(
-                matches!(error, RowError::Impossible { .. }),
-                "{line}: {error}"
-            );
-            assert!(error.to_string().contains("s/v on all by GPU"), "{error}");
-        }
+    fn what_is_no_row_or_cannot_be_is_refused_by_its_column() {
+        let found = each(
+            r#"[]
+            {"by":"gpu"}
+            {"subject":"s/v"}
+            {"subject":"s/v","by":"nobody"}
+            {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
+            {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
+            {"subject":"s/v","by":"gpu","dtype":"f16"}
+            {"subject":"s/v","by":"gpu","p50":"fast"}
+            {"subject":"s/v","by":"gpu","C1":"perhaps"}
+            {"subject":"s/v","by":"gpu","p50":0}
+            {"subject":"s/v","by":"gpu","p50":-5.2}
+            {"subject":"s/v","by":"gpu","p50":null}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
+            {"subject":"s/v","by":"gpu","speedup_p50":0.0}"#,
+            |line| read(line).unwrap_err().to_string(),
+        );
+        insta::assert_snapshot!(found, @r#"
+    []
+        invalid type: sequence, expected struct Columns at line 1 column 0
+    {"by":"gpu"}
+        missing field `subject` at line 1 column 12
+    {"subject":"s/v"}
+        missing field `by` at line 1 column 17
+    {"subject":"s/v","by":"nobody"}
+        unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input` at line 1 column 30
+    {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
+        missing field `mask`
+    {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}
+        missing field `dtype`
+    {"subject":"s/v","by":"gpu","dtype":"f16"}
+        missing field `head_dim`
+    {"subject":"s/v","by":"gpu","p50":"fast"}
+        column `p50`: invalid type: string "fast", expected f64
+    {"subject":"s/v","by":"gpu","C1":"perhaps"}
+        column `C1`: unknown variant `perhaps`, expected one of `pass`, `fail`, `no_data`, `ambiguous`
+    {"subject":"s/v","by":"gpu","p50":0}
+        s/v on all by GPU: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":-5.2}
+        s/v on all by GPU: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":null}
+        s/v on all by GPU: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
+        s/v on all by GPU: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
+        s/v on all by GPU: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","speedup_p50":0.0}
+        s/v on all by GPU: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    "#);
         // An error that is no number is a finding.
         let row = read(r#"{"subject":"s/v","by":"gpu","max_error":null}"#).unwrap();
         assert!(row.value(Metric::MaxError).unwrap().is_nan());

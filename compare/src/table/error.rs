@@ -24,13 +24,6 @@ pub enum StoreError {
         #[source]
         source: serde_json::Error,
     },
-    #[error("{}: line {line} is not a row", path.display())]
-    Row {
-        path: PathBuf,
-        line: usize,
-        #[source]
-        source: super::row::RowError,
-    },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
     #[error("{} has {found} of the {written} rows that were written; copy the run again", path.display())]

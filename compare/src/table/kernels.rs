@@ -3,104 +3,68 @@
 use super::merge::{Results, Table};
 use super::row::{On, Row, Source, Subject};
 use super::session::{StageMeta, by_id};
-use common::problem::Dtype;
 use sha2::{Digest, Sha256};
 
 /// How many digits of a hash tell kernels apart.
 const DIGITS: usize = 16;
 
-/// The kernels of `stages`, whose machine code for `arch` the rows by ptxas in `built` have.
-pub struct Kernels<'a> {
-    pub stages: &'a [StageMeta],
-    pub built: &'a Table,
-    /// The architecture of the code that the GPU runs: `sm_90a`.
-    pub arch: Option<&'a str>,
+/// What the row has if it is of the kernels of `stages`; `None` if it is of none.
+pub fn identity(stages: &[StageMeta], row: &Row) -> Option<String> {
+    both(row, |subject| {
+        let stage = by_id(stages, subject.stage())?;
+        Some(digits(&stage.identity))
+    })
 }
 
-impl Kernels<'_> {
-    /// What the row has if it is of these kernels; `None` if it is of none.
-    pub fn identity(&self, row: &Row) -> Option<String> {
-        let of_stage = |subject: &Subject| {
-            let stage = by_id(self.stages, subject.stage())?;
-            Some(digits(&stage.identity))
-        };
-        both(row, of_stage)
-    }
-
-    /// The machine code that the row is about; `None` where it was not built.
-    pub fn code(&self, row: &Row) -> Option<String> {
-        match (&row.on, row.by) {
-            (On::Instance { .. }, Source::Ptxas) => {
-                let built = self.built.row(&row.subject, &row.on, Source::Ptxas)?;
-                built.code.clone()
-            }
-            (On::All, _) => both(row, |subject| self.all_of(subject)),
-            (On::Problem(place), _) => {
-                let shape = place.extents()?;
-                both(row, |subject| {
-                    self.instance(subject, place.dtype, shape.head_dim)
-                })
-            }
-            _ => None,
+/// The machine code that the row is about, as the rows by ptxas in `built` have it; `arch` is that of the code that the GPU runs:
+/// `sm_90a`. `None` where it was not built.
+pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
+    match (&row.on, row.by) {
+        (On::Instance { .. }, Source::Ptxas) => {
+            let built = built.row(&row.subject, &row.on, Source::Ptxas)?;
+            built.code.clone()
         }
-    }
-
-    fn instance(&self, subject: &Subject, dtype: Dtype, head_dim: usize) -> Option<String> {
-        let mut instances = self
-            .built
-            .instances(subject, Source::Ptxas, dtype, head_dim);
-        let (_, row) = instances.find(|(arch, _)| arch.is_some() && *arch == self.arch)?;
-        row.code.clone()
-    }
-
-    /// One hash over all instances of a variant.
-    fn all_of(&self, subject: &Subject) -> Option<String> {
-        let rows = self.built.of(subject, Source::Ptxas);
-        let codes = rows.filter_map(|row| match &row.on {
-            On::Instance { arch, .. } if arch.as_deref() == self.arch => row.code.as_deref(),
-            _ => None,
-        });
-        let codes: Vec<&str> = codes.collect();
-        (!codes.is_empty()).then(|| {
+        (On::Problem(place), _) => {
+            let shape = place.extents()?;
+            both(row, |subject| {
+                let mut instances =
+                    built.instances(subject, Source::Ptxas, place.dtype, shape.head_dim);
+                let (_, row) = instances.find(|(of, _)| of.is_some() && *of == arch)?;
+                row.code.clone()
+            })
+        }
+        (On::All, _) => both(row, |subject| {
+            // One hash over all instances of a variant.
+            let rows = built.of(subject, Source::Ptxas);
+            let codes = rows.filter_map(|row| match &row.on {
+                On::Instance { arch: of, .. } if of.as_deref() == arch => row.code.as_deref(),
+                _ => None,
+            });
+            let codes: Vec<&str> = codes.collect();
             let hash = Sha256::digest(codes.join(" "));
-            digits(
-                &hash
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect::<String>(),
-            )
-        })
+            let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            (!codes.is_empty()).then(|| digits(&hash))
+        }),
+        _ => None,
     }
 }
 
 impl Table {
-    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
-    pub fn restamp(&mut self, now: &Kernels<'_>) -> usize {
-        let mut stamped = 0;
-        for row in self.rows.values_mut() {
-            let identity = now.identity(row);
-            if row.identity != identity && row.code.is_some() && row.code == now.code(row) {
-                row.identity = identity;
-                stamped += 1;
+    /// Gives rows of the same machine code the identity of the sources as they are now.
+    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) {
+        let arch = self.compiled_arch().map(String::from);
+        for row in self.rows.values_mut().filter(|row| row.code.is_some()) {
+            if row.code == code(built, arch.as_deref(), row) {
+                row.identity = identity(stages, row);
             }
         }
-        stamped
     }
 }
 
 impl Results {
-    /// Gives rows of the same machine code the identity of the sources as they are now. Returns how many.
-    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) -> usize {
+    pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) {
         let tables = self.gpus.values_mut().chain([&mut self.build]);
-        let stamped = tables.map(|table| {
-            let arch = table.compiled_arch().map(String::from);
-            table.restamp(&Kernels {
-                stages,
-                built,
-                arch: arch.as_deref(),
-            })
-        });
-        stamped.sum()
+        tables.for_each(|table| table.restamp(stages, built));
     }
 }
 

@@ -8,6 +8,7 @@ use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
 use common::problem::Dtype;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -29,6 +30,10 @@ pub struct Table {
 impl Table {
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.values()
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.rows.keys()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -253,18 +258,8 @@ impl Table {
 
     /// Reads sessions from the text of a file; `path` is for messages.
     pub fn parse_sessions(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
-        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            let session: Session =
-                serde_json::from_slice(line).map_err(|source| StoreError::Malformed {
-                    path: path.to_path_buf(),
-                    line: index + 1,
-                    source,
-                })?;
-            self.sessions.insert(session.name.clone(), session);
-        }
+        let sessions = lines::<Session>(text, path)?.into_iter();
+        (self.sessions).extend(sessions.map(|session| (session.name.clone(), session)));
         Ok(())
     }
 
@@ -275,15 +270,7 @@ impl Table {
 
     /// Reads rows from the text of a file; `path` is for messages.
     pub fn parse(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
-        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            let row = Row::parse(line).map_err(|source| StoreError::Row {
-                path: path.to_path_buf(),
-                line: index + 1,
-                source,
-            })?;
+        for row in lines::<Row>(text, path)? {
             let key = row.key();
             if self.rows.insert(key.clone(), row).is_some() {
                 return Err(StoreError::Twice {
@@ -404,6 +391,20 @@ impl Results {
             .iter()
             .try_for_each(|(path, bytes)| write_atomically(&folder.join(path), bytes))
     }
+}
+
+/// What the lines of a file are; `path` is for messages.
+fn lines<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<Vec<T>, StoreError> {
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty());
+    let read = |(line, number): (&[u8], usize)| {
+        serde_json::from_slice(line).map_err(|source| StoreError::Malformed {
+            path: path.to_path_buf(),
+            line: number,
+            source,
+        })
+    };
+    lines.map(read).collect()
 }
 
 pub(super) fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {

@@ -12,7 +12,6 @@ pub mod run;
 pub mod session;
 
 pub use error::StoreError;
-pub use kernels::Kernels;
 pub use merge::{Results, Table};
 pub use row::{CORRECT_MODEL, Figure, Judged, Key, On, Place, Row, Source, Subject};
 pub use run::Run;

@@ -14,7 +14,7 @@ use std::fmt;
 /// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`, …, so that DuckDB, pandas and
 /// jq read the file as it is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "serde_json::Map<String, serde_json::Value>")]
+#[serde(try_from = "super::columns::Columns")]
 pub struct Row {
     pub subject: Subject,
     pub on: On,
@@ -175,51 +175,23 @@ impl Row {
     }
 
     /// The first figure that cannot be: a time or ratio that is not a positive number, or outside of its interval.
-    pub fn impossible(&self) -> Option<RowError> {
+    pub fn impossible(&self) -> Option<String> {
         self.figures.iter().find_map(|(metric, figure)| {
             let is_measure = matches!(metric.spec().unit, Unit::Us | Unit::Ns | Unit::Ratio);
-            let (low, high) = figure.ends();
-            let is_positive = |value: f64| value.is_finite() && value > 0.0;
+            let (value, (low, high)) = (figure.value, figure.ends());
             // Equal samples, and a GPU whose peaks are not known.
             let may_be_zero = matches!(metric, Metric::Std | Metric::FloorUs);
-            let is_possible = [figure.value, low, high].into_iter().all(is_positive)
-                && low <= figure.value
-                && figure.value <= high;
-            (is_measure && !is_possible && !(may_be_zero && figure.value == 0.0)).then(|| {
-                RowError::Impossible {
-                    key: Box::new(self.key()),
-                    metric: *metric,
-                    figure: *figure,
-                }
+            let is_possible = 0.0 < low && low <= value && value <= high && high.is_finite();
+            (is_measure && !is_possible && !(may_be_zero && value == 0.0)).then(|| {
+                let interval = figure.interval.map(|(low, high)| format!(" [{low}, {high}]"));
+                format!(
+                    "{}: {} is {value}{}, which cannot be measured: it must be a positive number inside its interval; measure it again",
+                    self.key(),
+                    metric.label(),
+                    interval.unwrap_or_default()
+                )
             })
         })
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RowError {
-    #[error("not a JSON object")]
-    Json(#[from] serde_json::Error),
-    #[error("column `{column}`: expected {expected}")]
-    Column {
-        column: String,
-        expected: &'static str,
-    },
-    #[error(
-        "{key}: {} is {}, which cannot be measured: it must be a positive number inside its interval; measure it again",
-        metric.label(), show(*figure)
-    )]
-    Impossible {
-        key: Box<Key>,
-        metric: Metric,
-        figure: Figure,
-    },
-}
-
-fn show(figure: Figure) -> String {
-    match figure.interval {
-        Some((low, high)) => format!("{} [{low}, {high}]", figure.value),
-        None => figure.value.to_string(),
     }
 }
 

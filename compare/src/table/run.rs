@@ -2,7 +2,7 @@
 
 use super::error::StoreError;
 use super::files::{SESSION, is_run, read, write_atomically};
-use super::kernels::Kernels;
+use super::kernels;
 use super::merge::{ROWS, Table, to_lines};
 use super::row::{On, Row, Source, Subject};
 use super::session::{Progress, Session, StageMeta};
@@ -27,25 +27,16 @@ impl Run {
     /// Adds a row, in place of one with the same key.
     pub fn append(&mut self, mut row: Row) {
         row.session = self.session.name.clone();
-        let kernels = self.kernels();
-        row.identity = kernels.identity(&row);
+        row.identity = kernels::identity(&self.session.stages, &row);
         // What the compiler made has its own code.
         if row.by != Source::Ptxas {
-            row.code = kernels.code(&row);
+            row.code = kernels::code(&self.table, self.session.compiled_arch(), &row);
         }
         self.table.append(row);
     }
 
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.append(row));
-    }
-
-    fn kernels(&self) -> Kernels<'_> {
-        Kernels {
-            stages: &self.session.stages,
-            built: &self.table,
-            arch: self.session.compiled_arch(),
-        }
     }
 
     pub fn cases(&self) -> impl Iterator<Item = &Row> {

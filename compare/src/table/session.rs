@@ -181,6 +181,11 @@ impl StageMeta {
             .filter(move |variant| variant.family == family)
     }
 
+    pub fn family_subjects<'a>(&'a self, family: &'a str) -> impl Iterator<Item = Subject> + 'a {
+        self.family(family)
+            .map(|variant| self.subject(&variant.name))
+    }
+
     /// The family's variant with this preset, which differs from other families' only in its idea.
     pub fn same_preset<'a>(&'a self, family: &'a str, preset: &str) -> Option<&'a VariantMeta> {
         self.claimants(family)

@@ -149,6 +149,7 @@ fn edit(mut run: Run, words: &str) -> Run {
             run.scope(gate, measurable);
             run
         }
+        "without-stage" => run.changed(|session| drop(session.stages.remove(number(1)))),
         "refuting" => run.refuting(&rest),
         // A claim of the sources, on one GPU model or, without its name, on all.
         "refuted" => {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::judge::verdict::of_differences;
+use crate::table::Figure;
 use crate::testing::scenario::{each, row, run, set, sides};
 use crate::testing::{SCALAR, US, ladder, mission, table, timed};
 use std::path::Path;
