@@ -12,8 +12,8 @@ use crate::pages::diff::{Comparison, Pair};
 use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
+use crate::table::merge::BUILD;
 use clap::Args;
-use common::metric::LATENCY_CHANGE;
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -50,17 +50,6 @@ pub struct DiffArgs {
     /// Write it to a file; standard output gets the verdict
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Latencies within this many percent of each other are the same
-    #[arg(long, value_name = "PCT", default_value_t = 100.0 * LATENCY_CHANGE, value_parser = percent)]
-    pub threshold: f64,
-}
-
-/// As a share.
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
-        _ => Err("give a percentage above 0 and at most 100, such as 2".to_string()),
-    }
 }
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
@@ -68,7 +57,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
-    let comparison = compare(&base, &new, &stages, args.threshold);
+    let comparison = compare(&base, &new, &stages);
     let text = args
         .format
         .print(&layout::document(&comparison), &layout::json(&comparison));
@@ -80,55 +69,45 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, comparison.overall.to_string()))
 }
 
-fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Comparison {
+fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
     // Of two tables the newer has what the older has; a run has what it was asked for.
     let covers = match (&base.run, &new.run) {
         (Some(base), Some(new)) => diff::covers(base, new),
         (None, None) => true,
         _ => false,
     };
-    let gpus = |side: &Side| {
-        side.results
-            .gpus
-            .keys()
-            .cloned()
-            .collect::<BTreeSet<String>>()
-    };
+    let gpus = |side: &Side| BTreeSet::from_iter(side.results.gpus.keys().cloned());
     let (of_base, of_new) = (gpus(base), gpus(new));
-    let shared: Vec<&String> = of_base.intersection(&of_new).collect();
-    let names = match shared.is_empty() {
+    let mut names: Vec<&str> = (of_base.intersection(&of_new))
+        .map(|name| &**name)
+        .collect();
+    if names.is_empty() {
         // Resources and counters may still be compared.
-        true => vec!["build"],
-        false => shared.iter().map(|name| name.as_str()).collect(),
-    };
+        names.push(BUILD);
+    }
     let mut pairs: Vec<Pair> = Vec::new();
-    let mut is_same = true;
     for name in names {
-        let (mut base_table, mut new_table) = (base.results.of_gpu(name), new.results.of_gpu(name));
-        if !pairs.is_empty() {
+        let [old, now] = [base, new].map(|side| {
+            let mut table = side.results.of_gpu(name);
             // The build stands with the first GPU.
-            base_table.retain(|row| !row.by.is_of_build());
-            new_table.retain(|row| !row.by.is_of_build());
-        }
-        is_same &= base_table.rows().eq(new_table.rows());
+            table.retain(|row| pairs.is_empty() || !row.by.is_of_build());
+            table
+        });
         let tables = Tables {
-            base: &base_table,
-            new: &new_table,
+            base: &old,
+            new: &now,
             covers,
-            threshold,
         };
         let mut comparison = diff::compare(&tables, stages);
         if new.run.is_some() {
-            let known = Known::committed(stages, &new_table);
-            let stages = known.stale_stages().into_iter();
-            comparison
-                .differences
-                .extend(stages.map(Difference::outdated));
+            let known = Known::committed(stages, &now);
+            let outdated = known.stale_stages().into_iter().map(Difference::outdated);
+            comparison.differences.extend(outdated);
         }
         pairs.push(Pair {
             name: name.to_string(),
             comparison,
-            new: new_table,
+            new: now,
         });
     }
     if covers && new.run.is_none() {
@@ -139,25 +118,23 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta], threshold: f64) -> Com
     }
     let all = pairs.iter().flat_map(|pair| &pair.comparison.differences);
     let all: Vec<Difference> = all.cloned().collect();
-    let overall = match is_same && all.is_empty() {
+    let overall = match all.is_empty() && base.results == new.results {
         true => Overall::same_table(),
         false => of_differences(&all),
     };
-    let alone = |gpus: &BTreeSet<String>, others: &BTreeSet<String>, side: &str| {
-        let alone = gpus.difference(others).cloned();
-        alone
-            .map(|name| format!("{name}: only {side} has figures of this GPU model"))
-            .collect::<Vec<_>>()
-    };
+    let one_sided = of_base.symmetric_difference(&of_new).map(|name| {
+        let side = if of_base.contains(name) {
+            "the base"
+        } else {
+            "the new side"
+        };
+        format!("{name}: only {side} has figures of this GPU model")
+    });
     Comparison {
         base: base.name.clone(),
         new: new.name.clone(),
         pairs,
-        unpaired: [
-            alone(&of_base, &of_new, "the base"),
-            alone(&of_new, &of_base, "the new side"),
-        ]
-        .concat(),
+        unpaired: one_sided.collect(),
         run: new.run.clone(),
         stages: stages.to_vec(),
         overall,

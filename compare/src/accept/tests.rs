@@ -211,7 +211,7 @@ fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
 fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
     let results = std::cell::RefCell::new(Results::default());
     let found = each(
-        "timed; clean; named 1
+        "timed; clean; named 1; scalar gpu all: cases 9
         timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0
         timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0",
         |line| {
@@ -223,6 +223,7 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
                 let row = table.row(&subject.into(), &mission(), Source::Gpu);
                 row.map(|row| (row.value(Metric::P50).unwrap(), &*row.session))
             };
+            let checked = table.row(&SCALAR.into(), &On::All, Source::Gpu).unwrap();
             let all = table.rows().chain(results.build.rows());
             let of_wmma = all
                 .filter(|row| row.key().to_string().contains("wmma-qk") || row.by == Source::Claim);
@@ -231,8 +232,9 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
                 .values()
                 .map(|of| of.changes.as_ref().map(|of| &*of.since));
             format!(
-                "{:?} {:?}, {} rows of wmma-qk and claims; sessions since {:?}",
+                "{:?} (checked in {}) {:?}, {} rows of wmma-qk and claims; sessions since {:?}",
                 of(SCALAR),
+                checked.session,
                 of(CPASYNC),
                 of_wmma.count(),
                 since.collect::<Vec<_>>()
@@ -240,12 +242,12 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
         },
     );
     insta::assert_snapshot!(found, @r#"
-    timed; clean; named 1
-        Some((32.03, "1")) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None]
+    timed; clean; named 1; scalar gpu all: cases 9
+        Some((32.03, "1")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None]
     timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0
-        Some((40.04, "2")) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None, Some("1")]
+        Some((40.04, "2")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None, Some("1")]
     timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0
-        Some((32.03, "3")) Some((15.01, "3")), 0 rows of wmma-qk and claims; sessions since [Some("2")]
+        Some((32.03, "3")) (checked in 1) Some((15.01, "3")), 0 rows of wmma-qk and claims; sessions since [None, Some("2")]
     "#);
 }
 

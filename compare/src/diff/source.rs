@@ -5,10 +5,9 @@ use crate::table::files::is_run;
 use crate::table::files::name_of;
 use crate::table::merge::{ROWS, SESSIONS};
 use crate::table::run::newest_run;
-use crate::table::{Results, Run, Session, StageMeta, Table};
+use crate::table::{Results, Run, Session, StageMeta};
 use anyhow::{Context, anyhow, bail};
 use common::device::BackendKind;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,36 +45,28 @@ impl Side {
 pub fn resolve(name: &str, root: Option<&Path>, stages: &[StageMeta]) -> anyhow::Result<Side> {
     let cannot = || format!("{name} cannot be compared");
     let path = Path::new(name);
-    if is_run(path) {
-        return Side::of_run(path, stages).with_context(cannot);
+    let run = match path {
+        run if is_run(run) => Some(run.to_path_buf()),
+        folder if folder.is_dir() => newest_run(folder).with_context(cannot)?,
+        _ => None,
+    };
+    if let Some(run) = run {
+        return Side::of_run(&run, stages).with_context(cannot);
     }
-    if path.is_dir() {
-        if let Some(newest) = newest_run(path).with_context(cannot)? {
-            return Side::of_run(&newest, stages).with_context(cannot);
-        }
-        let results = Results::read(path).with_context(cannot)?;
-        if results.is_empty() {
-            bail!(NoData(format!(
-                "{name} has neither runs nor tables; name the folder of a run, results/, or a git revision"
-            )));
-        }
-        return Ok(of_tables(name, results));
-    }
-    let results = revision(name, root)?;
+    let results = match path.is_dir() {
+        true => Results::read(path).with_context(cannot)?,
+        false => revision(name, root)?,
+    };
     if results.is_empty() {
         bail!(NoData(format!(
-            "{name} has no tables in its results/; commit one with `compare accept`, or name another"
+            "{name} has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)"
         )));
     }
-    Ok(of_tables(name, results))
-}
-
-fn of_tables(name: &str, results: Results) -> Side {
-    Side {
+    Ok(Side {
         name: name.to_string(),
         results,
         run: None,
-    }
+    })
 }
 
 /// The tables that are committed at a revision. Neither the index nor the work tree of the checkout is touched.
@@ -96,7 +87,7 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
     let list = ["ls-tree", "-r", "--name-only", "-z", &sha, "--", "results"];
     let cannot = |why: String| anyhow!("git cannot read results/ of {name}: {why}");
     let list = git(root, &list).map_err(cannot)?;
-    let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+    let mut results = Results::default();
     for path in String::from_utf8_lossy(&list).split('\0') {
         let [_, folder, file] = path.split('/').collect::<Vec<_>>()[..] else {
             continue;
@@ -107,17 +98,13 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
             )));
         }
         let show = ["show", &format!("{sha}:{path}")];
-        let table = tables.entry(folder.to_string()).or_default();
+        let table = results.table_mut(folder);
         let origin = PathBuf::from(format!("{name}:{path}"));
         match file {
             ROWS => table.parse(&git(root, &show).map_err(cannot)?, &origin)?,
             SESSIONS => table.parse_sessions(&git(root, &show).map_err(cannot)?, &origin)?,
             _ => {}
         }
-    }
-    let mut results = Results::default();
-    for (folder, table) in tables {
-        results.insert(folder, table);
     }
     Ok(results)
 }

@@ -1,9 +1,7 @@
 use super::*;
-use crate::cli::{Cli, Command as Subcommand};
 use crate::document::markdown::markdown;
 use crate::testing::scenario::{self, each};
 use crate::testing::{US, ladder, timed};
-use clap::Parser;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -31,7 +29,7 @@ fn resolve(path: &Path) -> Side {
 fn compared(line: &str) -> Comparison {
     let (base, new) = line.split_once(" => ").unwrap();
     let [base, new] = [base, new].map(|words| side(&tempfile::tempdir().unwrap(), words));
-    compare(&base, &new, &ladder(), LATENCY_CHANGE)
+    compare(&base, &new, &ladder())
 }
 
 /// Of two that differ where nothing is judged there is no data. Where the kernels are the same the machine moved; a part of what tables have
@@ -95,18 +93,6 @@ fn the_exit_code_says_what_moved() {
     timed; identity 0 a; identity 1 b; named 1 => timed; identity 0 a; identity 1 b; named 1
         3 INCOMPLETE [] true
     "#);
-}
-
-#[test]
-fn a_threshold_is_a_percentage() {
-    let is_good = |text: &&str| percent(text).is_ok();
-    assert_eq!(["2", "0.5", "100"].map(percent), [0.02, 0.005, 1.0].map(Ok));
-    let cli = Cli::parse_from(["compare", "diff", "BASE", "NEW"]);
-    let Some(Subcommand::Diff(args)) = cli.command else {
-        panic!("another command")
-    };
-    assert_eq!(args.threshold, LATENCY_CHANGE);
-    assert!(!["0", "-1", "101", "x", "NaN", ""].iter().any(is_good));
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> String {
@@ -209,11 +195,11 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     ROOT/results
         ROOT/results: 7 rows of 1 sessions, run false
     ROOT/nothing
-        no data true: NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, or a git revision
+        no data true: NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
     ROOT/broken
         no data false: ROOT/broken cannot be compared: ROOT/broken/rows.jsonl: line 1 is malformed: EOF while parsing an object at line 1 column 1
     empty
-        no data true: NO DATA: empty has no tables in its results/; commit one with `compare accept`, or name another
+        no data true: NO DATA: empty has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
     log
         no data true: NO DATA: results/ of log is a log of records, which an older version of compare wrote; name a later revision
     nowhere

@@ -254,19 +254,20 @@ pub fn evidence<'a>(
     let rows = stage.family(&claim.family).filter_map(row_of);
     // A stale row makes the finding stale.
     let row = rows.min_by_key(|row| (!known.is_stale(row), !known.is_of_run(row)))?;
-    let finding = |verdict, reason: String| Some((Finding::new(verdict, reason), row));
-    let mut pairs = match compared(known.stages, stage, claim) {
-        Ok(pairs) => pairs,
-        Err(reason) => return finding(Verdict::NoData, reason),
-    };
-    pairs.retain(|(variant, _)| row_of(variant).is_some());
     let family = &claim.family;
-    if pairs.is_empty() {
-        let reason = format!("the claim compares no variant of {family} that was measured");
-        return finding(Verdict::NoData, reason);
-    }
     let (mut kept, mut broken, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    for (variant, base) in pairs {
+    let pairs = compared(known.stages, stage, claim).unwrap_or_else(|reason| {
+        missing.push(reason);
+        vec![]
+    });
+    let measured = pairs.into_iter().filter(|(new, _)| row_of(new).is_some());
+    let measured: Vec<Compared<'_>> = measured.collect();
+    if measured.is_empty() {
+        missing.push(format!(
+            "the claim compares no variant of {family} that was measured"
+        ));
+    }
+    for (variant, base) in measured {
         match compare(&known.table, (stage, variant), base, claim, by) {
             Err(reason) => missing.push(reason),
             Ok(compared) => {
@@ -277,19 +278,20 @@ pub fn evidence<'a>(
             }
         }
     }
-    match (&broken[..], &missing[..], &kept[..]) {
-        ([_, ..], ..) => finding(Verdict::Fail, broken.join("; ")),
-        ([], [first, ..], _) => finding(Verdict::NoData, first.clone()),
-        ([], [], [only]) => finding(Verdict::Pass, only.clone()),
-        ([], [], [first, others @ ..]) => finding(
+    let (verdict, reason) = match (&broken[..], &missing[..], &kept[..]) {
+        ([_, ..], ..) => (Verdict::Fail, broken.join("; ")),
+        ([], [first, ..], _) => (Verdict::NoData, first.clone()),
+        ([], [], [only]) => (Verdict::Pass, only.clone()),
+        ([], [], [first, others @ ..]) => (
             Verdict::Pass,
             format!("{first}; {} more as predicted", others.len()),
         ),
-        ([], [], []) => finding(
+        ([], [], []) => (
             Verdict::NoData,
             format!("{family} was not compiled for the same architecture as its base"),
         ),
-    }
+    };
+    Some((Finding::new(verdict, reason), row))
 }
 
 /// Whether a variant is as predicted, with the figures, for each architecture that both sides were compiled for.

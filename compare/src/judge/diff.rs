@@ -69,16 +69,6 @@ pub enum Group {
 }
 
 impl Group {
-    fn name(self) -> &'static str {
-        match self {
-            Group::Gates => "gates",
-            Group::Latency => "latency",
-            Group::Errors => "errors",
-            Group::Resources => "resources",
-            Group::Counters => "counters",
-        }
-    }
-
     /// The group of a row's figures; `None` if they are not compared.
     fn of(row: &Row) -> Option<Self> {
         match (row.by, &row.on) {
@@ -105,7 +95,7 @@ impl fmt::Display for What {
         match self {
             What::Gate(gate) => write!(f, "gate {gate}"),
             What::Metric(metric) => f.write_str(metric.label()),
-            What::Row(group) => f.write_str(group.name()),
+            What::Row(group) => group.serialize(f),
             What::Variant => f.write_str("variant"),
         }
     }
@@ -201,8 +191,6 @@ pub struct Tables<'a> {
     pub new: &'a Table,
     /// Whether the new side was asked to have everything that the base has.
     pub covers: bool,
-    /// Latencies within this share of each other are the same: 0.02.
-    pub threshold: f64,
 }
 
 pub struct Comparison {
@@ -238,7 +226,6 @@ pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -
         base: committed,
         new: accepted,
         covers: false,
-        threshold: LATENCY_CHANGE,
     };
     compare(&tables, stages)
 }
@@ -545,7 +532,7 @@ impl Join<'_> {
             let why = "the kernel has not changed: what moved is the machine or the harness";
             return (Change::Unchanged, why.into());
         }
-        let limit = self.tables.threshold.max(spread);
+        let limit = LATENCY_CHANGE.max(spread);
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
             n if n < FEWEST => format!(

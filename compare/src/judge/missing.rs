@@ -5,7 +5,7 @@ use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
 use crate::table::session::{DeviceCompiler, Measurable, Progress};
-use crate::table::{On, Place, Row, Run, Session, Source, Subject};
+use crate::table::{On, Place, Row, Session, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -76,6 +76,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     }));
     if let Some(run) = known.run {
         missing.extend(of_run(known, run));
+        missing.extend(uncovered(known, run));
     }
     missing
 }
@@ -174,14 +175,15 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
 }
 
 /// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
-pub fn uncovered(run: &Run) -> Vec<Missing> {
-    if !run.session.scope.variants.is_empty() {
+fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
+    if !run.scope.variants.is_empty() {
         return Vec::new();
     }
     let mut missing = Vec::new();
-    for stage in &run.session.stages {
+    for stage in known.stages {
         let (mut refused, mut supported): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
-        for row in run.cases() {
+        // Cases are the run's alone.
+        for row in known.table.rows() {
             if let On::Case(place, _) = &row.on
                 && row.subject.stage() == stage.id
             {

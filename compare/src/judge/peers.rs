@@ -68,27 +68,23 @@ pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
         let arms = arms(known).filter(|row| row.on == *on);
         arms.map(|row| row.session.as_str()).max()
     };
-    let mut problems: Vec<Problem<'a>> = Vec::new();
-    let ours = arms(known).filter(|row| is_ours(known, row) && row.failure().is_none());
-    let ours = ours.filter(|row| newest(&row.on) == Some(&row.session));
-    for ours in ours.filter(|row| row.has(Metric::P50)) {
-        let Some(place) = ours.on.problem() else {
-            continue;
-        };
-        match problems.iter_mut().find(|problem| problem.place == *place) {
-            Some(problem) if p50(ours) < p50(problem.ours) => problem.ours = ours,
-            Some(_) => {}
-            None => problems.push(Problem {
-                place: place.clone(),
-                ours,
-                fastest: None,
-            }),
-        }
-    }
-    for problem in &mut problems {
-        problem.fastest = fastest(known, problem.ours, |_| true);
-    }
-    problems
-        .sort_by_key(|Problem { place, .. }| (place.dtype, place.size(), place.mask, place.cold));
-    problems
+    let mut ours: Vec<&Row> = arms(known)
+        .filter(|row| is_ours(known, row) && row.failure().is_none() && row.has(Metric::P50))
+        .filter(|row| newest(&row.on) == Some(&row.session))
+        .collect();
+    let order = |row: &'a Row| {
+        let place = row.on.problem();
+        let of = |place: &Place| (place.dtype, place.size(), place.mask, place.cold);
+        (place.map(of), place)
+    };
+    ours.sort_by(|a, b| (order(a).cmp(&order(b))).then(p50(a).total_cmp(&p50(b))));
+    ours.dedup_by(|slower, fastest| slower.on == fastest.on);
+    let problem = |ours: &'a Row| {
+        Some(Problem {
+            place: ours.on.problem()?.clone(),
+            ours,
+            fastest: fastest(known, ours, |_| true),
+        })
+    };
+    ours.into_iter().filter_map(problem).collect()
 }

@@ -189,10 +189,12 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     }
     let gates = gates(known, subject);
     let that = |verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
-    match (that(Verdict::Fail), that(Verdict::Ambiguous)) {
-        (failed, _) if !failed.is_empty() => return State::Failed(failed),
-        (_, ambiguous) if !ambiguous.is_empty() => return State::Ambiguous(ambiguous),
-        _ => {}
+    let [failed, ambiguous, passed] = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass].map(that);
+    if !failed.is_empty() {
+        return State::Failed(failed);
+    }
+    if !ambiguous.is_empty() {
+        return State::Ambiguous(ambiguous);
     }
     // A selection may leave a gate without a case, except C7. C8 may lack one because the kernel writes no log-sum-exps, and C4, which
     // applies to few problems, because the device cannot run the variant on them, or because the quick tier has none of them for a
@@ -200,7 +202,6 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     let has_no_c4 = unsupported > 0 || known.is_quick() && stage.first_dtype() == Dtype::E4m3;
     let waived =
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
-    let passed = that(Verdict::Pass);
     let is_lacking = |gate: &GateId| {
         known.is_whole()
             && is_of_variants(*gate)

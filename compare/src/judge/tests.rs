@@ -263,6 +263,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         emulated; - cpasync mission; measurable E1 no traced build
         emulated; - cpasync mission; measurable E1; stages 1
         timed; clean; - pair
+        timed; clean; - pair; stages 1
         emulated; unsupported scalar
         emulated; unsupported cpasync
         emulated; unsupported cpasync; variants x
@@ -302,6 +303,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
     timed; clean; - pair
         stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: it was not timed
         stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+    timed; clean; - pair; stages 1
+        -
     emulated; unsupported scalar
         -
     emulated; unsupported cpasync

@@ -128,10 +128,7 @@ pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
             let accepted = diff::accepted(run, committed);
             diff::of_accepting(committed, &accepted, known.stages).changes(newest)
         });
-    let mut report = report_since(known, since);
-    report.missing.extend(missing::uncovered(run));
-    report.overall = of_report(&report);
-    report
+    report_since(known, since)
 }
 
 fn report_since(known: Known<'_>, since: Option<Changes>) -> Report<'_> {

@@ -460,7 +460,6 @@ fn compared(
                 base,
                 new,
                 covers: true,
-                threshold: common::metric::LATENCY_CHANGE,
             },
             stages,
         ),

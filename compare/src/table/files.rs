@@ -64,12 +64,6 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     })?;
     let parent = folder_of(path);
     fs::create_dir_all(parent).map_err(&fail)?;
-    if path.is_dir() {
-        return Err(fail(io::Error::new(
-            io::ErrorKind::IsADirectory,
-            "is a folder",
-        )));
-    }
     // The process id keeps two runs apart, and whatever lists runs skips names with a leading dot.
     let temporary = parent.join(format!(
         ".{}.{}.tmp",

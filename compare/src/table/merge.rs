@@ -237,14 +237,8 @@ impl Table {
     }
 
     fn drop_sessions(&mut self) {
-        let named: BTreeSet<&str> = self.rows().map(|row| row.session.as_str()).collect();
-        let unnamed: Vec<String> = (self.sessions.keys())
-            .filter(|name| !named.contains(name.as_str()))
-            .cloned()
-            .collect();
-        for name in unnamed {
-            self.sessions.remove(&name);
-        }
+        let named: BTreeSet<&String> = self.rows.values().map(|row| &row.session).collect();
+        self.sessions.retain(|name, _| named.contains(name));
     }
 
     /// Reads the table in `folder`; empty if there is none.
@@ -330,16 +324,16 @@ impl Results {
             if name.starts_with('.') || !is_table {
                 continue;
             }
-            results.insert(name, Table::read(&entry.path())?);
+            *results.table_mut(&name) = Table::read(&entry.path())?;
         }
         Ok(results)
     }
 
-    pub fn insert(&mut self, name: String, table: Table) {
-        if name == BUILD {
-            self.build = table;
-        } else {
-            self.gpus.insert(name, table);
+    /// The table of this folder.
+    pub fn table_mut(&mut self, folder: &str) -> &mut Table {
+        match folder {
+            BUILD => &mut self.build,
+            gpu => self.gpus.entry(gpu.to_string()).or_default(),
         }
     }
 

@@ -17,7 +17,6 @@ fn of_tables<'a>(base: &'a Table, new: &'a Table) -> Tables<'a> {
         base,
         new,
         covers: true,
-        threshold: LATENCY_CHANGE,
     }
 }
 
@@ -464,6 +463,10 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma ptxas
         timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel
         timed; built 96 0 => same; - wmma ptxas; toggle ATTENTION_CUDA_ARCHS sm_89
+        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; toggle ATTENTION_CUDA_ARCHS sm_89
+        timed; built 96 0 => same; wmma ptxas: R1 none
+        emulated; wmma all: C5 no_data => same; wmma all: C5 none
+        timed; wmma gpu mission !pair: C5 pass => same; wmma gpu mission !pair: C5 none
         timed; built 96 0 => same; scalar ptxas: registers none
         emulated; wmma all: cases 9 => emulated; wmma all: cases 8
         emulated; wmma all: cases 8 => emulated; wmma all: cases 9",
@@ -510,6 +513,16 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     timed; built 96 0 => same; - wmma ptxas; toggle ATTENTION_CUDA_ARCHS sm_89
         0 SAME
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a
+    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; toggle ATTENTION_CUDA_ARCHS sm_89
+        3 INCOMPLETE
+        not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
+    timed; built 96 0 => same; wmma ptxas: R1 none
+        0 SAME
+        not comparable stage0-scalar/wmma-qk-32x64 gate R1 on f16 d64 sm_90a
+    emulated; wmma all: C5 no_data => same; wmma all: C5 none
+        0 SAME
+    timed; wmma gpu mission !pair: C5 pass => same; wmma gpu mission !pair: C5 none
+        0 SAME
     timed; built 96 0 => same; scalar ptxas: registers none
         3 INCOMPLETE
         not comparable stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a (required)
