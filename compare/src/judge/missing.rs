@@ -20,6 +20,15 @@ pub struct Missing {
     pub why: String,
     /// Whether the report should have it. If so, the exit code is 3.
     pub required: bool,
+    /// Whose it is, if it is one stage's.
+    pub stage: Option<String>,
+}
+
+impl Missing {
+    fn of(self, stage: &str) -> Self {
+        let stage = Some(stage.to_string());
+        Self { stage, ..self }
+    }
 }
 
 impl fmt::Display for Missing {
@@ -33,6 +42,7 @@ fn required(what: impl Into<String>, why: impl Into<String>) -> Missing {
         what: what.into(),
         why: why.into(),
         required: true,
+        stage: None,
     }
 }
 
@@ -62,7 +72,8 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             [GateId::C7] => "`compare sanitize` on its GPU completes the run",
             _ => "none of its cases had this evidence",
         };
-        missing.push(required(format!("{subject}: {names}"), why));
+        let what = format!("{subject}: {names}");
+        missing.push(required(what, why).of(subject.stage()));
     }
     missing.extend(of_claims(known, claims));
     let untested = known.table.by(Source::SelfTest).filter_map(|row| {
@@ -73,6 +84,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
         what: format!("{} of the self-test", row.on),
         why: judged.reason.clone(),
         required: measurable(known, GateId::S1),
+        stage: None,
     }));
     if let Some(run) = known.run {
         missing.extend(of_run(known, run));
@@ -146,7 +158,7 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
             if measurable(known, GateId::L1) && known.is_whole() && !is_peer {
-                missing.push(required(claimed.title(), "it was not timed"));
+                missing.push(required(claimed.title(), "it was not timed").of(&claimed.stage));
             }
             continue;
         }
@@ -169,6 +181,7 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
             what: claimed.title(),
             why: claimed.finding.reason.clone(),
             required: is_measured && known.is_whole(),
+            stage: Some(claimed.stage.clone()),
         });
     }
     missing
@@ -198,7 +211,7 @@ fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
         }
         missing.extend(refused.difference(&supported).map(|place| {
             let what = format!("{}: {place}", stage.id);
-            required(what, "no variant supports it; every stage must")
+            required(what, "no variant supports it; every stage must").of(&stage.id)
         }));
     }
     missing

@@ -2,7 +2,7 @@
 
 use super::claims::{self, Claimed};
 use super::diff::{Change, Difference, Group};
-use super::list::{joined, tallied};
+use super::list::{distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
 use super::{Known, diff};
@@ -245,6 +245,14 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         .iter()
         .filter(|(_, state)| *state == State::Stale);
     let explanation = explanation(report).unwrap_or_default();
+    let lacking = distinct(report.required().filter_map(|of| of.stage.as_deref()));
+    let measure = match lacking.is_empty() {
+        true => "Run what is missing".to_string(),
+        false => format!(
+            "Measure what is missing: `compare --stages {}`",
+            joined(lacking, ",")
+        ),
+    };
     let all = [
         concern(
             Exit::Fail,
@@ -286,7 +294,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
                 .required()
                 .map(|missing| missing.what.clone())
                 .collect(),
-            "Find out why required data is missing.",
+            &format!("{measure}. `compare show missing` lists it with the reasons."),
         ),
         concern(
             Exit::Pass,
@@ -413,7 +421,7 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
         (is_worse(true), "Fix what newly fails; do not merge."),
         (
             required > 0,
-            "Find out why data of the base is missing, or state that it is intended.",
+            "Measure what the base has and this lacks (\"Missing data\" names it), or state in the change that it is intended.",
         ),
         (
             is_worse(false),
