@@ -256,6 +256,7 @@ struct Join<'a> {
 impl Join<'_> {
     fn judge(&self, key: &Key) -> Vec<Difference> {
         let Tables { base, new, .. } = self.tables;
+        let is_known = |row: &Row| base.about(&row.subject).next().is_some();
         match (base.get(key), new.get(key)) {
             // The same row of the same session says nothing about a change.
             (old, new) if old == new => vec![],
@@ -264,7 +265,7 @@ impl Join<'_> {
                 let mut found = self.verdicts(old, new);
                 match old {
                     Some(old) => found.extend(self.figures(old, new)),
-                    None if found.is_empty() && is_variant(new) => {
+                    None if found.is_empty() && is_variant(new) && !is_known(new) => {
                         let why = "the base does not have it";
                         found.push(self.of(new, What::Variant, Change::Informational, why));
                     }
@@ -536,7 +537,7 @@ impl Join<'_> {
         let margin = match kernels {
             _ if limit > spread => format!("{:.1} %", 100.0 * limit),
             n if n < FEWEST => format!(
-                "{:.1} %, as far as kernels move between sessions",
+                "{:.1} %, the usual variation between sessions",
                 100.0 * limit
             ),
             n => format!(

@@ -135,9 +135,9 @@ fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
     1.03 100 1.01 0.039
         unchanged: within 4.0 %, as far as 95 of 100 of 100 unchanged kernels moved
     1.05 3 1.0 0.001
-        worse: beyond 3.0 %, as far as kernels move between sessions
+        worse: beyond 3.0 %, the usual variation between sessions
     1.02 3 1.0 0.001
-        unchanged: within 3.0 %, as far as kernels move between sessions
+        unchanged: within 3.0 %, the usual variation between sessions
     ");
 }
 
@@ -773,6 +773,6 @@ fn a_session_keeps_what_it_changed() {
     insta::assert_snapshot!(format!("{}: {:?}\n{}", changes.since, changes.counts, worse.join("\n")), @r#"
     1: {"improved": 1, "not comparable": 2, "unchanged": 33, "worse": 2}
     stage0-scalar/scalar-32x64 gate C3: PASS -> FAIL, too large
-    stage0-scalar/wmma-qk-32x64 p50 on mission f16 full: 20.02 µs -> 21.02 µs, 0.95x; beyond 3.0 %, as far as kernels move between sessions
+    stage0-scalar/wmma-qk-32x64 p50 on mission f16 full: 20.02 µs -> 21.02 µs, 0.95x; beyond 3.0 %, the usual variation between sessions
     "#);
 }
