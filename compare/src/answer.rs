@@ -1,10 +1,8 @@
 //! The result of a command: what it prints, and its exit code.
 
-use crate::document::markdown::markdown;
 use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::verdict::Exit;
-use clap::ValueEnum;
 use serde::Serialize;
 
 /// The result of a command. If something is wrong, `notes` say what, even if the text is not wanted.
@@ -26,6 +24,10 @@ impl Answer {
 
     pub fn pass(text: impl Into<String>) -> Self {
         Self::new(Exit::Pass, text)
+    }
+
+    pub fn page(exit: Exit, document: &Document) -> Self {
+        Self::new(exit, terminal(document, WIDTH))
     }
 
     /// Nothing was measured, and nothing is overwritten.
@@ -66,25 +68,6 @@ pub struct NoData(pub String);
 impl From<NoData> for Answer {
     fn from(none: NoData) -> Self {
         Self::new(Exit::Inconclusive, none.to_string())
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    #[default]
-    Terminal,
-    Markdown,
-    /// What the page is drawn from.
-    Json,
-}
-
-impl Format {
-    pub fn print(self, page: &Document, data: &impl Serialize) -> String {
-        match self {
-            Format::Terminal => terminal(page, WIDTH),
-            Format::Markdown => markdown(page),
-            Format::Json => json(data),
-        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod source;
 
-use crate::answer::{Answer, Format};
+use crate::answer::{Answer, json};
+use crate::document::markdown::markdown;
+use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference, Tables};
 use crate::judge::verdict::{Overall, of_differences};
@@ -13,7 +15,7 @@ use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
 use crate::table::merge::BUILD;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,6 +37,14 @@ Exit codes:
   1  regressions, with or without improvements
   2  wrong usage, or a table that cannot be read
   3  nothing can be compared; or, without a regression, something is inconclusive, or data that the base has is missing";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    #[default]
+    Terminal,
+    Markdown,
+    Json,
+}
 
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
@@ -58,9 +68,12 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
     let comparison = compare(&base, &new, &stages);
-    let text = args
-        .format
-        .print(&layout::document(&comparison), &layout::json(&comparison));
+    let page = layout::document(&comparison);
+    let text = match args.format {
+        Format::Terminal => terminal(&page, WIDTH),
+        Format::Markdown => markdown(&page),
+        Format::Json => json(&layout::json(&comparison)),
+    };
     let exit = comparison.overall.exit;
     let Some(path) = &args.out else {
         return Ok(Answer::new(exit, text));

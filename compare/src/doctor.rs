@@ -1,7 +1,6 @@
 //! `compare doctor`: what commands need and this machine has, what it has not, and the command that installs it.
 
 use crate::answer::Answer;
-use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{Block, Document, Table, row};
 use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
 use crate::judge::list::joined;
@@ -44,7 +43,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Answer> {
         true => Exit::Pass,
         false => Exit::Inconclusive,
     };
-    Ok(Answer::new(exit, terminal(&document(&needs), WIDTH)))
+    Ok(Answer::page(exit, &document(&needs)))
 }
 
 fn document(needs: &[Need]) -> Document {
@@ -222,7 +221,7 @@ mod tests {
 
     /// All that is said, in one line: the table's cells are wrapped.
     fn words(needs: &[Need]) -> String {
-        let text = terminal(&document(needs), 200);
+        let text = crate::document::terminal::terminal(&document(needs), 200);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 

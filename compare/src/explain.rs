@@ -1,6 +1,6 @@
 //! `compare explain`: where a row of a wrong output first goes wrong, in the emulator, beside a model of each step.
 
-use crate::answer::{Answer, Format};
+use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
@@ -62,9 +62,6 @@ pub struct ExplainArgs {
     /// Write S, P, maximum, sum and O of each tile as safetensors
     #[arg(long, value_name = "FILE")]
     pub dump: Option<PathBuf>,
-    /// How it is printed
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -180,7 +177,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     });
     let is_miscompiled = gpu.is_some_and(|gpu| gpu.verdict.is_fail());
     let exit = Exit::of(found.is_explained() || is_miscompiled, found.is_red());
-    Ok(Answer::new(exit, args.format.print(&document, &document)))
+    Ok(Answer::page(exit, &document))
 }
 
 /// The case's name, the family of its inputs, and the inputs.

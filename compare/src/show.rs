@@ -1,8 +1,8 @@
 //! `compare show`: the parts of a table.
 
-use crate::answer::{Answer, Format, NoData};
+use crate::answer::{Answer, NoData};
 use crate::judge::Known;
-use crate::judge::verdict::{report, report_of_run};
+use crate::judge::verdict::{Exit, report, report_of_run};
 use crate::measure::machine;
 use crate::measure::select;
 use crate::pages::names;
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare show                                  names of stages, variants, shapes, input families, gates
-  compare show --stage 5                        stage 5 on a page
-  compare show changes --run target/compare/20261120T183000Z-nvidia-h200
+  compare show                                  the names of stages, variants, shapes, input families and parts
+  compare show --stage 5                        stage 5 on one page
+  compare show claims missing --run target/compare/20261120T183000Z-nvidia-h200
 
 Exit codes:
   0  shown
@@ -38,16 +38,12 @@ pub struct ShowArgs {
     /// Only these stages, by id or number: with parts in full, else each on a page
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
     pub stages: Vec<String>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
 }
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     let built = stages::builds()?;
     if args.parts.is_empty() && args.stages.is_empty() && args.run.is_none() {
-        let document = names::document(&built);
-        return Ok(Answer::pass(args.format.print(&document, &document)));
+        return Ok(Answer::page(Exit::Pass, &names::document(&built)));
     }
     let mut ids = Vec::new();
     if !args.stages.is_empty() {
@@ -56,10 +52,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     }
     let stages = built;
     let results = Results::read(&machine::results())?;
-    let print = |report| {
-        let document = layout::document(&report, &args.parts, &ids);
-        Answer::pass(args.format.print(&document, &document))
-    };
+    let print = |report| Answer::page(Exit::Pass, &layout::document(&report, &args.parts, &ids));
     if let Some(folder) = &args.run {
         let run = Run::read(folder, &stages)?;
         let table = results.of_gpu(&run.session.machine.name);

@@ -3,10 +3,11 @@
 
 mod layout;
 
-use crate::answer::{Answer, Format, NoData};
+use crate::answer::{Answer, NoData};
 use crate::document::{Block, Cell, Document, Table, row};
 use crate::instrument::find;
 use crate::judge::list::joined;
+use crate::judge::verdict::Exit;
 use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::stages::Ladder;
@@ -35,9 +36,6 @@ pub struct SmemArgs {
     /// Stages, by id or number [default: all], and their variants [default: the default of each]
     #[command(flatten)]
     pub chosen: Chosen,
-    /// How it is printed
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
 }
 
 pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
@@ -66,8 +64,7 @@ pub fn smem(args: &SmemArgs) -> anyhow::Result<Answer> {
             blocks.push(Block::Table(table(layout)));
         }
     }
-    let document = Document::of(blocks);
-    Ok(Answer::pass(args.format.print(&document, &document)))
+    Ok(Answer::page(Exit::Pass, &Document::of(blocks)))
 }
 
 /// The layout of an instance, whose size must be what its launches request.
@@ -129,7 +126,7 @@ fn wrapper(id: &str) -> String {
 }
 
 fn table(layout: &Layout) -> Table {
-    let bytes = |bytes: u64| Cell::figure(bytes as f64, Unit::Count.show(bytes as f64));
+    let bytes = |bytes: u64| Cell::Figure(Unit::Count.show(bytes as f64));
     let member = |member: &Member| {
         row! {
             "member" => member.name.as_str(),

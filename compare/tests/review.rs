@@ -21,7 +21,7 @@ if [ "$3" = HEAD ]; then
     DIFF_CODE="${TABLES_CODE:-0}"
 fi
 while [ $# -gt 0 ]; do
-    if [ "$1" = --out ]; then printf '<!-- attention-ladder: compare diff -->\n**verdict** by @someone\nrest\n' > "$2"; fi
+    if [ "$1" = --out ]; then printf '**verdict** by @someone\nrest\n' > "$2"; fi
     shift
 done
 exit "${DIFF_CODE:-0}"
@@ -173,9 +173,8 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
     let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1"], &[]);
     assert_eq!((code, calls), (0, base + &head), "{printed}");
     let page = || std::fs::read_to_string(checkout.path("checkout/target/review/diff.md")).unwrap();
-    let marker = "<!-- attention-ladder: compare diff -->\n";
     let one = "**verdict** by @someone\nrest\n";
-    assert_eq!(page(), format!("{marker}{one}\n## Committed tables\n{one}"));
+    assert_eq!(page(), format!("{one}\n# Committed tables\n{one}"));
     assert_eq!(
         checkout.git(&["worktree", "list"]).lines().count(),
         1,
@@ -297,7 +296,7 @@ fn commented(kind: &str, left: &[(&str, &str)], more: &[(&str, &str)]) -> (i32, 
     (code, printed)
 }
 
-const DIFF: &str = "<!-- attention-ladder: compare diff -->\n**verdict** by @someone\n";
+const DIFF: &str = "**verdict** by @someone\n";
 
 /// The comment's head, and what follows it.
 fn body(kind: &str, rest: &str) -> String {

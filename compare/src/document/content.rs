@@ -1,17 +1,13 @@
 //! What a page consists of.
 
-use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
 
-/// In JSON each block and cell is an object whose only key is its kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// A hidden comment by which a program recognises the Markdown that it wrote.
-    #[serde(skip)]
-    pub marker: Option<&'static str>,
-    /// May be empty: then Markdown and terminals show no title.
+    /// May be empty: then no title is shown.
     pub title: String,
-    pub verdict: Option<Verdict>,
+    /// `PASS: 37 variants are green`
+    pub verdict: Option<String>,
     pub blocks: Vec<Block>,
 }
 
@@ -24,21 +20,7 @@ impl Document {
     }
 }
 
-/// `PASS: 37 variants are green`
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    pub word: String,
-    pub why: String,
-}
-
-impl Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.word, self.why)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// Level 1 is the document's title, level 2 a section.
     Heading {
@@ -74,7 +56,7 @@ impl Block {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
@@ -106,82 +88,45 @@ impl Table {
 
     /// Without the columns that no row fills.
     pub fn filled(mut self) -> Self {
-        let is_filled = |column: &usize| {
-            let mut rows = self.rows.iter();
-            rows.any(|row| !matches!(row[*column], Cell::Missing(_)))
-        };
-        let filled: Vec<usize> = (0..self.columns.len()).filter(is_filled).collect();
-        let pick = |cells: &[Cell]| filled.iter().map(|&column| cells[column].clone()).collect();
-        self.rows = self.rows.iter().map(|row| pick(row)).collect();
-        self.columns = filled
-            .iter()
-            .map(|&column| self.columns[column].clone())
-            .collect();
+        let is_filled = |column: usize| self.rows.iter().any(|row| row[column] != Cell::Missing);
+        let filled: Vec<bool> = (0..self.columns.len()).map(is_filled).collect();
+        fn retain<T>(cells: &mut Vec<T>, filled: &[bool]) {
+            let mut is_filled = filled.iter();
+            cells.retain(|_| is_filled.next() == Some(&true));
+        }
+        retain(&mut self.columns, &filled);
+        self.rows.iter_mut().for_each(|row| retain(row, &filled));
         self
     }
 
     /// Whether the column holds figures and nothing else: these are aligned right.
     pub fn is_numeric(&self, column: usize) -> bool {
-        let mut kinds = self
-            .rows
-            .iter()
-            .filter_map(|row| row.get(column)?.is_figure())
-            .peekable();
-        kinds.peek().is_some() && kinds.all(|is_figure| is_figure)
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let mut cells = cells.filter(|cell| **cell != Cell::Missing).peekable();
+        cells.peek().is_some() && cells.all(|cell| matches!(cell, Cell::Figure(_)))
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Text(Text),
-    /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`: a number, its interval if it has one, and both as text.
-    Figure {
-        value: f64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        interval: Option<(f64, f64)>,
-        text: String,
-    },
-    /// `9.537 µs (wmma-pv-32x128)`
-    Noted {
-        cell: Box<Cell>,
-        note: Text,
-    },
-    /// Shown as a dash; JSON has the reason.
-    Missing(String),
+    /// `34,077`, `9.537 µs`, `1.747x [1.736, 1.755]`
+    Figure(String),
+    /// A dash.
+    Missing,
 }
 
 impl Cell {
-    pub fn figure(value: f64, text: impl Into<String>) -> Self {
-        Cell::Figure {
-            value,
-            interval: None,
-            text: text.into(),
-        }
-    }
-
-    pub fn noted(self, note: impl Into<Text>) -> Self {
-        Cell::Noted {
-            cell: Box::new(self),
-            note: note.into(),
-        }
+    /// `9.537 µs (wmma-pv-32x128)`
+    pub fn noted(self, note: impl Display) -> Self {
+        self.shown().plain(format!(" ({note})")).into()
     }
 
     pub fn shown(&self) -> Text {
         match self {
             Cell::Text(text) => text.clone(),
-            Cell::Figure { text, .. } => text.into(),
-            Cell::Noted { cell, note } => cell.shown().plain(" (").text(note.clone()).plain(")"),
-            Cell::Missing(_) => "–".into(),
-        }
-    }
-
-    /// `None` if it is missing.
-    fn is_figure(&self) -> Option<bool> {
-        match self {
-            Cell::Figure { .. } => Some(true),
-            Cell::Text(_) | Cell::Noted { .. } => Some(false),
-            Cell::Missing(_) => None,
+            Cell::Figure(text) => Text::default().plain(text),
+            Cell::Missing => "–".into(),
         }
     }
 }
@@ -210,65 +155,40 @@ pub enum Span {
 }
 
 impl Text {
-    pub fn strong(mut self, text: impl Into<String>) -> Self {
-        self.0.push(Span::Strong(text.into()));
-        self
+    pub fn strong(self, text: impl Into<String>) -> Self {
+        self.with(Span::Strong(text.into()))
     }
 
-    pub fn code(mut self, text: impl Into<String>) -> Self {
-        self.0.push(Span::Code(text.into()));
-        self
-    }
-
-    pub fn link(mut self, text: impl Into<String>, file: impl Into<String>) -> Self {
+    pub fn link(self, text: impl Into<String>, file: impl Into<String>) -> Self {
         let (text, file) = (text.into(), file.into());
-        self.0.push(Span::Link { text, file });
-        self
+        self.with(Span::Link { text, file })
     }
 
-    pub fn plain(mut self, text: impl Into<String>) -> Self {
-        let text = text.into();
-        match self.0.last_mut() {
-            Some(Span::Plain(before)) => before.push_str(&text),
-            _ if text.is_empty() => {}
-            _ => self.0.push(Span::Plain(text)),
-        }
-        self
+    pub fn plain(self, text: impl Into<String>) -> Self {
+        self.with(Span::Plain(text.into()))
     }
 
-    pub fn text(self, text: Text) -> Self {
-        text.0.into_iter().fold(self, |mut all, span| match span {
-            Span::Plain(text) => all.plain(text),
-            span => {
-                all.0.push(span);
-                all
-            }
-        })
+    fn with(mut self, span: Span) -> Self {
+        self.0.push(span);
+        self
     }
 }
 
 impl<T: Into<String>> From<T> for Text {
     fn from(text: T) -> Self {
-        let (text, mut all) = (text.into(), Text::default());
-        let mut rest = text.as_str();
-        while let Some((plain, code, after)) = before_code(rest) {
-            all = all.plain(plain).code(code);
-            rest = after;
+        let text = text.into();
+        let mut parts: Vec<&str> = text.split('`').collect();
+        // A backtick without its fellow is text.
+        let last = parts.len().is_multiple_of(2).then(|| parts.pop()).flatten();
+        let part = |(index, part): (usize, &&str)| match index % 2 {
+            0 => Span::Plain(part.to_string()),
+            _ => Span::Code(part.to_string()),
+        };
+        let mut all = Text(parts.iter().enumerate().map(part).collect());
+        if let Some(last) = last {
+            all = all.plain(format!("`{last}"));
         }
-        all.plain(rest)
-    }
-}
-
-/// Splits "a `b` c" into a, b and c.
-fn before_code(text: &str) -> Option<(&str, &str, &str)> {
-    let (plain, rest) = text.split_once('`')?;
-    let (code, after) = rest.split_once('`')?;
-    Some((plain, code, after))
-}
-
-impl Serialize for Text {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        all
     }
 }
 
@@ -288,25 +208,17 @@ mod tests {
 
     #[test]
     fn columns_of_figures_are_known_by_their_cells() {
-        let missing = || Cell::Missing("not timed".into());
+        let row = |words: &str, figures, mixed| row! { "words" => words, "figures" => figures, "mixed" => mixed, "missing" => Cell::Missing };
+        let one = || Cell::Figure("1".into());
         let table = Table::of([
-            row! {
-                "words" => "a",
-                "figures" => missing(),
-                "mixed" => Cell::figure(1.0, "1"),
-                "missing" => missing(),
-            },
-            row! {
-                "words" => "b",
-                "figures" => Cell::figure(1.0, "1x"),
-                "mixed" => "none",
-                "missing" => missing(),
-            },
+            row("a", Cell::Missing, one()),
+            row("b", one(), "none".into()),
         ]);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|column| table.is_numeric(column)),
             [false, true, false, false, false]
         );
+        assert_eq!(table.filled().columns, ["words", "figures", "mixed"]);
     }
 
     #[test]
@@ -314,13 +226,8 @@ mod tests {
         let code = |text: &str| Span::Code(text.into());
         let plain = |text: &str| Span::Plain(text.into());
         for (text, expected) in [
-            (
-                "run `a b` now",
-                vec![plain("run "), code("a b"), plain(" now")],
-            ),
-            ("`a``b`", vec![code("a"), code("b")]),
-            ("it`s", vec![plain("it`s")]),
-            ("", vec![]),
+            ("run `a` now", vec![plain("run "), code("a"), plain(" now")]),
+            ("`a``b", vec![plain(""), code("a"), plain(""), plain("`b")]),
         ] {
             assert_eq!(Text::from(text).0, expected);
         }

@@ -6,10 +6,7 @@ use pulldown_cmark::{Options, Parser};
 const STYLE: &str = include_str!("style.css");
 
 pub fn page(document: &Document) -> String {
-    let mut title = document.title.clone();
-    if let Some(verdict) = &document.verdict {
-        title = format!("{}: {title}", verdict.word);
-    }
+    let title = document.verdict.as_ref().unwrap_or(&document.title);
     let text = markdown::markdown(document);
     let mut body = String::new();
     pulldown_cmark::html::push_html(&mut body, Parser::new_ext(&text, Options::ENABLE_TABLES));
@@ -26,17 +23,16 @@ pub fn page(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Block, Cell, Table, Text, Verdict, row};
+    use crate::document::{Block, Cell, Table, Text, row};
 
     /// The same text at every place that takes any.
     fn everywhere(text: &str) -> Document {
         let string = || text.to_string();
-        let all = || Text::default().plain(text).strong(text).code(text);
+        let all = || Text::from(format!("`{text}`")).plain(text).strong(text);
         let table = Table::of([row! {
             text => all(),
-            text => Cell::figure(1.0, text),
-            text => Cell::from(string()).noted(all()),
-            text => Cell::Missing(string()),
+            text => Cell::Figure(string()),
+            text => Cell::from(string()).noted(text),
         }]);
         let blocks = vec![
             Block::section(all()),
@@ -49,12 +45,8 @@ mod tests {
             Block::Table(table),
         ];
         Document {
-            marker: None,
             title: string(),
-            verdict: Some(Verdict {
-                word: string(),
-                why: string(),
-            }),
+            verdict: Some(string()),
             blocks,
         }
     }

@@ -1,5 +1,4 @@
-//! A page is a document of typed cells, composed once and then written as Markdown, JSON or terminal text; HTML is made from the
-//! Markdown. Only [`Cell::shown`] turns figures into text.
+//! A page is a document of typed cells, composed once and then written as Markdown or terminal text; HTML is made from the Markdown.
 
 mod content;
 pub mod html;
@@ -7,7 +6,7 @@ pub mod markdown;
 pub mod terminal;
 
 pub(crate) use content::row;
-pub use content::{Block, Cell, Document, Span, Table, TableRow, Text, Verdict};
+pub use content::{Block, Cell, Document, Span, Table, TableRow, Text};
 
 use std::io::{self, Write};
 

@@ -13,12 +13,8 @@ pub fn terminal(document: &Document, width: u16) -> String {
     if !document.title.is_empty() {
         parts.push(wrapped(&document.title, width));
     }
-    parts.extend(
-        document
-            .verdict
-            .as_ref()
-            .map(|verdict| wrapped(&verdict.to_string(), width)),
-    );
+    let verdict = document.verdict.as_ref();
+    parts.extend(verdict.map(|verdict| wrapped(verdict, width)));
     let drawn = document.blocks.iter().map(|block| match block {
         Block::Heading { level: ..=2, text } => wrapped(&format!("== {text} =="), width),
         Block::Heading { text, .. } => wrapped(&format!("-- {text} --"), width),
@@ -62,9 +58,11 @@ impl Column {
     }
 }
 
-/// `title: cell` of each column at a row, but for empty cells.
+/// `title: cell` of each column at a row, but for empty cells and dashes.
 fn named(columns: &[Column], at: usize) -> String {
-    let filled = columns.iter().filter(|column| !column.cells[at].is_empty());
+    let filled = columns
+        .iter()
+        .filter(|column| !["", "–"].contains(&&*column.cells[at]));
     let named = filled.map(|column| format!("{}: {}", column.title, column.cells[at]));
     named.collect::<Vec<_>>().join("; ")
 }
@@ -177,7 +175,7 @@ mod tests {
                 let words = (0..columns).map(|column| (title(column), cell.as_str().into()));
                 let figure = |column: usize| 10_u64.pow(column as u32 % 20).to_string();
                 let figures =
-                    (0..columns).map(|column| (title(column), Cell::figure(0.0, figure(column))));
+                    (0..columns).map(|column| (title(column), Cell::Figure(figure(column))));
                 let table = Table::of([words.collect(), figures.collect()]);
                 for (width, block) in [
                     (100, Block::Table(table)),
@@ -210,6 +208,7 @@ mod tests {
         let table = Table::of([row! {
             "variant" => "swizzle-32x256",
             "verdict" => "AMBIGUOUS L1",
+            "p50" => Cell::Missing,
             "why" => "its interval holds 1",
         }]);
         let expected = "swizzle-32x256\n  verdict: AMBIGUOUS L1; why: its\n  interval holds 1\n";

@@ -119,26 +119,6 @@ pub fn latency<'a>(known: &'a Known<'_>, subject: &Subject, place: &Place) -> La
     }
 }
 
-/// The interleaved ratio of a variant to the fastest variant of its stage's predecessor that it was timed against on a problem.
-pub fn over_previous<'a>(
-    known: &'a Known<'_>,
-    subject: &Subject,
-    place: &Place,
-) -> Option<&'a Row> {
-    let previous = known.stage(subject.stage())?.predecessor.as_deref()?;
-    let on = On::Problem(place.clone());
-    let pairs = known.table.of(subject, Source::Gpu);
-    let pairs = pairs.filter(|row| {
-        let base = row.against.as_ref();
-        row.on == on && row.failure().is_none() && base.is_some_and(|base| base.stage() == previous)
-    });
-    fastest(known, pairs, |row| {
-        let base = row.against.as_ref();
-        let base = base.and_then(|base| time(&known.table, base, place));
-        base.map_or(f64::INFINITY, p50)
-    })
-}
-
 /// The `most` fastest variants of a stage on each problem, fastest first.
 pub fn leading<'a>(
     known: &'a Known<'_>,

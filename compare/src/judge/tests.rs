@@ -1,6 +1,6 @@
 //! Reports of tables and of runs on top of them; and what the committed table of the H200 says.
 
-use super::best::{Latency, best_of, latency, over_previous, time, variant};
+use super::best::{Latency, best_of, latency, time, variant};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{Outcome, outcome, problems};
 use super::state::compiled;
@@ -483,39 +483,6 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
         20.02 STALE
     emulated; device sm_89 on timed
         none
-    ");
-}
-
-/// Speedups over the stage before are those of the interleaved pair, over the fastest that it was timed against; never quotients of
-/// medians taken apart in time, which say 1.333x here.
-#[test]
-fn the_speedup_over_the_previous_stage_is_interleaved() {
-    let found = each(
-        "timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25
-        timed; - pair
-        timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25 | L1 fail
-        timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
-        timed; - pair; + cpasync | mission f16 full | gpu scalar | speedup_p50 2",
-        |line| {
-            let run = run(line);
-            let known = Known::alone(&run);
-            assert_eq!(over_previous(&known, &WMMA.into(), &place()), None);
-            let row = over_previous(&known, &CPASYNC.into(), &place());
-            let speedup = row.and_then(|row| row.value(Metric::SpeedupP50).zip(row.against.as_ref()));
-            speedup.map_or("none".into(), |(by, base)| format!("{by} over {base}"))
-        },
-    );
-    insta::assert_snapshot!(found, @"
-    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25
-        1.25 over stage0-scalar/wmma-qk-32x64
-    timed; - pair
-        none
-    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25 | L1 fail
-        none
-    timed; + cpasync | mission f16 full | gpu wmma | speedup_p50 1.25; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
-        1.25 over stage0-scalar/wmma-qk-32x64
-    timed; - pair; + cpasync | mission f16 full | gpu scalar | speedup_p50 2
-        2 over stage0-scalar/scalar-32x64
     ");
 }
 

@@ -1,7 +1,7 @@
 //! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
 
-use super::{figure, list, noted, or_missing, some, text, times};
-use crate::document::{Block, Cell, Document, Table, TableRow, Text, row};
+use super::{list, noted, of, or_dash, some, text, times};
+use crate::document::{Block, Document, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::{DEFAULT, Outcome, fastest};
@@ -15,7 +15,7 @@ pub fn document(candidate: &Candidate) -> Document {
         row! {
             "gate" => text(gate),
             "verdict" => text(judged.verdict),
-            "cases passed" => or_missing(counts.map(|(passed, of)| format!("{passed} of {of}")), "as timed"),
+            "cases passed" => or_dash(counts.map(|(passed, of)| format!("{passed} of {of}"))),
         }
     };
     let table = candidate.table();
@@ -57,30 +57,22 @@ pub fn failure(candidate: &Candidate) -> Option<Document> {
 
 /// `own`: the candidate on a problem.
 fn timing(known: &Known<'_>, own: &Row) -> TableRow {
-    let over = |is_ours: bool| -> Cell {
+    let over = |is_ours: bool| {
         let fastest = fastest(known, own, |rival| rival.name().is_empty() != is_ours);
-        let cell = fastest.map(|(rival, pair)| {
-            let us = figure(Metric::P50, rival.estimate(Metric::P50).value);
-            times(pair.estimate(Metric::SpeedupP50).value).noted(format!(
-                "{} {}",
-                rival.subject,
-                us.shown()
-            ))
-        });
-        or_missing(cell, "none was timed and right")
-    };
-    let host = |row: Option<&Row>| {
-        let us = row.and_then(|row| row.value(Metric::HostP50));
-        or_missing(us.map(|us| figure(Metric::HostP50, us)), "not timed")
+        or_dash(fastest.map(|(rival, pair)| {
+            let us = Metric::P50.show(rival.estimate(Metric::P50).value);
+            let ratio = times(pair.estimate(Metric::SpeedupP50).value, 2);
+            ratio.noted(format!("{} {us}", rival.subject))
+        }))
     };
     let default = known.table.row(&DEFAULT.into(), &own.on, Source::Peers);
     row! {
         "problem" => text(&own.on),
-        "p50" => noted(figure(Metric::P50, own.estimate(Metric::P50).value), own.note.as_deref()),
+        "p50" => noted(of(Some(own), Metric::P50), own.note.as_deref()),
         "over our fastest" => over(true),
         "over the fastest peer" => over(false),
-        "host call" => host(Some(own)),
-        "torch's host call" => host(default),
+        "host call" => of(Some(own), Metric::HostP50),
+        "torch's host call" => of(default, Metric::HostP50),
     }
 }
 

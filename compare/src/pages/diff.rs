@@ -1,7 +1,7 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{changes, first_lines, first_of, ladder, list, sections};
-use crate::document::{Block, Document, Verdict};
+use crate::document::{Block, Document};
 use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
@@ -10,16 +10,13 @@ use crate::table::session::Moved;
 use crate::table::{self, Session, StageMeta, Subject};
 use serde_json::{Value, json};
 
-/// Marks the comment, so that a later one replaces it.
-pub const MARKER: &str = "attention-ladder: compare diff";
-
 /// The most lines of each kind in all tables together.
 const MOST_WORSE: usize = 15;
 const MOST_BETTER: usize = 8;
 const MOST_NEW: usize = 8;
 const MOST_MISSING: usize = 5;
 
-const HOW: &str = "compare diff --format json";
+const HOW: &str = "compare diff BASE NEW --format json";
 
 pub struct Comparison {
     pub base: String,
@@ -53,13 +50,8 @@ pub fn document(comparison: &Comparison) -> Document {
         .pairs
         .iter()
         .flat_map(|pair| &pair.comparison.differences);
-    let verdict = Verdict {
-        word: overall.word.into(),
-        why: match counts(all) {
-            none if none.is_empty() => overall.line.clone(),
-            counts => counts,
-        },
-    };
+    let counts = Some(counts(all)).filter(|counts| !counts.is_empty());
+    let why = counts.as_ref().unwrap_or(&overall.line);
     let mut blocks = vec![
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
@@ -73,18 +65,18 @@ pub fn document(comparison: &Comparison) -> Document {
             blocks.push(Block::section(&*pair.name));
         }
         let required = required(&pair.comparison.differences, share(MOST_MISSING));
-        blocks.extend(sections([
+        let parts = [
             ("Missing data", required),
             ("Worse", table(pair, Change::Worse, share(MOST_WORSE))),
             ("New", added(comparison, pair, share(MOST_NEW))),
             ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
-        ]));
+        ];
+        blocks.extend(sections(Block::subsection, parts));
         blocks.push(Block::paragraph(rest(pair)));
     }
     blocks.extend(list(&comparison.unpaired));
     Document {
-        marker: Some(MARKER),
-        verdict: Some(verdict),
+        verdict: Some(format!("{}: {why}", overall.word)),
         ..Document::of(blocks)
     }
 }

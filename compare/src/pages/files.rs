@@ -65,12 +65,16 @@ pub fn committed(
         let text = text.with_context(|| path.display().to_string())?;
         Ok(Rendered { text, path })
     });
-    let figure = Rendered {
-        text: figure::ladder(&reports[0]),
-        path: root.join("docs/ladder.svg"),
-    };
+    let figures = [
+        ("docs/ladder.svg", figure::ladder(&reports[0])),
+        ("docs/peers.svg", figure::against_peers(&reports[0])),
+    ];
+    let figures = figures.map(|(path, text)| Rendered {
+        path: root.join(path),
+        text,
+    });
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare, figure].into_iter().chain(pages).collect())
+    Ok([compare].into_iter().chain(figures).chain(pages).collect())
 }
 
 /// What a run prints, and what goes to standard error with `--quiet`.
@@ -93,13 +97,13 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use crate::judge::verdict::Exit;
-    use crate::pages::testing::{OTHER, row, run};
     use crate::table::{Judged, On, Source};
+    use crate::testing::{US, WMMA, timed};
     use common::verdict::{GateId, GateResult};
 
     #[test]
     fn a_quiet_run_says_what_is_wrong_and_nothing_else() {
-        let mut run = run();
+        let mut run = timed(US);
         let report = verdict::report(Known::alone(&run));
         let (text, notes) = summary(&report, true);
         assert!(
@@ -107,7 +111,8 @@ mod tests {
             "{text}"
         );
         let wrong = Judged::from(&GateResult::judge(GateId::C2, false, "3e-1 > 4e-4"));
-        row(&mut run, OTHER, &On::All, Source::Gpu).judge(GateId::C2, wrong);
+        run.row_mut(WMMA, &On::All, Source::Gpu)
+            .judge(GateId::C2, wrong);
         let report = verdict::report(Known::alone(&run));
         assert_eq!(report.overall.exit, Exit::Fail);
         let (_, notes) = summary(&report, true);

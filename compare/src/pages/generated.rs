@@ -1,8 +1,8 @@
 //! Parts of pages that people write: between `<!-- generated: WHAT -->` and `<!-- end -->` stands what the tables or the sources say.
 
-use super::{ladder, metrics, or_line, or_missing, share, some, stale, standing, times};
+use super::{ladder, metrics, or_dash, or_line, some, stale, standing, times};
 use crate::document::markdown::blocks;
-use crate::document::{Block, Cell, Table, TableRow, row};
+use crate::document::{Block, Table, TableRow, row};
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Report;
@@ -144,18 +144,14 @@ fn claim(of: &Claimed) -> Option<TableRow> {
         } => (rival.to_string(), *at_least),
         _ => return None,
     };
-    let (value, (low, high)) = (pair.speedup, pair.interval);
-    let measured = Cell::Figure {
-        value,
-        interval: Some((low, high)),
-        text: format!("{value:.3}x [{low:.3}, {high:.3}]"),
-    };
+    let (low, high) = pair.interval;
+    let measured = times((pair.speedup, low, high), 3);
     Some(row! {
         "faster than" => base.trim_start(),
         "on" => of.claim.on.to_string(),
-        "predicted" => times(predicted),
+        "predicted" => times(predicted, 2),
         "measured" => stale(measured, of.is_stale),
-        "same preset" => or_missing(pair.same_preset.map(share), "not interleaved"),
+        "same preset" => or_dash(pair.same_preset.map(|ratio| times(ratio, 3))),
         "verdict" => standing(of).0,
     })
 }

@@ -1,6 +1,6 @@
 //! The ladder, one row per stage, at two problems: for COMPARE.md and for the README.
 
-use super::{missing, noted, or_missing, stale, state, times, us};
+use super::{noted, or_dash, stale, state, times, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
@@ -24,27 +24,24 @@ pub fn ladder(report: &Report<'_>) -> Table {
 
 pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
-    let over_peer = match over_fastest(known, stage, &first_place(Some(stage))) {
-        Ok((ratio, is_stale)) => stale(times(ratio), is_stale),
-        Err(why) => missing(why),
-    };
+    let over_peer = over_fastest(known, stage, &first_place(Some(stage)));
+    let over_peer = over_peer.map(|(ratio, is_stale)| stale(times(ratio, 2), is_stale));
     let subject = best::subject(known, stage);
     let best = match stage.first_dtype() {
         Dtype::F16 => subject.name().to_string(),
         other => format!("{} ({other})", subject.name()),
     };
     let gates = report.states.iter().find(|(other, _)| *other == subject);
-    let [time, over_previous] = times_of(known, &subject);
     let [mission, large] = places(stage);
     row! {
         "stage" => &stage.id,
         "best variant at mission" => best,
-        "gates" => or_missing(gates.map(|(_, of)| state(of)), "not declared"),
-        "µs" => time,
-        "vs previous (claimed)" => gain(report, stage, &mission, over_previous),
-        "vs fastest peer" => over_peer,
+        "gates" => or_dash(gates.map(|(_, of)| state(of))),
+        "µs" => time(known, &subject),
+        "vs previous (claimed)" => gain(report, stage, &mission),
+        "vs fastest peer" => or_dash(over_peer),
         "µs at big (TFLOP/s)" => at_large(known, stage, &large),
-        "vs previous at big (claimed)" => gain(report, stage, &large, missing("not claimed")),
+        "vs previous at big (claimed)" => gain(report, stage, &large),
     }
 }
 
@@ -93,35 +90,26 @@ pub fn over(stage: &StageMeta, of: &Claimed) -> String {
     base.map_or(String::new(), |base| format!(" over {}", short(base)))
 }
 
-/// What was measured of a claimed gain, and the claim: `1.57x (−36 %) (1.20x)`; what is not claimed has `otherwise`.
-fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place, otherwise: Cell) -> Cell {
+/// What was measured of a claimed gain, and the claim: `1.57x (1.20x)`.
+fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let Some((of, at_least, row)) = promise(report, stage, place) else {
-        return otherwise;
+        return Cell::Missing;
     };
-    let measured = row.map_or(otherwise, |row| {
+    let measured = row.map(|row| {
         let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
-        stale(super::speedup(ratio), report.known.is_stale(row))
+        stale(times(ratio, 2), report.known.is_stale(row))
     });
-    let over = over(stage, of);
-    noted(measured, Some(&format!("{at_least:.2}x{over}")))
+    let claimed = format!("{at_least:.2}x{}", over(stage, of));
+    noted(or_dash(measured), Some(&claimed))
 }
 
-/// The latency of a variant on the claims' problem in its stage's first element type, and its interleaved ratio to the previous stage.
-pub fn times_of(known: &Known<'_>, subject: &Subject) -> [Cell; 2] {
+/// The latency of a variant on the claims' problem in its stage's first element type.
+pub fn time(known: &Known<'_>, subject: &Subject) -> Cell {
     let place = first_place(known.stage(subject.stage()));
-    let row = match best::latency(known, subject, &place) {
-        Latency::Measured(row) => row,
-        Latency::Withheld(why) => return [(); 2].map(|()| missing(&*why)),
-        Latency::NoData => return [(); 2].map(|()| missing("not timed")),
-    };
-    let previous = best::over_previous(known, subject, &place).map(|pair| {
-        let ratio = pair.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
-        stale(super::speedup(ratio), known.is_stale(pair))
-    });
-    [
-        stale(us(p50(row)), known.is_stale(row)),
-        or_missing(previous, "not interleaved with the previous stage"),
-    ]
+    match best::latency(known, subject, &place) {
+        Latency::Measured(row) => stale(us(p50(row)), known.is_stale(row)),
+        _ => Cell::Missing,
+    }
 }
 
 /// The fastest time of a stage on the large problem, whether timed alone or against peers, its rate, and the share of a matrix product's.
@@ -133,7 +121,7 @@ fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
     });
     let alone = best::best(known, stage, place, |_| true);
     let Some(row) = best::fastest(known, against_peers.chain(alone), p50) else {
-        return missing("not timed");
+        return Cell::Missing;
     };
     let rate = rate(known, row).map(|(rate, share)| {
         let share = share.map_or(String::new(), |share| format!(", {:.0} %", 100.0 * share));
@@ -155,27 +143,17 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
     Some((rate, product.map(|product| rate / product)))
 }
 
-/// Our speedup over the fastest peer on a problem, and whether it is STALE; else why there is none.
-pub fn over_fastest(
-    known: &Known<'_>,
-    stage: &StageMeta,
-    place: &Place,
-) -> Result<(f64, bool), &'static str> {
+/// Our speedup over the fastest peer on a problem, and whether it is STALE.
+pub fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<(f64, bool)> {
     let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(place);
     let ours = peers::arms(known).filter(is_ours);
     let ours = ours.min_by(|a, b| {
         let key = |row: &Row| (row.failure().is_some(), p50(row));
         key(a).partial_cmp(&key(b)).expect("times are numbers")
     });
-    let ours = ours.ok_or("not timed against peers")?;
-    if ours.failure().is_some() {
-        return Err("its output was wrong when timed against peers");
-    }
-    let (_, over) = peers::fastest(known, ours, |_| true).ok_or("no peer was right")?;
-    let ratio = over
-        .value(Metric::SpeedupP50)
-        .ok_or("no ratio was formed")?;
-    Ok((ratio, known.is_stale(ours)))
+    let ours = ours.filter(|row| row.failure().is_none())?;
+    let (_, over) = peers::fastest(known, ours, |_| true)?;
+    Some((over.value(Metric::SpeedupP50)?, known.is_stale(ours)))
 }
 
 /// Registers and occupancy of a variant's instance for the claims' problem: `128 registers, 25 %`.
@@ -193,13 +171,11 @@ pub fn variants(known: &Known<'_>, subjects: &[Subject]) -> Table {
     let row = |subject: &Subject| {
         let stage = known.stage(subject.stage());
         let gates = stage.map(|stage| state(&judged(known, stage, subject)));
-        let [time, previous] = times_of(known, subject);
         row! {
             "variant" => super::short(subject),
-            "gates" => or_missing(gates, "not declared"),
-            "µs at mission" => time,
-            "vs previous" => previous,
-            "resources" => or_missing(resources(known, subject), "not built by nvcc"),
+            "gates" => or_dash(gates),
+            "µs at mission" => time(known, subject),
+            "resources" => or_dash(resources(known, subject)),
         }
     };
     Table::of(subjects.iter().map(row))
@@ -215,9 +191,10 @@ pub fn about(report: &Report<'_>) -> String {
             .map_or(String::new(), |shape| shape.to_string())
     };
     let about = format!(
-        "Device time of one launch in a CUDA graph, full mask, warm L2, in f16 or the type named: on mission ({}), where claims are \
-         judged, and on big ({}), which fills the GPU. Ratios are base / new, interleaved (A B B A) in one session. In parentheses: what \
-         the stage claims, of its predecessor if no other is named; TFLOP/s and their share of an 8192 × 8192 × 8192 f16 matrix product's rate.",
+        "Device time of one launch in a CUDA graph, full mask, warm L2, f16 or the type named: at mission ({}), which claims are about \
+         unless they name a problem, and at big ({}), which fills the GPU. Ratios are base time / new time, interleaved (A B B A) in one \
+         session; in parentheses what the stage claimed of its predecessor, or of the stage named, before it was measured. TFLOP/s come \
+         with their share of the rate of an 8192 × 8192 × 8192 f16 matrix product.",
         extents("mission"),
         extents(LARGE)
     );

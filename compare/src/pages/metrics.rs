@@ -1,6 +1,6 @@
 //! The tables of docs/rows.md, from the registry: every metric, every gate.
 
-use super::{or_missing, text};
+use super::{or_dash, text};
 use crate::document::{Table, row};
 use crate::judge::claims::NCU_TOLERANCE;
 use crate::table::ncu;
@@ -31,7 +31,7 @@ pub fn metrics() -> Table {
             "better" => format!("{:?}", spec.better).to_lowercase(),
             "a difference counts" => threshold(spec.threshold),
             "because" => spec.because,
-            "gate" => or_missing(spec.gate.map(text), "no gate judges it"),
+            "gate" => or_dash(spec.gate.map(text)),
         }
     };
     Table::of(Metric::ALL.iter().map(row))

@@ -19,9 +19,8 @@ mod stage;
 pub mod summary;
 
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
-use crate::judge::Known;
 use crate::judge::claims::Claimed;
-use crate::judge::list::{grouped, joined, tallied};
+use crate::judge::list::{joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::count;
 use crate::table::session::{Git, Gpu, Moved};
@@ -34,12 +33,8 @@ fn text(of: impl Display) -> Cell {
     of.to_string().into()
 }
 
-fn missing(why: impl Into<String>) -> Cell {
-    Cell::Missing(why.into())
-}
-
-fn or_missing(found: Option<impl Into<Cell>>, why: &str) -> Cell {
-    found.map_or_else(|| missing(why), Into::into)
+fn or_dash(found: Option<impl Into<Cell>>) -> Cell {
+    found.map_or(Cell::Missing, Into::into)
 }
 
 fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
@@ -55,16 +50,13 @@ fn stale(figure: Cell, is_stale: bool) -> Cell {
 
 /// A figure with the digits and unit of its metric.
 fn figure(metric: Metric, value: f64) -> Cell {
-    Cell::figure(value, metric.show(value))
+    Cell::Figure(metric.show(value))
 }
 
 /// The figure of a row; a dash if it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
     let found = row.and_then(|row| row.value(metric));
-    or_missing(
-        found.map(|value| figure(metric, value)),
-        &format!("no {metric}"),
-    )
+    or_dash(found.map(|value| figure(metric, value)))
 }
 
 /// The figures of several metrics, under their labels; in parentheses their ratios to those of `base`.
@@ -86,7 +78,7 @@ fn cells(row: &Row, metrics: &[Metric], base: Option<&Row>) -> TableRow {
             (Some(passed), Some(all)) => text(judged.verdict).noted(format!("{passed} of {all}")),
             _ => text(judged.verdict),
         });
-        (gate.to_string(), or_missing(judged, "not judged"))
+        (gate.to_string(), or_dash(judged))
     };
     let reasons = row.verdicts.values().map(|judged| &judged.reason);
     let notes = row.note.iter().chain(reasons);
@@ -96,47 +88,27 @@ fn cells(row: &Row, metrics: &[Metric], base: Option<&Row>) -> TableRow {
         row! {
             "what" => row.on.to_string().trim_start_matches(": "),
             "where" => short(&row.subject),
-            "against" => or_missing(row.against.as_ref().map(short), "not interleaved"),
+            "against" => or_dash(row.against.as_ref().map(short)),
         },
         each(Some(row), metrics, base),
         GateId::ALL.map(verdict).into(),
-        row! { "notes" => or_missing(notes, "none") },
+        row! { "notes" => or_dash(notes) },
     ]
     .concat()
 }
 
 /// Microseconds, for a column whose title has the unit.
-pub fn us(value: f64) -> Cell {
-    Cell::figure(value, significant(value))
+fn us(value: f64) -> Cell {
+    Cell::Figure(significant(value))
 }
 
 /// A ratio with its interval, if it has one.
-fn times(of: impl Into<Figure>) -> Cell {
+fn times(of: impl Into<Figure>, digits: usize) -> Cell {
     let Figure { value, interval } = of.into();
-    let text = match interval {
-        Some((low, high)) => format!("{value:.2}x [{low:.2}, {high:.2}]"),
-        None => format!("{value:.2}x"),
-    };
-    Cell::Figure {
-        value,
-        interval,
-        text,
-    }
-}
-
-/// Base / new of a time: `1.54x (−35 %)`.
-fn speedup(ratio: f64) -> Cell {
-    let percent = (100.0 / ratio - 100.0).round();
-    if !percent.is_finite() {
-        return times(ratio);
-    }
-    let sign = if percent < 0.0 { '−' } else { '+' };
-    Cell::figure(ratio, format!("{ratio:.2}x ({sign}{:.0} %)", percent.abs()))
-}
-
-/// One value over another of the same kind, to three digits.
-pub fn share(ratio: f64) -> Cell {
-    Cell::figure(ratio, format!("{ratio:.3}x"))
+    let interval = interval.map_or(String::new(), |(low, high)| {
+        format!(" [{low:.digits$}, {high:.digits$}]")
+    });
+    Cell::Figure(format!("{value:.digits$}x{interval}"))
 }
 
 /// `FAIL C2`
@@ -156,13 +128,13 @@ fn state(state: &State) -> String {
 /// The standing of a claim, in a table and in a count.
 fn standing(of: &Claimed) -> (String, &'static str) {
     match of.verdict() {
-        None if of.is_unexpected().is_some() => ("PASS (unexpected)".into(), "kept"),
-        None => ("NEGATIVE".into(), "refuted and recorded"),
+        None if of.is_unexpected().is_some() => ("PASS (unexpected)".into(), "hold"),
+        None => ("NEGATIVE".into(), "refuted (NEGATIVE)"),
         Some(found) if of.is_stale => (format!("STALE {found}"), "stale"),
         Some(found) => {
             let word = match found {
-                Verdict::Fail => "failing",
-                Verdict::Pass => "kept",
+                Verdict::Fail => "fail",
+                Verdict::Pass => "hold",
                 Verdict::Ambiguous => "inconclusive",
                 Verdict::NoData => "not measured",
             };
@@ -184,23 +156,12 @@ fn claims(claims: &[&Claimed], more: impl Fn(&Claimed) -> TableRow) -> Table {
     Table::of(claims.iter().map(row))
 }
 
-/// Why claims are refuted: `NEGATIVE, 4 claims: …`
-fn refuted(claims: &[&Claimed]) -> Vec<Text> {
-    let refuted = claims.iter().filter(|of| of.is_unexpected().is_none());
-    let by_reason = grouped(refuted.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
-    let line = |(why, claims): (&String, Vec<_>)| {
-        let claims = count(claims.len(), "claim", "claims");
-        Text::from(format!("NEGATIVE, {claims}: {why}"))
-    };
-    by_reason.into_iter().map(line).collect()
-}
-
-/// `12 kept, 8 refuted and recorded, 2 inconclusive`
+/// `12 hold, 8 refuted (NEGATIVE), 2 inconclusive`
 fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
     let words = [
-        "failing",
-        "kept",
-        "refuted and recorded",
+        "fail",
+        "hold",
+        "refuted (NEGATIVE)",
         "inconclusive",
         "stale",
         "not measured",
@@ -234,9 +195,12 @@ fn short(subject: &Subject) -> String {
 }
 
 /// Sections by title, without those that are empty.
-pub fn sections<T: Into<Text>>(of: impl IntoIterator<Item = (T, Vec<Block>)>) -> Vec<Block> {
+fn sections<T>(
+    heading: impl Fn(T) -> Block,
+    of: impl IntoIterator<Item = (T, Vec<Block>)>,
+) -> Vec<Block> {
     let titled = |(title, blocks): (T, Vec<Block>)| {
-        let title = (!blocks.is_empty()).then(|| Block::section(title));
+        let title = (!blocks.is_empty()).then(|| heading(title));
         title.into_iter().chain(blocks)
     };
     of.into_iter().flat_map(titled).collect()
@@ -280,16 +244,6 @@ fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &
     shown.into_iter().chain(more).collect()
 }
 
-/// `stage0-scalar 2, stage1-cpasync 3`: how often each stage occurs; `None` if none does.
-fn per_stage<'a>(known: &Known<'_>, stages: impl Iterator<Item = &'a str>) -> Option<String> {
-    let stages: Vec<&str> = stages.collect();
-    let counted = known.stages.iter().filter_map(|stage| {
-        let n = stages.iter().filter(|id| **id == stage.id).count();
-        (n > 0).then(|| format!("{} {n}", stage.id))
-    });
-    Some(joined(counted, ", ")).filter(|words| !words.is_empty())
-}
-
 fn commit(git: &Git) -> String {
     match git {
         Git::Commit { sha, dirty, .. } => {
@@ -320,9 +274,6 @@ fn gpu(gpu: &Gpu) -> String {
 fn variants(n: usize) -> String {
     count(n, "variant", "variants")
 }
-
-#[cfg(test)]
-mod testing;
 
 #[cfg(test)]
 mod tests;

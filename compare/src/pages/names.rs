@@ -58,7 +58,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
             "a stage on one page: `compare show --stage 5`".to_string(),
             format!("parts of the committed table, or of a run with `--run DIR`: {parts}"),
             format!(
-                "what the gates {} demand, and every metric: `compare show thresholds`",
+                "what the gates {} demand, and every metric: docs/rows.md",
                 joined(GateId::ALL, ", ")
             ),
         ]),

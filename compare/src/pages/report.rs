@@ -1,10 +1,9 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    commit, first_lines, first_of, gpu, ladder, noted, per_stage, refuted, sections, self_test,
-    tally, text, times, us,
+    commit, first_lines, first_of, gpu, ladder, noted, sections, self_test, tally, text, times, us,
 };
-use crate::document::{Block, Document, Table, Text, Verdict, row};
+use crate::document::{Block, Cell, Document, Table, Text, row};
 use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
@@ -13,7 +12,7 @@ use crate::judge::peers::{self, Outcome, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{Report, count};
 use crate::table::session::{Changes, Moved, Progress};
-use crate::table::{Figure, Row, Session, Source};
+use crate::table::{Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Kind;
@@ -25,7 +24,7 @@ const MOST_FAILURES: usize = 8;
 const MOST_CLAIMS: usize = 8;
 const MOST_MISSING: usize = 10;
 
-/// Of one GPU model, and of the `others` what is won and lost against peers.
+/// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
     let known = &report.known;
     let on = |report: &Report<'_>| {
@@ -39,9 +38,10 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
     let origin = known
         .session()
         .map(|session| Block::paragraph(origin(report, session)));
-    let elsewhere = others
-        .iter()
-        .map(|of| (title("Against peers", &on(of)), ratios(of)));
+    let elsewhere = others.iter().map(|of| {
+        let score = ladder::score(&of.known).map(Block::Paragraph);
+        (title("Against peers", &on(of)), Vec::from_iter(score))
+    });
     let first = [Block::bullets(report.overall.actions.clone())];
     // Only the committed page is beside the stages.
     let table = match known.run {
@@ -60,36 +60,41 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
             first.into_iter().chain(origin).collect(),
         ),
         ("Gates that fail".into(), failures(report)),
-        ("Missing, but required".into(), missing(report, true)),
+        (
+            "Missing data that is required".into(),
+            missing(report, true),
+        ),
         (title("The ladder", &here), ladder),
         (changed, since.map_or(vec![], changes_of)),
         (title("Against peers", &here), against_peers(report, &here)),
     ];
     let after = [
         (title("Claims", &here), claims(report)),
-        ("Missing, not required".into(), missing(report, false)),
+        (
+            "Missing data that is optional".into(),
+            missing(report, false),
+        ),
         ("Unsupported on this device".into(), refused(report)),
         ("Self-test".into(), tested.into_iter().collect()),
         ("More".into(), more(report)),
     ];
-    let sections = sections(before.into_iter().chain(elsewhere).chain(after));
+    let sections = sections(
+        Block::section,
+        before.into_iter().chain(elsewhere).chain(after),
+    );
     Document {
         title: "COMPARE".into(),
         verdict: Some(verdict(report)),
         blocks: [vec![Block::Bullets(summary(report))], sections].concat(),
-        ..Document::default()
     }
 }
 
 /// A PASS that does not hide a regression.
-pub fn verdict(report: &Report<'_>) -> Verdict {
+pub fn verdict(report: &Report<'_>) -> String {
     let overall = &report.overall;
     let regressed = report.since.as_ref().filter(|_| report.worse() > 0);
     let worse = regressed.map(|since| format!("; {} worse since {}", report.worse(), since.since));
-    Verdict {
-        word: overall.word.into(),
-        why: format!("{}{}", overall.line, worse.unwrap_or_default()),
-    }
+    format!("{overall}{}", worse.unwrap_or_default())
 }
 
 /// Counts of gates, claims and changes, apart from each other.
@@ -110,7 +115,8 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let gates = joined([green].into_iter().chain(others), ", ");
     let claims = (!report.claims.is_empty()).then(|| format!("claims: {}", tally(&report.claims)));
     let missing = Some(report.required().count()).filter(|n| *n > 0);
-    let missing = missing.map(|n| format!("missing, but required: {}", count(n, "row", "rows")));
+    let missing =
+        missing.map(|n| format!("required data that is missing: {}", count(n, "row", "rows")));
     let stale = stale_figures(report);
     let since = report.since.as_ref().map(|since| {
         let counts = since.counts.iter().map(|(word, n)| format!("{n} {word}"));
@@ -146,17 +152,18 @@ fn stale_figures(report: &Report<'_>) -> Option<String> {
     ];
     let parts = parts.into_iter().filter(|(n, ..)| *n > 0);
     let parts = joined(parts.map(|(n, one, many)| count(n, one, many)), ", ");
-    (!parts.is_empty()).then(|| format!("STALE, of kernels that have changed since: {parts}"))
+    (!parts.is_empty())
+        .then(|| format!("STALE, measured on kernels that have changed since: {parts}"))
 }
 
 fn origin(report: &Report<'_>, session: &Session) -> String {
     let kind = match report.known.run {
-        Some(_) => "This run,",
-        None => "Committed table, newest session",
+        Some(_) => "This run",
+        None => "The newest session of the committed table",
     };
     let scope = match session.scope.to_string() {
         whole if whole.is_empty() => whole,
-        selected => format!(", only {selected}"),
+        selected => format!(" with `{selected}`"),
     };
     let cases = match session.progress {
         Progress::Complete { cases, .. } => cases,
@@ -170,7 +177,7 @@ fn origin(report: &Report<'_>, session: &Session) -> String {
         format!(", limited to what {device} offers")
     });
     format!(
-        "{kind} `{}`: tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
+        "{kind}: `{}`, tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
         session.name,
         session.tier,
         gpu(&session.machine.gpu),
@@ -219,16 +226,15 @@ fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
             let ratio = over.estimate(Metric::SpeedupP50);
             let (ratio, open) = match shortfall(ratio) {
                 // All of its interval is above 1.
-                None => (times(ratio.value), None),
-                open => (times(ratio), open),
+                None => (times(ratio.value, 2), None),
+                open => (times(ratio, 2), open),
             };
             let stale = known.is_stale(problem.ours).then_some("STALE");
             let notes = joined(open.into_iter().chain(stale), ", ");
             let ratio = noted(ratio, Some(&*notes).filter(|notes| !notes.is_empty()));
             [text(&peer.subject), us(best::p50(peer)), ratio]
         });
-        let [peer, time, ratio] =
-            fastest.unwrap_or_else(|| [(); 3].map(|()| super::missing("no peer was right")));
+        let [peer, time, ratio] = fastest.unwrap_or([const { Cell::Missing }; 3]);
         row! {
             "problem" => text(&problem.place),
             "our fastest" => ladder::short(problem.ours.subject.stage()),
@@ -247,17 +253,15 @@ fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
             problem.fastest.is_some_and(|(peer, _)| error(peer) >= 10.0 * error(problem.ours))
         };
         let coarser = problems.iter().filter(is_coarser).count();
-        let errors = match coarser {
-            0 => String::new(),
-            _ => format!(
-                " On {} the largest error of the fastest peer is at least 10 times ours.",
-                count(coarser, "problem", "problems")
-            ),
-        };
+        let errors = (coarser > 0).then(|| {
+            let problems = count(coarser, "problem", "problems");
+            format!("On {problems} the largest error of the fastest peer is at least 10 times ours. ")
+        });
         let rest = format!(
-            " Interleaved (A B B A) in sessions {sessions}.{errors} Every variant and peer, with intervals: `compare show peers`."
+            "Interleaved (A B B A) in sessions {sessions}. {}Every variant and peer, with intervals: `compare show peers`.",
+            errors.unwrap_or_default()
         );
-        Block::Paragraph(score.text(rest.into()))
+        [Block::Paragraph(score), Block::paragraph(rest)]
     });
     let tables = by_kind(&problems).into_iter().flat_map(|(kind, problems)| {
         let table = Table::of(problems.into_iter().map(row));
@@ -266,54 +270,26 @@ fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
             Block::Table(table),
         ]
     });
-    about.into_iter().chain(tables).collect()
+    about.into_iter().flatten().chain(tables).collect()
 }
 
 fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Problem<'a>>)> {
-    let kind = |problem: &Problem<'_>| Some(problem.place.extents()?.named()?.kind);
     let mut kinds = grouped(problems.iter().map(|problem| (kind(problem), problem)));
     kinds.sort_by_key(|(kind, _)| (kind.is_none(), *kind));
     let named = |(kind, problems): (Option<Kind>, _)| (kind.map_or("Other", Kind::name), problems);
     kinds.into_iter().map(named).collect()
 }
 
-/// Of a GPU model that is not the page's: ratios by kind, and what is not won.
-fn ratios(report: &Report<'_>) -> Vec<Block> {
-    let known = &report.known;
-    let problems = peers::problems(known);
-    let line = |(kind, problems): (&str, Vec<&Problem<'_>>)| {
-        let ratio = |of: &&Problem<'_>| Some(of.fastest?.1.estimate(Metric::SpeedupP50));
-        let mut judged: Vec<_> = problems
-            .iter()
-            .filter_map(|of| Some((ratio(of)?, of)))
-            .collect();
-        judged.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-        let ((least, _), (most, _)) = (judged.first()?, judged.last()?);
-        let range = format!(
-            "{:.2}x to {:.2}x on {}",
-            least.value,
-            most.value,
-            count(judged.len(), "problem", "problems")
-        );
-        let open = judged.iter().filter_map(|(ratio, of)| {
-            let open = shortfall(*ratio)?;
-            Some(format!("{open} on {} ({:.2}x)", of.place, ratio.value))
-        });
-        Some(format!(
-            "{kind}: {}",
-            joined([range].into_iter().chain(open), "; ")
-        ))
-    };
-    let score = ladder::score(known).map(Block::Paragraph);
-    let lines = super::list(by_kind(&problems).into_iter().filter_map(line));
-    score.into_iter().chain(lines).collect()
+/// `None` for a problem that has no name.
+pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
+    Some(problem.place.extents()?.named()?.kind)
 }
 
 /// What is not won.
-fn shortfall(ratio: Figure) -> Option<&'static str> {
+fn shortfall(ratio: crate::table::Figure) -> Option<&'static str> {
     match peers::outcome(ratio) {
         Outcome::Won => None,
-        Outcome::Lost => Some("lost"),
+        Outcome::Lost => Some("slower"),
         Outcome::Inconclusive => Some("inconclusive"),
     }
 }
@@ -328,12 +304,12 @@ pub fn changes_of(since: &Changes) -> Vec<Block> {
     )
 }
 
-/// Claims that do not hold; the others as counts.
+/// Claims that do not hold; the others as counts. Why the refuted ones failed is long.
 fn claims(report: &Report<'_>) -> Vec<Block> {
     const OPEN: &str = "";
     let kind = |of: &Claimed| match of.verdict() {
-        Some(Judgement::Pass) if of.is_stale => "STALE: held on another version",
-        Some(Judgement::Pass) => "Claims that hold",
+        Some(Judgement::Pass) if of.is_stale => "Hold on another version of the kernel (STALE)",
+        Some(Judgement::Pass) => "Hold",
         Some(Judgement::NoData) => "Not measured",
         _ => OPEN,
     };
@@ -345,11 +321,16 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     open.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
     let table = |open: &[&Claimed]| Block::Table(super::claims(open, |_| vec![]));
     let how = "compare show claims";
-    let others = others.into_iter().filter_map(|(kind, claims)| {
-        let stages = per_stage(&report.known, claims.iter().map(|of| &*of.stage))?;
-        Some(format!("{kind}: {stages} (`{how}`).").into())
+    let others = others.into_iter().map(|(kind, claims)| {
+        let stages = grouped(claims.iter().map(|of| (ladder::short(&of.stage), ())));
+        let stages = stages
+            .iter()
+            .map(|(stage, all)| format!("{stage} {}", all.len()));
+        format!("{kind}: {}.", joined(stages, ", "))
     });
-    let lines = super::list(refuted(&open).into_iter().chain(others));
+    let why = format!("Each with its figures, and why a NEGATIVE one failed: `{how}`.");
+    let why = (!report.claims.is_empty()).then_some(why);
+    let lines = super::list(others.chain(why));
     [first_of(&open, MOST_CLAIMS, table, how), lines].concat()
 }
 
@@ -357,8 +338,8 @@ fn more(report: &Report<'_>) -> Vec<Block> {
     let stage = report.known.stages.last();
     let stage = stage.map_or("STAGE", |stage| &stage.id);
     let line = format!(
-        "`compare show --stage {stage}` shows all of a stage, `compare show gates latencies peers` parts of the table; `compare show` \
-         names them all."
+        "`compare show --stage {stage}` shows a stage on one page, `compare show gates latencies peers` parts of the table; \
+         `compare show` lists all parts."
     );
     let text = Text::from("Terms are in ").link("docs/glossary.md", "docs/glossary.md");
     let text = text

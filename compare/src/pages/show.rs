@@ -1,19 +1,16 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    cells, claims, each, list, metrics, or_line, or_missing, refuted, report, sections, share,
-    short, some, stage, state,
+    cells, claims, each, list, or_dash, or_line, report, sections, short, some, stage, state, times,
 };
-use crate::document::{Block, Document, Table, row};
+use crate::document::{Block, Document, Table, Text, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
-use crate::judge::place;
 use crate::judge::state::{State, summary};
-use crate::judge::verdict::{Report, shell_word};
-use crate::table::session::DeviceCompiler;
-use crate::table::{self, Row, Session, Source, StageMeta, Subject};
+use crate::judge::verdict::{Report, count};
+use crate::table::{self, Row, Source, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -36,16 +33,10 @@ pub enum Section {
     Peers,
     /// Every claim, with its figures
     Claims,
-    /// What is worse than in the session before
-    Changes,
     /// Fault injection and mutation testing
     SelfTest,
     /// Missing data, and why
     Missing,
-    /// Compilers, flags and tools
-    Built,
-    /// What each gate demands, every metric, and when a difference counts
-    Thresholds,
 }
 
 /// The parts asked for, of the stages named or of all. Without parts each of the stages on a page; without stages either, the summary.
@@ -79,8 +70,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
     Document {
         title: session.name.clone(),
         verdict,
-        blocks: [summary, sections(asked.map(section))].concat(),
-        ..Document::default()
+        blocks: [summary, sections(Block::section, asked.map(section))].concat(),
     }
 }
 
@@ -113,20 +103,12 @@ impl<'a> Show<'a> {
             Section::Sanitizer => self.measured(&[Source::ComputeSanitizer], all),
             Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
-            Section::Changes => {
-                let since = self.report.since.as_ref();
-                since.map_or(vec![], report::changes_of)
-            }
             Section::SelfTest => {
                 let rows = self.table.by(Source::SelfTest).collect::<Vec<_>>();
                 let killed = super::self_test::summary(rows).into_iter().collect();
                 [killed, self.measured(&[Source::SelfTest], all)].concat()
             }
             Section::Missing => self.missing(),
-            Section::Built => self.built(),
-            Section::Thresholds => [metrics::gates(), metrics::metrics(), metrics::ncu_metrics()]
-                .map(Block::Table)
-                .into(),
         }
     }
 
@@ -245,8 +227,8 @@ impl<'a> Show<'a> {
                 .as_ref()
                 .map(|negative| negative.measured.as_str());
             row! {
-                "recorded as refuted" => or_missing(recorded, "not refuted"),
-                "same preset" => or_missing(same.map(share), "no such pair"),
+                "recorded as refuted" => or_dash(recorded),
+                "same preset" => or_dash(same.map(|ratio| times(ratio, 3))),
                 "session" => of.session.as_deref().unwrap_or("–"),
                 "because" => &of.claim.why,
             }
@@ -265,30 +247,15 @@ impl<'a> Show<'a> {
         let table = Table::of(self.report.missing.iter().map(row));
         or_line(some(table), "Nothing is missing.")
     }
+}
 
-    fn built(&self) -> Vec<Block> {
-        let stage = |stage: &StageMeta| {
-            row! {
-                "stage" => &stage.id,
-                "idea" => &stage.idea,
-                "identity" => format!("{:.12}", stage.identity),
-            }
-        };
-        let stages = self.report.known.stages.iter();
-        let stages = stages.filter(|stage| self.covers(&stage.id)).map(stage);
-        let session = |session: &Session| {
-            row! {
-                "session" => &session.name,
-                "command" => joined(session.command.iter().map(|word| shell_word(word)), " "),
-                "source" => super::commit(&session.git),
-                "on" => place(session),
-                "compilers" => match &session.device_compiler {
-                    DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}, {}", session.host_compiler),
-                    DeviceCompiler::Absent { .. } => session.host_compiler.clone(),
-                },
-            }
-        };
-        let sessions = self.table.sessions.values().map(session);
-        [some(Table::of(stages)), some(Table::of(sessions))].concat()
-    }
+/// Why claims are refuted: `NEGATIVE, 4 claims: …`
+fn refuted(claims: &[&Claimed]) -> Vec<Text> {
+    let refuted = claims.iter().filter(|of| of.is_unexpected().is_none());
+    let by_reason = grouped(refuted.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
+    let line = |(why, claims): (&String, Vec<_>)| {
+        let claims = count(claims.len(), "claim", "claims");
+        Text::from(format!("NEGATIVE, {claims}: {why}"))
+    };
+    by_reason.into_iter().map(line).collect()
 }

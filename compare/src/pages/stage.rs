@@ -2,7 +2,7 @@
 
 use super::insights::insights;
 use super::{
-    first_lines, gpu, ladder, list, missing, or_missing, short, some, standing, state, tally, us,
+    first_lines, gpu, ladder, list, or_dash, sections, short, some, standing, state, tally, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
@@ -40,7 +40,7 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
         return vec![];
     };
     let best = best::subject(&report.known, stage);
-    let sections = [
+    let parts = [
         (
             "Fastest variants at mission".to_string(),
             fastest(&report.known, stage),
@@ -58,17 +58,13 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
             ))),
         ),
         (
-            "Claims that do not hold, and goals not reached".to_string(),
+            "Claims that do not hold, and goals that are not reached".to_string(),
             open_claims(report, id),
         ),
     ];
-    let present = sections
-        .into_iter()
-        .filter(|(_, blocks)| !blocks.is_empty());
-    let sections =
-        present.flat_map(|(title, blocks)| [vec![Block::subsection(title)], blocks].concat());
     let title = Block::section(format!("{id}: {}", stage.idea));
     let head = [title, Block::bullets(about(report, stage))];
+    let sections = sections(Block::subsection, parts);
     head.into_iter().chain(sections).collect()
 }
 
@@ -79,7 +75,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
         stage
             .predecessor
             .as_ref()
-            .map(|before| format!("a diff of {before}")),
+            .map(|before| format!("compared with {before}")),
     );
     let known = &report.known;
     lines.push(match known.session() {
@@ -117,14 +113,14 @@ fn promise(report: &Report<'_>, stage: &StageMeta, on: &Place) -> Option<String>
     let [claimed, was, is] = [was / gain, was, is].map(significant);
     let goal = match *on == first_place(Some(stage)) {
         true => format!(
-            "; the goal of {GOAL} µs needs a base below {:.1}",
+            "; the goal of {GOAL} µs needs a base of at most {:.1} µs",
             GOAL * gain
         ),
         false => String::new(),
     };
     let base = short(base);
     Some(format!(
-        "claimed on {on}: {was} µs of {base} / {gain:.2} = {claimed} µs; measured {is}{goal}"
+        "claimed on {on}: {base}'s {was} µs / {gain:.2} = {claimed} µs; measured: {is} µs{goal}"
     ))
 }
 
@@ -170,18 +166,15 @@ fn problems(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
     let cells = |shape: &str, dtype: Dtype, mask: Mask| {
         let place = Place::new(shape, dtype, mask);
         let fastest = best::best(known, stage, &place, |_| true);
-        let over_peer = match ladder::over_fastest(&report.known, stage, &place) {
-            // A mark, for a table that has to fit a terminal.
-            Ok((ratio, is_stale)) => {
-                let mark = if is_stale { "*" } else { "" };
-                Cell::figure(ratio, format!("{ratio:.2}x{mark}"))
-            }
-            Err(why) => missing(why),
-        };
+        // A mark, for a table that has to fit a terminal.
+        let over_peer = ladder::over_fastest(known, stage, &place).map(|(ratio, is_stale)| {
+            let mark = if is_stale { "*" } else { "" };
+            Cell::Figure(format!("{ratio:.2}x{mark}"))
+        });
         row! {
-            format!("{mask}") => or_missing(fastest.map(|row| row.subject.name()), "not timed"),
-            "µs" => or_missing(fastest.map(|row| us(best::p50(row))), "not timed"),
-            "peer" => over_peer,
+            format!("{mask}") => or_dash(fastest.map(|row| row.subject.name())),
+            "µs" => or_dash(fastest.map(|row| us(best::p50(row)))),
+            "peer" => or_dash(over_peer),
         }
     };
     let row = |(dtype, shape): (Dtype, &str)| -> TableRow {

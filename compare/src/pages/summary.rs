@@ -1,8 +1,7 @@
 //! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict.
 
-use super::{figure, ladder, or_missing, report, some, us};
+use super::{figure, ladder, or_dash, report, some, us};
 use crate::document::{Block, Document, Table, Text, row};
-use crate::judge::Known;
 use crate::judge::best::{self, Latency};
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Exit, Report};
@@ -27,13 +26,13 @@ pub fn reproach(report: &Report<'_>) -> Option<Document> {
 }
 
 fn verdict_line(report: &Report<'_>) -> Block {
-    Block::Paragraph(Text::default().strong(report::verdict(report).to_string()))
+    Block::Paragraph(Text::default().strong(report::verdict(report)))
 }
 
 fn stages(report: &Report<'_>) -> Vec<Block> {
     let row = |stage: &StageMeta| {
         let (green, ran) = ladder::green(report, &stage.id);
-        let best = shown(&report.known, report, stage);
+        let best = shown(report, stage);
         let subject = stage.subject(best);
         let known = &report.known;
         let time = match best::latency(known, &subject, &first_place(Some(stage))) {
@@ -47,8 +46,8 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
             row! {
                 "stage" => &stage.id,
                 "best variant" => best,
-                "p50 µs" => or_missing(time, "not timed in this run"),
-                "error / bound" => or_missing(error, "not checked"),
+                "p50 µs" => or_dash(time),
+                "error / bound" => or_dash(error),
                 "green" => format!("{green} of {ran}"),
             }
         })
@@ -57,8 +56,8 @@ fn stages(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// The best variant; if the run left it out, the first that it included.
-fn shown<'a>(known: &Known<'_>, report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
-    let best = best::variant(known, stage);
+fn shown<'a>(report: &'a Report<'_>, stage: &'a StageMeta) -> &'a str {
+    let best = best::variant(&report.known, stage);
     let ran = |(subject, state): &&(Subject, State)| {
         subject.stage() == stage.id && !matches!(state, State::NotRun(_))
     };
@@ -74,9 +73,9 @@ fn shown<'a>(known: &Known<'_>, report: &'a Report<'_>, stage: &'a StageMeta) ->
 mod tests {
     use super::*;
     use crate::document::terminal;
-    use crate::judge::verdict;
-    use crate::pages::testing::{OTHER, row, run};
+    use crate::judge::{Known, verdict};
     use crate::table::{On, Run, Source};
+    use crate::testing::{US, WMMA, timed};
     use common::verdict::{GateId, GateResult};
 
     fn page(run: &Run) -> String {
@@ -88,43 +87,48 @@ mod tests {
 
     #[test]
     fn green_is_a_line_a_stage_and_red_comes_first() {
-        insta::assert_snapshot!(page(&run()), @r##"
-| stage         | best variant | p50 µs | error / bound | green  |
-|---------------|--------------|--------|---------------|--------|
-| stage0-scalar | scalar-32x64 |  10.00 |        40.0 % | 1 of 1 |
-| stage1-mma    | mma-32x64    |  5.000 |        40.0 % | 2 of 2 |
+        insta::assert_snapshot!(page(&timed(US)), @r##"
+| stage          | best variant  | p50 µs | error / bound | green  |
+|----------------|---------------|--------|---------------|--------|
+| stage0-scalar  | wmma-qk-32x64 |  20.02 |        17.0 % | 2 of 2 |
+| stage1-cpasync | cpasync-32x64 |  15.01 |        17.0 % | 1 of 1 |
 
 - gates: 3 of 3 variants green
-- claims: 1 kept
+- claims: 4 hold
 
-- No action needed.
+- Complete this run with gate C7 before it is accepted: compare sanitize.
 
 PASS: 3 variants are green
 "##);
-        let mut failed = run();
+        let mut failed = timed(US);
         let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
-        let worst = row(&mut failed, OTHER, &On::All, Source::Gpu);
+        let worst = failed.row_mut(WMMA, &On::All, Source::Gpu);
         worst.judge(GateId::C2, (&fails).into());
         let page = page(&failed);
         assert!(
-            page.starts_with("- FAIL C2 of stage1-mma/mma-64x64: max error 3e-1 > 4e-4"),
+            page.starts_with("- FAIL C2 of stage0-scalar/wmma-qk-32x64: max error 3e-1 > 4e-4"),
             "{page}"
         );
         assert!(
             page.trim_end()
-                .ends_with("FAIL: 1 gate fails, first C2 of stage1-mma/mma-64x64"),
+                .ends_with("FAIL: 1 gate fails, first C2 of stage0-scalar/wmma-qk-32x64"),
             "{page}"
         );
     }
 
     #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
-        let mut quick = run();
+        let mut quick = timed(US).changed(|session| {
+            session
+                .stages
+                .iter_mut()
+                .for_each(|stage| stage.claims.clear())
+        });
         quick.session.tier = crate::table::session::Tier::T0;
-        quick.table.retain(|row| row.subject.as_str() != OTHER);
+        quick.table.retain(|row| row.subject.as_str() != WMMA);
         let page = page(&quick);
         assert!(
-            !page.contains("mma-64x64") && page.contains("1 of 1"),
+            !page.contains("wmma-qk-32x64") && page.contains("1 of 1"),
             "{page}"
         );
     }
