@@ -114,8 +114,10 @@ fn added(comparison: &Comparison, pair: &Pair, most: usize) -> Vec<Block> {
 fn rest(pair: &Pair) -> String {
     let others = pair.comparison.differences.iter();
     let others = others.filter(|d| !matches!(d.change, Change::Worse | Change::Better));
-    let also = Some(counts(others)).filter(|counts| !counts.is_empty());
-    let also = also.map(|counts| format!("Also: {counts}."));
+    let also = match counts(others) {
+        none if none.is_empty() => "Nothing else to compare.".to_string(),
+        counts => format!("Also: {counts}."),
+    };
     let drift = pair.comparison.drift;
     let drift = (drift.kernels > 0).then(|| {
         format!(
@@ -125,7 +127,7 @@ fn rest(pair: &Pair) -> String {
             100.0 * drift.spread
         )
     });
-    joined([also, drift].into_iter().flatten(), " ")
+    joined([also].into_iter().chain(drift), " ")
 }
 
 pub fn json(comparison: &Comparison) -> Value {

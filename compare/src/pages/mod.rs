@@ -25,7 +25,7 @@ use crate::judge::state::State;
 use crate::judge::verdict::count;
 use crate::table::session::{Git, Gpu, Moved};
 use crate::table::{Figure, Row, Subject};
-use common::metric::{Metric, significant};
+use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
 use std::fmt::Display;
 
@@ -53,10 +53,15 @@ fn figure(metric: Metric, value: f64) -> Cell {
     Cell::Figure(metric.show(value))
 }
 
-/// The figure of a row; a dash if it has none.
+/// The figure of a row, of a ratio with its interval; a dash if it has none.
 fn of(row: Option<&Row>, metric: Metric) -> Cell {
-    let found = row.and_then(|row| row.value(metric));
-    or_dash(found.map(|value| figure(metric, value)))
+    let ratio = row.and_then(|row| row.figures.get(&metric));
+    let ratio = ratio.filter(|_| metric.spec().unit == Unit::Ratio);
+    let value = row.and_then(|row| row.value(metric));
+    or_dash(ratio.map_or_else(
+        || value.map(|value| figure(metric, value)),
+        |ratio| Some(times(*ratio, 3)),
+    ))
 }
 
 /// The figures of several metrics, under their labels; in parentheses their ratios to those of `base`.
@@ -169,18 +174,25 @@ fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
     tallied(claims.into_iter().map(|of| standing(of).1), &words)
 }
 
-/// Where, what, and how far; the reason if there are no values.
+/// Where, what, how far, and what decides.
 fn changes(changes: &[Moved]) -> Table {
-    let row = |change: &Moved| {
-        let values = match (change.base.as_str(), change.new.as_str()) {
-            ("", "") => change.why.as_str().into(),
-            ("", is) => Cell::from(is).noted(change.why.as_str()),
-            (was, is) => Cell::from(format!("{was} → {is}")).noted(change.why.as_str()),
+    let row = |Moved {
+                   subject,
+                   metric,
+                   base,
+                   new,
+                   why,
+               }: &Moved| {
+        let values = match (base.as_str(), new.as_str()) {
+            ("", "") => Cell::Missing,
+            ("", is) => is.into(),
+            (was, is) => format!("{was} → {is}").into(),
         };
         row! {
-            "where" => short(&change.subject),
-            "what" => &change.metric,
+            "where" => short(subject),
+            "what" => metric,
             "was → is" => values,
+            "why" => why,
         }
     };
     Table::of(changes.iter().map(row))

@@ -492,15 +492,15 @@ fn what_was_planted_is_named_at_the_top_of_a_comparison() {
     for (new, says) in [
         (
             &slow,
-            "| stage1/cpasync-32x64 | p50 on mission f16 full | 15.01 µs → 16.50 µs (0.91x; ",
+            "| stage1/cpasync-32x64 | p50 on mission f16 full | 15.01 µs → 16.50 µs | 0.91x; ",
         ),
         (
             &spilled,
-            "| stage1/cpasync-32x64 | spilled bytes on f16 d64 sm_90a | 0 → 128 (",
+            "| stage1/cpasync-32x64 | spilled bytes on f16 d64 sm_90a | 0 → 128 | ",
         ),
         (
             &found,
-            "| stage1/cpasync-32x64 | gate C7 | FAIL (memcheck: invalid write of 2 bytes) |",
+            "| stage1/cpasync-32x64 | gate C7 | FAIL | memcheck: invalid write of 2 bytes |",
         ),
     ] {
         let page = markdown(&super::diff::document(&compared(
