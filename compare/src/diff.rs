@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or a git revision (its committed
 results/). Tables of the same GPU model are compared. What is not comparable (another driver, compiler, state of the cache) is missing,
-with a reason. Kernels that have not changed are the control: they say how far latencies move between sessions.
+with a reason. Kernels that have not changed are the control: they show how much latencies vary between sessions.
 
 Examples:
   compare diff main HEAD                        what this branch's tables say against those of main

@@ -8,7 +8,7 @@ use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
 use crate::table::{Figure, On, Place};
 use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{CPASYNC, WMMA, results};
+use crate::testing::{WMMA, results};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
@@ -222,15 +222,15 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing!
         3 INCOMPLETE: nothing can be compared: too large
-        Find out why data of the base is missing, or state that it is intended.
+        Measure what the base has and this lacks, or state in the change that it is intended.
         Run both sides on one machine with the same flags, or name tables of the same GPU, driver and backend.
     missing! worse
         1 REGRESSION: 1 worse, 1 not comparable
         Fix what newly fails; do not merge.
-        Find out why data of the base is missing, or state that it is intended.
+        Measure what the base has and this lacks, or state in the change that it is intended.
     missing! better
         3 INCOMPLETE: 1 not comparable, 1 improved
-        Find out why data of the base is missing, or state that it is intended.
+        Measure what the base has and this lacks, or state in the change that it is intended.
     missing better
         0 IMPROVED: 1 not comparable, 1 improved
         No action needed.

@@ -421,7 +421,7 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
         (is_worse(true), "Fix what newly fails; do not merge."),
         (
             required > 0,
-            "Measure what the base has and this lacks (\"Missing data\" names it), or state in the change that it is intended.",
+            "Measure what the base has and this lacks, or state in the change that it is intended.",
         ),
         (
             is_worse(false),

@@ -137,8 +137,8 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
             &stages,
             &unmeasured,
             [
-                "**INCOMPLETE: ",
                 "- required data that is missing: ",
+                "- Measure what is missing: `compare --stages stage11-spread,stage12-decode,",
                 "## Missing data that is required",
             ],
         ),
@@ -516,13 +516,12 @@ fn what_was_planted_is_named_at_the_top_of_a_comparison() {
     assert_eq!(json["verdict"]["word"], "REGRESSION");
     assert!(json["pairs"][0]["differences"].as_array().unwrap().len() > 4);
     // A variant is new if the base has nothing of it.
-    let gone: [(fn(&Row) -> bool, bool); 2] = [
-        (|row| row.subject.as_str() == CPASYNC, true),
-        (|row| row.on == On::All, false),
-    ];
-    for (is_gone, is_new) in gone {
+    for is_new in [true, false] {
         let mut less = base.clone();
-        less.retain(|row| !is_gone(row));
+        less.retain(|row| match is_new {
+            true => row.subject.as_str() != CPASYNC,
+            false => row.on != On::All,
+        });
         let page = markdown(&super::diff::document(&compared(
             &stages,
             &[(&less, &base)],
