@@ -164,7 +164,7 @@ fn merge(
     run.session.stages.clone_from(&stages);
     let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
-    let comparison = diff::of_accepting(&committed, &table, &stages);
+    let comparison = diff::compare(&committed, &table, false, &stages);
     let newest = committed.newest().map(|newest| &newest.name);
     if let Some(session) = table.sessions.get_mut(name) {
         session.changes = match committed.sessions.get(name) {

@@ -6,7 +6,7 @@ use crate::answer::{Answer, json};
 use crate::document::markdown::markdown;
 use crate::document::terminal::{WIDTH, terminal};
 use crate::judge::Known;
-use crate::judge::diff::{self, Difference, Tables};
+use crate::judge::diff::{self, Difference};
 use crate::judge::verdict::{Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
@@ -106,12 +106,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
             table.retain(|row| pairs.is_empty() || !row.by.is_of_build());
             table
         });
-        let tables = Tables {
-            base: &old,
-            new: &now,
-            covers,
-        };
-        let mut comparison = diff::compare(&tables, stages);
+        let mut comparison = diff::compare(&old, &now, covers, stages);
         if new.run.is_some() {
             let known = Known::committed(stages, &now);
             let outdated = known.stale_stages().into_iter().map(Difference::outdated);

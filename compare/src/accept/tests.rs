@@ -421,7 +421,9 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
         later.table.by(Source::Draw).count()
     );
     assert_eq!(
-        diff::of_accepting(after, &merged, stages).differences.len(),
+        diff::compare(after, &merged, false, stages)
+            .differences
+            .len(),
         0
     );
 }

@@ -37,7 +37,6 @@ struct Sample<'a> {
     problem: Problem,
     /// Over the time of the fastest variant of the problem: 1 or more.
     slower: f64,
-    is_held_out: bool,
 }
 
 /// Every problem's times that may be shown; of the kernels as they are now, where a variant has any.
@@ -63,7 +62,6 @@ fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
             row,
             problem,
             slower: p50(row) / least,
-            is_held_out: is_held_out(row),
         }));
     }
     samples
@@ -159,23 +157,16 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
     let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
     // Of a stage without random problems the library may have nothing.
     let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
-    samples.retain(|sample| !sample.is_held_out && has_draws(sample.row));
-    let mut fastest: BTreeMap<&Subject, f64> = BTreeMap::new();
-    for sample in &samples {
-        let least = fastest.entry(&sample.row.subject).or_insert(f64::INFINITY);
-        *least = least.min(sample.slower);
-    }
+    samples.retain(|sample| !is_held_out(sample.row) && has_draws(sample.row));
+    let fastest = least(samples.iter().map(|of| (&of.row.subject, of.slower)));
     let contends: Vec<&Sample<'_>> = (samples.iter())
         .filter(|sample| fastest[&sample.row.subject] <= CONTENDS)
         .collect();
     let is_portable = |sample: &Sample<'_>| runs_everywhere(stages, &sample.row.subject);
-    let mut portable: BTreeMap<&On, f64> = BTreeMap::new();
-    for sample in contends.iter().filter(|sample| is_portable(sample)) {
-        let least = portable.entry(&sample.row.on).or_insert(f64::INFINITY);
-        *least = least.min(sample.slower);
-    }
-    let mut equations: BTreeMap<Instance, Vec<Equation>> = BTreeMap::new();
-    let mut residents: BTreeMap<Instance, u32> = BTreeMap::new();
+    let portable = contends.iter().filter(|sample| is_portable(sample));
+    let portable = least(portable.map(|of| (&of.row.on, of.slower)));
+    // With the blocks that a multiprocessor holds.
+    let mut equations: BTreeMap<Instance, (u32, Vec<Equation>)> = BTreeMap::new();
     for sample in contends {
         let subject = &sample.row.subject;
         let Some(stage) = loaded(stages, subject) else {
@@ -189,15 +180,15 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
             modelled(sample.problem.dtype),
             sample.problem.shape.head_dim,
         );
-        let resident = *(residents.entry(instance.clone()))
-            .or_insert_with(|| resident(known, subject, prepared.kernel));
+        let (resident, of_instance) = (equations.entry(instance))
+            .or_insert_with(|| (resident(known, subject, prepared.kernel), vec![]));
         let us = p50(sample.row);
-        equations.entry(instance).or_default().push(Equation {
+        of_instance.push(Equation {
             terms: terms(
                 &sample.problem,
                 prepared.kernel,
                 prepared.grid,
-                resident,
+                *resident,
                 gpu.multiprocessors,
             ),
             us,
@@ -209,11 +200,11 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
     }
     let of = |is_of: &dyn Fn(&Instance) -> bool, prior: Option<[f64; TERMS]>| {
         let those = equations.iter().filter(|(instance, _)| is_of(instance));
-        least_squares(those.flat_map(|(_, of)| of), prior)
+        least_squares(those.flat_map(|(_, (_, of))| of), prior)
     };
     let mut costs = Vec::new();
     let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
-    for (instance @ (subject, dtype, head_dim), own) in &equations {
+    for (instance @ (subject, dtype, head_dim), (resident, own)) in &equations {
         let all = of(&|other| other.1 == *dtype, None);
         let variant = of(&|other| (&other.0, other.1) == (subject, *dtype), Some(all));
         let us = of(&|other| other == instance, Some(variant));
@@ -226,7 +217,7 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
             variant: subject.to_string(),
             dtype: *dtype,
             head_dim: *head_dim,
-            resident: residents[instance],
+            resident: *resident,
             us: us.map(significant),
         };
         if own.iter().any(|of| of.is_fastest) {
@@ -245,6 +236,16 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
         },
         errors,
     })
+}
+
+/// The least value of each key.
+fn least<K: Ord>(pairs: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
+    let mut least = BTreeMap::new();
+    for (key, value) in pairs {
+        let before = least.entry(key).or_insert(value);
+        *before = value.min(*before);
+    }
+    least
 }
 
 fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a LoadedStage> {

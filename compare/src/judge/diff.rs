@@ -186,13 +186,6 @@ impl Difference {
     }
 }
 
-pub struct Tables<'a> {
-    pub base: &'a Table,
-    pub new: &'a Table,
-    /// Whether the new side was asked to have everything that the base has.
-    pub covers: bool,
-}
-
 pub struct Comparison {
     /// In the order of the ladder; those that concern most come first within a stage.
     pub differences: Vec<Difference>,
@@ -221,20 +214,16 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
     table
 }
 
-pub fn of_accepting(committed: &Table, accepted: &Table, stages: &[StageMeta]) -> Comparison {
-    let tables = Tables {
-        base: committed,
-        new: accepted,
-        covers: false,
+/// Compares two tables; `covers` if the new side was asked to have everything that the base has. `stages` give the order.
+pub fn compare(base: &Table, new: &Table, covers: bool, stages: &[StageMeta]) -> Comparison {
+    let drift = Drift::between(base, new);
+    let join = Join {
+        base,
+        new,
+        covers,
+        drift,
     };
-    compare(&tables, stages)
-}
-
-/// Compares two tables; `stages` give the order.
-pub fn compare(tables: &Tables<'_>, stages: &[StageMeta]) -> Comparison {
-    let drift = Drift::between(tables.base, tables.new);
-    let join = Join { tables, drift };
-    let keys: BTreeSet<&Key> = tables.base.keys().chain(tables.new.keys()).collect();
+    let keys: BTreeSet<&Key> = base.keys().chain(new.keys()).collect();
     // Random problems differ from session to session.
     let keys = keys.into_iter().filter(|key| key.by != Source::Draw);
     let mut differences: Vec<Difference> = keys.flat_map(|key| join.judge(key)).collect();
@@ -249,15 +238,16 @@ pub fn compare(tables: &Tables<'_>, stages: &[StageMeta]) -> Comparison {
 }
 
 struct Join<'a> {
-    tables: &'a Tables<'a>,
+    base: &'a Table,
+    new: &'a Table,
+    covers: bool,
     drift: Drift,
 }
 
 impl Join<'_> {
     fn judge(&self, key: &Key) -> Vec<Difference> {
-        let Tables { base, new, .. } = self.tables;
-        let is_known = |row: &Row| base.about(&row.subject).next().is_some();
-        match (base.get(key), new.get(key)) {
+        let is_new = |row: &Row| self.base.about(&row.subject).next().is_none();
+        match (self.base.get(key), self.new.get(key)) {
             // The same row of the same session says nothing about a change.
             (old, new) if old == new => vec![],
             (Some(old), None) => self.lost(old).into_iter().collect(),
@@ -265,7 +255,7 @@ impl Join<'_> {
                 let mut found = self.verdicts(old, new);
                 match old {
                     Some(old) => found.extend(self.figures(old, new)),
-                    None if found.is_empty() && is_variant(new) && !is_known(new) => {
+                    None if found.is_empty() && is_variant(new) && is_new(new) => {
                         let why = "the base does not have it";
                         found.push(self.of(new, What::Variant, Change::Informational, why));
                     }
@@ -279,7 +269,7 @@ impl Join<'_> {
 
     /// What is missing on a side that was asked for it is required.
     fn of(&self, row: &Row, what: What, change: Change, why: impl Into<String>) -> Difference {
-        let is_lost = change == Change::Missing && self.tables.covers;
+        let is_lost = change == Change::Missing && self.covers;
         Difference::new(row, what, change, why).required(is_lost)
     }
 
@@ -316,10 +306,10 @@ impl Join<'_> {
     /// What only the base has: of a variant that the new side does not know, that it is gone.
     fn lost(&self, old: &Row) -> Option<Difference> {
         // What a narrower run was not asked for is not lost.
-        if !self.tables.covers {
+        if !self.covers {
             return None;
         }
-        let is_known = self.tables.new.about(&old.subject).next().is_some();
+        let is_known = self.new.about(&old.subject).next().is_some();
         let gate = || Some(What::Gate(*old.verdicts.keys().next()?));
         let missing = |what, why| Some(self.of(old, what, Change::Missing, why));
         let gone = |what, why| Some(self.of(old, what, Change::Informational, why));
@@ -352,8 +342,8 @@ impl Join<'_> {
     /// Whether the new side has a build by the same nvcc, for the same architectures.
     fn is_built_alike(&self, old: &Row) -> bool {
         let built = |session: &Session| (session.device_compiler.clone(), session.toggles.clone());
-        let of_base = self.tables.base.session(old).map(built);
-        let mut sessions = self.tables.new.sessions.values();
+        let of_base = self.base.session(old).map(built);
+        let mut sessions = self.new.sessions.values();
         old.by != Source::Ptxas || sessions.any(|session| Some(built(session)) == of_base)
     }
 
@@ -455,14 +445,13 @@ impl Join<'_> {
             _ => false,
         };
         let latencies = self
-            .tables
             .new
             .of(&row.subject, Source::Gpu)
             .filter(|new| is_latency(new));
         let latencies = latencies.filter(|new| new.on.problem().is_some_and(is_of));
         let changes: Vec<Change> = latencies
             .filter_map(|new| {
-                let old = self.tables.base.get(&new.key())?;
+                let old = self.base.get(&new.key())?;
                 (old != new && is_latency(old)).then(|| self.latency(old, new).change)
             })
             .collect();
@@ -476,10 +465,7 @@ impl Join<'_> {
 
     /// Why figures of these two rows must not be compared, if so.
     fn incomparable(&self, old: &Row, new: &Row) -> Option<String> {
-        let (base, now) = (
-            self.tables.base.session(old)?,
-            self.tables.new.session(new)?,
-        );
+        let (base, now) = (self.base.session(old)?, self.new.session(new)?);
         let nvcc = |session: &Session| match &session.device_compiler {
             DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}"),
             DeviceCompiler::Absent { .. } => "no GPU compiler".to_string(),
@@ -509,8 +495,8 @@ impl Join<'_> {
         let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
         let why = (self.incomparable(old, new))
             .or_else(|| unequal(was, is))
-            .or_else(|| failing(self.tables.base, old))
-            .or_else(|| failing(self.tables.new, new));
+            .or_else(|| failing(self.base, old))
+            .or_else(|| failing(self.new, new));
         if let Some(why) = why {
             return row(Change::Missing, why);
         }

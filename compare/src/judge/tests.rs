@@ -135,7 +135,7 @@ fn a_report_and_accept_agree_on_what_changed() {
             let committed = diff::accepted(&old.named("1"), &Table::default());
             let new = new.clone().named("2");
             let mut table = diff::accepted(&new, &committed);
-            let comparison = diff::of_accepting(&committed, &table, stages);
+            let comparison = diff::compare(&committed, &table, false, stages);
             let report = report_of_run(&new, &committed);
             assert_eq!(report.since, Some(comparison.changes("1")), "{line}");
             let mut actions = report.overall.actions.iter();

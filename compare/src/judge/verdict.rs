@@ -126,7 +126,7 @@ pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
         .filter(|_| run.session.device.is_none())
         .map(|newest| {
             let accepted = diff::accepted(run, committed);
-            diff::of_accepting(committed, &accepted, known.stages).changes(newest)
+            diff::compare(committed, &accepted, false, known.stages).changes(newest)
         });
     report_since(known, since)
 }

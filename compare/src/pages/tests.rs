@@ -7,7 +7,7 @@ use super::*;
 use crate::document::Document;
 use crate::document::markdown::markdown;
 use crate::document::terminal::{WIDTH, terminal};
-use crate::judge::diff::{self, Tables};
+use crate::judge::diff;
 use crate::judge::verdict::{self, Report, of_differences};
 use crate::judge::{Known, best};
 use crate::table::session::{Progress, first_place};
@@ -453,14 +453,7 @@ fn compared(
 ) -> super::diff::Comparison {
     let pairs = pairs.iter().map(|(base, new)| super::diff::Pair {
         name: "nvidia-h200".into(),
-        comparison: diff::compare(
-            &Tables {
-                base,
-                new,
-                covers: true,
-            },
-            stages,
-        ),
+        comparison: diff::compare(base, new, true, stages),
         new: (*new).clone(),
     });
     let pairs: Vec<_> = pairs.collect();

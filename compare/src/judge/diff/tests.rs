@@ -12,21 +12,10 @@ fn of_run(run: &Run, name: &str) -> Table {
     table
 }
 
-fn of_tables<'a>(base: &'a Table, new: &'a Table) -> Tables<'a> {
-    Tables {
-        base,
-        new,
-        covers: true,
-    }
-}
-
 fn differences(base: &Run, new: &Run) -> Vec<Difference> {
     let (old, now) = (of_run(base, "1"), of_run(new, "2"));
-    let tables = Tables {
-        covers: covers(&base.session, &new.session),
-        ..of_tables(&old, &now)
-    };
-    compare(&tables, &new.session.stages).differences
+    let covers = covers(&base.session, &new.session);
+    compare(&old, &now, covers, &new.session.stages).differences
 }
 
 /// Exit code and word, and all that changed.
@@ -79,7 +68,7 @@ fn in_session(old: Row, new: Row, controls: u32, shift: f64, spread: f64) -> (St
     };
     let base = session("1", old, &|_| 10.0);
     let new = session("2", new, &|at| 10.0 * shift * (1.0 + 1.05 * spread * at));
-    let found = compare(&of_tables(&base, &new), &[]).differences;
+    let found = compare(&base, &new, true, &[]).differences;
     let of_changed = |d: &&Difference| d.subject.as_str() == "s/v" && d.group == Group::Latency;
     let changed = found.iter().find(of_changed).unwrap();
     let is_control =
@@ -243,7 +232,7 @@ fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
     let (older, newer) = (read("older"), read("newer"));
     let is_slowed = |subject: &Subject| subject.stage() == "stage5-swizzle";
     let changes = |base: &Table, new: &Table| {
-        let found = compare(&of_tables(base, new), &[]);
+        let found = compare(base, new, true, &[]);
         let mut counts: BTreeMap<(bool, Change), usize> = BTreeMap::new();
         for d in &found.differences {
             *counts.entry((is_slowed(&d.subject), d.change)).or_default() += 1;
@@ -288,7 +277,7 @@ fn a_run_against_itself_is_the_same_everywhere() {
     assert_eq!(found.matches("    0 SAME\n").count(), 3, "{found}");
     assert_eq!(found.lines().count(), 6, "{found}");
     let committed = crate::testing::results().of_gpu("nvidia-h200");
-    let found = compare(&of_tables(&committed, &committed), &[]);
+    let found = compare(&committed, &committed, true, &[]);
     assert!(
         found.differences.is_empty(),
         "rows of one session say nothing"
@@ -761,7 +750,7 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
 fn a_session_keeps_what_it_changed() {
     let old = of_run(&timed(US), "1");
     let new = of_run(&run("timed 32 21 14; scalar all: C3 fail; rebuilt"), "2");
-    let changes = of_accepting(&old, &new, &ladder()).changes("1");
+    let changes = compare(&old, &new, false, &ladder()).changes("1");
     let worse: Vec<String> = (changes.worse.iter())
         .map(|of| {
             format!(
