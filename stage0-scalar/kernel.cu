@@ -1,6 +1,5 @@
-// Stage 0, the control: tiled online softmax, P·V by scalar FMA. Q·Kᵀ by scalar FMA too (`scalar`), or on tensor
-// cores (`wmma_qk`). A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a
-// block synchronises only around K and V, and at the end where two warps share rows.
+// Stage 0, the control: tiled online softmax. Q·Kᵀ by FMA (`scalar`) or on tensor cores (`wmma_qk`), P·V by FMA. A warp has
+// 8 query rows and its part of each tile of keys, from the scores to the output.
 
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
@@ -14,37 +13,37 @@
 
 namespace {
 
-// Query rows per warp: one WMMA fragment.
-constexpr int WARP_M = attn::WMMA_M;
-constexpr int LANES_PER_ROW = 32 / WARP_M;
+constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
+constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
 
-template <bool TENSOR_QK_, class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
+template <bool TENSOR_QK_, // Q·Kᵀ on tensor cores, not by FMA
+          class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int BLOCK_M_,    // query rows of a block
+          int BLOCK_N_,    // keys of a tile
+          int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
 struct Tile {
     using Element = Element_;
     static constexpr bool TENSOR_QK = TENSOR_QK_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
-    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
-    static constexpr int KEY_GROUPS = KEY_GROUPS_;
-    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
-    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // Twice the output columns per lane at head_dim 128: with 128 registers some instances would spill a few bytes.
+    // At head_dim 128 a lane has twice the columns of O: with 128 registers some instances spill.
     static constexpr int REGISTERS = HEAD_DIM == 64 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F32;
 
-    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so a warp that reads 16 bytes
-    // from each of its rows, or a WMMA fragment, has no bank conflict. Neither have the softmax, with four lanes per row, and
-    // the store of the WMMA accumulator, of which a lane holds pairs of rows.
+    // Rows end in 16 bytes of padding: 8 rows start in 8 different groups of 4 banks, and no access has a bank conflict.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int SCORE_PITCH = BLOCK_N + 4;
     struct Shared {
-        alignas(128) half q[BLOCK_M][PITCH];
-        alignas(128) half k[BLOCK_N][PITCH];
+        alignas(128) half q[BLOCK_M][PITCH]; // [BLOCK_M, HEAD_DIM]
+        alignas(128) half k[BLOCK_N][PITCH]; // [BLOCK_N, HEAD_DIM]
         alignas(128) half v[BLOCK_N][PITCH];
-        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
+        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // [BLOCK_M, BLOCK_N], then probabilities in place
     };
-    // What the key groups exchange at the end, in the space of K and V.
+    // What the key groups merge at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -52,11 +51,11 @@ struct Tile {
     static_assert(sizeof(Partial) <= sizeof(Shared::k) + sizeof(Shared::v), "fits where K and V were");
 };
 
-// scores[8][WARP_N] = q[8][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
+// scores[8, WARP_N] = q[8, HEAD_DIM] · k[WARP_N, HEAD_DIM]ᵀ by FMA: lane l computes columns l, l + 32, ...
 template <class Preset>
 __device__ __forceinline__ void scores_by_fma(float *scores, const half *q, const half *k, int lane) {
     constexpr int COLS = Preset::WARP_N / 32;
-    float acc[WARP_M][COLS] = {};
+    float acc[WARP_M][COLS] = {}; // of [8, WARP_N]
 #pragma unroll 2
     for (int d = 0; d < Preset::HEAD_DIM; d += 8) {
         float k_reg[COLS][8]; // 16 bytes of each of this lane's keys
@@ -88,7 +87,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int THREADS = Preset::THREADS;
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_COLS = HEAD_DIM / 32;
-    // Keys of P·V in flight: with one warp per scheduler, only these hide the latency of shared memory.
+    // Keys of P·V in flight, which hide the latency of shared memory.
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
     // This block's rows and head.
@@ -98,31 +97,28 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
-    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [BLOCK_M, HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
     const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
     const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
 
     auto &smem = attn::shared<typename Preset::Shared>();
-    float *scores = &smem.scores[warp_row][warp_key]; // [8][WARP_N], this warp's own
+    float *scores = &smem.scores[warp_row][warp_key]; // [8, WARP_N], this warp's own
 
-    // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
+    // In the softmax lane l has row l / 4 of the warp, and every fourth score from l % 4.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
-    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
-    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row); // keys that the lane's row sees
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);        // that all rows of the warp see
     attn::RowState state = attn::RowState::empty();
-    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
-    // In P·V, lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
-    float o_acc[WARP_M][O_COLS] = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / O_COLS, lane + 32 * (i % O_COLS));
+    // In P·V lane l accumulates columns l, l + 32, ... of all 8 rows of the warp.
+    float o_acc[WARP_M][O_COLS] = {}; // of [8, HEAD_DIM]
 
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    // Q as the product takes it: fragments, read once, or the rows in shared memory.
+    // Fragments, read once, or the rows in shared memory.
     std::conditional_t<Preset::TENSOR_QK, attn::QFragments<HEAD_DIM>, const half *> q_operand;
     if constexpr (Preset::TENSOR_QK) {
         q_operand.load(&smem.q[warp_row]);
@@ -130,8 +126,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         q_operand = smem.q[warp_row];
     }
 
-    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    // The last row of the block sees the most keys.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
+ ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / O_COLS, lane + 32 * (i % O_COLS));
     for (int key = 0; key < key_end; key += BLOCK_N) {
         // Every warp has finished P·V on the previous tile: K and V may be overwritten.
         __syncthreads();
@@ -152,11 +150,11 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         __syncwarp();
 
         // P = softmax(S), unnormalised, one exponential per score.
-        float p_reg[SCORES_PER_LANE];
+        float p_reg[SCORES_PER_LANE]; // of [8, WARP_N]
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
-        ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -164,10 +162,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
-        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
+ ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
-        ATTN_OBSERVE(STATE, p_at, key, state);
-        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
+ ATTN_OBSERVE(STATE, p_at, key, state);
+ ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
         // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
@@ -180,7 +178,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 #pragma unroll
             for (int col = 0; col < O_COLS; ++col) o_acc[row][col] *= row_rescale;
         }
-        ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
+ ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
 #pragma unroll PV_UNROLL
         for (int j = 0; j < WARP_N; ++j) {
             float v_reg[O_COLS];
@@ -193,7 +191,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 for (int col = 0; col < O_COLS; ++col) o_acc[row][col] = fmaf(p, v_reg[col], o_acc[row][col]);
             }
         }
-        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
@@ -206,7 +204,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             for (int col = 0; col < O_COLS; ++col) partial.o[key_group][warp_row + row][lane + 32 * col] = o_acc[row][col];
         }
         if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
-        // All warps have written their parts; each thread now merges elements of both groups.
+        // All warps have written their parts.
         __syncthreads();
         attn::store_merged<THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
                                     params.seq_q - block_row, partial,

@@ -1,5 +1,5 @@
-// Stage 11: exponentials, which bound head_dim 64, spread over an SM's four schedulers. Four warpgroups compute where there are
-// rows for two: they split the keys. And FP32 arithmetic is spread among the exponentials, since it holds up wgmma.
+// Stage 11: exponentials, which bound head_dim 64, spread over an SM's four schedulers: four warpgroups compute where there are
+// rows for two, by splitting the keys. FP32 arithmetic, which holds up wgmma, is spread among the exponentials.
 
 #include <attn/key_parts.cuh>
 #include <attn/loading_warpgroup.cuh>
@@ -13,52 +13,57 @@
 
 namespace {
 
-// Of the first CONSUMERS warpgroups, PARTS own the same 64 query rows each, and every PARTS-th tile of keys; the last warpgroup
-// loads. ZIGZAG: the rows of a block lie apart, 64 by 64, so that under the causal mask all blocks have the same work.
-template <class Element_, int HEAD_DIM_, int CONSUMERS_, int PARTS_, int BLOCK_N_, int STAGES_, bool ZIGZAG_ = false>
+// Each of the first CONSUMERS warpgroups owns 64 query rows and every PARTS-th tile of keys; the last warpgroup loads.
+template <class Element_,       // of Q, K and V
+          int HEAD_DIM_,        // columns
+          int CONSUMERS_,       // warpgroups that compute
+          int PARTS_,           // of these that have the same rows and split the keys
+          int BLOCK_N_,         // keys of a tile
+          int STAGES_,          // tiles of K and V in the ring
+          bool ZIGZAG_ = false> // a block's rows lie apart, 64 by 64: under the causal mask all blocks have the same work
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, PARTS = PARTS_, GROUPS = CONSUMERS / PARTS; // of rows
     static constexpr int BLOCK_M = GROUPS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
-    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr int STAGES = STAGES_;
     static constexpr bool LSE = true, ZIGZAG = ZIGZAG_;
-    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
-    // Registers of a loading and of a computing thread: those that the block was launched with, redistributed.
-    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : WIDENS ? 40 : 24;
-    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : WIDENS ? 232 : 240;
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
+    // Of a loading and of a computing thread: those of the launch, redistributed.
+    static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
+    static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : CONVERTS ? 232 : 240;
     using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // Tiles as they land: codes, before the loading warpgroup widens them.
+    // As tiles land, before the loading warpgroup converts them.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    struct Landing {
+    struct Staging {
         QCodes q;
         KvCodes k, v;
-        attn::Mbarrier q_landed, k_landed, v_landed;
+        attn::Mbarrier q_full, k_full, v_full;
     };
-    struct Nothing {};
+    struct Empty {};
     struct Shared {
-        QTile q; // and O on its way out
-        KvTile k[STAGES], v[STAGES];
-        std::conditional_t<WIDENS, Landing, Nothing> landing;
-        std::conditional_t<PARTS == 2, attn::KeyPart<HEAD_DIM / 2>, Nothing> second_part[GROUPS];
+        QTile q;                     // [BLOCK_M, HEAD_DIM], and O on its way out
+        KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
+        std::conditional_t<CONVERTS, Staging, Empty> staging;
+        std::conditional_t<PARTS == 2, attn::KeyPart<HEAD_DIM / 2>, Empty> second_part[GROUPS];
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer of the tile
     };
     static constexpr int Q_BOX_ROWS = ZIGZAG ? attn::WGMMA_M : BLOCK_M;
     static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    // Named barriers: those of the consumers, one for the threads that widen, and those of consumers with the same rows.
-    static constexpr int FIRST_CONSUMER = 1, WIDENERS = FIRST_CONSUMER + CONSUMERS, FIRST_GROUP = WIDENERS + 1;
+    // Named barriers: one of each consumer, one of the loading warpgroup, and one of the consumers with the same rows.
+    static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, MERGE_BARRIER = LOADER_BARRIER + 1;
     static_assert(PARTS == 1 || PARTS == 2, "one other part to merge");
     static_assert(STAGES >= 2 * PARTS, "a tile lands for each part while another is read");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
-    static_assert(FIRST_GROUP + GROUPS <= 16, "a block has 16 named barriers");
+    static_assert(MERGE_BARRIER + GROUPS <= 16, "a block has 16 named barriers");
 };
 
-// A computing warpgroup; `consumer` counts from 0. Consumers with the same rows alternate over the tiles of keys.
+// The computing warpgroup number `consumer`. Those with the same rows alternate over the tiles of keys.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
                                         int consumer) {
@@ -68,118 +73,117 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
     const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
-    // This thread holds elements of two rows: keys that they see, and their softmax so far.
-    int visible[2];
-    attn::RowState state[2];
+    int visible[2];          // keys that the thread's two rows see
+    attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
         state[half] = attn::RowState::empty();
     }
-    // Keys that all rows of the warpgroup see, and keys that any of them sees.
-    const int visible_to_all = attn::visible_keys(params, work.row + group_row);
+    const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
     const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row) : 0;
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
                              attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
-    float s[BLOCK_N / 2], o_acc[HEAD_DIM / 2];
-    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
+    float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
+    float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
     float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-    ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    // Where K of the current tile is, and V of the previous one.
-    auto place = attn::RingPlace<Preset::STAGES>::first();
-    if (part == 1) place.advance();
-    auto before = place;
-    const auto advance = [](auto &at) {
+ ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    // The slots of K of the current tile, and of V of the previous one.
+    auto current = attn::PipelineState<Preset::STAGES>::first();
+    if (part == 1) current.advance();
+    auto previous = current;
+    const auto advance = [](auto &pipe) {
 #pragma unroll
-        for (int i = 0; i < PARTS; ++i) at.advance();
+        for (int i = 0; i < PARTS; ++i) pipe.advance();
     };
-    const auto wait_k = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.k_full[at.slot], at.parity); };
-    const auto wait_v = [&](const auto &at) { attn::mbarrier_wait_tx(&smem.v_full[at.slot], at.parity); };
-    const auto release = [&](attn::Mbarrier *empty, const auto &at) {
-        if (thread == 0) attn::mbarrier_arrive(&empty[at.slot]);
+    const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
+    const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
+    const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
+        if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
     };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
-        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+ ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         attn::softmax_rows(s, state, scale_log2, rescale);
-        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
-        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+ ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+ ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
 
-    // Given P of the previous tile: its output and the scores of `tile`, whose K has landed; then P of `tile`.
+    // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
-        wait_v(before);
-        // The warps of the warpgroup meet: those that read K of the previous tile on their own have done so.
-        attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
-        attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
-        // K of the previous tile has been read: by products waited for, and by warps on their own before they met.
-        release(smem.k_empty, before);
-        attn::wgmma_wait<1>(s);
-        bool counts = true; // whether S now holds exponentials
-        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+        wait_v(previous); // it has landed
+        // Warps that read K of the previous tile on their own have done so.
+        attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
+        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
+        // Products have read K of the previous tile and, before the barrier, warps on their own.
+        release(smem.k_empty, previous);
+        attn::wgmma_wait<1>(s); // P·V goes on
+        bool in_range = true;   // no exponential is too large
+ ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
-        else counts = attn::spread_exponentials_of_rows(s, state, scale_log2);
-        // Here, because the compiler moves nothing across this loop: else it would compute the exponentials after the next wait.
-        auto next = place;
+        else in_range = attn::spread_exponentials_of_rows(s, state, scale_log2);
+        // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
+        auto next = current;
         advance(next);
-        if (tile >= PARTS) wait_k(next);
+        if (tile >= PARTS) wait_k(next); // it has landed
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
-        release(smem.v_empty, before);
-        if (!counts) { // the warp recomputes its scores, for new maxima
-            attn::warp_scores(s, smem.q, warp_row, smem.k[place.slot]);
+ ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
+        release(smem.v_empty, previous);
+        if (!in_range) { // the warp computes its scores again, for new maxima
+            attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot]);
             attn::softmax_rows(s, state, scale_log2, rescale);
         }
-        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
-        ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
-        if (EXACT || !counts) attn::scale_rows(o_acc, rescale);
-        ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
+ ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+ ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
+        if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
+ ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
-        before = place, place = next;
+        previous = current, current = next;
     };
 
     int tile = work.tiles - 1 - part;
     // Tiles that no row of the warpgroup sees.
 #pragma unroll 1
-    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; tile -= PARTS, advance(place)) {
-        wait_k(place);
-        wait_v(place);
-        // All warps have seen both phases end: one that came a lap late would wait for a phase that never ends.
-        attn::named_barrier_sync<128>(Preset::FIRST_CONSUMER + consumer);
-        release(smem.k_empty, place);
-        release(smem.v_empty, place);
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; tile -= PARTS, advance(current)) {
+        wait_k(current);
+        wait_v(current);
+        // All warps have seen both phases end: one that came a lap late would wait for ever.
+        attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
+        release(smem.k_empty, current);
+        release(smem.v_empty, current);
     }
     if (group >= work.groups) return; // it has no rows, or those of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
-        wait_k(place);
-        attn::start_qk(s, smem.q, group_row, smem.k[place.slot]);
+        wait_k(current);
+        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
-        before = place, advance(place);
-        if (tile >= PARTS) wait_k(place);
+        previous = current, advance(current);
+        if (tile >= PARTS) wait_k(current);
         // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
         for (tile -= PARTS; tile >= 0 && (tile + PARTS) * BLOCK_N >= visible_to_all; tile -= PARTS) step(tile, std::true_type{});
 #pragma unroll 1
         for (; tile >= 0; tile -= PARTS) step(tile, std::false_type{});
-        wait_v(before);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[before.slot]);
+        wait_v(previous);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
+ ATTN_OBSERVE(OUTPUT, at, (tile + PARTS) * BLOCK_N, o_acc);
     }
     if constexpr (PARTS == 2) {
         auto &second = smem.second_part[group];
         if (part == 1) second.put(o_acc, state, thread);
         // The second part has arrived, and its warpgroup has read Q for the last time.
-        attn::named_barrier_sync<256>(Preset::FIRST_GROUP + group);
+        attn::named_barrier_sync<256>(Preset::MERGE_BARRIER + group);
         if (part == 1) return;
         second.merge_into(o_acc, state, thread);
     }
@@ -191,7 +195,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
-    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // tells the compiler that it is uniform in a warp
+    const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     attn::Work work;
     if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(launch.params, warpgroup % Preset::GROUPS);
     else work = attn::work_of_block<Preset>(launch.params);

@@ -1,5 +1,5 @@
-// Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile, so that keys are read once, and
-// the keys of a tile are split over the warpgroups of a cluster, which merge their outputs through distributed shared memory.
+// Stage 12: few queries, many keys. Query heads that read the same keys are rows of one tile, so that keys are read once; the keys
+// are split over the warpgroups of a cluster, which merge their outputs through distributed shared memory.
 
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
@@ -12,27 +12,30 @@
 namespace {
 
 // 64 packed rows of one key head: row p is query p / group, query head p % group of the group. Each warpgroup of the cluster has
-// all of them and its own tiles of keys, which it loads for itself: tiles of a round, one of each warpgroup, are neighbours.
-template <class Element_, int HEAD_DIM_, int CLUSTER_, int WARPGROUPS_, int STAGES_>
+// all of them and every PARTS-th tile of keys, which it loads for itself.
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int CLUSTER_,    // blocks
+          int WARPGROUPS_, // of a block
+          int STAGES_>     // tiles of K and V in a warpgroup's ring
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = CLUSTER_, WARPGROUPS = WARPGROUPS_, THREADS = WARPGROUPS * 128;
-    static constexpr int STAGES = STAGES_; // tiles of K and V in a warpgroup's ring
-    static constexpr int PARTS = CLUSTER * WARPGROUPS;
+    static constexpr int STAGES = STAGES_, PARTS = CLUSTER * WARPGROUPS; // PARTS: of the keys
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // a block's share of the cluster's rows
     static constexpr int BLOCK_N = 8192 / HEAD_DIM;                      // keys of a tile
-    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>, LSE = true;
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>, LSE = true; // CONVERTS: E4M3, to halves
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>; // as it lands
     struct Ring {
-        KvCodes k[STAGES], v[STAGES];
+        KvCodes k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
     };
-    struct Nothing {};
+    struct Empty {};
     struct Halves { // of each warpgroup's current tile
         KvTile k[WARPGROUPS], v[WARPGROUPS];
     };
-    // What all parts send to the block that merges some columns: of each pair of rows, 8 apart, what four lanes have of 8 columns.
+    // What all parts send to the block that merges these columns: of each pair of rows, 8 apart, four lanes' parts of 8 columns.
     static constexpr int OCTETS = HEAD_DIM / 8 / CLUSTER, PAIRS = ROWS / 2;
     struct Partials {
         uint4 states[PARTS][PAIRS], o[PARTS][OCTETS][PAIRS][4];
@@ -40,13 +43,13 @@ struct Tile {
     };
     struct Shared {
         Ring rings[WARPGROUPS];
-        std::conditional_t<WIDENS, Halves, Nothing> halves;
+        std::conditional_t<CONVERTS, Halves, Empty> halves;
         Partials partials;
         attn::Mbarrier k_full[WARPGROUPS][STAGES], v_full[WARPGROUPS][STAGES];
     };
     static constexpr int Q_BOX_ROWS = 0, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    static constexpr int FIRST_BARRIER = 1; // named: one per warpgroup
+    static constexpr int WARPGROUP_BARRIER = 1; // named: one per warpgroup
     static_assert(HEAD_DIM / 8 % CLUSTER == 0, "each block merges as many columns");
 };
 
@@ -67,15 +70,16 @@ __device__ __forceinline__ uint32_t operand_pair(const typename Element::Storage
     else return *reinterpret_cast<const uint32_t *>(q);
 }
 
-// Starts s[64][KEYS] = q[64][HEAD_DIM] · k[KEYS][HEAD_DIM]ᵀ, with q in registers.
+// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, with q in registers.
 template <class Operand, int HEAD_DIM, int KEYS>
 __device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / attn::WGMMA_K][4],
                                          const attn::BoxTile<Operand, HEAD_DIM, KEYS> &k) {
     attn::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < HEAD_DIM / attn::WGMMA_K; ++step) {
-        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], attn::columns_of(k, 0, step), step != 0);
-        else attn::wgmma_f16<false>(s, q[step], attn::columns_of(k, 0, step), step != 0);
+        const uint64_t k_step = attn::k_major(k, 0, step);
+        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], k_step, step != 0);
+        else attn::wgmma_f16<false>(s, q[step], k_step, step != 0);
     }
     attn::wgmma_commit();
 }
@@ -86,7 +90,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     using Element = typename Preset::Element;
     using Operand = typename Preset::Operand;
     const AttentionParams &params = launch.params;
-    // The shuffle tells the compiler that these are uniform in a warp.
+    // By shuffle: uniform in a warp, for the compiler.
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32 % 4, 0), lane = threadIdx.x % 32;
 
@@ -121,17 +125,18 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::mbarrier_init(&smem.partials.full, 1);
         attn::fence_mbarrier_init();
     }
-    // This block runs and its barriers are initialised: announced early, since nobody waits for it before the end.
+    // This block runs and its barriers are initialised: the other blocks wait for that at the end.
     attn::cluster_arrive_relaxed();
 
     const int rows = min(Preset::ROWS, params.seq_q * (params.heads_q / params.heads_kv) - first_row); // that exist
-    // This thread has elements of two rows: their part of Q, keys that they see, their scales, and their softmax so far.
+    // This thread has elements of two rows.
     const int pair = warp * 8 + lane / 4, thread_row = warp * 16 + lane / 4; // of the tile
     Row row[2];
     bool exists[2];
     int visible[2];
     float scale_log2[2];
-    uint32_t q_frag[HEAD_DIM / attn::WGMMA_K][4], *first_o[2];
+    uint32_t q_frag[HEAD_DIM / attn::WGMMA_K][4]; // of [64, HEAD_DIM]
+    uint32_t *first_o[2];
     attn::RowState state[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -154,80 +159,79 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
                            attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     }
     const int visible_to_all = attn::visible_keys(params, Row::of(params, head_kv, first_row + warp * 16).query); // of the warp
-    float o_acc[HEAD_DIM / 2];
+    float o_acc[HEAD_DIM / 2]; // of [64, HEAD_DIM]
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
 
-    // The barriers are initialised, for all that wait at them.
+    // The barriers are initialised.
     __syncthreads();
-    // What is sent to a block that merges: by the lanes that have a row. Some of it may have come: the phase waits for this arrival.
+    // What lanes that have a row send to this block. Some of it may have come: the phase waits for this arrival.
     const int pairs = rows / 16 * 8 + min(rows % 16, 8);
     if (threadIdx.x == 32) {
         attn::mbarrier_arrive_expect_tx(&smem.partials.full, PARTS * pairs * (4 * Preset::OCTETS + 1) * 16);
     }
-    // The tile's place is filled again.
     const auto refill = [&](auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int tile) {
         if (tile < tiles && warp == 0 && attn::elect_one()) load(codes, map, full, tile);
     };
-    // The tile has landed. E4M3 is widened by the warpgroup's threads, once the products with what they replace have been waited
-    // for; each makes its part visible to the tensor cores, and all meet: the tile is then complete, and the codes have been read.
+    // The tile has landed. E4M3 is converted by the warpgroup's threads, which have waited for the products with the previous tile:
+    // each makes its part visible to the tensor cores, and behind the barrier the tile is complete, and the codes have been read.
     const auto wait_for = [&](auto &tile, auto &codes, const AttentionTensorMap &map, attn::Mbarrier *full, int parity, int next) {
         attn::mbarrier_wait_tx(full, parity);
-        if constexpr (Preset::WIDENS) {
-            attn::widen_tile<128>(tile, codes, threadIdx.x % 128);
+        if constexpr (Preset::CONVERTS) {
+            attn::convert_tile<128>(tile, codes, threadIdx.x % 128);
             attn::fence_proxy_async();
-            attn::named_barrier_sync<128>(Preset::FIRST_BARRIER + warpgroup);
+            attn::named_barrier_sync<128>(Preset::WARPGROUP_BARRIER + warpgroup);
             refill(codes, map, full, next);
         }
     };
-    ATTN_PLACES(at, batch, row[i % 4 / 2].head, row[i % 4 / 2].query, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
-    auto place = attn::RingPlace<STAGES>::first();
+ ATTN_PLACES(at, batch, row[i % 4 / 2].head, row[i % 4 / 2].query, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
+    auto current = attn::PipelineState<STAGES>::first();
 #pragma unroll 1
-    for (int tile = 0; tile < tiles; ++tile, place.advance()) {
-        float s[BLOCK_N / 2];
-        auto &k_codes = ring.k[place.slot];
-        auto &v_codes = ring.v[place.slot];
+    for (int tile = 0; tile < tiles; ++tile, current.advance()) {
+        float s[BLOCK_N / 2]; // of [64, BLOCK_N]
+        auto &k_codes = ring.k[current.slot];
+        auto &v_codes = ring.v[current.slot];
         auto &k = [&]() -> auto & {
-            if constexpr (Preset::WIDENS) return smem.halves.k[warpgroup];
+            if constexpr (Preset::CONVERTS) return smem.halves.k[warpgroup];
             else return k_codes;
         }();
         auto &v = [&]() -> auto & {
-            if constexpr (Preset::WIDENS) return smem.halves.v[warpgroup];
+            if constexpr (Preset::CONVERTS) return smem.halves.v[warpgroup];
             else return v_codes;
         }();
         const int next = tile + STAGES;
-        const auto wait_for_v = [&] { wait_for(v, v_codes, launch.v, &v_full[place.slot], place.parity, next); };
-        wait_for(k, k_codes, launch.k, &k_full[place.slot], place.parity, next);
-        // Tensor cores are at work while a tile is widened: at the last output while K is, and at these scores while V is.
-        if constexpr (Preset::WIDENS) {
+        const auto wait_for_v = [&] { wait_for(v, v_codes, launch.v, &v_full[current.slot], current.parity, next); };
+        wait_for(k, k_codes, launch.k, &k_full[current.slot], current.parity, next);
+        // Tensor cores are at work while a tile is converted: at the last output while K is, and at these scores while V is.
+        if constexpr (Preset::CONVERTS) {
             attn::wgmma_wait<0>(o_acc);
-            if (tile > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tile - 1), o_acc);
+ if (tile > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tile - 1), o_acc);
         }
         start_qk(s, q_frag, k);
-        if constexpr (Preset::WIDENS) wait_for_v();
+        if constexpr (Preset::CONVERTS) wait_for_v();
         attn::wgmma_wait<0>(s);
-        if constexpr (!Preset::WIDENS) refill(k_codes, launch.k, &k_full[place.slot], next);
+        if constexpr (!Preset::CONVERTS) refill(k_codes, launch.k, &k_full[current.slot], next);
         if (first_key(tile) + BLOCK_N > visible_to_all) attn::mask_rows(s, first_key(tile), visible, lane);
-        ATTN_OBSERVE(SCORES, at, first_key(tile), s);
+ ATTN_OBSERVE(SCORES, at, first_key(tile), s);
         float rescale[2];
         attn::softmax_rows(s, state, scale_log2, rescale);
-        ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
-        ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s);
+ ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
+ ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s);
         attn::scale_rows(o_acc, rescale);
-        ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
+ ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         attn::round_rows<Operand>(p_frag, s);
-        if constexpr (!Preset::WIDENS) wait_for_v();
+        if constexpr (!Preset::CONVERTS) wait_for_v();
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
-        if constexpr (!Preset::WIDENS) {
+        if constexpr (!Preset::CONVERTS) {
             attn::wgmma_wait<0>(o_acc);
-            ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
-            refill(v_codes, launch.v, &v_full[place.slot], next);
+ ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
+            refill(v_codes, launch.v, &v_full[current.slot], next);
         }
     }
-    if constexpr (Preset::WIDENS) {
+    if constexpr (Preset::CONVERTS) {
         attn::wgmma_wait<0>(o_acc);
-        if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tiles - 1), o_acc);
+ if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key(tiles - 1), o_acc);
     }
 
     // The other blocks run, and their barriers are initialised: each gets its columns of this part.
@@ -244,7 +248,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
             for (int octet = 0; octet < Preset::OCTETS; ++octet) {
                 const float *o = &o_acc[4 * (owner * Preset::OCTETS + octet)];
-                const uint4 quad = make_uint4(__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]), __float_as_uint(o[3]));
+                const uint4 quad = make_uint4(__float_as_uint(o[0]), __float_as_uint(o[1]), __float_as_uint(o[2]),
+                                              __float_as_uint(o[3]));
                 attn::store_async(owner, &partials.o[part][octet][pair][lane % 4], quad, &partials.full);
             }
         }

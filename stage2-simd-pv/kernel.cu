@@ -1,7 +1,5 @@
-// Stage 2: P·V in pairs. A lane reads V four halves at a time and accumulates pairs of columns, a patch of 8 x 4 outputs
-// instead of 8 x 2, over half of the warp's keys; so each value of P that is read serves twice the products. Everything else
-// is stage 1. A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a block
-// synchronises once per tile, where K and V have arrived, and at the end where two warps share rows.
+// Stage 2: P·V in pairs. A lane reads V four halves at a time and accumulates 8 x 4 outputs instead of 8 x 2, over half of the
+// warp's keys: each value of P that is read serves twice the products. Everything else is stage 1.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -15,39 +13,37 @@
 
 namespace {
 
-// Query rows per warp: one WMMA fragment.
-constexpr int WARP_M = attn::WMMA_M;
-constexpr int LANES_PER_ROW = 32 / WARP_M;
+constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
+constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
 // A lane's part of P·V: all 8 rows, and 4 neighbouring columns of every 64. Two half warps alternate in runs of 4 keys.
 constexpr int PV_LANES = 16, PV_COLS = 4 * PV_LANES, KEY_PARTS = 32 / PV_LANES;
 
-template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int BLOCK_M_,    // query rows of a block
+          int BLOCK_N_,    // keys of a tile
+          int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
 struct Tile {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
-    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
-    static constexpr int KEY_GROUPS = KEY_GROUPS_;
-    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
-    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // Twice the output columns per lane at head_dim 128: with 128 registers they would spill. So no block of 16 warps.
+    // At head_dim 128 a lane has twice the columns of O: with 128 registers they spill. So no block of 16 warps.
     static constexpr int REGISTERS = HEAD_DIM == 64 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F32;
 
-    // Rows end in 16 bytes of padding: 8 rows then start in 8 different groups of 4 banks, so a warp that reads 16 bytes
-    // from each of its rows, or a WMMA fragment, has no bank conflict. Neither have the softmax, with four lanes per row, and
-    // the store of the WMMA accumulator, of which a lane holds pairs of rows.
+    // Rows end in 16 bytes of padding: 8 rows start in 8 different groups of 4 banks, and no access has a bank conflict.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int SCORE_PITCH = BLOCK_N + 4;
-    using Ring = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
+    using KvRing = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
     struct Shared {
-        alignas(128) half q[BLOCK_M][PITCH];
-        Ring k;
-        Ring v;
-        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // then probabilities, in place
+        alignas(128) half q[BLOCK_M][PITCH]; // [BLOCK_M, HEAD_DIM]
+        KvRing k, v; // tiles [BLOCK_N, HEAD_DIM]
+        alignas(128) float scores[BLOCK_M][SCORE_PITCH]; // [BLOCK_M, BLOCK_N], then probabilities in place
     };
-    // What the key groups exchange at the end, in the space of K and V.
+    // What the key groups merge at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -64,8 +60,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int THREADS = Preset::THREADS;
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_QUADS = HEAD_DIM / PV_COLS;
-    using Ring = typename Preset::Ring;
-    // Keys of P·V in flight: with one warp per scheduler, only these hide the latency of shared memory.
+    using KvRing = typename Preset::KvRing;
+    // Keys of P·V in flight, which hide the latency of shared memory.
     constexpr int PV_UNROLL = HEAD_DIM == 64 ? 16 : 8;
 
     // This block's rows and head.
@@ -75,32 +71,28 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
-    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [BLOCK_M, HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
     const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
     const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
 
     auto &smem = attn::shared<typename Preset::Shared>();
-    float *scores = &smem.scores[warp_row][warp_key]; // [8][WARP_N], this warp's own
+    float *scores = &smem.scores[warp_row][warp_key]; // [8, WARP_N], this warp's own
 
-    // In the softmax, lane l works on row l / 4 of the warp, on every fourth score from l % 4.
+    // In the softmax lane l has row l / 4 of the warp, and every fourth score from l % 4.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW;
-    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
-    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row); // keys that the lane's row sees
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);        // that all rows of the warp see
     attn::RowState state = attn::RowState::empty();
-    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
-    // In P·V, lane l accumulates 8 rows and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ..., over the keys of its half.
+    // In P·V lane l accumulates 8 rows and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ..., over the keys of its half.
     const int pv_half = lane / PV_LANES, pv_col = 4 * (lane % PV_LANES);
     // Both halves have all of O at the end; each stores every second row.
     const auto stores_row = [&](int row) { return row % KEY_PARTS == pv_half; };
-    float2 o_acc[WARP_M][O_QUADS][2] = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * O_QUADS),
-                pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
+    float2 o_acc[WARP_M][O_QUADS][2] = {}; // of [8, HEAD_DIM]
 
-    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    // The last row of the block sees the most keys.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     using Copy = attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS>;
     Copy k_copy = Copy::from(k_gmem, params.k.row_stride), v_copy = Copy::from(v_gmem, params.v.row_stride);
@@ -114,38 +106,39 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    attn::QFragments<HEAD_DIM> q_frags;
-    q_frags.load(&smem.q[warp_row]);
+    attn::QFragments<HEAD_DIM> q_frag;
+    q_frag.load(&smem.q[warp_row]);
 
+ ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row, warp_key + softmax_col + i * LANES_PER_ROW);
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * O_QUADS),
+             pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
     for (int key = 0; key < key_end; key += BLOCK_N) {
-        // This thread's chunks of the tile have arrived: they were started one tile ago, and no others since.
+        // This thread's chunks of the tile have arrived: no others were started since.
         attn::cp_async_wait_group<0>();
         // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free.
         __syncthreads();
-        if constexpr (Ring::WIDENS) {
-            smem.k.widen();
-            smem.v.widen();
-        }
-        if constexpr (Ring::WIDENS) {
-            // K and V were widened by all threads and are read by every warp.
+        if constexpr (KvRing::CONVERTS) {
+            smem.k.convert();
+            smem.v.convert();
+            // K and V were converted by all threads and are read by every warp.
             __syncthreads();
         }
-        const auto &k_tile = smem.k.tile(key / BLOCK_N);
+        const auto &k_tile = smem.k.tile(key / BLOCK_N); // [BLOCK_N, HEAD_DIM]
         const auto &v_tile = smem.v.tile(key / BLOCK_N);
 
         // S = Q·Kᵀ.
-        attn::scores_by_wmma<WARP_N, Preset::SCORE_PITCH>(scores, q_frags, &k_tile[warp_key]);
+        attn::scores_by_wmma<WARP_N, Preset::SCORE_PITCH>(scores, q_frag, &k_tile[warp_key]);
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
 
         // P = softmax(S), unnormalised, one exponential per score.
-        float p_reg[SCORES_PER_LANE];
+        float p_reg[SCORES_PER_LANE]; // of [8, WARP_N]
         float *row_scores = scores + softmax_row * Preset::SCORE_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) p_reg[i] = row_scores[i * LANES_PER_ROW];
         // The slot is free since the barrier above; only now, so that the score loads do not queue behind the copies.
         if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
-        ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -153,10 +146,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
-        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
+ ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
-        ATTN_OBSERVE(STATE, p_at, key, state);
-        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
+ ATTN_OBSERVE(STATE, p_at, key, state);
+ ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; ++i) row_scores[i * LANES_PER_ROW] = p_reg[i];
         // Each lane reads the probabilities of all 8 rows below, which other lanes wrote.
@@ -172,7 +165,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 for (float2 &o : o_acc[row][quad]) o = make_float2(o.x * row_rescale, o.y * row_rescale);
             }
         }
-        ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
+ ATTN_OBSERVE(RESCALED, o_at, key, o_acc);
 #pragma unroll PV_UNROLL
         for (int j = 0; j < WARP_N / KEY_PARTS; ++j) {
             const int key_j = j / 4 * 8 + pv_half * 4 + j % 4; // 4 values of P are one load; those of the halves are adjacent
@@ -195,7 +188,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 }
             }
         }
-        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     // O is the sum of the halves.
@@ -226,7 +219,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             }
         }
         if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
-        // All warps have written their parts; each thread now merges elements of both groups.
+        // All warps have written their parts.
         __syncthreads();
         attn::store_merged<THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
                                     params.seq_q - block_row, partial,

@@ -1,7 +1,5 @@
-// Stage 3: P·V on tensor cores, P as half. The product of a tile goes through shared memory to the lanes that keep O, since
-// which lane of a fragment holds which row is unspecified: there each row is rescaled by its own factor. Everything else is
-// stage 2. A warp owns 8 query rows and its part of each tile of keys from the scores to the output, so a block
-// synchronises once per tile, where K and V have arrived, and at the end where two warps share rows.
+// Stage 3: P·V on tensor cores, P as half. The product of a tile goes through shared memory to the lanes that keep O, where each
+// row has its own factor: which lane of a WMMA fragment holds which row is unspecified. Everything else is stage 2.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -15,41 +13,40 @@
 
 namespace {
 
-// Query rows per warp: one WMMA fragment.
-constexpr int WARP_M = attn::WMMA_M;
-constexpr int LANES_PER_ROW = 32 / WARP_M;
+constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
+constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
 // A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
 constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
 
-template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_>
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int BLOCK_M_,    // query rows of a block
+          int BLOCK_N_,    // keys of a tile
+          int KEY_GROUPS_> // warps that share 8 rows and split the keys of a tile
 struct Tile {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
-    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
-    static constexpr int KEY_GROUPS = KEY_GROUPS_;
-    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
-    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
     static constexpr int THREADS = ROW_GROUPS * KEY_GROUPS * 32;
-    // At head_dim 128 a lane holds twice the columns of O, in addition to the fragments of its product.
+    // At head_dim 128 a lane has twice the columns of O, in addition to the fragments of its product.
     static constexpr int REGISTERS = HEAD_DIM == 128 ? 255 : THREADS > 256 ? 168 : 128;
     static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
-    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads have no conflict, stores of an accumulator a two-way one.
+    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
+    // an accumulator in 4 of 8. Reads have no bank conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
-    using Ring = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
+    using KvRing = attn::AsyncTile<Element, HEAD_DIM, BLOCK_N, PITCH, THREADS>;
     struct Shared {
-        alignas(128) half q[BLOCK_M][PITCH];
-        Ring k;
-        Ring v;
-        // Per warp: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
-        alignas(128) float work[THREADS / 32][WARP_M][WORK_PITCH];
-        alignas(128) half p[BLOCK_M][P_PITCH];
+        alignas(128) half q[BLOCK_M][PITCH]; // [BLOCK_M, HEAD_DIM]
+        KvRing k, v; // tiles [BLOCK_N, HEAD_DIM]
+        alignas(128) float work[THREADS / 32][WARP_M][WORK_PITCH]; // of each warp: scores [8, WARP_N], then P·V [8, HEAD_DIM]
+        alignas(128) half p[BLOCK_M][P_PITCH];                     // [BLOCK_M, BLOCK_N]
     };
-    // What the key groups exchange at the end, in the space of K and V.
+    // What the key groups merge at the end, in the space of K and V.
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
     static_assert(BLOCK_M % WARP_M == 0, "a warp owns whole groups of 8 rows");
@@ -66,7 +63,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     constexpr int THREADS = Preset::THREADS;
     constexpr int WARP_N = Preset::WARP_N, SCORES_PER_LANE = WARP_N / LANES_PER_ROW;
     constexpr int O_QUADS = HEAD_DIM / PV_COLS;
-    using Ring = typename Preset::Ring;
+    using KvRing = typename Preset::KvRing;
 
     // This block's rows and head.
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
@@ -75,32 +72,27 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
-    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [BLOCK_M, HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
     const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
     const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
 
     auto &smem = attn::shared<typename Preset::Shared>();
-    float *work = smem.work[warp][0];              // this warp's own
-    half *p_smem = &smem.p[warp_row][warp_key];    // [8][WARP_N], this warp's own
+    float *work = smem.work[warp][0];           // this warp's own: [8, WARP_N], then [8, HEAD_DIM]
+    half *p_smem = &smem.p[warp_row][warp_key]; // this warp's own: [8, WARP_N]
 
-    // In the softmax, lane l works on row l / 4 of the warp, on two neighbouring scores of every eight.
+    // In the softmax lane l has row l / 4 of the warp, and two neighbouring scores of every eight.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW * 2;
-    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
-    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row); // keys that the lane's row sees
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);        // that all rows of the warp see
     attn::RowState state = attn::RowState::empty();
-    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row,
-                warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2);
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
     const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
-    float2 o_acc[PV_ROWS][O_QUADS][2] = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + pv_row + i / (4 * O_QUADS),
-                pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
+    float2 o_acc[PV_ROWS][O_QUADS][2] = {}; // of [8, HEAD_DIM]
 
-    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    // The last row of the block sees the most keys.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     using Copy = attn::TileCopy<Element, HEAD_DIM, BLOCK_N, THREADS>;
     Copy k_copy = Copy::from(k_gmem, params.k.row_stride), v_copy = Copy::from(v_gmem, params.v.row_stride);
@@ -114,32 +106,34 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
     // Q was written by all threads and is read by every warp.
     __syncthreads();
-    attn::QFragments<HEAD_DIM> q_frags;
-    q_frags.load(&smem.q[warp_row]);
+    attn::QFragments<HEAD_DIM> q_frag;
+    q_frag.load(&smem.q[warp_row]);
 
+ ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row,
+             warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2);
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + pv_row + i / (4 * O_QUADS),
+             pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
     for (int key = 0; key < key_end; key += BLOCK_N) {
-        // This thread's chunks of the tile have arrived: they were started one tile ago, and no others since.
+        // This thread's chunks of the tile have arrived: no others were started since.
         attn::cp_async_wait_group<0>();
         // All threads' chunks have arrived, and every warp has finished P·V on the previous tile: its slot is free.
         __syncthreads();
-        if constexpr (Ring::WIDENS) {
-            smem.k.widen();
-            smem.v.widen();
-        }
-        if constexpr (Ring::WIDENS) {
-            // K and V were widened by all threads and are read by every warp.
+        if constexpr (KvRing::CONVERTS) {
+            smem.k.convert();
+            smem.v.convert();
+            // K and V were converted by all threads and are read by every warp.
             __syncthreads();
         }
-        const auto &k_tile = smem.k.tile(key / BLOCK_N);
+        const auto &k_tile = smem.k.tile(key / BLOCK_N); // [BLOCK_N, HEAD_DIM]
         const auto &v_tile = smem.v.tile(key / BLOCK_N);
 
         // S = Q·Kᵀ.
-        attn::scores_by_wmma<WARP_N, Preset::WORK_PITCH>(work, q_frags, &k_tile[warp_key]);
+        attn::scores_by_wmma<WARP_N, Preset::WORK_PITCH>(work, q_frag, &k_tile[warp_key]);
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
 
         // P = softmax(S), unnormalised, one exponential per score.
-        float p_reg[SCORES_PER_LANE];
+        float p_reg[SCORES_PER_LANE]; // of [8, WARP_N]
         const float *row_scores = work + softmax_row * Preset::WORK_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; i += 2) {
@@ -149,7 +143,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         }
         // The slot is free since the barrier above; only now, so that the score loads do not queue behind the copies.
         if (key + BLOCK_N < key_end) start_copy(key + BLOCK_N);
-        ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -157,10 +151,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
-        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
+ ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
-        ATTN_OBSERVE(STATE, p_at, key, state);
-        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
+ ATTN_OBSERVE(STATE, p_at, key, state);
+ ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
         half *row_p = p_smem + softmax_row * Preset::P_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; i += 2) {
@@ -185,7 +179,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 o[1] = make_float2(fmaf(o[1].x, row_rescale, product.z), fmaf(o[1].y, row_rescale, product.w));
             }
         }
-        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
     }
 
     if constexpr (Preset::KEY_GROUPS > 1) {
@@ -202,7 +196,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             }
         }
         if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
-        // All warps have written their parts; each thread now merges elements of both groups.
+        // All warps have written their parts.
         __syncthreads();
         attn::store_merged<THREADS>(attn::row_address<half>(params.o, batch, head_q, block_row), params.o.row_stride,
                                     params.seq_q - block_row, partial,

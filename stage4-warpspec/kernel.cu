@@ -1,7 +1,6 @@
-// Stage 4: warp specialisation. Two warps produce: they copy tiles of K and V into a ring, as far ahead as there is room. The
-// others consume: each computes as in stage 3, and waits only for tiles that have not arrived. Roles meet at mbarriers, two
-// per slot: `full` ends a phase when a tile has landed, `empty` when every consumer has read it. After the roles split there
-// is no block barrier: the producers never reach one.
+// Stage 4: warp specialisation. Producer warps copy tiles of K and V into a ring, as far ahead as there is room; consumer warps
+// compute as in stage 3. Each slot of the ring has two mbarriers: `full` ends a phase when a tile has landed, `empty` when every
+// consumer has read it. After the roles split there is no block barrier: the producers never reach one.
 
 #include <attn/copy_async.cuh>
 #include <attn/mask.cuh>
@@ -18,47 +17,46 @@
 
 namespace {
 
-// Query rows per warp: one WMMA fragment.
-constexpr int WARP_M = attn::WMMA_M;
-constexpr int LANES_PER_ROW = 32 / WARP_M;
+constexpr int WARP_M = attn::WMMA_M;       // query rows of a warp
+constexpr int LANES_PER_ROW = 32 / WARP_M; // in the softmax
 // A lane's part of O: 4 rows, and 4 neighbouring columns of every 64. Two half warps share the 8 rows.
 constexpr int PV_ROWS = 4, PV_LANES = 16, PV_COLS = 4 * PV_LANES;
 
-template <class Element_, int HEAD_DIM_, int BLOCK_M_, int BLOCK_N_, int KEY_GROUPS_, int STAGES_>
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int BLOCK_M_,    // query rows of a block
+          int BLOCK_N_,    // keys of a tile
+          int KEY_GROUPS_, // warps that share 8 rows and split the keys of a tile
+          int STAGES_>     // tiles of K and V in the ring
 struct Tile {
     using Element = Element_;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_;
-    // Warps that share 8 query rows, each with its own part of every tile of keys: for grids that don't fill the GPU.
-    static constexpr int KEY_GROUPS = KEY_GROUPS_;
-    static constexpr int ROW_GROUPS = BLOCK_M / WARP_M;
-    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS;
-    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS; // warps, each with its own rows and keys
-    static constexpr int PRODUCERS = 2;                       // warps that copy, the first of the block
+    static constexpr int KEY_GROUPS = KEY_GROUPS_, ROW_GROUPS = BLOCK_M / WARP_M;
+    static constexpr int WARP_N = BLOCK_N / KEY_GROUPS; // keys of a warp in a tile
+    static constexpr int CONSUMERS = ROW_GROUPS * KEY_GROUPS, PRODUCERS = 2; // warps; the producers are the first of the block
     static constexpr int THREADS = (PRODUCERS + CONSUMERS) * 32;
-    static constexpr int STAGES = STAGES_; // tiles in the ring
-    // Twice the output columns per lane at head_dim 128: with 128 registers some instances would spill a few bytes.
-    // A block of more than 12 warps has at most 128 per lane.
+    static constexpr int STAGES = STAGES_;
+    // At head_dim 128 a lane has twice the columns of O: with 128 registers some instances spill. More than 12 warps have no more.
     static constexpr int REGISTERS = HEAD_DIM == 64 || THREADS > 384 ? 128 : 168;
-    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them, without spills
+    static constexpr int MIN_BLOCKS = 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
-    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a WMMA fragment then start in 8 different groups
-    // of 4 banks, and 4 rows of an accumulator in 4 of 8. Reads have no conflict, stores of an accumulator a two-way one.
+    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
+    // an accumulator in 4 of 8. Reads have no bank conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;
     static constexpr int WORK_PITCH = (WARP_N > HEAD_DIM ? WARP_N : HEAD_DIM) + 8;
     struct Slot {
-        alignas(128) half k[BLOCK_N][PITCH];
+        alignas(128) half k[BLOCK_N][PITCH]; // [BLOCK_N, HEAD_DIM]
         alignas(128) half v[BLOCK_N][PITCH];
     };
     struct Shared {
-        alignas(128) half q[BLOCK_M][PITCH];
+        alignas(128) half q[BLOCK_M][PITCH]; // [BLOCK_M, HEAD_DIM]
         Slot ring[STAGES];
-        // Per consumer: its scores [8][WARP_N], then its product P·V [8][HEAD_DIM].
-        alignas(128) float work[CONSUMERS][WARP_M][WORK_PITCH];
-        alignas(128) half p[BLOCK_M][P_PITCH];
-        attn::Mbarrier full[STAGES];  // each thread of the producers arrives when its part of the tile has landed
-        attn::Mbarrier empty[STAGES]; // each consumer warp arrives when it has read the tile
+        alignas(128) float work[CONSUMERS][WARP_M][WORK_PITCH]; // of each consumer: scores [8, WARP_N], then P·V [8, HEAD_DIM]
+        alignas(128) half p[BLOCK_M][P_PITCH];                  // [BLOCK_M, BLOCK_N]
+        attn::Mbarrier full[STAGES];                            // every producer thread arrives when its part has landed
+        attn::Mbarrier empty[STAGES];                           // every consumer warp arrives when it has read the tile
     };
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, 0>;
 
@@ -86,10 +84,10 @@ __device__ __forceinline__ void produce(const AttentionParams &params, typename 
         if constexpr (std::is_same_v<Element, attn::F16>) {
             k_copy.start(tile.k, valid_keys);
             v_copy.start(tile.v, valid_keys);
-            // Arrives when the copies that this thread has started have landed; meanwhile it goes on to the next slot.
+            // Arrives when the copies that this thread has started have landed; it goes on meanwhile.
             attn::mbarrier_arrive_after_cp_async(&smem.full[slot]);
         } else {
-            // Codes are widened on their way, through registers.
+            // Codes are converted on their way, through registers.
             attn::load_tile<Element, HEAD_DIM, THREADS>(tile.k, k_gmem + key * k_stride, k_stride, valid_keys);
             attn::load_tile<Element, HEAD_DIM, THREADS>(tile.v, v_gmem + key * v_stride, v_stride, valid_keys);
             attn::mbarrier_arrive(&smem.full[slot]);
@@ -113,10 +111,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [seq_q][HEAD_DIM]
-    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv][HEAD_DIM]
-    // The last row of the block sees the most keys: tiles past them are masked for every row.
+    const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [BLOCK_M, HEAD_DIM]
+    const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
+    const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
+    // The last row of the block sees the most keys.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
     const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
     const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
@@ -130,33 +128,32 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         }
     }
     attn::load_tile<Element, HEAD_DIM, THREADS>(smem.q, q_gmem, params.q.row_stride, params.seq_q - block_row);
-    // Q was written by all threads and is read by every consumer; the mbarriers are ready for all.
+    // Q was written by all threads and is read by every consumer; the mbarriers are initialised.
     __syncthreads();
     if (warp < 0) {
         produce<Preset>(params, smem, k_gmem, v_gmem, key_end);
         return;
     }
 
-    float *work = smem.work[warp][0];              // this warp's own
-    half *p_smem = &smem.p[warp_row][warp_key];    // [8][WARP_N], this warp's own
+    float *work = smem.work[warp][0];           // this warp's own: [8, WARP_N], then [8, HEAD_DIM]
+    half *p_smem = &smem.p[warp_row][warp_key]; // this warp's own: [8, WARP_N]
 
-    // In the softmax, lane l works on row l / 4 of the warp, on two neighbouring scores of every eight.
+    // In the softmax lane l has row l / 4 of the warp, and two neighbouring scores of every eight.
     const int softmax_row = lane / LANES_PER_ROW, softmax_col = lane % LANES_PER_ROW * 2;
-    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row);
-    // The first row of the warp sees the fewest keys: only tiles past them need a mask.
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);
+    const int visible = attn::visible_keys(params, block_row + warp_row + softmax_row); // keys that the lane's row sees
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row);        // that all rows of the warp see
     attn::RowState state = attn::RowState::empty();
-    ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row,
-                warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2);
     // Lane l keeps 4 rows of O from 4 (l / 16) and 4 columns from 4 (l % 16), from 64 + 4 (l % 16), ...
     const int pv_row = lane / PV_LANES * PV_ROWS, pv_col = 4 * (lane % PV_LANES);
-    float2 o_acc[PV_ROWS][O_QUADS][2] = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + pv_row + i / (4 * O_QUADS),
-                pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
+    float2 o_acc[PV_ROWS][O_QUADS][2] = {}; // of [8, HEAD_DIM]
 
-    attn::QFragments<HEAD_DIM> q_frags;
-    q_frags.load(&smem.q[warp_row]);
+    attn::QFragments<HEAD_DIM> q_frag;
+    q_frag.load(&smem.q[warp_row]);
 
+ ATTN_PLACES(p_at, batch, head_q, block_row + warp_row + softmax_row,
+             warp_key + softmax_col + i / 2 * 2 * LANES_PER_ROW + i % 2);
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + pv_row + i / (4 * O_QUADS),
+             pv_col + PV_COLS * (i / 4 % O_QUADS) + i % 4);
     for (int key = 0; key < key_end; key += BLOCK_N) {
         const int index = key / BLOCK_N, slot = index % Preset::STAGES;
         const auto &tile = smem.ring[slot];
@@ -164,12 +161,12 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         attn::mbarrier_wait(&smem.full[slot], index / Preset::STAGES % 2);
 
         // S = Q·Kᵀ.
-        attn::scores_by_wmma<WARP_N, Preset::WORK_PITCH>(work, q_frags, &tile.k[warp_key]);
+        attn::scores_by_wmma<WARP_N, Preset::WORK_PITCH>(work, q_frag, &tile.k[warp_key]);
         // The lanes that computed a score are not those that read it below.
         __syncwarp();
 
         // P = softmax(S), unnormalised, one exponential per score.
-        float p_reg[SCORES_PER_LANE];
+        float p_reg[SCORES_PER_LANE]; // of [8, WARP_N]
         const float *row_scores = work + softmax_row * Preset::WORK_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; i += 2) {
@@ -177,7 +174,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             p_reg[i] = pair.x;
             p_reg[i + 1] = pair.y;
         }
-        ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
         if (key + warp_key + WARP_N > visible_to_all) {
 #pragma unroll
             for (int i = 0; i < SCORES_PER_LANE; ++i) {
@@ -185,10 +182,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 if (col >= visible) p_reg[i] = -INFINITY;
             }
         }
-        ATTN_OBSERVE(SCORES, p_at, key, p_reg);
+ ATTN_OBSERVE(SCORES, p_at, key, p_reg);
         const float rescale = state.update<LANES_PER_ROW>(p_reg, scale_log2);
-        ATTN_OBSERVE(STATE, p_at, key, state);
-        ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
+ ATTN_OBSERVE(STATE, p_at, key, state);
+ ATTN_OBSERVE(PROBABILITIES, p_at, key, p_reg);
         half *row_p = p_smem + softmax_row * Preset::P_PITCH + softmax_col;
 #pragma unroll
         for (int i = 0; i < SCORES_PER_LANE; i += 2) {
@@ -199,8 +196,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
 
         // O = O * rescale + P·V.
         attn::product_by_wmma<WARP_N, HEAD_DIM, Preset::P_PITCH, Preset::WORK_PITCH>(work, p_smem, &tile.v[warp_key]);
-        // The lanes that computed a product are not those that read it below. All have read the tile: its slot is free
-        // as far as this warp is concerned.
+        // The lanes that computed a product are not those that read it below. The warp has read the tile.
         __syncwarp();
         if (lane == 0) attn::mbarrier_arrive(&smem.empty[slot]);
 #pragma unroll
@@ -215,14 +211,12 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
                 o[1] = make_float2(fmaf(o[1].x, row_rescale, product.z), fmaf(o[1].y, row_rescale, product.w));
             }
         }
-        ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
-        // Every lane has read its part of the product: the next tile's scores may overwrite it. In stage 3 the block barrier
-        // said so, too.
+ ATTN_OBSERVE(OUTPUT, o_at, key, o_acc);
+        // Every lane has read its part of the product: the next tile's scores may overwrite it.
         __syncwarp();
     }
 
-    // Every consumer has read its last tile: partial outputs may take the ring's space. The producers have exited, or will
-    // without another barrier; a block barrier would wait for them in vain.
+    // Every consumer has read its last tile: partial outputs may take the ring's space. Producers reach no barrier.
     attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
     auto &partial = reinterpret_cast<typename Preset::Partial &>(smem.ring);
 #pragma unroll
@@ -235,7 +229,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         }
     }
     if (softmax_col == 0) partial.state[key_group][warp_row + softmax_row] = state;
-    // All consumers have written their parts; each thread now merges elements of all of them.
+    // All consumers have written their parts.
     attn::named_barrier_sync<1, Preset::CONSUMERS * 32>();
     attn::store_merged<Preset::CONSUMERS * 32>(attn::row_address<half>(params.o, batch, head_q, block_row),
                                                params.o.row_stride, params.seq_q - block_row, partial,

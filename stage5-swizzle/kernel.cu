@@ -1,5 +1,5 @@
-// Stage 5: XOR-swizzled tiles, read by ldmatrix into mma.sync. Scores, probabilities and output stay in registers: what
-// Q·Kᵀ leaves in a lane is what P·V wants there, so nothing goes through shared memory between the two products.
+// Stage 5: XOR-swizzled tiles, read by ldmatrix into mma.sync. What Q·Kᵀ leaves in a lane is what P·V wants there: scores,
+// probabilities and output stay in registers.
 
 #include <attn/layout.cuh>
 #include <attn/mask.cuh>
@@ -13,10 +13,17 @@
 
 namespace {
 
-// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; the warps of a
-// key group copy their part of K and V themselves and wait for no other group. Groups are merged once, at the end.
-template <template <int> class Layout, class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_,
-          int WARP_N_, int STAGES_, bool AHEAD_>
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. A key group copies its part of K and V and waits for no other group; groups are
+// merged once, at the end.
+template <template <int> class Layout, // of tiles in shared memory
+          class Element_,              // of Q, K and V
+          int HEAD_DIM_,               // columns
+          int ROW_GROUPS_,             // warps of a key group
+          int WARP_M_,                 // query rows of a warp
+          int KEY_GROUPS_,             // groups of warps that share the keys of a tile
+          int WARP_N_,                 // keys of a group in a tile
+          int STAGES_,                 // tiles of K and V in the ring
+          bool AHEAD_>                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -24,26 +31,23 @@ struct Tile {
     static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
-    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
-    // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
-    // tensor cores while it computes exponentials, at the price of a second set of scores in registers.
-    static constexpr bool AHEAD = AHEAD_;
-    static constexpr bool LSE = true;
+    static constexpr int STAGES = STAGES_;
+    static constexpr bool AHEAD = AHEAD_, LSE = true;
 
     using KvTile = attn::StoredTile<Element, HEAD_DIM, BLOCK_N, Layout>;
     struct Ring {
-        KvTile k[STAGES], v[STAGES];
+        KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
     };
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, attn::Fragment<Element>::O_PADDING>;
     struct Shared {
-        attn::StoredTile<Element, HEAD_DIM, BLOCK_M, Layout> q;
+        attn::StoredTile<Element, HEAD_DIM, BLOCK_M, Layout> q; // [BLOCK_M, HEAD_DIM]
         union {
             Ring ring;
             Partial partial; // once every warp has read the ring for the last time
         };
     };
 
-    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp holds in registers
+    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>;
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY = Operand::PROBABILITY;
 
@@ -90,8 +94,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         if (tile < tiles) v_stream.copy_next(smem.ring.v[tile % STAGES], BLOCK_N);
         attn::cp_async_commit();
     };
-    // The warps of a key group meet: what each has waited for has landed for all, what all have read may be overwritten.
-    const auto meet = [&] {
+    // What each warp of the key group has waited for has landed for all, and what all have read may be overwritten.
+    const auto sync_key_group = [&] {
         if constexpr (Preset::KEY_GROUPS == 1) __syncthreads();
         else attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
     };
@@ -107,12 +111,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     attn::cp_async_wait_group<2 * STAGES - 1>();
     __syncthreads();
 
-    typename Rows::QFragments q_frag;
-    int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
+    typename Rows::QFragments q_frag; // of [WARP_M, HEAD_DIM]
+    int visible[M_TILES][2]; // keys that a row sees; lane l has rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
-    typename Rows::Output o_acc = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * attn::MMA_M + i % 4 / 2 * 8 + lane / 4,
-                Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
+    typename Rows::Output o_acc = {}; // of [WARP_M, HEAD_DIM]
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -125,10 +127,10 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
             state[m][half] = attn::RowState::empty();
         }
     }
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // keys that all rows of the warp see
 
-    typename Rows::Scores s;
-    typename Rows::PFragments p_frag;
+    typename Rows::Scores s;          // of [WARP_M, WARP_N]
+    typename Rows::PFragments p_frag; // of [WARP_M, WARP_N]
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
@@ -136,6 +138,8 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const auto mask_scores = [&](int tile) {
         attn::mask_scores<Rows>(s, tile * BLOCK_N + warp_key, visible, visible_to_all, lane);
     };
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * attn::MMA_M + i % 4 / 2 * 8 + lane / 4,
+             Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
     const attn::WarpPlace at = {batch, head_q, block_row + warp_row, warp_key};
     const auto softmax = [&](int tile) {
         attn::softmax<Rows>(p_frag, o_acc, state, s, scale_log2, at, tile * BLOCK_N, lane);
@@ -150,7 +154,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         else attn::cp_async_wait_group<2 * STAGES - 4>();
         // They have for the whole key group, which has also read K of this tile and V of the previous one: their slots
         // are free for later tiles.
-        meet();
+        sync_key_group();
         typename Rows::Scores s_next;
         const auto multiply_next = [&] {
             attn::multiply_qk<Rows>(s_next, q_frag, smem.ring.k[(tile + 1) % STAGES], warp_key, lane);
@@ -160,25 +164,25 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
         copy_k(tile + STAGES);
         if (tile > 0) copy_v(tile - 1 + STAGES);
         attn::multiply_pv<Rows>(o_acc, p_frag, smem.ring.v[tile % STAGES], warp_key, lane);
-        ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
         if constexpr (!Preset::AHEAD) multiply_next();
         s = s_next;
         mask_scores(tile + 1);
     }
     // V of the last tile has landed, for the whole group.
     attn::cp_async_wait_group<0>();
-    meet();
+    sync_key_group();
     if (tiles > 0) {
         softmax(tiles - 1);
         attn::multiply_pv<Rows>(o_acc, p_frag, smem.ring.v[(tiles - 1) % STAGES], warp_key, lane);
-        ATTN_OBSERVE(OUTPUT, o_at, (tiles - 1) * BLOCK_N, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, (tiles - 1) * BLOCK_N, o_acc);
     }
 
     // Every warp has read the ring for the last time: partial outputs may take its space.
     __syncthreads();
     auto &partial = smem.partial;
     attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
-    // All groups have written their parts; each thread now merges elements of all of them.
+    // All warps have written their parts.
     __syncthreads();
     attn::store_merged<Preset::THREADS, Operand>(
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,

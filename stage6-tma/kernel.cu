@@ -1,5 +1,5 @@
-// Stage 6: copies by descriptor. One thread of a key group requests a whole tile of K or V by TMA, and an mbarrier counts
-// the bytes that arrive; nobody computes addresses, checks rows or waits for another's copies. Products as in stage 5.
+// Stage 6: copies by descriptor. One thread of a key group requests a whole tile of K or V by TMA, and an mbarrier counts the
+// bytes that arrive. Everything else is stage 5.
 
 #include <attn/box_tile.cuh>
 #include <attn/mapped.cuh>
@@ -12,9 +12,16 @@
 
 namespace {
 
-// Warps form a grid of ROW_GROUPS x KEY_GROUPS. Each owns WARP_M query rows and WARP_N keys of every tile; a key group has
-// its own ring for its part of K and V and waits for no other group. Groups are merged once, at the end.
-template <class Element_, int HEAD_DIM_, int ROW_GROUPS_, int WARP_M_, int KEY_GROUPS_, int WARP_N_, int STAGES_, bool AHEAD_>
+// Warps form a grid of ROW_GROUPS x KEY_GROUPS. A key group has a ring for its part of K and V and waits for no other group;
+// groups are merged once, at the end.
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int ROW_GROUPS_, // warps of a key group
+          int WARP_M_,     // query rows of a warp
+          int KEY_GROUPS_, // groups of warps that share the keys of a tile
+          int WARP_N_,     // keys of a group in a tile
+          int STAGES_,     // tiles of K and V in a ring
+          bool AHEAD_>     // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -22,33 +29,30 @@ struct Tile {
     static constexpr int ROW_GROUPS = ROW_GROUPS_, WARP_M = WARP_M_, BLOCK_M = ROW_GROUPS * WARP_M;
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
-    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
-    // Whether the scores of the next tile are computed before the softmax of this one: a warp then has work for the
-    // tensor cores while it computes exponentials, at the price of a second set of scores in registers.
-    static constexpr bool AHEAD = AHEAD_;
-    static constexpr bool LSE = true;
+    static constexpr int STAGES = STAGES_;
+    static constexpr bool AHEAD = AHEAD_, LSE = true;
 
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
-    using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>; // a key group's part of a tile
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, WARP_N>;
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = WARP_N, V_BOX_ROWS = WARP_N, O_BOX_ROWS = 0;
     struct Ring {
-        KvTile k[STAGES], v[STAGES];
+        KvTile k[STAGES], v[STAGES]; // [WARP_N, HEAD_DIM] each
     };
-    struct Landed { // phase n of a slot ends when its n-th tile has landed
+    struct Full { // a phase of a slot ends when its tile has landed
         attn::Mbarrier k[STAGES], v[STAGES];
     };
     using Partial = attn::PartialOutput<KEY_GROUPS, BLOCK_M, HEAD_DIM, attn::Fragment<Element>::O_PADDING>;
     struct Shared {
-        QTile q;
+        QTile q; // [BLOCK_M, HEAD_DIM]
         union {
             Ring ring[KEY_GROUPS];
             Partial partial; // once every warp has read the rings for the last time
         };
-        attn::Mbarrier q_landed;
-        Landed landed[KEY_GROUPS];
+        attn::Mbarrier q_full;
+        Full full[KEY_GROUPS];
     };
 
-    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>; // what one warp holds in registers
+    using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>;
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
     static constexpr int PROBABILITY = Operand::PROBABILITY;
 
@@ -78,58 +82,55 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     auto &ring = smem.ring[key_group];
-    auto &landed = smem.landed[key_group];
+    auto &full = smem.full[key_group];
     // One thread requests Q, and one of each key group its tiles.
     const bool leader = threadIdx.x % Preset::GROUP_THREADS == 0;
     const auto load_k = [&](int tile) {
         if (!leader || tile >= tiles) return;
-        const int place = tile % STAGES;
-        attn::mbarrier_arrive_expect_tx(&landed.k[place], Preset::KvTile::BYTES);
-        ring.k[place].load(launch.k, &landed.k[place], tile * BLOCK_N + warp_key, head_kv, batch);
+        const int slot = tile % STAGES;
+        attn::mbarrier_arrive_expect_tx(&full.k[slot], Preset::KvTile::BYTES);
+        ring.k[slot].load(launch.k, &full.k[slot], tile * BLOCK_N + warp_key, head_kv, batch);
     };
     const auto load_v = [&](int tile) {
         if (!leader || tile >= tiles) return;
-        const int place = tile % STAGES;
-        attn::mbarrier_arrive_expect_tx(&landed.v[place], Preset::KvTile::BYTES);
-        ring.v[place].load(launch.v, &landed.v[place], tile * BLOCK_N + warp_key, head_kv, batch);
+        const int slot = tile % STAGES;
+        attn::mbarrier_arrive_expect_tx(&full.v[slot], Preset::KvTile::BYTES);
+        ring.v[slot].load(launch.v, &full.v[slot], tile * BLOCK_N + warp_key, head_kv, batch);
     };
-    // The warps of a key group meet: what all have read may be overwritten.
-    const auto meet = [&] {
-        if constexpr (Preset::KEY_GROUPS == 1) {
-            __syncthreads();
-        } else {
-            attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
-        }
+    // What all warps of the key group have read may be overwritten.
+    const auto sync_key_group = [&] {
+        if constexpr (Preset::KEY_GROUPS == 1) __syncthreads();
+        else attn::named_barrier_sync<Preset::GROUP_THREADS>(1 + key_group);
     };
 
     if (threadIdx.x == 0) {
-        attn::mbarrier_init(&smem.q_landed, 1);
+        attn::mbarrier_init(&smem.q_full, 1);
         for (int group = 0; group < Preset::KEY_GROUPS; ++group) {
-            for (int place = 0; place < STAGES; ++place) {
-                attn::mbarrier_init(&smem.landed[group].k[place], 1);
-                attn::mbarrier_init(&smem.landed[group].v[place], 1);
+            for (int slot = 0; slot < STAGES; ++slot) {
+                attn::mbarrier_init(&smem.full[group].k[slot], 1);
+                attn::mbarrier_init(&smem.full[group].v[slot], 1);
             }
         }
         attn::fence_mbarrier_init();
     }
-    __syncthreads(); // the barriers are initialised for all
+    // The barriers are initialised.
+    __syncthreads();
     if (threadIdx.x == 0) {
-        attn::mbarrier_arrive_expect_tx(&smem.q_landed, Preset::QTile::BYTES);
-        smem.q.load(launch.q, &smem.q_landed, block_row, head_q, batch);
+        attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QTile::BYTES);
+        smem.q.load(launch.q, &smem.q_full, block_row, head_q, batch);
     }
 #pragma unroll 1 // in a kernel of 5 µs code size matters
     for (int tile = 0; tile < STAGES; ++tile) {
         load_k(tile);
         load_v(tile);
     }
-    attn::mbarrier_wait_tx(&smem.q_landed, 0); // TMA has written Q, which every warp reads into fragments
+    // Q has landed.
+    attn::mbarrier_wait_tx(&smem.q_full, 0);
 
-    typename Rows::QFragments q_frag;
-    int visible[M_TILES][2]; // keys that a row sees; lane l holds rows l / 4 and l / 4 + 8 of each 16
+    typename Rows::QFragments q_frag; // of [WARP_M, HEAD_DIM]
+    int visible[M_TILES][2]; // keys that a row sees; lane l has rows l / 4 and l / 4 + 8 of each 16
     attn::RowState state[M_TILES][2];
-    typename Rows::Output o_acc = {};
-    ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * attn::MMA_M + i % 4 / 2 * 8 + lane / 4,
-                Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
+    typename Rows::Output o_acc = {}; // of [WARP_M, HEAD_DIM]
 #pragma unroll
     for (int m = 0; m < M_TILES; ++m) {
 #pragma unroll
@@ -142,10 +143,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             state[m][half] = attn::RowState::empty();
         }
     }
-    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // rows of the warp
+    const int visible_to_all = attn::visible_keys(params, block_row + warp_row); // keys that all rows of the warp see
 
-    typename Rows::Scores s;
-    typename Rows::PFragments p_frag;
+    typename Rows::Scores s;          // of [WARP_M, WARP_N]
+    typename Rows::PFragments p_frag; // of [WARP_M, WARP_N]
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
@@ -153,50 +154,53 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto mask_scores = [&](int tile) {
         attn::mask_scores<Rows>(s, tile * BLOCK_N + warp_key, visible, visible_to_all, lane);
     };
+ ATTN_PLACES(o_at, batch, head_q, block_row + warp_row + i / (4 * D_TILES) * attn::MMA_M + i % 4 / 2 * 8 + lane / 4,
+             Fragment::o_column(i / 4 % D_TILES, i % 2, lane));
     const attn::WarpPlace at = {batch, head_q, block_row + warp_row, warp_key};
     const auto softmax = [&](int tile) {
         attn::softmax<Rows>(p_frag, o_acc, state, s, scale_log2, at, tile * BLOCK_N, lane);
     };
     if (tiles > 0) {
-        attn::mbarrier_wait_tx(&landed.k[0], 0);
+        attn::mbarrier_wait_tx(&full.k[0], 0); // it has landed
         attn::multiply_qk<Rows>(s, q_frag, ring.k[0], 0, lane);
         mask_scores(0);
     }
     for (int tile = 0; tile < tiles - 1; ++tile) {
-        const int place = tile % STAGES, next_place = (tile + 1) % STAGES;
-        // The whole key group has read K of this tile and V of the previous one: their slots are free for later tiles,
-        // if there are any.
+        const int slot = tile % STAGES, next_slot = (tile + 1) % STAGES;
+        // The whole key group has read K of this tile and V of the previous one: their slots are free for later tiles.
         const bool refills = tile - (tile > 0) + STAGES < tiles;
-        if (refills) meet();
-        attn::mbarrier_wait_tx(&landed.k[next_place], (tile + 1) / STAGES % 2);
+        if (refills) sync_key_group();
+        // K of the next tile has landed.
+        attn::mbarrier_wait_tx(&full.k[next_slot], (tile + 1) / STAGES % 2);
         typename Rows::Scores s_next;
-        const auto multiply_next = [&] { attn::multiply_qk<Rows>(s_next, q_frag, ring.k[next_place], 0, lane); };
+        const auto multiply_next = [&] { attn::multiply_qk<Rows>(s_next, q_frag, ring.k[next_slot], 0, lane); };
         if constexpr (Preset::AHEAD) multiply_next();
         softmax(tile);
         if (refills) {
             load_k(tile + STAGES);
             if (tile > 0) load_v(tile - 1 + STAGES);
         }
-        attn::mbarrier_wait_tx(&landed.v[place], tile / STAGES % 2);
-        attn::multiply_pv<Rows>(o_acc, p_frag, ring.v[place], 0, lane);
-        ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
+        // V of this tile has landed.
+        attn::mbarrier_wait_tx(&full.v[slot], tile / STAGES % 2);
+        attn::multiply_pv<Rows>(o_acc, p_frag, ring.v[slot], 0, lane);
+ ATTN_OBSERVE(OUTPUT, o_at, tile * BLOCK_N, o_acc);
         if constexpr (!Preset::AHEAD) multiply_next();
         s = s_next;
         mask_scores(tile + 1);
     }
     if (tiles > 0) {
         const int last = tiles - 1;
-        attn::mbarrier_wait_tx(&landed.v[last % STAGES], last / STAGES % 2);
+        attn::mbarrier_wait_tx(&full.v[last % STAGES], last / STAGES % 2); // it has landed
         softmax(last);
         attn::multiply_pv<Rows>(o_acc, p_frag, ring.v[last % STAGES], 0, lane);
-        ATTN_OBSERVE(OUTPUT, o_at, last * BLOCK_N, o_acc);
+ ATTN_OBSERVE(OUTPUT, o_at, last * BLOCK_N, o_acc);
     }
 
     // Every warp has read the rings for the last time, and no copy is in flight: partial outputs may take their space.
     __syncthreads();
     auto &partial = smem.partial;
     attn::store_part<Fragment>(partial, key_group, warp_row, o_acc, state, lane);
-    // All groups have written their parts; each thread now merges elements of all of them.
+    // All warps have written their parts.
     __syncthreads();
     attn::store_merged<Preset::THREADS, Operand>(
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,

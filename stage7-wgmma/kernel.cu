@@ -1,5 +1,5 @@
-// Stage 7: products by warpgroup. wgmma reads Q, K and V in shared memory by descriptor, as TMA left them there; what Q·Kᵀ
-// leaves in a thread is what P·V wants there, so scores, probabilities and output stay in registers.
+// Stage 7: products by warpgroup. wgmma reads Q, K and V in shared memory by descriptor, as TMA left them there; scores,
+// probabilities and output stay in registers.
 
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
@@ -11,34 +11,38 @@
 namespace {
 
 // Each warpgroup owns 64 query rows and all keys of every tile. Thread 0 starts all copies.
-template <class Element_, int HEAD_DIM_, int WARPGROUPS_, int BLOCK_N_, int STAGES_, int MIN_BLOCKS_>
+template <class Element_,  // of Q, K and V
+          int HEAD_DIM_,   // columns
+          int WARPGROUPS_, // of a block
+          int BLOCK_N_,    // keys of a tile
+          int STAGES_,     // tiles of K and V in the ring
+          int MIN_BLOCKS_> // that share an SM
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_;
     static constexpr int WARPGROUPS = WARPGROUPS_, BLOCK_M = WARPGROUPS * attn::WGMMA_M, THREADS = WARPGROUPS * 128;
     static constexpr int BLOCK_N = BLOCK_N_;
-    static constexpr int STAGES = STAGES_; // tiles of K and V in the ring
+    static constexpr int STAGES = STAGES_;
     static constexpr bool LSE = true;
     static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
-    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>;
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
 
     using QHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
     using KvHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using QTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    // What wgmma reads instead where elements have to be widened: one tile of each, rewritten for each tile of the ring.
-    struct Widened {
+    struct Converted { // what wgmma then reads: one tile of each, rewritten for each tile of the ring
         QHalves q;
         KvHalves k, v;
     };
-    struct Nothing {};
+    struct Empty {};
     struct Shared {
-        QTile q;
-        KvTile k[STAGES], v[STAGES];
-        std::conditional_t<WIDENS, Widened, Nothing> wide;
-        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
-        attn::Mbarrier empty[STAGES]; // K and V of the slot have been read, by every warpgroup
+        QTile q;                     // [BLOCK_M, HEAD_DIM]
+        KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
+        std::conditional_t<CONVERTS, Converted, Empty> converted;
+        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES]; // a phase ends when the tile has landed
+        attn::Mbarrier empty[STAGES];                          // when every warpgroup has read K and V of the slot
     };
 
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
@@ -59,8 +63,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int batch = blockIdx.z, head_q = blockIdx.y, head_kv = attn::kv_head(params, head_q);
     const int block_row = (gridDim.x - 1 - blockIdx.x) * BLOCK_M;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int warpgroup = __shfl_sync(0xffffffffu, warp / 4, 0); // tells the compiler that it is uniform in a warp
-    const int thread_row = block_row + warp * 16 + lane / 4;     // this thread holds elements of this row and the 8th after it
+    const int warpgroup = __shfl_sync(0xffffffffu, warp / 4, 0); // uniform in a warp, for the compiler
+    const int thread_row = block_row + warp * 16 + lane / 4;     // this thread has elements of this row and the 8th after it
 
     // The tiles that the last row of the block sees.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
@@ -89,60 +93,58 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll 1
         for (int tile = 0; tile < min(tiles, STAGES); ++tile) load_tile(tile, tile);
     }
-    // The barriers are initialised, for all that wait at them.
+    // The barriers are initialised.
     __syncthreads();
 
-    // The halves that wgmma reads, of a tile that has landed. E4M3 is widened by all threads; each makes its part visible to
-    // the tensor cores, and all meet: the tile is then complete, and the codes have been read. The caller has made sure that
-    // nobody reads the previous widened tile any more.
-    const auto halves_of = [&](auto &landed, auto &wide) -> const auto & {
-        if constexpr (Preset::WIDENS) {
-            attn::widen_tile<Preset::THREADS>(wide, landed, threadIdx.x);
+    // A tile that has landed, as wgmma reads it. E4M3 is converted by all threads: each makes its part visible to the tensor cores,
+    // and behind the barrier the tile is complete, and the codes have been read. Nobody reads the previous converted tile any more.
+    const auto halves_of = [&](auto &tile, auto &halves) -> const auto & {
+        if constexpr (Preset::CONVERTS) {
+            attn::convert_tile<Preset::THREADS>(halves, tile, threadIdx.x);
             attn::fence_proxy_async();
             __syncthreads();
-            return wide;
+            return halves;
         } else {
-            return landed;
+            return tile;
         }
     };
     const auto q_halves = [&]() -> const auto & {
-        if constexpr (Preset::WIDENS) return smem.wide.q;
+        if constexpr (Preset::CONVERTS) return smem.converted.q;
         else return smem.q;
     };
     if (tiles > 0) {
         attn::mbarrier_wait_tx(&smem.q_full, 0); // TMA has written Q
-        if constexpr (Preset::WIDENS) halves_of(smem.q, smem.wide.q);
+        if constexpr (Preset::CONVERTS) halves_of(smem.q, smem.converted.q);
     }
 
-    int visible[2]; // keys that the thread's two rows see
-    attn::RowState state[2];
+    int visible[2];          // keys that the thread's two rows see
+    attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         visible[half] = attn::visible_keys(params, thread_row + half * 8);
         state[half] = attn::RowState::empty();
     }
-    const int visible_to_all = attn::visible_keys(params, block_row + warp * 16); // rows of the warp
+    const int visible_to_all = attn::visible_keys(params, block_row + warp * 16); // keys that all rows of the warp see
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
 
-    float o_acc[HEAD_DIM / 2];
+    float o_acc[HEAD_DIM / 2]; // of [64, HEAD_DIM]
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-    // Scores and output have the same layout in registers.
-    ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    auto place = attn::RingPlace<STAGES>::first(), refill = place;
+ ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+    auto current = attn::PipelineState<STAGES>::first(), refill = current;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile) {
-        // K has landed. The previous widened K was read by products that all threads had waited for when they met over V.
-        attn::mbarrier_wait_tx(&smem.k_full[place.slot], place.parity);
-        float s[BLOCK_N / 2];
+        // K has landed. The previous converted K was read by products that all threads had waited for at the barrier over V.
+        attn::mbarrier_wait_tx(&smem.k_full[current.slot], current.parity);
+        float s[BLOCK_N / 2]; // of [64, BLOCK_N]
         const auto &k = [&]() -> const auto & {
-            if constexpr (Preset::WIDENS) return halves_of(smem.k[place.slot], smem.wide.k);
-            else return smem.k[place.slot];
+            if constexpr (Preset::CONVERTS) return halves_of(smem.k[current.slot], smem.converted.k);
+            else return smem.k[current.slot];
         }();
         attn::start_qk(s, q_halves(), warpgroup * attn::WGMMA_M, k);
-        // Meanwhile the previous tile's slot is refilled, once the other warpgroups have read it, too.
+        // Meanwhile the previous tile's slot is refilled.
         if (threadIdx.x == 0 && tile > 0) {
             if (tile - 1 + STAGES < tiles) {
                 attn::mbarrier_wait_tx(&smem.empty[refill.slot], refill.parity); // all warpgroups have read it
@@ -153,39 +155,39 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::wgmma_wait<0>(s);
 
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
-        ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
+ ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at
-        // once, two blocks per SM leave too few registers at head_dim 64, and some are spilled.
-        uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4];
+        // once, two blocks per SM leave too few registers at head_dim 64.
+        uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float p[2 * N_TILES]; // the scores of one row in this thread
 #pragma unroll
             for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
             const float rescale = state[half].template update_own<4>(p, scale_log2);
-            ATTN_PLACES(p_at, batch, head_q, thread_row + half * 8, i / 2 * 8 + lane % 4 * 2 + i % 2);
-            ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
+ ATTN_PLACES(p_at, batch, head_q, thread_row + half * 8, i / 2 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
 #pragma unroll
             for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
             // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
             for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
         }
-        ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
-        ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
+ ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
+ ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
 
-        // V has landed. All threads had waited for the products with the previous widened V when they met over K.
-        attn::mbarrier_wait_tx(&smem.v_full[place.slot], place.parity);
+        // V has landed. All threads had waited for the products with the previous converted V at the barrier over K.
+        attn::mbarrier_wait_tx(&smem.v_full[current.slot], current.parity);
         const auto &v = [&]() -> const auto & {
-            if constexpr (Preset::WIDENS) return halves_of(smem.v[place.slot], smem.wide.v);
-            else return smem.v[place.slot];
+            if constexpr (Preset::CONVERTS) return halves_of(smem.v[current.slot], smem.converted.v);
+            else return smem.v[current.slot];
         }();
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, v);
         attn::wgmma_wait<0>(o_acc);
-        ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
+ ATTN_OBSERVE(OUTPUT, at, tile * BLOCK_N, o_acc);
         // This warpgroup has read K and V of the slot.
-        if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[place.slot]);
-        place.advance();
+        if (threadIdx.x % 128 == 0) attn::mbarrier_arrive(&smem.empty[current.slot]);
+        current.advance();
     }
 
     const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);

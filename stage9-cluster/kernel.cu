@@ -1,5 +1,5 @@
-// Stage 9: keys split over a cluster. Two blocks on two SMs share 64 query rows where such rows do not fill the GPU:
-// each takes every second tile of keys, and they exchange halves of their outputs through distributed shared memory.
+// Stage 9: keys split over a cluster. Two blocks share 64 query rows: each takes every second tile of keys, and they exchange
+// halves of their outputs through distributed shared memory.
 
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
@@ -9,37 +9,39 @@
 
 namespace {
 
-// One warpgroup, 64 query rows. In each round a block takes two tiles of keys, with one maximum for both; the tiles of a round
-// alternate between the blocks of the cluster. Its places are refilled for the next round as soon as they have been read.
-template <class Element_, int HEAD_DIM_, int BLOCK_N_>
+// One warpgroup, 64 query rows. In each round a block takes two tiles of keys, with one maximum for both; tiles alternate between
+// the blocks of the cluster. Slots are refilled for the next round as soon as they have been read.
+template <class Element_, // of Q, K and V
+          int HEAD_DIM_,  // columns
+          int BLOCK_N_>   // keys of a tile
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // a block's share of the cluster's rows
-    static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // keys of a tile, tiles of a round
-    static constexpr bool WIDENS = !std::is_same_v<Element, Operand>, LSE = true;
+    static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // PAIR: tiles of a round
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>, LSE = true; // CONVERTS: E4M3, to halves
     using QTile = attn::BoxTile<Operand, HEAD_DIM, ROWS>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // Tiles as they land: codes, before they are widened.
+    // As tiles land, before they are converted.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, ROWS>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    struct Landing {
+    struct Staging {
         QCodes q;
         KvCodes k[PAIR], v[PAIR];
     };
-    struct Nothing {};
-    // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and what each lane has of
-    // half of the columns, as elements of O, 16 bytes at a time.
+    struct Empty {};
+    // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and each lane's part of half of
+    // the columns, as elements of O, 16 bytes at a time.
     static constexpr int HALF = HEAD_DIM / 4; // accumulators
     struct Partial {
         uint4 states[8], o[HALF / 8][32];
         attn::Mbarrier states_full, o_full;
     };
     struct Shared {
-        QTile q;
-        KvTile k[PAIR], v[PAIR];
-        std::conditional_t<WIDENS, Landing, Nothing> landing;
+        QTile q;                 // [ROWS, HEAD_DIM]
+        KvTile k[PAIR], v[PAIR]; // [BLOCK_N, HEAD_DIM] each
+        std::conditional_t<CONVERTS, Staging, Empty> staging;
         Partial partial[THREADS / 32];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
@@ -52,40 +54,21 @@ struct Tile {
 // -inf for keys that the thread's rows do not see, in a tile that begins with `first_key`.
 template <class Preset>
 struct Rows {
-    int visible[2], visible_to_all, lane;
+    int visible[2];     // keys that the thread's two rows see
+    int visible_to_all; // keys that all rows of the warp see
+    int lane;
 
     __device__ __forceinline__ void mask(float (&s)[Preset::BLOCK_N / 2], int first_key) const {
         if (first_key + Preset::BLOCK_N > visible_to_all) attn::mask_rows(s, first_key, visible, lane);
     }
 };
 
-// The larger of `largest` and the scores of one of the thread's two rows.
-template <int COUNT>
-__device__ __forceinline__ float largest_of(const float (&s)[COUNT], int half, float largest) {
-    float chain[2] = {largest, largest}; // of dependent instructions: a single one would mostly wait
-#pragma unroll
-    for (int i = 0; i < COUNT / 2; ++i) chain[i % 2] = fmaxf(chain[i % 2], s[i / 2 * 4 + 2 * half + i % 2]);
-    return fmaxf(chain[0], chain[1]);
-}
-
-// Scores to exponentials under `shift`, which are added to `sum`.
-template <int COUNT>
-__device__ __forceinline__ void exponentials(float (&s)[COUNT], float scale_log2, const float (&shift)[2], float (&sum)[2][2]) {
-    ATTN_STEP(EXPONENTIAL);
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        s[i] = attn::exp2_approx(fmaf(s[i], scale_log2, -shift[i % 4 / 2]));
-        sum[i % 4 / 2][i % 2] += s[i];
-    }
-}
-
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM, HALF = Preset::HALF;
     const AttentionParams &params = launch.params;
     using Operand = typename Preset::Operand;
-    // The shuffle tells the compiler that the warp's number is uniform: what elect_one() guards is then for one thread, and
-    // copies start without a loop over lanes that might take part.
+    // By shuffle: uniform in a warp, for the compiler; copies then start without a loop over lanes.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
     // This block's rows and head, and its share of the tiles that the last row sees. Under the causal mask the last rows see
@@ -98,33 +81,33 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto first_key = [&](int tile) { return (tile * Preset::CLUSTER + rank) * BLOCK_N; };
 
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
-    auto &landing = [&]() -> auto & { // where TMA brings tiles
-        if constexpr (Preset::WIDENS) return smem.landing;
+    auto &staging = [&]() -> auto & { // where TMA brings tiles
+        if constexpr (Preset::CONVERTS) return smem.staging;
         else return smem;
     }();
     // Starts the copies of a round's tiles, if there are any.
     const auto load_round = [&](auto &codes, const AttentionTensorMap &map, auto &full, int first_tile) {
 #pragma unroll
-        for (int place = 0; place < Preset::PAIR; ++place) {
-            if (first_tile + place >= tiles) continue;
-            attn::mbarrier_arrive_expect_tx(&full[place], Preset::KvCodes::BYTES);
-            codes[place].load(map, &full[place], first_key(first_tile + place), head_kv, batch);
+        for (int slot = 0; slot < Preset::PAIR; ++slot) {
+            if (first_tile + slot >= tiles) continue;
+            attn::mbarrier_arrive_expect_tx(&full[slot], Preset::KvCodes::BYTES);
+            codes[slot].load(map, &full[slot], first_key(first_tile + slot), head_kv, batch);
         }
     };
-    // Each barrier is initialised for TMA or for the other block by the thread that starts what it counts. Q and K are in
-    // flight before anything else is done; nothing is started that nobody will wait for: a block must not end before its copies.
+    // Each barrier is initialised by the thread that starts what it counts. Q and K are in flight before anything else is done;
+    // nothing is started that nobody will wait for: a block must not end before its copies.
     if (warp == 0 && attn::elect_one()) {
         attn::mbarrier_init(&smem.q_full, 1);
         for (auto &full : smem.k_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
         if (tiles > 0) {
             attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
-            landing.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
+            staging.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
         }
-        load_round(landing.k, launch.k, smem.k_full, 0);
+        load_round(staging.k, launch.k, smem.k_full, 0);
         for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
-        load_round(landing.v, launch.v, smem.v_full, 0);
+        load_round(staging.v, launch.v, smem.v_full, 0);
     } else if (warp == 1 && attn::elect_one()) { // a warp that is still idle
         for (auto &partial : smem.partial) {
             attn::mbarrier_init(&partial.states_full, 1);
@@ -136,12 +119,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             attn::mbarrier_arrive_expect_tx(&partial.o_full, sizeof(partial.o));
         }
     }
-    // This block runs and its barriers are initialised: announced early, since nobody waits for it before the end.
+    // This block runs and its barriers are initialised: the other block waits for that at the end.
     attn::cluster_arrive_relaxed();
 
     const int warp_row = first_row + warp * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
     Rows<Preset> rows{{}, attn::visible_keys(params, warp_row), lane};
-    attn::RowState state[2];
+    attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         rows.visible[half] = attn::visible_keys(params, thread_row + half * 8);
@@ -153,37 +136,36 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight.
     auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
     auto *const first_o = reinterpret_cast<uint32_t *>(o_row) + rank * (HEAD_DIM / 4) + lane % 4;
-    float o_acc[HEAD_DIM / 2];
-    uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // read by products that outlive their round
+    float o_acc[HEAD_DIM / 2];                      // of [64, HEAD_DIM]
+    uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N] each, read by products that outlive their round
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
 
-    // The barriers are initialised, for all that wait at them.
+    // The barriers are initialised.
     __syncthreads();
-    // The current tile has landed. E4M3 is widened by all threads; each makes its part visible to the tensor cores, and all
-    // meet: the tile is then complete, and the codes have been read. All have waited for the products with its last content.
+    // The tile has landed. E4M3 is converted by all threads, which have waited for the products with the previous tile: each makes
+    // its part visible to the tensor cores, and behind the barrier the tile is complete, and the codes have been read.
     const auto wait_for = [&](attn::Mbarrier *full, int parity, auto &tile, auto &codes) {
         attn::mbarrier_wait_tx(full, parity);
-        if constexpr (Preset::WIDENS) {
-            attn::widen_tile<Preset::THREADS>(tile, codes, threadIdx.x);
+        if constexpr (Preset::CONVERTS) {
+            attn::convert_tile<Preset::THREADS>(tile, codes, threadIdx.x);
             attn::fence_proxy_async();
             __syncthreads();
         }
     };
-    if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, landing.q);
-    // Scores and output have the same layout in registers; the softmax takes both tiles of a round as one.
-    ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
-                Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
+    if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, staging.q);
+ ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
+             Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
     int parity = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile += Preset::PAIR, parity ^= 1) {
         const bool is_pair = tile + 1 < tiles;
-        float s[2][BLOCK_N / 2];
-        wait_for(&smem.k_full[0], parity, smem.k[0], landing.k[0]);
+        float s[2][BLOCK_N / 2]; // of [64, BLOCK_N] each
+        wait_for(&smem.k_full[0], parity, smem.k[0], staging.k[0]);
         attn::start_qk(s[0], smem.q, 0, smem.k[0]);
         if (is_pair) {
-            wait_for(&smem.k_full[1], parity, smem.k[1], landing.k[1]);
+            wait_for(&smem.k_full[1], parity, smem.k[1], staging.k[1]);
             attn::start_qk(s[1], smem.q, 0, smem.k[1]);
             attn::wgmma_wait<0>(s[0], s[1]);
             rows.mask(s[1], first_key(tile + 1));
@@ -193,50 +175,50 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
         }
         rows.mask(s[0], first_key(tile));
-        ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
-        ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
-        // The products have read K: its places are refilled for the next round.
-        if (warp == 0 && attn::elect_one()) load_round(landing.k, launch.k, smem.k_full, tile + Preset::PAIR);
-        // The new maxima, and the factors for sums and outputs so far. A row without a visible key so far has maximum
-        // -inf, and -inf - -inf is NaN: any finite shift gives zeros.
+ ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
+ ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
+        // The products have read K: its slots are refilled for the next round.
+        if (warp == 0 && attn::elect_one()) load_round(staging.k, launch.k, smem.k_full, tile + Preset::PAIR);
+        // The new maxima, and the factors for sums and outputs so far. A row without a visible key has maximum -inf, and
+        // -inf - -inf is NaN: any finite shift gives zeros.
         float shift[2], rescale[2], sum[2][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float largest = attn::row_max<4>(largest_of(s[1], half, largest_of(s[0], half, -INFINITY)));
+            const float largest = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
             const float max = fmaxf(state[half].max, largest * scale_log2);
             shift[half] = max == -INFINITY ? 0.0f : max;
             rescale[half] = attn::exp2_approx(state[half].max - shift[half]);
             state[half].max = max;
-            ATTN_STEP(SUM);
+ ATTN_STEP(SUM);
             sum[half][0] = state[half].sum * rescale[half];
             sum[half][1] = 0.0f;
         }
         attn::scale_rows(o_acc, rescale);
-        ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
+ ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         // The output of the first tile is in flight while the exponentials of the second are computed.
-        exponentials(s[0], scale_log2, shift, sum);
-        ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
+        attn::exponentials_of_rows(s[0], scale_log2, shift, sum);
+ ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows<Operand>(p_frag[0], s[0]);
-        wait_for(&smem.v_full[0], parity, smem.v[0], landing.v[0]);
+        wait_for(&smem.v_full[0], parity, smem.v[0], staging.v[0]);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
-            exponentials(s[1], scale_log2, shift, sum);
-            ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
+            attn::exponentials_of_rows(s[1], scale_log2, shift, sum);
+ ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
             attn::round_rows<Operand>(p_frag[1], s[1]);
-            wait_for(&smem.v_full[1], parity, smem.v[1], landing.v[1]);
+            wait_for(&smem.v_full[1], parity, smem.v[1], staging.v[1]);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) state[half].sum = sum[half][0] + sum[half][1];
-        ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
-        if (tile + Preset::PAIR < tiles) { // the same for V; after the last round there is other work meanwhile
+ ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
+        if (tile + Preset::PAIR < tiles) { // the same for V
             attn::wgmma_wait<0>(o_acc);
-            ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
-            if (warp == 0 && attn::elect_one()) load_round(landing.v, launch.v, smem.v_full, tile + Preset::PAIR);
+ ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
+            if (warp == 0 && attn::elect_one()) load_round(staging.v, launch.v, smem.v_full, tile + Preset::PAIR);
         }
     }
 
-    // The states of the rows are sent while the last products run. The other block runs, and its barriers are initialised.
+    // The rows' states are sent while the last products run. The other block runs, and its barriers are initialised.
     state[0].template join<4>();
     state[1].template join<4>();
     attn::cluster_wait();
@@ -251,11 +233,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     // the quotient larger than any element of V.
     const float normal[2] = {0.5f * state[0].inverse_sum(), 0.5f * state[1].inverse_sum()};
     attn::wgmma_wait<0>(o_acc);
-    if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
+ if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
 
-    // Each block owns half of the columns, and gets the other's part of them. Registers cannot be indexed at run time,
-    // and selecting each of them takes longer than a branch.
-    float own[HALF];
+    // Each block owns half of the columns, and gets the other's part of them. A branch, since registers cannot be indexed.
+    float own[HALF]; // of [64, HEAD_DIM / 2]
     const auto exchange = [&](auto first_own) {
         constexpr int OWN = decltype(first_own)::value, SENT = HALF - OWN;
 #pragma unroll

@@ -45,7 +45,7 @@ const INFO: StageInfo = StageInfo {
                 at_most: 1.03,
             },
             on: claim::E4M3,
-            why: "codes that have arrived are read once, to be widened",
+            why: "codes that have arrived are read once, to be converted",
         },
         // Q alone: 8 heads x 512 rows x 64 elements.
         Claim {

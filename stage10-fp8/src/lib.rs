@@ -1,4 +1,4 @@
-//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is widened to halves. For E4M3
+//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to halves. For E4M3
 //! alone: problems of other element types are Unsupported.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
@@ -10,7 +10,7 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Fp8;
 
-/// The same overlap with codes of Q and K widened to halves, too.
+/// The same overlap with codes of Q and K converted to halves, too.
 const OVERLAP: Base = Base {
     stage: "stage8-overlap",
     family: "overlap-lazy",
@@ -18,7 +18,7 @@ const OVERLAP: Base = Base {
 
 const INFO: StageInfo = StageInfo {
     id: "stage10-fp8",
-    idea: "scores of E4M3 on FP8 tensor cores, V alone widened",
+    idea: "scores of E4M3 on FP8 tensor cores, V alone converted",
     predecessor: Some("stage8-overlap"),
     default_variant: "fp8-scores-256x64",
     claims: &[
@@ -54,7 +54,7 @@ const INFO: StageInfo = StageInfo {
                 at_most: 0.6,
             },
             on: claim::E4M3,
-            why: "V alone is widened, and neither K nor Q",
+            why: "V alone is converted, and neither K nor Q",
         },
         Claim {
             on: claim::E4M3,

@@ -20,8 +20,8 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
     const int groups = (params.seq_q + WGMMA_M - 1) / WGMMA_M; // of all blocks
     int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
     int spare = 0; // groups without rows that the first block has, rather than the last
-    // Under the causal mask the last rows see most keys. Their blocks start first, for as many heads at a time as have K and
-    // V that stay in L2 together. And they are full: groups without rows are in the block whose rows see fewest keys.
+    // Under the causal mask the blocks whose rows see most keys start first, for as many heads at a time as have K and V that stay in
+    // L2 together. And they are full: groups without rows are in the block whose rows see fewest keys.
     if (params.mask == ATTENTION_CAUSAL) {
         constexpr int KEYS = (32 << 20) / (2 * Preset::KvCodes::ROW_BYTES); // of which K and V take 32 MB
         const int heads = gridDim.y * gridDim.z, group_heads = min(heads, max(1, KEYS / params.seq_kv));
@@ -39,8 +39,8 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
 }
 
 // The same for one group of a block whose groups lie apart: `row` is as far before the group's rows as these are from the block's
-// first in shared memory. Blocks take the groups of a head in turn, to and fro: 0 1 2 2 1 0. Of an even number each has the same
-// work under the causal mask. Groups that lack rows are those that see fewest keys.
+// first in shared memory. Blocks take the groups of a head in turn, to and fro (0 1 2 2 1 0): of an even number each has the same
+// work under the causal mask. Groups that lack rows see fewest keys.
 template <class Preset>
 static __device__ __forceinline__ Work work_of_group(const AttentionParams &params, int group) {
     constexpr int BLOCK_N = Preset::BLOCK_N, GROUPS = Preset::BLOCK_M / WGMMA_M;

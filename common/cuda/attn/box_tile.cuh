@@ -1,4 +1,4 @@
-// Tiles of K, V and Q as TMA leaves them in shared memory, and their places in a ring.
+// Tiles of K, V and Q as TMA leaves them in shared memory, and the state of a ring of them.
 #pragma once
 
 #include <attn/element.cuh>
@@ -23,11 +23,11 @@ struct BoxTile {
     alignas(1024) unsigned char boxes[BOXES][ROWS * BOX_BYTES];
 
     // Starts the copy of a box of rows, from `row` on, to those of the tile from `first` on, by one thread.
-    __device__ __forceinline__ void load(const AttentionTensorMap &map, Mbarrier *landed, int row, int head, int batch,
+    __device__ __forceinline__ void load(const AttentionTensorMap &map, Mbarrier *full, int row, int head, int batch,
                                          int first = 0) {
 #pragma unroll
         for (int box = 0; box < BOXES; ++box) {
-            tma_load(boxes[box] + first * BOX_BYTES, map, landed, box * BOX_COLS, row, head, batch);
+            tma_load(boxes[box] + first * BOX_BYTES, map, full, box * BOX_COLS, row, head, batch);
         }
     }
 
@@ -43,11 +43,10 @@ struct BoxTile {
     }
 };
 
-// Converts `codes` to halves, by THREADS threads of which the caller is `thread`. No barrier: the caller
-// orders the writes before wgmma reads them.
+// Converts `codes` to halves, by THREADS threads of which the caller is `thread`. No barrier: the caller orders the writes.
 template <int THREADS, int HEAD_DIM, int ROWS>
-static __device__ __forceinline__ void widen_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,
-                                                  int thread) {
+static __device__ __forceinline__ void convert_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,
+                                                    int thread) {
     constexpr int CHUNKS_PER_ROW = HEAD_DIM / 16; // of codes; each becomes two of halves
 #pragma unroll 2
     for (int chunk = thread; chunk < ROWS * CHUNKS_PER_ROW; chunk += THREADS) {
@@ -60,12 +59,12 @@ static __device__ __forceinline__ void widen_tile(BoxTile<F16, HEAD_DIM, ROWS> &
     }
 }
 
-// Where in a ring of SLOTS tiles a warp is, and the parity of the phase that its barriers are in there.
+// Slot of a ring of SLOTS tiles, and the parity of the phase that its mbarriers are in.
 template <int SLOTS>
-struct RingPlace {
+struct PipelineState {
     int slot, parity;
 
-    static __device__ __forceinline__ RingPlace first() { return {0, 0}; }
+    static __device__ __forceinline__ PipelineState first() { return {0, 0}; }
     __device__ __forceinline__ void advance() {
         if (++slot == SLOTS) {
             slot = 0;
@@ -73,6 +72,6 @@ struct RingPlace {
         }
     }
 };
-static_assert(std::is_trivially_default_constructible_v<RingPlace<2>>, "first() says where it starts");
+static_assert(std::is_trivially_default_constructible_v<PipelineState<2>>, "first() says where it starts");
 
 } // namespace attn

@@ -2,9 +2,8 @@
 //
 //   ATTN_CLUSTER_VARIANT(family, name, Preset)
 //
-// `Preset` also says CLUSTER, the number of blocks, neighbours in x of the grid, that run at the same time and reach each other's
-// shared memory. BLOCK_M is the number of query rows that each of them writes. The emulator's own version of this header defines
-// functions and records instead of GPU entries.
+// `Preset` also says CLUSTER, the number of blocks, neighbours in x of the grid. BLOCK_M is the number of query rows that each of
+// them writes. The emulator has its own version of this header.
 #pragma once
 
 #include <attn/mapped.cuh>

@@ -1,7 +1,5 @@
-// Tiles of keys and values that arrive by cp.async while the block computes on the previous tile.
-//
-// A copy belongs to the thread that starts it: cp_async_wait_group tells a thread that its own chunks have arrived, and
-// only a barrier after it that everyone's have.
+// Tiles of keys and values that arrive by cp.async while the block computes on the previous tile. cp_async_wait_group tells a thread
+// that its own chunks have arrived, and only a barrier after it that everyone's have.
 #pragma once
 
 #include <attn/element.cuh>
@@ -10,9 +8,8 @@
 
 namespace attn {
 
-// One thread's part in copying tiles [ROWS][HEAD_DIM] that follow each other in global memory: 16 bytes of every
-// ROWS_PER_STEP-th row, always at the same places of a tile, neighbours on neighbouring addresses. The address of the
-// next tile is kept, so that a copy takes few instructions beside cp.async.
+// One thread's part in copying tiles [ROWS, HEAD_DIM] that follow each other in global memory: 16 bytes of every ROWS_PER_STEP-th
+// row, neighbours on neighbouring addresses. The address of the next tile is kept, so that a copy takes few instructions.
 template <class Element, int HEAD_DIM, int ROWS, int THREADS>
 struct TileCopy {
     using Storage = typename Element::Storage;
@@ -43,8 +40,8 @@ struct TileCopy {
         }
     }
 
-    // Starts copying the next tile into `smem`, of which only `valid_rows` rows exist; the others become zero, because P is
-    // zero there and 0 * NaN would reach the output. Commits nothing.
+    // Starts copying the next tile, of which `valid_rows` rows exist; the others become zero, because P is zero there and 0 * NaN
+    // would reach the output. Commits nothing.
     template <int PITCH>
     __device__ __forceinline__ void start(Storage (&smem)[ROWS][PITCH], int valid_rows) {
         static_assert(PITCH % CHUNK == 0, "every row of the tile starts on a 16-byte boundary");
@@ -56,33 +53,32 @@ struct TileCopy {
     }
 };
 
-// Where one operand's tiles arrive, one ahead of the tile that is read as halves. For each tile in turn: a copy into
-// `arriving`, a commit; one tile later a wait, a barrier, `widen`, and, where WIDENS, another barrier. Then `tile` may be
-// read until the next such barrier.
+// Where one operand's tiles arrive, one ahead of the tile that is read as halves: a copy into `arriving`, a commit; one tile later
+// a wait, a barrier and, where CONVERTS, `convert` and another barrier. Then `tile` may be read until the next such barrier.
 template <class Element, int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile;
 
 // What arrives is what is read: two alternating slots.
 template <int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile<F16, HEAD_DIM, ROWS, PITCH, THREADS> {
-    static constexpr bool WIDENS = false;
+    static constexpr bool CONVERTS = false;
     alignas(128) half slots[2][ROWS][PITCH];
 
     __device__ __forceinline__ half (&arriving(int index))[ROWS][PITCH] { return slots[index % 2]; }
-    __device__ __forceinline__ void widen() {}
+    __device__ __forceinline__ void convert() {}
     __device__ __forceinline__ const half (&tile(int index) const)[ROWS][PITCH] { return slots[index % 2]; }
 };
 
-// Codes arrive in one place and are widened into another, each by the thread that copied it. So the codes' place
-// is free for the next tile without a barrier: a thread's copy comes after its own reads.
+// Codes are converted by the thread that copied them. So the next tile may land without a barrier: a thread's copy comes after its
+// own reads.
 template <int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile<E4M3, HEAD_DIM, ROWS, PITCH, THREADS> {
-    static constexpr bool WIDENS = true;
+    static constexpr bool CONVERTS = true;
     alignas(128) half halves[ROWS][PITCH];
     alignas(128) E4M3::Storage codes[ROWS][HEAD_DIM];
 
     __device__ __forceinline__ E4M3::Storage (&arriving(int))[ROWS][HEAD_DIM] { return codes; }
-    __device__ __forceinline__ void widen() {
+    __device__ __forceinline__ void convert() {
         using Copy = TileCopy<E4M3, HEAD_DIM, ROWS, THREADS>;
         Copy::for_each_step([&](int row, int) {
             const uint4 raw = *reinterpret_cast<const uint4 *>(&codes[row][Copy::col()]); // one load, not one per word

@@ -1,8 +1,5 @@
-// The element types of Q, K and V in global memory, and how 16 bytes of F16 and of E4M3 become halves on chip. Both give the
-// same arithmetic from there on: every E4M3 value is exact in binary16, and its scale is applied to the scores and to
-// the output instead of to each element.
-//
-// Operand: what tensor cores multiply, F16 or BF16: Q, K and V on chip, P as it multiplies V, and the elements of O.
+// The element types of Q, K and V in global memory. E4M3 becomes halves on chip: every value is exact in binary16, and its scale is
+// applied to the scores and to the output. Operand: what tensor cores multiply, and the elements of O.
 #pragma once
 
 #include <attn/params.h>
@@ -64,11 +61,11 @@ struct E4M3 {
     }
 
     // The two lower and the two upper codes of a word as two halves, in the same order.
-    static __device__ __forceinline__ unsigned low(unsigned word) { return widen(word & 0xffff); }
-    static __device__ __forceinline__ unsigned high(unsigned word) { return widen(word >> 16); }
+    static __device__ __forceinline__ unsigned low(unsigned word) { return convert(word & 0xffff); }
+    static __device__ __forceinline__ unsigned high(unsigned word) { return convert(word >> 16); }
 
   private:
-    static __device__ __forceinline__ unsigned widen(unsigned short codes) {
+    static __device__ __forceinline__ unsigned convert(unsigned short codes) {
         const __half2_raw pair = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
         return static_cast<unsigned>(pair.x) | static_cast<unsigned>(pair.y) << 16;
     }

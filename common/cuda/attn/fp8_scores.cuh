@@ -10,60 +10,59 @@ namespace attn {
 
 constexpr int FP8_K = 32; // columns of one wgmma
 
-// The largest scale of scores, including that of exponentials to base 2, at which tensor cores sum codes. They add 32 products
-// and the previous sum in fixed point, truncated 13 bits below the largest of these (common/docs/fp8-accumulation.md). Products
-// of codes have exponents of up to 16, so each addend may lose 2^3, and an exponential be off by 2^(1/16). Errors are mostly
-// far smaller, but proportional to this scale, which is known without looking at the codes: one number decides for a head. For
-// N(0, 1) under the scales of its largest elements it is 4 to 6 times smaller.
+// The largest scale of scores, in base 2, at which tensor cores sum codes. They add 32 products and the previous sum in fixed point,
+// truncated 13 bits below the largest of these (common/docs/fp8-accumulation.md). Products of codes have exponents of up to 16, so
+// each addend may lose 2^3, and an exponential be off by 2^(1/16). The scale is known without looking at the codes: one number
+// decides for a head. For N(0, 1) under the scales of its largest elements it is 4 to 6 times smaller.
 template <int HEAD_DIM>
 constexpr float LARGEST_SCALE = 0.0625f / (HEAD_DIM / FP8_K * (FP8_K + 1) * 8);
 
-// Rows from `row` (a multiple of 8) and columns 32 * step to 32 * step + 31, with the reduction along memory.
+// Descriptor of rows from `row` (a multiple of 8) and columns 32 * step to 32 * step + 31, K-major.
 template <int HEAD_DIM, int ROWS>
-static __device__ __forceinline__ uint64_t codes_of(const BoxTile<E4M3, HEAD_DIM, ROWS> &tile, int row, int step) {
+static __device__ __forceinline__ uint64_t k_major(const BoxTile<E4M3, HEAD_DIM, ROWS> &tile, int row, int step) {
     constexpr int WIDTH = BoxTile<E4M3, HEAD_DIM, ROWS>::BOX_BYTES;
-    return further(matrix_descriptor<WIDTH>(tile.boxes[0] + row * WIDTH, 16, 8 * WIDTH), step * FP8_K);
+    return advance_descriptor(matrix_descriptor<WIDTH>(tile.boxes[0] + row * WIDTH, 16, 8 * WIDTH), step * FP8_K);
 }
 
-// Starts s[64][KEYS] = q[64][HEAD_DIM] · k[KEYS][HEAD_DIM]ᵀ, q being rows of the tile from `q_row`.
+// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, q being rows of the tile from `q_row`.
 template <int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const BoxTile<E4M3, HEAD_DIM, Q_ROWS> &q, int q_row,
                                                     const BoxTile<E4M3, HEAD_DIM, KEYS> &k) {
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < HEAD_DIM / FP8_K; ++step) {
-        wgmma_e4m3(s, codes_of(q, q_row, step), codes_of(k, 0, step), step != 0);
+        wgmma_e4m3(s, k_major(q, q_row, step), k_major(k, 0, step), step != 0);
     }
     wgmma_commit();
 }
 
-// The same with q[64][HEAD_DIM] in registers: the tensor cores then read only K.
+// The same with q[64, HEAD_DIM] in registers: the tensor cores then read only K.
 template <int HEAD_DIM, int KEYS>
 static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / FP8_K][4],
                                                     const BoxTile<E4M3, HEAD_DIM, KEYS> &k) {
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < HEAD_DIM / FP8_K; ++step) wgmma_e4m3(s, q[step], codes_of(k, 0, step), step != 0);
+    for (int step = 0; step < HEAD_DIM / FP8_K; ++step) wgmma_e4m3(s, q[step], k_major(k, 0, step), step != 0);
     wgmma_commit();
 }
 
-// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes widened to halves: exact products, summed in f32. Of
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes converted to halves: exact products, summed in f32. Of
 // each 32 columns one mma takes the first two of every four and another the last two, of Q and K alike.
 template <int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void exact_warp_scores(float (&s)[KEYS / 2], BoxTile<E4M3, HEAD_DIM, Q_ROWS> &q, int row,
                                                          BoxTile<E4M3, HEAD_DIM, KEYS> &k) {
-    // The lane by shuffle, so that addresses are not hoisted out of a surrounding loop and kept.
+    // By shuffle, so that addresses are not hoisted out of a surrounding loop.
     const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
 #pragma unroll 1 // registers are short where this is needed
     for (int half = 0; half < 2 * HEAD_DIM / FP8_K; ++half) {
-        const auto widen = [&](uint32_t word) { return E4M3::low(half % 2 == 0 ? word : word >> 16); };
+        const auto convert = [&](uint32_t word) { return E4M3::low(half % 2 == 0 ? word : word >> 16); };
         const int step = half / 2;
         uint32_t q_frag[4];
         ldmatrix_x4(q_frag, q.at(row + lane % 16, 2 * step + lane / 16));
 #pragma unroll
-        for (int i = 0; i < 4; ++i) q_frag[i] = widen(q_frag[i]);
+        for (int i = 0; i < 4; ++i) q_frag[i] = convert(q_frag[i]);
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n += 2) {
             uint32_t k_frag[4]; // of 16 keys: two mma wide
@@ -73,7 +72,7 @@ static __device__ __forceinline__ void exact_warp_scores(float (&s)[KEYS / 2], B
                 float d[4];
 #pragma unroll
                 for (int j = 0; j < 4; ++j) d[j] = s[4 * (n + i) + j];
-                mma<F16>(d, q_frag, widen(k_frag[2 * i]), widen(k_frag[2 * i + 1]));
+                mma<F16>(d, q_frag, convert(k_frag[2 * i]), convert(k_frag[2 * i + 1]));
 #pragma unroll
                 for (int j = 0; j < 4; ++j) s[4 * (n + i) + j] = d[j];
             }

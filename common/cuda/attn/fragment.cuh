@@ -1,8 +1,7 @@
 // Operands of mma.m16n8k16 from tiles in shared memory, read by ldmatrix: Q and K for S = Q·Kᵀ, V for O += P·V.
 //
-// E4M3 takes the same instruction: ldmatrix brings two codes where it would bring one half, and they are widened in
-// registers. Each product sums over an index whose order does not matter as long as both operands agree on it; so the
-// order is whatever the codes come in, and nothing is shuffled. `o_column` says which columns of O a lane ends up with.
+// Of E4M3 ldmatrix brings two codes where it would bring one half, and they are converted in registers. A product may sum in any
+// order that both operands agree on, so codes stay in the order they come in. `o_column` says which columns of O a lane has.
 #pragma once
 
 #include <attn/layout.cuh>
@@ -21,7 +20,7 @@ static __device__ __forceinline__ void mma(float (&acc)[4], const uint32_t (&a)[
     else mma_m16n8k16_f16_f32(acc, a, b);
 }
 
-// For the 16-bit elements, which are treated alike.
+// F16 and BF16.
 template <class Element>
 struct Fragment {
     // Rows [row, row + 16) of Q, columns [16 * step, +16).
@@ -45,8 +44,8 @@ struct Fragment {
     // The column of O that a lane has in accumulator d, as the first (i = 0) or second of the two of a row.
     static __device__ __forceinline__ int o_column(int d, int i, int lane) { return 8 * d + lane % 4 * 2 + i; }
 
-    // Stores what a lane has of one row in accumulators 2 * pair (even) and 2 * pair + 1 (odd), where o_row is the row.
-    // O_PADDING: of rows in shared memory, in floats; 4 rows of 8 then lie in 32 different banks.
+    // Stores what a lane has of `o_row` in accumulators 2 * pair (even) and 2 * pair + 1 (odd). O_PADDING: floats behind a row; 4
+    // rows of 8 then lie in 32 different banks.
     static constexpr int O_PADDING = 8;
     static __device__ __forceinline__ void store_o(float *o_row, int pair, float2 even, float2 odd, int lane) {
         *reinterpret_cast<float2 *>(o_row + o_column(2 * pair, 0, lane)) = even;
@@ -102,8 +101,8 @@ struct Fragment<E4M3> {
     }
 };
 
-// A warp's results for its rows, from `first_row` of the block, become part `part` of them: outputs, as mma leaves them, and
-// states, whose sums cover only a lane's keys.
+// Stores a warp's results for its rows, from `first_row` of the block, as part `part`: outputs, as mma leaves them, and states, whose
+// sums cover only a lane's keys.
 template <class Fragment, class Partial, int M_TILES, int D_TILES>
 static __device__ __forceinline__ void store_part(Partial &partial, int part, int first_row,
                                                   const float (&o)[M_TILES][D_TILES][4], RowState (&state)[M_TILES][2],

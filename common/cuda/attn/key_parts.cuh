@@ -5,9 +5,8 @@
 
 namespace attn {
 
-// A warpgroup's results for its rows from its part of the keys, as they lie in its threads' registers: COUNT elements of O,
-// not yet divided by the sum, and the states of two rows. The same thread of another warpgroup merges them; the caller orders
-// the two.
+// A warpgroup's results from its part of the keys, as they lie in its threads' registers: COUNT elements of O, not yet divided by
+// the sum, and the states of two rows. The same thread of another warpgroup merges them; the caller orders the two.
 template <int COUNT>
 struct KeyPart {
     float o[COUNT][128]; // neighbouring threads in neighbouring banks

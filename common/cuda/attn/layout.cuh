@@ -1,5 +1,5 @@
-// Where the 16-byte chunks of a tile lie in shared memory. ldmatrix reads 8 rows of one 16-byte chunk column in one
-// wavefront if they lie in 8 different groups of 4 banks, that is, at 8 different addresses modulo 128 bytes.
+// Where the 16-byte chunks of a tile lie in shared memory. ldmatrix reads the chunks of 8 rows in one wavefront if they lie in 8
+// different groups of 4 banks, that is, at 8 different addresses modulo 128 bytes.
 #pragma once
 
 #include <attn/element.cuh>
@@ -15,17 +15,15 @@ struct LinearLayout {
     static __device__ __forceinline__ int offset(int row, int chunk) { return row * PITCH_BYTES + chunk * 16; }
 };
 
-// Each row followed by 16 unused bytes: the next row starts one bank group later. No conflict, and 1/16 (rows of 256
-// bytes) to 1/4 (of 64) more memory.
+// Each row followed by 16 unused bytes: no conflict, and 1/16 (rows of 256 bytes) to 1/4 (of 64) more memory.
 template <int ROW_BYTES>
 struct PaddedLayout {
     static constexpr int PITCH_BYTES = ROW_BYTES + 16;
     static __device__ __forceinline__ int offset(int row, int chunk) { return row * PITCH_BYTES + chunk * 16; }
 };
 
-// Rows one after the other, the chunks within each permuted by XOR with the row: no conflict and no unused memory.
-// Where a row is shorter than 128 bytes, the rows that share 128 bytes lie in different bank groups anyway, so the
-// permutation changes only from one 128 bytes to the next.
+// Rows one after the other, the chunks within each permuted by XOR with the row: no conflict and no unused memory. Rows that share
+// 128 bytes lie in different bank groups anyway, and have the same permutation.
 template <int ROW_BYTES>
 struct SwizzledLayout {
     static constexpr int PITCH_BYTES = ROW_BYTES;
@@ -54,8 +52,8 @@ struct StoredTile {
     }
 };
 
-// One thread's share of copying rows of global memory, a tile at a time, to the ROWS rows from `first_row` of tiles in
-// shared memory. THREADS threads work together, neighbours on neighbouring addresses.
+// One thread's part in copying, a tile at a time, to the ROWS rows from `first_row` of tiles in shared memory. THREADS threads work
+// together, neighbours on neighbouring addresses.
 template <class Tile, int THREADS, int ROWS>
 struct TileStream {
     using Storage = typename Tile::Element::Storage;
@@ -79,9 +77,8 @@ struct TileStream {
         valid_rows = rows - thread_row;
     }
 
-    // Starts the copies into `tile` and moves on to the next tile, `tile_rows` rows further. Rows that do not exist are
-    // not read and become zero, because P is zero there and 0 * NaN would reach the output. The caller commits, waits,
-    // and orders the writes before the reads of others.
+    // Starts the copies into `tile` and moves on to the next, `tile_rows` rows further. Rows that do not exist become zero, because
+    // P is zero there and 0 * NaN would reach the output. The caller commits, waits, and orders the writes.
     __device__ __forceinline__ void copy_next(Tile &tile, int tile_rows) {
         const int thread_row = threadIdx.x % THREADS / CHUNKS_PER_ROW;
 #pragma unroll

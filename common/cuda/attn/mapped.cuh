@@ -4,8 +4,7 @@
 //   ATTN_MAPPED_VARIANT(family, name, Preset)
 //
 // `Preset` also says Q_BOX_ROWS, K_BOX_ROWS, V_BOX_ROWS and O_BOX_ROWS, the fields of AttentionMaps, and the kernel is
-// `template <class Preset> __device__ void attention(const AttentionLaunch &)`. The emulator's own version of this header
-// defines functions and records instead of GPU entries.
+// `template <class Preset> __device__ void attention(const AttentionLaunch &)`. The emulator has its own version of this header.
 #pragma once
 
 #include <attn/launch.h>

@@ -6,13 +6,12 @@
 
 namespace attn {
 
-// Number of keys that query `row` sees: all for the full mask; for the causal one, aligned bottom-right, key j iff
-// j <= row + seq_kv - seq_q. 0 when the row sees none.
+// Number of keys that query `row` sees: under the causal mask, aligned bottom-right, key j iff j <= row + seq_kv - seq_q.
 static __device__ __forceinline__ int visible_keys(const AttentionParams &params, int row) {
     const int visible = params.mask == ATTENTION_FULL
                             ? params.seq_kv
                             : min(params.seq_kv, max(0, row + 1 + params.seq_kv - params.seq_q));
-    ATTN_VISIBLE(visible);
+ ATTN_VISIBLE(visible);
     return visible;
 }
 

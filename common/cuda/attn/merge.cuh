@@ -7,8 +7,8 @@
 
 namespace attn {
 
-// Results of PARTS groups of warps for the same rows, each from its own keys. Rows are PADDING floats longer than the head,
-// so that those that a warp writes at once lie in different banks.
+// Results of PARTS groups of warps for the same rows, each from its own keys. PADDING: floats behind a row, so that rows that a warp
+// writes at once lie in different banks.
 template <int PARTS_, int ROWS_, int HEAD_DIM_, int PADDING>
 struct PartialOutput {
     static constexpr int PARTS = PARTS_, ROWS = ROWS_, HEAD_DIM = HEAD_DIM_;
@@ -25,8 +25,8 @@ struct PartialOutput {
     }
 };
 
-// o_gmem[valid_rows][HEAD_DIM] = the merged parts, times `scale`. Each of THREADS threads, `thread` being the caller, takes 4
-// neighbouring elements at a time; the caller orders the writes of the parts before.
+// o_gmem[valid_rows, HEAD_DIM] = the merged parts, times `scale`, by THREADS threads, `thread` being the caller. The caller orders
+// the writes of the parts before.
 template <int THREADS, class Operand = F16, class Partial>
 static __device__ __forceinline__ void store_merged(typename Operand::Storage *o_gmem, int64_t row_stride, int valid_rows,
                                                     const Partial &partial, float scale, int thread) {

@@ -1,6 +1,5 @@
-// What a warp computes by mma.m16n8k16 for its rows and its keys of a tile, from scores to output, all in registers: what Q·Kᵀ
-// leaves in a lane is what P·V wants there. <attn/ptx/mma.cuh> says which elements a lane holds; its rows are l / 4 and
-// l / 4 + 8 of each 16, l being the lane.
+// What a warp computes by mma.m16n8k16 for its rows and its keys of a tile, all in registers: what Q·Kᵀ leaves in a lane is what P·V
+// wants there. <attn/ptx/mma.cuh> says which elements a lane has; its rows are l / 4 and l / 4 + 8 of each 16, l being the lane.
 #pragma once
 
 #include <attn/fragment.cuh>
@@ -19,17 +18,17 @@ struct WarpRows {
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, WARP_N = WARP_N_;
     static constexpr int M_TILES = WARP_M / MMA_M, N_TILES = WARP_N / MMA_N, D_TILES = HEAD_DIM / MMA_N;
-    using QFragments = uint32_t[M_TILES][HEAD_DIM / MMA_K][4];
+    using QFragments = uint32_t[M_TILES][HEAD_DIM / MMA_K][4]; // of [WARP_M, HEAD_DIM]
     struct Scores {
-        float acc[M_TILES][N_TILES][4];
+        float acc[M_TILES][N_TILES][4]; // of [WARP_M, WARP_N]
     };
-    using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4];
-    using Output = float[M_TILES][D_TILES][4];
+    using PFragments = uint32_t[M_TILES][WARP_N / MMA_K][4]; // of [WARP_M, WARP_N]
+    using Output = float[M_TILES][D_TILES][4];               // of [WARP_M, HEAD_DIM]
 
     static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_K == 0 && HEAD_DIM % MMA_K == 0, "whole fragments");
 };
 
-// s[WARP_M][WARP_N] = q[WARP_M][HEAD_DIM] · k[WARP_N][HEAD_DIM]ᵀ, k being rows of the tile from `first_key`.
+// s[WARP_M, WARP_N] = q[WARP_M, HEAD_DIM] · k[WARP_N, HEAD_DIM]ᵀ, k being rows of the tile from `first_key`.
 template <class Rows, class KTile>
 static __device__ __forceinline__ void multiply_qk(typename Rows::Scores &s, const typename Rows::QFragments &q_frag,
                                                    const KTile &k, int first_key, int lane) {
@@ -49,11 +48,11 @@ static __device__ __forceinline__ void multiply_qk(typename Rows::Scores &s, con
     }
 }
 
-// -inf for the keys, from `first_key`, that a row does not see; nothing is done where every row of the warp sees them all.
+// -inf for the keys, from `first_key`, that a row does not see; nothing to do where every row of the warp sees them all.
 template <class Rows>
 static __device__ __forceinline__ void mask_scores(typename Rows::Scores &s, int first_key,
                                                    const int (&visible)[Rows::M_TILES][2], int visible_to_all, int lane) {
-    ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
     if (first_key + Rows::WARP_N <= visible_to_all) return;
 #pragma unroll
     for (int m = 0; m < Rows::M_TILES; ++m) {
@@ -65,7 +64,7 @@ static __device__ __forceinline__ void mask_scores(typename Rows::Scores &s, int
     }
 }
 
-// Where a warp's fragments belong: rows from `row` of the head, keys from `key` of the tile. Only ATTN_PLACES uses it.
+// A warp's rows, from `row` of the head, and keys, from `key` of the tile: for ATTN_PLACES alone.
 struct WarpPlace {
     int batch, head, row, key;
 };
@@ -82,12 +81,12 @@ static __device__ __forceinline__ void softmax(typename Rows::PFragments &p_frag
             float p[2 * Rows::N_TILES]; // the scores of one row in this lane
 #pragma unroll
             for (int i = 0; i < 2 * Rows::N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
-            ATTN_PLACES(p_at, at.batch, at.head, at.row + m * MMA_M + half * 8 + lane / 4,
-                        at.key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
-            ATTN_OBSERVE(SCORES, p_at, tile_key, p);
+ ATTN_PLACES(p_at, at.batch, at.head, at.row + m * MMA_M + half * 8 + lane / 4,
+             at.key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
+ ATTN_OBSERVE(SCORES, p_at, tile_key, p);
             const float rescale = state[m][half].template update_own<4>(p, scale_log2);
-            ATTN_OBSERVE(LANE_STATE, p_at, tile_key, state[m][half]);
-            ATTN_OBSERVE(PROBABILITIES, p_at, tile_key, p);
+ ATTN_OBSERVE(LANE_STATE, p_at, tile_key, state[m][half]);
+ ATTN_OBSERVE(PROBABILITIES, p_at, tile_key, p);
 #pragma unroll
             for (int i = 0; i < 2 * Rows::D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
             // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
@@ -99,7 +98,7 @@ static __device__ __forceinline__ void softmax(typename Rows::PFragments &p_frag
     }
 }
 
-// o[WARP_M][HEAD_DIM] += p[WARP_M][WARP_N] · v[WARP_N][HEAD_DIM], v being rows of the tile from `first_key`.
+// o[WARP_M, HEAD_DIM] += p[WARP_M, WARP_N] · v[WARP_N, HEAD_DIM], v being rows of the tile from `first_key`.
 template <class Rows, class VTile>
 static __device__ __forceinline__ void multiply_pv(typename Rows::Output &o, const typename Rows::PFragments &p_frag,
                                                    const VTile &v, int first_key, int lane) {

@@ -1,10 +1,10 @@
-// Exposes a kernel's intermediate values, tile of keys by tile, for comparison with the reference step by step
-// (`compare explain`). On a GPU it is nothing at all: macros, because even a call whose arguments name local variables
-// changes the order in which nvcc allocates registers. The emulator's own version of this header records.
+// Exposes a kernel's intermediate values, tile of keys by tile, to `compare explain`. On a GPU it is nothing: macros, because even a
+// call whose arguments name local variables changes the order in which nvcc allocates registers. The emulator's own version of this
+// header records. These lines stand at the left margin: read past them.
 #pragma once
 
-// Declares where the elements of an array belong: element i, in the order of memory, to query row `row` of the head, and to the
-// key or output column `index`; the last two are expressions in i. Keys are counted from the first of the tile.
+// Declares where the elements of an array belong: element i, in the order of memory, to query row `row` and to the key (of the tile)
+// or output column `index`; both are expressions in i.
 #define ATTN_PLACES(name, batch, head, row, index)
 
 // Exposes `values`, an array of floats or of structs of floats, after the tile whose first key is `tile`. `what` is one of

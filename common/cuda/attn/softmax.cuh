@@ -11,7 +11,7 @@ namespace attn {
 
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// Largest and sum over the LANES lanes that share a row; every one of them gets the result.
+// Largest and sum over the LANES lanes that share a row, for each of them.
 template <int LANES>
 static __device__ __forceinline__ float row_max(float value) {
 #pragma unroll
@@ -27,9 +27,8 @@ static __device__ __forceinline__ float row_sum(float value) {
     return value;
 }
 
-// The running state of one row: the same in all lanes that hold it if update() kept it, each lane's own part if update_own()
-// did. Like every type that lives in registers it has no default initialisation, and a named function gives it its first
-// value: nvcc drops initialisers from arrays of arrays (common/docs/nvcc-array-initialisers.md).
+// The running state of one row. No default initialisation: nvcc drops it from arrays of arrays
+// (common/docs/nvcc-array-initialisers.md), so that a named function gives every such type its first value.
 struct RowState {
     float max; // of score * scale_log2 over the keys seen so far; -inf before the first visible key
     float sum; // of exp2(score * scale_log2 - max) over the keys seen so far
@@ -37,34 +36,33 @@ struct RowState {
     // Of a row that has seen no key.
     static __device__ __forceinline__ RowState empty() { return {-INFINITY, 0.0f}; }
 
-    // Takes COUNT raw scores of this lane (-inf where masked) and turns them into unnormalised probabilities. Returns
-    // the factor by which sums and outputs accumulated so far must be multiplied.
+    // Turns COUNT raw scores of this lane (-inf where masked) into unnormalised probabilities. Returns the factor for sums and
+    // outputs so far.
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update(float (&scores)[COUNT], float scale_log2) {
         const float2 step = exponentials<LANES>(scores, scale_log2);
-        ATTN_STEP(SUM);
+ ATTN_STEP(SUM);
         sum = fmaf(sum, step.x, row_sum<LANES>(step.y));
         return step.x;
     }
 
-    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles per row,
-    // instead of two per row and tile.
+    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles per row, not per tile.
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update_own(float (&scores)[COUNT], float scale_log2) {
         const float2 step = exponentials<LANES>(scores, scale_log2);
-        ATTN_STEP(SUM);
+ ATTN_STEP(SUM);
         sum = fmaf(sum, step.x, step.y);
         return step.x;
     }
     template <int LANES>
     __device__ __forceinline__ void join() {
-        ATTN_STEP(JOIN);
+ ATTN_STEP(JOIN);
         sum = row_sum<LANES>(sum);
     }
 
     // Merges the state of the same row over other keys; `factor` then says what each output is multiplied by.
     __device__ __forceinline__ void merge(const RowState &other) {
-        ATTN_STEP(MERGE);
+ ATTN_STEP(MERGE);
         const float new_max = fmaxf(max, other.max);
         const float shift = shift_of(new_max);
         sum = fmaf(sum, exp2_approx(max - shift), other.sum * exp2_approx(other.max - shift));
@@ -73,15 +71,15 @@ struct RowState {
 
     // The factor that takes an output accumulated with the state `part` to this one's, which contains it.
     __device__ __forceinline__ float factor(const RowState &part) const {
-        ATTN_STEP(MERGE);
+ ATTN_STEP(MERGE);
         return exp2_approx(part.max - shift_of(max));
     }
 
-    // What the accumulated output is multiplied by at the end; 0 for a row that saw no key, whose output is exactly 0.
+    // The factor for the output at the end; 0 for a row that saw no key.
     __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? __fdividef(1.0f, sum) : 0.0f; }
 
-    // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. For 2^17 keys the logarithm is off by
-    // at most 2e-6, where gate C8 allows 1e-5.
+    // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. For 2^17 keys off by at most 2e-6, where gate
+    // C8 allows 1e-5.
     __device__ __forceinline__ float log_sum_exp() const { return (max + log2_approx(sum)) * LN_2; }
 
   private:
@@ -103,7 +101,7 @@ struct RowState {
         const float new_max = fmaxf(max, row_max<LANES>(tile_max[0]) * scale_log2);
         const float shift = shift_of(new_max);
         const float rescale = exp2_approx(max - shift);
-        ATTN_STEP(EXPONENTIAL);
+ ATTN_STEP(EXPONENTIAL);
         float tile_sum[CHAINS] = {};
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {

@@ -8,14 +8,13 @@
 
 namespace attn {
 
-// As exponentials_of_rows() of <attn/wgmma_rows.cuh>: exponentials under the maxima that the rows had before, and false, with the
-// sums as they were, if one may be too large for a half in some row of the warp. But 8 scores at a time: the arithmetic of the
-// next 8 waits for the last exponential of these.
+// As exponentials_of_rows() of <attn/wgmma_rows.cuh>, but 8 scores at a time: the arithmetic of the next 8 waits for the last
+// exponential of these.
 template <int COUNT>
 static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
     constexpr int AT_A_TIME = 8;
-    ATTN_STEP(EXPONENTIAL);
+ ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // two chains per row
     float scale = scale_log2;
     const uint32_t zero = threadIdx.y; // blocks are one-dimensional, which ptxas does not know

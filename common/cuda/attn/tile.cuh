@@ -5,8 +5,8 @@
 
 namespace attn {
 
-// Calls `body(row, col)` for every 16-byte chunk of a ROWS x HEAD_DIM tile that is this thread's: always the same ones,
-// neighbours on neighbouring addresses. `col` counts elements.
+// Calls `body(row, col)` for this thread's 16-byte chunks of a tile [ROWS, HEAD_DIM], neighbours on neighbouring addresses. `col`
+// counts elements.
 template <class Element, int HEAD_DIM, int ROWS, int THREADS, class Body>
 static __device__ __forceinline__ void for_own_chunks(Body body) {
     constexpr int CHUNK = Element::PER_16_BYTES;
@@ -20,9 +20,8 @@ static __device__ __forceinline__ void for_own_chunks(Body body) {
     }
 }
 
-// Copies `valid_rows` rows of HEAD_DIM elements into a ROWS x HEAD_DIM tile of halves whose rows are PITCH halves
-// apart; the remaining rows become zero, because P is zero there and 0 * NaN would reach the output. All THREADS
-// threads take part. No barrier: the caller orders the writes before the reads.
+// Copies `valid_rows` rows into a tile [ROWS, HEAD_DIM] of halves; the other rows become zero, because P is zero there and 0 * NaN
+// would reach the output. All THREADS threads take part. No barrier: the caller orders the writes before the reads.
 template <class Element, int HEAD_DIM, int THREADS, int ROWS, int PITCH>
 static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], const typename Element::Storage *gmem,
                                                  int64_t row_stride, int valid_rows) {

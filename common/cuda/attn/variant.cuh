@@ -8,8 +8,7 @@
 // the layout whose size is the dynamic shared memory. The kernel itself is
 // `template <class Preset> __device__ void attention(const AttentionParams &)`. Where it writes AttentionParams::lse, the
 // preset also says LSE = true; the host requests it from no other.
-// The build defines ATTN_STAGE (stage0_scalar). The emulator shadows this header with one that registers functions
-// and records instead of defining GPU entries.
+// The build defines ATTN_STAGE (stage0_scalar). The emulator has its own version of this header.
 #pragma once
 
 #include <attn/params.h>

@@ -1,5 +1,5 @@
-// Scores and output of a warpgroup as wgmma leaves them: of D[64][N], thread t holds elements of row 16 * (t / 32) + t % 32 / 4
-// and of the 8th after it, two of every 8 columns; element i of its array is of row i % 4 / 2 of these two.
+// Scores and output of a warpgroup as wgmma leaves them: of D[64, N], thread t has elements of row 16 * (t / 32) + t % 32 / 4 and of
+// the 8th after it, two of every 8 columns; element i of its array is of row i % 4 / 2 of these two.
 #pragma once
 
 #include <attn/box_tile.cuh>
@@ -13,7 +13,7 @@ namespace attn {
 // -inf for the keys, from `first_key`, that the thread's rows do not see. `lane`: of the warp.
 template <int COUNT>
 static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_key, const int (&visible)[2], int lane) {
-    ATTN_STEP(MASK);
+ ATTN_STEP(MASK);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
         const int key = first_key + i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -41,13 +41,13 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
     softmax_rows(s, state, {scale_log2, scale_log2}, rescale);
 }
 
-// The same under the maxima that the rows had before: nothing waits for the new ones, and outputs stay as they are. False, with
-// the sums as they were, if an exponential may be too large for a half in some row of the warp: then none of them counts. A
-// thread's part of a row's sum bounds each of its terms.
+// The same under the maxima that the rows had before: nothing waits for new ones, and outputs stay as they are. False, with the sums
+// as they were, if an exponential may be too large for a half in some row of the warp: a thread's part of a row's sum bounds each of
+// its terms.
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
-    ATTN_STEP(EXPONENTIAL);
+ ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // two chains per row
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
@@ -61,9 +61,30 @@ static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], R
     return true;
 }
 
+// The larger of `largest` and the scores of one of the thread's two rows.
+template <int COUNT>
+static __device__ __forceinline__ float row_max_of(const float (&s)[COUNT], int half, float largest) {
+    float chain[2] = {largest, largest}; // of dependent instructions: a single one would mostly wait
+#pragma unroll
+    for (int i = 0; i < COUNT / 2; ++i) chain[i % 2] = fmaxf(chain[i % 2], s[i / 2 * 4 + 2 * half + i % 2]);
+    return fmaxf(chain[0], chain[1]);
+}
+
+// Scores to exponentials under `shift`, which are added to `sum`, two chains per row.
+template <int COUNT>
+static __device__ __forceinline__ void exponentials_of_rows(float (&s)[COUNT], float scale_log2, const float (&shift)[2],
+                                                            float (&sum)[2][2]) {
+ ATTN_STEP(EXPONENTIAL);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        s[i] = exp2_approx(fmaf(s[i], scale_log2, -shift[i % 4 / 2]));
+        sum[i % 4 / 2][i % 2] += s[i];
+    }
+}
+
 template <int COUNT>
 static __device__ __forceinline__ void scale_rows(float (&o)[COUNT], const float (&factor)[2]) {
-    ATTN_STEP(RESCALE);
+ ATTN_STEP(RESCALE);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) o[i] *= factor[i % 4 / 2];
 }
@@ -92,7 +113,7 @@ static __device__ __forceinline__ void store_rows(BoxTile<Operand, HEAD_DIM, ROW
 template <class Element, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, BoxTile<Element, HEAD_DIM, ROWS> &tile, int row,
                                                  int o_row, int head, int batch) {
-    // Each lane makes what it wrote visible to TMA, and all meet the one that starts the copies.
+    // Each lane makes what it wrote visible to TMA, before one of them starts the copies.
     fence_proxy_async();
     __syncwarp();
     if (elect_one()) {
@@ -105,12 +126,11 @@ static __device__ __forceinline__ void copy_rows(const AttentionTensorMap &o, Bo
     }
 }
 
-// s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync: for a warp that needs its scores again, where
-// wgmma would take all four.
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, with mma.sync; wgmma would take all four.
 template <class Operand, int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile<Operand, HEAD_DIM, Q_ROWS> &q, int row,
                                                    BoxTile<Operand, HEAD_DIM, KEYS> &k) {
-    // The lane by shuffle, so that addresses are not hoisted out of a surrounding loop and kept.
+    // By shuffle, so that addresses are not hoisted out of a surrounding loop.
     const int lane = __shfl_sync(0xffffffffu, threadIdx.x % 32, threadIdx.x % 32);
 #pragma unroll
     for (int i = 0; i < KEYS / 2; ++i) s[i] = 0.0f;
@@ -135,8 +155,8 @@ static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile
     }
 }
 
-// The log-sum-exps of a thread's two rows, `row` and the 8th after it, if they are requested. Kernels whose outputs wait for
-// nothing else end with it, so that none waits for a logarithm.
+// The log-sum-exps of a thread's two rows, `row` and the 8th after it, if they are requested. Called last, so that no output waits
+// for a logarithm.
 static __device__ __forceinline__ void store_lse_rows(const AttentionParams &params, int batch, int head, int row,
                                                       const RowState (&state)[2], int lane) {
     if (lane % 4 != 0) return;

@@ -1,5 +1,5 @@
-// Named barriers (bar.sync, bar.arrive): subsets of a block's warps meet without the rest. The emulator shadows this
-// header. PTX ISA, "Parallel synchronization instructions: barrier, bar". Barrier 0 is __syncthreads.
+// Named barriers (bar.sync, bar.arrive): subsets of a block's warps meet without the rest. PTX ISA, "Parallel synchronization
+// instructions: barrier, bar". Barrier 0 is __syncthreads.
 #pragma once
 
 namespace attn {

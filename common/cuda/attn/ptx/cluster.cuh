@@ -1,5 +1,5 @@
-// Clusters (sm_90): blocks that run at the same time and reach each other's shared memory. The emulator shadows this header.
-// PTX ISA, "barrier.cluster", "mapa", "st.async".
+// Clusters (sm_90): blocks that run at the same time and reach each other's shared memory. PTX ISA, "barrier.cluster", "mapa",
+// "st.async".
 #pragma once
 
 #include <attn/ptx/mbarrier_tx.cuh>

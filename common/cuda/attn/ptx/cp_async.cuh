@@ -1,5 +1,5 @@
-// cp.async (sm_80): a copy from global to shared memory that does not pass through registers. The emulator shadows
-// this header. PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+// cp.async (sm_80): a copy from global to shared memory that does not pass through registers. PTX ISA, "Data Movement and
+// Conversion Instructions: cp.async".
 #pragma once
 
 #include <attn/ptx/shared_address.cuh>

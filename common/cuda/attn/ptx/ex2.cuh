@@ -1,4 +1,4 @@
-// ex2.approx: 2^x in one instruction. The emulator shadows this header. PTX ISA, "Floating Point Instructions: ex2".
+// ex2.approx: 2^x in one instruction. PTX ISA, "Floating Point Instructions: ex2".
 #pragma once
 
 namespace attn {

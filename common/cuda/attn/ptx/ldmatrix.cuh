@@ -1,5 +1,5 @@
-// ldmatrix (sm_75): 8x8 matrices of 16-bit elements from shared memory into the fragment layout of mma.sync. The
-// emulator shadows this header. PTX ISA, "Warp-level matrix load instruction: ldmatrix".
+// ldmatrix (sm_75): 8x8 matrices of 16-bit elements from shared memory into the fragment layout of mma.sync. PTX ISA,
+// "Warp-level matrix load instruction: ldmatrix".
 #pragma once
 
 #include <attn/ptx/shared_address.cuh>

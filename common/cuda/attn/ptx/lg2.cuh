@@ -1,4 +1,4 @@
-// lg2.approx: log2(x) in one instruction. The emulator shadows this header. PTX ISA, "Floating Point Instructions: lg2".
+// lg2.approx: log2(x) in one instruction. PTX ISA, "Floating Point Instructions: lg2".
 #pragma once
 
 namespace attn {

@@ -1,5 +1,5 @@
-// mbarrier (sm_80): a barrier object in shared memory whose phases are counted, for producer and consumer warps. The
-// forms that sm_80 has: no expect_tx, no try_wait. The emulator shadows this header. PTX ISA, "mbarrier".
+// mbarrier (sm_80): a barrier object in shared memory whose phases are counted, for producer and consumer warps. The forms that
+// sm_80 has: no expect_tx, no try_wait. PTX ISA, "mbarrier".
 #pragma once
 
 #include <attn/ptx/shared_address.cuh>

@@ -1,4 +1,4 @@
-// mbarrier (sm_90): phases that also count bytes, for TMA. The emulator shadows this header. PTX ISA, "mbarrier".
+// mbarrier (sm_90): phases that also count bytes, for TMA. PTX ISA, "mbarrier".
 #pragma once
 
 #include <attn/ptx/mbarrier.cuh>

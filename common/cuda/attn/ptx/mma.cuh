@@ -1,5 +1,5 @@
-// mma.sync (sm_80, e4m3: sm_89): D = A * B + D on one warp's tensor core, fragments in registers. The emulator shadows
-// this header. PTX ISA, "Warp-level matrix instructions: mma".
+// mma.sync (sm_80, e4m3: sm_89): D = A * B + D on one warp's tensor core, fragments in registers. PTX ISA, "Warp-level matrix
+// instructions: mma".
 #pragma once
 
 #include <stdint.h>

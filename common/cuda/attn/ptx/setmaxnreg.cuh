@@ -1,5 +1,5 @@
-// setmaxnreg (sm_90a): a warpgroup hands registers back to its block, or takes more. The emulator shadows this header.
-// PTX ISA, "setmaxnreg". The entry's __launch_bounds__ names the number that each thread starts with.
+// setmaxnreg (sm_90a): a warpgroup hands registers back to its block, or takes more. PTX ISA, "setmaxnreg". The entry's
+// __launch_bounds__ names the number that each thread starts with.
 #pragma once
 
 namespace attn {

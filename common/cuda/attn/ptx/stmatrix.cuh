@@ -1,5 +1,5 @@
-// stmatrix (sm_90): 8x8 matrices of 16-bit elements from fragments to shared memory, the way back of ldmatrix. The
-// emulator shadows this header. PTX ISA, "stmatrix".
+// stmatrix (sm_90): 8x8 matrices of 16-bit elements from fragments to shared memory, the way back of ldmatrix. PTX ISA,
+// "stmatrix".
 #pragma once
 
 #include <attn/ptx/shared_address.cuh>

@@ -1,5 +1,4 @@
-// TMA (sm_90): boxes of tensors between global and shared memory, by one thread. The emulator shadows this header. PTX
-// ISA, "cp.async.bulk.tensor", "Async proxy".
+// TMA (sm_90): boxes of tensors between global and shared memory, by one thread. PTX ISA, "cp.async.bulk.tensor", "Async proxy".
 #pragma once
 
 #include <attn/launch.h>

@@ -1,9 +1,8 @@
-// wgmma (sm_90a): D = A * B + D by a warpgroup, four warps whose first is a multiple of 4. The emulator shadows this
-// header. PTX ISA, "Asynchronous warpgroup-level matrix instructions".
+// wgmma (sm_90a): D = A * B + D by a warpgroup, four warps whose first is a multiple of 4. PTX ISA, "Asynchronous
+// warpgroup-level matrix instructions".
 //
-// All 128 threads execute each of these functions. The products run by themselves between wgmma_commit and the wgmma_wait
-// that covers them; until then nobody reads or writes their accumulators or the registers of A, nor writes their
-// operands in shared memory.
+// All 128 threads execute each of these functions. Products run by themselves until the wgmma_wait that covers them; until then
+// nobody touches their accumulators or the registers of A, nor writes their operands in shared memory.
 #pragma once
 
 #include <attn/ptx/shared_address.cuh>
