@@ -12,51 +12,31 @@ use crate::judge::verdict::{self, Report, of_differences};
 use crate::judge::{Known, best};
 use crate::table::session::{Progress, first_place};
 use crate::table::{self, On, Place, Run, Source, StageMeta};
-use crate::testing::{CPASYNC, US, VARIANTS, WMMA, instance, mission, table, timed};
+use crate::testing::scenario::{self, each};
+use crate::testing::{CPASYNC, table};
 use clap::ValueEnum;
 use common::problem::{Dtype, Mask, SHAPES};
 use common::verdict::GateResult;
 
-const NEWER: &str = "2";
-
-fn fails(reason: &str) -> table::Judged {
-    table::Judged::from(&GateResult::judge(GateId::C2, false, reason))
+/// The literal run, 1.5x over a coarser peer on mission and 0.8x on long, with these changes. Kernels of one machine code are the
+/// same, so that none has any.
+fn run(changes: &str) -> Run {
+    scenario::run(&format!(
+        "timed; built 128 0; ptxas: code none; beside cpasync mission 15 torch-default 22.5; \
+         beside cpasync long 30 torch-default 24; torch-default mission: max_error 0.02; {changes}"
+    ))
 }
 
-/// 1.5x over a peer on mission, which is coarser, and 0.8x on long.
-fn run() -> Run {
-    let mut run = timed(US).built(128, 0);
-    for (shape, ours, theirs) in [("mission", 15.0, 22.5), ("long", 30.0, 24.0)] {
-        run = run.beside(CPASYNC, shape, ours, &[("torch-default", theirs, true)]);
-    }
-    // Else kernels of the same machine code have not changed.
-    for subject in VARIANTS {
-        run.row_mut(subject, &instance(), Source::Ptxas).code = None;
-    }
-    let peer = run.row_mut("torch-default", &mission(), Source::Peers);
-    peer.figures.insert(Metric::MaxError, 2e-2.into());
-    run
+/// Of other kernels.
+fn before() -> table::Table {
+    table(&[run("named 1; identity 0 before; identity 1 before")])
 }
 
-/// Of other kernels than [`run`].
-fn before() -> Run {
-    let run = run().named("1");
-    run.changed(|session| {
-        for stage in &mut session.stages {
-            stage.identity = "before".into();
-        }
-    })
-}
+/// A newer session, in which a variant is slower.
+const SLOW: &str = "named 2; cpasync mission gpu !pair: p50 16.5 16.495 16.505 | p90 16.51";
 
-/// The literal run with these medians, and 10 ns of interval.
-fn slower(times: &[(&str, f64)]) -> Run {
-    let mut run = run().named(NEWER);
-    for (subject, us) in times {
-        let figures = &mut run.row_mut(subject, &mission(), Source::Gpu).figures;
-        figures.insert(Metric::P50, (*us, us - 0.005, us + 0.005).into());
-        figures.insert(Metric::P90, (us + 0.01).into());
-    }
-    run
+fn judged<T>(run: &Run, look: impl Fn(&Report<'_>) -> T) -> T {
+    look(&verdict::report(Known::alone(run)))
 }
 
 fn report_of(stages: &[StageMeta], table: &table::Table, look: impl Fn(&Report<'_>)) {
@@ -99,8 +79,9 @@ fn can_go_with_a_pull_request(report: &Report<'_>) -> String {
 
 #[test]
 fn what_decides_stands_first_in_compare_md() {
-    let run = slower(&[(CPASYNC, 16.5), (WMMA, 23.0)]);
-    let committed = table(&[before()]);
+    let slow = "wmma mission gpu !pair: p50 23 22.995 23.005 | p90 23.01";
+    let run = run(&format!("{SLOW}; {slow}"));
+    let committed = before();
     let report = verdict::report_of_run(&run, &committed);
     insta::assert_snapshot!(can_go_with_a_pull_request(&report));
     let json = json::json(&report);
@@ -172,7 +153,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     report_of(&stages, &table, |report| {
         can_go_with_a_pull_request(report);
     });
-    let timed = against_peers_on_everything(timed(US)).table;
+    let timed = against_peers_on_everything().table;
     let of_peers = timed
         .by(Source::Peers)
         .filter(|row| row.on.problem().is_some());
@@ -208,7 +189,11 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
         .cloned()
         .collect();
     table.extend(failed.into_iter().map(|mut row| {
-        row.judge(GateId::C2, fails(&"max error 3e-1 > 4e-4 ".repeat(20)));
+        let reason = "max error 3e-1 > 4e-4 ".repeat(20);
+        row.judge(
+            GateId::C2,
+            (&GateResult::judge(GateId::C2, false, reason)).into(),
+        );
         row
     }));
     stages.iter_mut().for_each(|stage| stage.negatives.clear());
@@ -229,18 +214,15 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
 
 #[test]
 fn parts_are_shown_as_asked_for_with_failures_first_and_a_stage_on_a_page() {
-    let mut run = run();
-    for (of, share) in [(WMMA, 0.02), (CPASYNC, 0.1)] {
-        let profiled = Row::new(of, mission(), Source::Ncu);
-        run.append(profiled.figure(Metric::TensorPipeActive, share));
-    }
+    let ncu = "+ wmma | mission f16 full | ncu | tensor_pipe_active 0.02; \
+               + cpasync | mission f16 full | ncu | tensor_pipe_active 0.1";
     let page = |run: &Run, stage: &str| {
-        let report = &verdict::report(Known::alone(run));
-        terminal(&show::document(report, &[], &[stage.into()]), WIDTH)
+        judged(run, |report| {
+            terminal(&show::document(report, &[], &[stage.into()]), WIDTH)
+        })
     };
-    insta::assert_snapshot!("stage", page(&run, "stage1-cpasync"));
-    let worst = run.row_mut(WMMA, &On::All, Source::Gpu);
-    worst.judge(GateId::C2, fails("max error 3e-1 > 4e-4"));
+    insta::assert_snapshot!("stage", page(&run(ncu), "stage1-cpasync"));
+    let run = run("wmma all: C2 fail max error 3e-1 > 4e-4");
     let failed = page(&run, "stage0-scalar");
     let says = "- gates: 1 of 2 variants green, wmma-qk-32x64 FAIL C2\n";
     assert!(failed.contains(says), "{failed}");
@@ -285,100 +267,87 @@ fn every_part_and_stage_of_the_committed_table_fits_the_terminal() {
 
 #[test]
 fn each_insight_speaks_where_its_rule_holds() {
-    let mut run = run();
-    let figures = &mut run.row_mut(CPASYNC, &instance(), Source::Ptxas).figures;
-    figures.insert(Metric::SpillBytes, 64.0.into());
-    let counted = [
-        (Metric::GlobalReadBytes, 1_048_576.0),
-        (Metric::GlobalReadSectors, 65_536.0),
-        (Metric::AsyncCopyBytes, 262_144.0),
-        (Metric::SharedReadConflicts, 24.0),
-        (Metric::LaunchBlocks, 128.0),
-        (Metric::TensorMacs, 134_217_728.0),
-    ];
-    let figures = &mut run.row_mut(CPASYNC, &mission(), Source::Emulator).figures;
-    figures.extend(counted.map(|(metric, value)| (metric, value.into())));
-    let profiled = Row::new(CPASYNC, mission(), Source::Ncu).figure(Metric::BarrierStallShare, 0.3);
-    let profiled = profiled.figure(Metric::DramThroughput, 0.81);
-    run.append(profiled.figure(Metric::TensorPipeActive, 0.39));
-    let declared = On::Instance {
-        dtype: Dtype::F16,
-        head_dim: 64,
-        arch: None,
+    let counted = |copies: &str| {
+        let run = run(&format!(
+            "cpasync ptxas: spill_bytes 64; cpasync mission emulator: global_read_sectors 65536 | shared_read_conflicts 24 | \
+             launch_blocks 128 | tensor_macs 134217728 | {copies}; + cpasync | f16 d64 | kernel | threads 128 | min_blocks 4; \
+             + cpasync | mission f16 full | ncu | barrier_stall_share 0.3 | dram_throughput 0.81 | tensor_pipe_active 0.39"
+        ));
+        let of = |subject: &str| insights(&Known::alone(&run), &subject.into());
+        assert_eq!(
+            of("stage1-cpasync/none"),
+            ["No rule applies to the figures."]
+        );
+        of(CPASYNC).join("\n")
     };
-    let declared = Row::new(CPASYNC, declared, Source::Kernel).figure(Metric::Threads, 128_u32);
-    run.append(declared.figure(Metric::MinBlocks, 4_u32));
-    insta::assert_snapshot!(insights(&Known::alone(&run), &CPASYNC.into()).join("\n"));
-
+    insta::assert_snapshot!(counted("async_copy_bytes 262144"));
     // What TMA copies does not go through registers.
-    let figures = &mut run.row_mut(CPASYNC, &mission(), Source::Emulator).figures;
-    figures.extend([
-        (Metric::AsyncCopyBytes, 0.0.into()),
-        (Metric::TmaReadBytes, 1_048_576.0.into()),
-    ]);
-    let by_tma = insights(&Known::alone(&run), &CPASYNC.into()).join("\n");
+    let by_tma = counted("async_copy_bytes 0 | tma_read_bytes 1048576");
     assert!(!by_tma.contains("through registers"), "{by_tma}");
-    let none = insights(&Known::alone(&run), &"stage1-cpasync/none".into());
-    assert_eq!(none, ["No rule applies to the figures."]);
 }
 
 #[test]
 fn a_claimed_gain_at_big_is_shown_with_its_measured_pair() {
-    let big = Place::new("big", Dtype::F16, Mask::Full);
-    let run = timed(US).changed(|session| {
-        let claims = &mut session.stages[1].claims;
-        let on = big.clone();
-        claims.push(table::Claim {
-            on,
-            ..claims[0].clone()
+    let gain = |words: &str| {
+        let run = scenario::run(words).changed(|session| {
+            let claims = &mut session.stages[1].claims;
+            let on = Place::new("big", Dtype::F16, Mask::Full);
+            claims.push(table::Claim {
+                on,
+                ..claims[0].clone()
+            });
         });
-    });
-    let gain = |run: &Run| {
-        let table = ladder::ladder(&verdict::report(Known::alone(run)));
-        table.rows[1].last().unwrap().shown().to_string()
+        let last = |report: &Report<'_>| ladder::ladder(report).rows[1].pop();
+        judged(&run, last).unwrap().shown().to_string()
     };
-    assert_eq!(gain(&run), "– (1.10x)");
-    let mut rows = run.table.of(&CPASYNC.into(), Source::Gpu);
-    let pair = rows.find(|row| row.against.is_some() && row.on == mission());
-    let mut pair = pair.unwrap().clone();
-    pair.on = On::Problem(big);
-    assert_eq!(gain(&run.clone().with(pair.clone())), "1.33x (1.10x)");
-    pair.judge(GateId::C2, fails("off"));
-    assert_eq!(gain(&run.clone().with(pair)), "– (1.10x)");
+    let gains = each(
+        "timed
+        timed; + cpasync | big f16 full | gpu wmma | speedup_p50 1.333
+        timed; + cpasync | big f16 full | gpu wmma | speedup_p50 1.333 | C2 fail",
+        gain,
+    );
+    insta::assert_snapshot!(gains, @"
+    timed
+        – (1.10x)
+    timed; + cpasync | big f16 full | gpu wmma | speedup_p50 1.333
+        1.33x (1.10x)
+    timed; + cpasync | big f16 full | gpu wmma | speedup_p50 1.333 | C2 fail
+        – (1.10x)
+    ");
 }
 
 #[test]
 fn a_ratio_is_an_interleaved_row_and_a_wrong_output_has_none() {
-    let session = || timed(US).peers("mission", 10.0, &[("torch-default", 20.0, true)]);
-    let run = session();
-    let place = Place::claims(Dtype::F16);
-    let over = |run: &Run| {
-        let known = Known::alone(run);
-        over_fastest(&known, &known.stages[1], &place)
-    };
-    let previous = |run: &Run| {
-        let table = ladder::ladder(&verdict::report(Known::alone(run)));
-        [3, 4].map(|column| table.rows[1][column].shown().to_string())
-    };
-    assert_eq!(over(&run), Some((2.0, false)));
-    assert_eq!(previous(&run), ["15.01", "1.33x (1.10x)"]);
+    let ratios = each(
+        "timed; peers mission 10 torch-default 20
+        timed; peers mission 10 torch-default 20; - pair
+        timed; peers mission 10 torch-default 20; cpasync peers !pair: C2 fail
+        timed; peers mission 10 torch-default 20; sources 1 changed",
+        |words| {
+            judged(&scenario::run(words), |report| {
+                let stage = &report.known.stages[1];
+                let over = over_fastest(&report.known, stage, &Place::claims(Dtype::F16));
+                let cells = ladder::of_stage(report, stage);
+                let [us, gain] = [3, 4].map(|column: usize| cells[column].1.shown());
+                format!("{us}, {gain}; {over:?}")
+            })
+        },
+    );
     // Both medians are there, and no quotient is formed of them.
-    let alone = session().without(|row| row.against.is_some());
-    assert_eq!(previous(&alone), ["15.01", "– (1.10x)"]);
-    assert_eq!(over(&alone), None);
-    let mut wrong = session();
-    let ours = wrong.row_mut(CPASYNC, &mission(), Source::Peers);
-    ours.judge(GateId::C2, fails("off"));
-    assert_eq!(over(&wrong), None);
-    let mut stale = session();
-    stale.session.stages[1].identity = "changed".into();
-    assert_eq!(over(&stale), Some((2.0, true)));
-    let stale = previous(&stale);
-    assert_eq!(stale, ["15.01 (STALE)", "1.33x (STALE) (1.10x)"]);
+    insta::assert_snapshot!(ratios, @"
+    timed; peers mission 10 torch-default 20
+        15.01, 1.33x (1.10x); Some((2.0, false))
+    timed; peers mission 10 torch-default 20; - pair
+        15.01, – (1.10x); None
+    timed; peers mission 10 torch-default 20; cpasync peers !pair: C2 fail
+        15.01, 1.33x (1.10x); None
+    timed; peers mission 10 torch-default 20; sources 1 changed
+        15.01 (STALE), 1.33x (STALE) (1.10x); Some((2.0, true))
+    ");
 }
 
 /// Ours at 10 µs against a peer on each named problem, and in each element type where that is timed.
-fn against_peers_on_everything(run: Run) -> Run {
+fn against_peers_on_everything() -> Run {
     let named = SHAPES.iter().filter(|named| named.name != "small");
     let problems = named.flat_map(|named| named.masks.iter().map(move |mask| (named, *mask)));
     let problems = problems.flat_map(|(named, mask)| {
@@ -389,25 +358,22 @@ fn against_peers_on_everything(run: Run) -> Run {
             .filter(move |dtype| has_all || *dtype == Dtype::F16);
         dtypes.map(move |dtype| Place::new(named.name, dtype, mask))
     });
-    problems.fold(run, |run, place| {
+    problems.fold(scenario::run("timed"), |run, place| {
         run.beside_on(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)])
     })
 }
 
 #[test]
 fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
-    let run = against_peers_on_everything(timed(US));
-    let other = timed(US)
-        .peers("mission", 10.0, &[("torch-default", 15.0, true)])
-        .peers("decode_8k", 10.0, &[("flash-attn-3", 8.0, true)])
-        .peers("1x1x64x64", 10.0, &[("torch-math", 10.0, true)])
-        .peers("long", 10.0, &[("torch-math", 8.0, false)]);
-    let of = |run: &Run, others: &[Report<'_>]| {
-        let known = Known::alone(run);
-        markdown(&report::document(&verdict::report(known), others))
-    };
-    let other = verdict::report(Known::alone(&other));
-    let page = of(&run, &[other]);
+    let run = against_peers_on_everything();
+    let other = scenario::run(
+        "timed; peers mission 10 torch-default 15; peers decode_8k 10 flash-attn-3 8; peers 1x1x64x64 10 torch-math 10; \
+         peers long 10 torch-math 8!",
+    );
+    let page = judged(&run, |report| {
+        let other = verdict::report(Known::alone(&other));
+        markdown(&report::document(report, &[other]))
+    });
     let headings = page.lines().filter(|line| line.starts_with("##"));
     let headings = headings.filter(|line| line.contains(", NVIDIA"));
     let score = page.lines().rfind(|line| line.starts_with("**Our"));
@@ -427,44 +393,35 @@ fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
 
 #[test]
 fn what_is_inconclusive_is_neither_won_nor_lost() {
-    for (times, says) in [
-        (
-            &[("mission", 20.0), ("long", 10.0), ("wide", 5.0)][..],
-            "than the fastest peer on 1 of 3 problems, slower on 1 and inconclusive on 1: from 0.50x",
-        ),
-        (
-            &[("mission", 20.0), ("wide", 5.0)],
-            "on 1 of 2 problems and slower on 1: from",
-        ),
+    let scores = each(
+        "timed; peers mission 10 torch-default 20; peers long 10 torch-default 10; peers wide 10 torch-default 5
+        timed; peers mission 10 torch-default 20; peers wide 10 torch-default 5",
+        |words| score(&Known::alone(&scenario::run(words))).unwrap().to_string(),
+    );
+    for says in [
+        "than the fastest peer on 1 of 3 problems, slower on 1 and inconclusive on 1: from 0.50x",
+        "on 1 of 2 problems and slower on 1: from",
     ] {
-        let on = |run: Run, &(shape, us): &(&str, f64)| {
-            run.peers(shape, 10.0, &[("torch-default", us, true)])
-        };
-        let run = times.iter().fold(timed(US), on);
-        let score = score(&Known::alone(&run)).unwrap().to_string();
-        assert!(score.contains(says), "{score}");
+        assert!(scores.contains(says), "{scores}");
     }
 }
 
 /// The page of `compare diff` of tables.
 fn compared(
     stages: &[StageMeta],
-    pairs: &[(&table::Table, &table::Table)],
+    base: &table::Table,
+    new: &table::Table,
 ) -> super::diff::Comparison {
-    let pairs = pairs.iter().map(|(base, new)| super::diff::Pair {
-        name: "nvidia-h200".into(),
-        comparison: diff::compare(base, new, true, stages),
-        new: (*new).clone(),
-    });
-    let pairs: Vec<_> = pairs.collect();
-    let all = pairs
-        .iter()
-        .flat_map(|pair| pair.comparison.differences.clone());
+    let comparison = diff::compare(base, new, true, stages);
     super::diff::Comparison {
         base: "main".into(),
         new: "HEAD".into(),
-        overall: of_differences(&all.collect::<Vec<_>>()),
-        pairs,
+        overall: of_differences(&comparison.differences),
+        pairs: vec![super::diff::Pair {
+            name: "nvidia-h200".into(),
+            comparison,
+            new: new.clone(),
+        }],
         unpaired: vec![],
         run: None,
         stages: stages.to_vec(),
@@ -473,52 +430,37 @@ fn compared(
 
 #[test]
 fn what_was_planted_is_named_at_the_top_of_a_comparison() {
-    let base = table(&[before()]);
-    let stages = run().session.stages;
-    let slow = slower(&[(CPASYNC, 16.5)]);
-    let mut spilled = run();
-    let figures = &mut spilled.row_mut(CPASYNC, &instance(), Source::Ptxas).figures;
-    figures.insert(Metric::SpillBytes, 128.0.into());
-    let finding = GateResult::judge(GateId::C7, false, "memcheck: invalid write of 2 bytes");
-    let sanitized = Row::new(CPASYNC, On::All, Source::ComputeSanitizer).verdict(&finding);
-    let found = run().with(sanitized);
-    for (new, says) in [
+    let (base, stages) = (before(), run("").session.stages);
+    let page = |base: &table::Table, new: &table::Table| {
+        markdown(&super::diff::document(&compared(&stages, base, new)))
+    };
+    for (changes, says) in [
         (
-            &slow,
-            "| stage1/cpasync-32x64 | p50 on mission f16 full | 15.01 µs → 16.50 µs | 0.91x; ",
+            SLOW,
+            "p50 on mission f16 full | 15.01 µs → 16.50 µs | 0.91x; ",
         ),
         (
-            &spilled,
-            "| stage1/cpasync-32x64 | spilled bytes on f16 d64 sm_90a | 0 → 128 | ",
+            "cpasync ptxas: spill_bytes 128",
+            "spilled bytes on f16 d64 sm_90a | 0 → 128 | ",
         ),
         (
-            &found,
-            "| stage1/cpasync-32x64 | gate C7 | FAIL | memcheck: invalid write of 2 bytes |",
+            "+ cpasync | all | compute-sanitizer | C7 fail memcheck: invalid write of 2 bytes",
+            "gate C7 | FAIL | memcheck: invalid write of 2 bytes |",
         ),
     ] {
-        let page = markdown(&super::diff::document(&compared(
-            &stages,
-            &[(&base, &table(std::slice::from_ref(new)))],
-        )));
+        let page = page(&base, &table(&[run(changes)]));
         let head: String = page.split_inclusive('\n').take(14).collect();
-        assert!(head.contains(says), "{head}");
+        let says = format!("| stage1/cpasync-32x64 | {says}");
+        assert!(head.contains(&says), "{says}: {head}");
     }
-    let comparison = compared(&stages, &[(&base, &table(&[slow]))]);
-    insta::assert_snapshot!(markdown(&super::diff::document(&comparison)));
-    let json = super::diff::json(&comparison);
+    let slow = table(&[run(SLOW)]);
+    insta::assert_snapshot!(page(&base, &slow));
+    let json = super::diff::json(&compared(&stages, &base, &slow));
     assert_eq!(json["verdict"]["word"], "REGRESSION");
     assert!(json["pairs"][0]["differences"].as_array().unwrap().len() > 4);
     // A variant is new if the base has nothing of it.
-    for is_new in [true, false] {
-        let mut less = base.clone();
-        less.retain(|row| match is_new {
-            true => row.subject.as_str() != CPASYNC,
-            false => row.on != On::All,
-        });
-        let page = markdown(&super::diff::document(&compared(
-            &stages,
-            &[(&less, &base)],
-        )));
+    for (lacks, is_new) in [("- cpasync", true), ("- all", false)] {
+        let page = page(&table(&[run(lacks)]), &base);
         let says = "### New\n\n| variant | gates |";
         assert_eq!(page.contains(says), is_new, "{page}");
     }
@@ -539,7 +481,7 @@ fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
         row
     }));
     for (new, word) in [(&base, "NO DATA"), (&new, "REGRESSION")] {
-        let comparison = compared(&stages, &[(&base, new)]);
+        let comparison = compared(&stages, &base, new);
         assert_eq!(comparison.overall.word, word);
         let document = super::diff::document(&comparison);
         fits_the_terminal(&document, 100);
