@@ -17,9 +17,12 @@ use common::problem::{Dtype, Mask};
 /// The problem of the second half of the table: a grid that fills any GPU.
 const LARGE: &str = "big";
 
+/// Of a run, what it measured.
 pub fn ladder(report: &Report<'_>) -> Table {
-    let stages = report.known.stages.iter();
-    Table::of(stages.map(|stage| of_stage(report, stage)))
+    let (stages, run) = (report.known.stages.iter(), report.known.run);
+    let stages = stages.filter(|stage| run.is_none() || green(report, &stage.id).1 > 0);
+    let table = Table::of(stages.map(|stage| of_stage(report, stage)));
+    if run.is_none() { table } else { table.filled() }
 }
 
 pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
@@ -181,23 +184,9 @@ pub fn variants(known: &Known<'_>, subjects: &[Subject]) -> Table {
     Table::of(subjects.iter().map(row))
 }
 
-/// What the table shows, and the sessions that its latencies are from.
-pub fn about(report: &Report<'_>) -> String {
+/// What the times of the table are, and the sessions that they are from; nothing where there is none.
+pub fn about(report: &Report<'_>) -> Option<Block> {
     let known = &report.known;
-    let extents = |name: &str| {
-        let place = Place::new(name, Dtype::F16, Mask::Full);
-        place
-            .extents()
-            .map_or(String::new(), |shape| shape.to_string())
-    };
-    let about = format!(
-        "Device time of one launch in a CUDA graph, full mask, warm L2, f16 or the type named: at mission ({}), which claims are about \
-         unless they name a problem, and at big ({}), which fills the GPU. Ratios are base time / new time, interleaved (A B B A) in one \
-         session; in parentheses what the stage claimed of its predecessor, or of the stage named, before it was measured. TFLOP/s come \
-         with their share of the rate of an 8192 × 8192 × 8192 f16 matrix product.",
-        extents("mission"),
-        extents(LARGE)
-    );
     let (mut sessions, mut withheld) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = best::subject(known, stage);
@@ -207,12 +196,24 @@ pub fn about(report: &Report<'_>) -> String {
             Latency::NoData => {}
         }
     }
-    let sessions = joined(distinct(sessions), ", ");
-    let sessions = (!sessions.is_empty()).then(|| {
-        let gpu = known.gpu().unwrap_or("no GPU");
-        format!("On an {gpu}; sessions {sessions}.")
+    let extents = |name: &str| {
+        let shape = Place::new(name, Dtype::F16, Mask::Full).extents();
+        shape.map_or(String::new(), |shape| shape.to_string())
+    };
+    let about = (!sessions.is_empty()).then(|| {
+        format!(
+            "Device time of one launch in a CUDA graph, full mask, warm L2, f16 or the type named: at mission ({}), which claims are \
+             about unless they name a problem, and at big ({}), which fills the GPU. Ratios are base time / new time, interleaved (A B B \
+             A) in one session; in parentheses what the stage claimed of its predecessor, or of the stage named, before it was measured. \
+             TFLOP/s come with their share of the rate of an 8192 × 8192 × 8192 f16 matrix product. On an {}; sessions {}.",
+            extents("mission"),
+            extents(LARGE),
+            known.gpu().unwrap_or("no GPU"),
+            joined(distinct(sessions), ", ")
+        )
     });
-    joined([about].into_iter().chain(sessions).chain(withheld), " ")
+    let text = joined(about.into_iter().chain(withheld), " ");
+    (!text.is_empty()).then(|| Block::paragraph(text))
 }
 
 /// `Our fastest stage is faster than the fastest peer on 6 of 12 problems, slower on 5 and inconclusive on 1: …`
@@ -262,8 +263,8 @@ pub fn linked(report: &Report<'_>) -> Table {
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
     let table = Block::Table(linked(report));
     let score = score(&report.known).map(Block::Paragraph);
-    let about = [table, Block::paragraph(about(report))];
-    about.into_iter().chain(score).collect()
+    let below = [about(report), score].into_iter().flatten();
+    [table].into_iter().chain(below).collect()
 }
 
 /// How many variants of a stage are green, and how many were run.

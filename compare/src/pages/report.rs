@@ -48,7 +48,8 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
         None => ladder::linked(report),
         Some(_) => ladder::ladder(report),
     };
-    let ladder = vec![Block::Table(table), Block::paragraph(ladder::about(report))];
+    let mut ladder = super::some(table);
+    ladder.extend(ladder::about(report));
     let since = report.since.as_ref();
     let changed = since.map_or(String::new(), |since| {
         format!("What changed since {}", since.since)

@@ -95,6 +95,15 @@ fn what_decides_stands_first_in_compare_md() {
 }
 
 #[test]
+fn a_run_shows_what_it_measured_alone() {
+    let run = scenario::run("emulated; - scalar; - wmma; stages stage1-cpasync");
+    let page = judged(&run, can_go_with_a_pull_request);
+    let says = "## The ladder\n\n| stage | best variant at mission | gates | vs previous (claimed) |\n|---|---|---|---|\n\
+        | stage1-cpasync | cpasync-32x64 | GREEN | – (1.10x) |\n\n## ";
+    assert!(page.contains(says), "{page}");
+}
+
+#[test]
 fn what_is_missing_or_stale_is_said_on_the_first_screen() {
     let (stages, table) = committed();
     let mut changed = stages.clone();
