@@ -1,7 +1,6 @@
 //! The best variant, and its latency.
 
 use super::Known;
-use super::list::grouped;
 use super::state::{is_green, summary};
 use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
@@ -117,19 +116,4 @@ pub fn latency<'a>(known: &'a Known<'_>, subject: &Subject, place: &Place) -> La
         None => Latency::NoData,
         Some(row) => withheld(known, row).map_or(Latency::Measured(row), Latency::Withheld),
     }
-}
-
-/// The `most` fastest variants of a stage on each problem, fastest first.
-pub fn leading<'a>(
-    known: &'a Known<'_>,
-    stage: &StageMeta,
-    most: usize,
-) -> Vec<(&'a Place, Vec<&'a Row>)> {
-    let rows = shown(known).filter(|row| row.subject.stage() == stage.id);
-    let mut by_place = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
-    for (_, rows) in &mut by_place {
-        rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
-        rows.truncate(most);
-    }
-    by_place
 }

@@ -1,6 +1,6 @@
 //! The ladder and the peers as pictures, for the README.
 
-use super::ladder::{over, places, promise};
+use super::ladder::{gain, places};
 use super::report::kind;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{grouped, joined};
@@ -77,22 +77,20 @@ pub fn ladder(report: &Report<'_>) -> String {
             }
             _ => (None, "not timed".into()),
         };
-        let note = promise(report, stage, &mission).map(|(of, at_least, row)| {
-            let ratio = row.and_then(|row| row.value(Metric::SpeedupP50));
-            let ratio = ratio.map_or("not measured".into(), |ratio| format!("{ratio:.2}x"));
-            format!("{ratio}{}, claimed {at_least:.2}x", over(stage, of))
-        });
         Line {
             name: stage.id.clone(),
             value,
             text,
-            note: note.unwrap_or_default(),
+            note: gain(report, stage, &mission).shown().to_string(),
         }
     };
     let lines: Vec<Line> = known.stages.iter().map(line).collect();
-    let title = "Latency of each stage at mission";
+    let title = "Latency at mission";
     let gpu = known.gpu().unwrap_or("no GPU");
-    let head = [&*format!("{title}, {gpu}"), "gain over the stage before"];
+    let head = [
+        &*format!("{title}, {gpu}"),
+        "gain over the stage before (claimed)",
+    ];
     picture(title, head, &lines, None)
 }
 
@@ -153,12 +151,12 @@ mod tests {
         shows(ladder, &run, &bars);
         let texts = [
             ">15.01 µs<",
-            ">1.33x, claimed 1.10x<",
+            ">1.33x (1.10x)<",
             "@media(prefers-color-scheme:dark)",
         ];
         shows(ladder, &run, &texts);
         let alone = run.without(|row| row.against.is_some());
-        shows(ladder, &alone, &[">not measured, claimed 1.10x<"]);
+        shows(ladder, &alone, &[">– (1.10x)<"]);
     }
 
     #[test]

@@ -87,14 +87,14 @@ pub fn promise<'a>(
 }
 
 /// ` over stage6`, where a claim is not over the predecessor.
-pub fn over(stage: &StageMeta, of: &Claimed) -> String {
+fn over(stage: &StageMeta, of: &Claimed) -> String {
     let base = of.claim.relation.base().map(|base| &base.stage);
     let base = base.filter(|base| Some(*base) != stage.predecessor.as_ref());
     base.map_or(String::new(), |base| format!(" over {}", short(base)))
 }
 
 /// What was measured of a claimed gain, and the claim: `1.57x (1.20x)`.
-fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
+pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let Some((of, at_least, row)) = promise(report, stage, place) else {
         return Cell::Missing;
     };

@@ -25,14 +25,6 @@ pub fn document(stages: &[StageMeta]) -> Document {
         .iter()
         .map(|NamedShape { name, shape, .. }| format!("{name} {shape}"));
     let masks = joined(Mask::ALL, ", ");
-    let family = |family: &Family| {
-        let has = |dtype: &Dtype| Family::for_dtype(*dtype).contains(family);
-        let dtypes: Vec<Dtype> = Dtype::ALL.into_iter().filter(has).collect();
-        match dtypes.len() == Dtype::ALL.len() {
-            true => family.name().to_string(),
-            false => format!("{} ({})", family.name(), joined(dtypes, ", ")),
-        }
-    };
     let parts = Section::value_variants()
         .iter()
         .filter_map(Section::to_possible_value);
@@ -50,7 +42,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
             format!("masks: {masks}"),
             format!(
                 "input families: {}",
-                joined(Family::ALL.iter().map(family), ", ")
+                joined(Family::ALL.iter().map(|family| family.name()), ", ")
             ),
         ]),
         Block::section("What else can be shown"),

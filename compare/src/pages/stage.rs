@@ -149,9 +149,11 @@ fn claims_of<'a>(report: &'a Report<'_>, id: &str) -> impl Iterator<Item = &'a C
 
 fn fastest(known: &Known<'_>, stage: &StageMeta) -> Vec<Block> {
     let place = first_place(Some(stage));
-    let leading = best::leading(known, stage, MOST_VARIANTS);
-    let here = leading.iter().filter(|(on, _)| **on == place);
-    let subjects = here.flat_map(|(_, rows)| rows.iter().map(|row| row.subject.clone()));
+    let is_here = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(&place);
+    let mut rows: Vec<&Row> = best::shown(known).filter(is_here).collect();
+    rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
+    let fastest = rows.iter().take(MOST_VARIANTS);
+    let subjects = fastest.map(|row| row.subject.clone());
     some(ladder::variants(known, &subjects.collect::<Vec<_>>()))
 }
 

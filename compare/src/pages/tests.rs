@@ -231,15 +231,19 @@ fn parts_are_shown_as_asked_for_with_failures_first_and_a_stage_on_a_page() {
         })
     };
     insta::assert_snapshot!("stage", page(&run(ncu), "stage1-cpasync"));
+    let [wmma, scalar] = ["stage0/wmma-qk-32x64", "stage0/scalar-32x64"];
+    let is_first = |text: &str, one: &str, other: &str| {
+        let place = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
+        place(one) < place(other)
+    };
+    assert!(is_first(&page(&run(""), "stage0-scalar"), wmma, scalar));
     let run = run("wmma all: C2 fail max error 3e-1 > 4e-4");
     let failed = page(&run, "stage0-scalar");
     let says = "- gates: 1 of 2 variants green, wmma-qk-32x64 FAIL C2\n";
     assert!(failed.contains(says), "{failed}");
     let report = &verdict::report(Known::alone(&run));
     let all = terminal(&show::document(report, &[Section::Gates], &[]), 140);
-    let place = |name: &str| all.find(name).unwrap_or_else(|| panic!("{name}: {all}"));
-    let [failed, green] = ["wmma-qk", "scalar"].map(|family| format!("stage0/{family}-32x64"));
-    assert!(place(&failed) < place(&green), "{all}");
+    assert!(is_first(&all, wmma, scalar), "{all}");
     let parts = [Section::Gates, Section::Peers, Section::Counters];
     let of_one = show::document(
         report,
