@@ -1,8 +1,7 @@
 //! Tells `compare` which source it was built from, since the binary may run without its checkout.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 fn main() {
     let root =
@@ -26,30 +25,7 @@ fn main() {
     ) {
         println!("cargo:rustc-env=COMPARE_GIT_SHA={sha}");
         println!("cargo:rustc-env=COMPARE_GIT_DIRTY={}", !status.is_empty());
-        if !status.is_empty()
-            && let Some(changes) = changes(&root)
-        {
-            println!("cargo:rustc-env=COMPARE_GIT_CHANGES={changes:.12}");
-        }
     }
-}
-
-/// A hash of the differences from the commit: changed files and untracked ones that are not ignored.
-fn changes(root: &Path) -> Option<String> {
-    let mut changes = git(root, &["diff", "--binary", "HEAD"])?;
-    let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;
-    for file in new.lines() {
-        changes += &format!("\n{file} {}", git(root, &["hash-object", "--", file])?);
-    }
-    let mut hash = Command::new("git")
-        .args(["hash-object", "--stdin"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .ok()?;
-    hash.stdin.take()?.write_all(changes.as_bytes()).ok()?;
-    let output = hash.wait_with_output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 /// What git prints, trimmed; `None` without git or a checkout.

@@ -279,7 +279,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         git: Git::Commit {
             sha: "0123456789abcdef".into(),
             dirty: false,
-            changes: None,
         },
         machine: Machine {
             name: "linux".into(),
@@ -422,6 +421,7 @@ pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
 /// A run on random problems, with times that follow from the planted coefficients.
 pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
     let mut run = Run::new(session(builds::builds(stages))).on_gpu(GPU);
+    run.session.backend = BackendKind::Cuda;
     for (number, problem) in draw::problems(1, count).iter().enumerate() {
         for (subject, us) in PLANTED {
             let subject = Subject::from(subject);

@@ -81,14 +81,12 @@ fn is_held_out(row: &Row) -> bool {
 /// The GPU of the table's figures.
 pub fn gpu(known: &Known<'_>) -> Option<Gpu> {
     use crate::table::session::Gpu::Present;
-    let run = known.run.filter(|run| run.gpu().is_some());
-    let session = run.or_else(|| known.table.newest_on_gpu())?;
     let Present {
         name,
         arch,
         multiprocessors,
         ..
-    } = &session.machine.gpu
+    } = &known.on_gpu()?.machine.gpu
     else {
         return None;
     };

@@ -103,10 +103,14 @@ impl<'a> Known<'a> {
         self.run.map_or(Source::Gpu, |run| run.backend.into())
     }
 
-    pub fn gpu(&self) -> Option<&str> {
+    /// The run if it is one on a GPU, else the newest session on the GPU of the table.
+    pub fn on_gpu(&self) -> Option<&Session> {
         let run = self.run.filter(|run| run.backend == BackendKind::Cuda);
-        let session = run.or_else(|| self.table.newest_on_gpu());
-        session.and_then(Session::gpu)
+        run.or_else(|| self.table.newest_on_gpu())
+    }
+
+    pub fn gpu(&self) -> Option<&str> {
+        self.on_gpu().and_then(Session::gpu)
     }
 }
 

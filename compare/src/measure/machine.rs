@@ -26,7 +26,6 @@ pub fn git() -> Git {
         (Some(sha), Some(dirty)) => Git::Commit {
             sha: sha.to_string(),
             dirty: dirty == "true",
-            changes: option_env!("COMPARE_GIT_CHANGES").map(String::from),
         },
         _ => Git::Unknown {
             reason: "it was built outside a git checkout".to_string(),

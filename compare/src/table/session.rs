@@ -402,9 +402,6 @@ pub enum Git {
         sha: String,
         /// Whether files differed from the commit.
         dirty: bool,
-        /// A hash of the differences; `None` if there were none, and in older sessions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        changes: Option<String>,
     },
     /// Not a git checkout, or git is missing.
     Unknown { reason: String },

@@ -116,7 +116,6 @@ fn edit(mut run: Run, words: &str) -> Run {
             session.git = Git::Commit {
                 sha: "0123456789abcdef".into(),
                 dirty: true,
-                changes: None,
             };
         }),
         "no-git" => run.changed(|session| session.git = Git::Unknown { reason: rest }),
