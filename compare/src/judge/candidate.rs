@@ -131,90 +131,68 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Source;
-    use common::problem::Dtype;
-    use common::verdict::GateResult;
+    use crate::testing::scenario::{each, row};
 
-    const NAME: &str = "mine.py:attention";
-
-    fn summary(gates: &[(GateId, bool)]) -> Row {
-        let row = Row::new(NAME, On::All, Source::Peers).figure(Metric::Cases, 14.0);
-        gates.iter().fold(row, |row, &(gate, passes)| {
-            row.verdict(&GateResult::judge(gate, passes, "off"))
-        })
+    /// Of `GATES; TIMED; …`: the gates of all cases, and rows of what was timed.
+    fn judged(line: &str) -> Candidate {
+        let mut parts = line.split("; ");
+        let gates = parts.next().unwrap();
+        let summary = row(&format!(
+            "mine.py:attention | all | peers | cases 14 | {gates}"
+        ));
+        let timed: Vec<Row> = parts.map(row).collect();
+        judge("NVIDIA H200", &summary, &[], &timed)
     }
 
-    fn of(gates: &[(GateId, bool)]) -> Candidate {
-        timed(gates, &[])
-    }
-
-    fn timed(gates: &[(GateId, bool)], rows: &[Row]) -> Candidate {
-        judge("NVIDIA H200", &summary(gates), &[], rows)
-    }
-
-    fn arm(subject: &str, us: f64) -> Row {
-        let row = Row::new(subject, On::claims(Dtype::F16), Source::Peers);
-        row.figure(Metric::P50, us).figure(Metric::HostP50, 20.0)
-    }
-
-    fn pair(rival: &str, ratio: (f64, f64, f64)) -> Row {
-        let row = Row::new(NAME, On::claims(Dtype::F16), Source::Peers);
-        row.against(rival).figure(Metric::SpeedupP50, ratio)
-    }
-
+    /// Of the needed gates all must pass and of the others none may fail, with the outputs that were timed. A wrong rival is not the
+    /// candidate's.
     #[test]
     fn every_needed_gate_must_pass_and_none_may_fail() {
-        let all = NEEDED.map(|gate| (gate, true));
-        assert_eq!(of(&all).exit(), Exit::Pass);
-        assert_eq!(
-            of(&all[1..]).exit(),
-            Exit::Inconclusive,
-            "C1 was not judged"
+        let found = each(
+            "C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
+            C2 pass | C3 pass | C5 pass | C6 pass
+            note none
+            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass | C4 fail off
+            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
+            C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off",
+            |line| {
+                let found = judged(line);
+                let failures: Vec<String> = found.failures().collect();
+                format!("{:?}\n{}", found.exit(), failures.join("\n"))
+            },
         );
-        assert_eq!(of(&[]).exit(), Exit::Inconclusive);
-        let failed = of(&[&all[..], &[(GateId::C4, false)]].concat());
-        assert_eq!(failed.exit(), Exit::Fail);
-        let failures: Vec<String> = failed.failures().collect();
-        assert_eq!(failures, ["FAIL C4 of mine.py:attention: off"]);
+        insta::assert_snapshot!(found, @"
+    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass
+        Pass
+    C2 pass | C3 pass | C5 pass | C6 pass
+        Inconclusive
+    note none
+        Inconclusive
+    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass | C4 fail off
+        Fail
+        FAIL C4 of mine.py:attention: off
+    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+        Fail
+        FAIL C2 of mine.py:attention: mission f16 full as timed: off
+    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
+        Fail
+        FAIL L1 of mine.py:attention: mission f16 full as timed: off
+    C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off
+        Pass
+    ");
         let interrupted = Candidate {
             is_interrupted: true,
-            ..of(&all)
+            ..judged("C1 pass")
         };
         assert_eq!(interrupted.exit(), Exit::Interrupted);
     }
 
     #[test]
-    fn a_wrong_or_impossible_timed_output_fails_it() {
-        let all = NEEDED.map(|gate| (gate, true));
-        for gate in [GateId::C2, GateId::L1] {
-            let wrong = arm(NAME, 20.0).verdict(&GateResult::judge(gate, false, "off"));
-            let judged = timed(&all, &[wrong]);
-            assert_eq!(judged.exit(), Exit::Fail, "{gate}");
-            let reason = &judged.gates[&gate].reason;
-            assert_eq!(reason, "mission f16 full as timed: off");
-        }
-        let rival = arm("torch-flash", 20.0).verdict(&GateResult::judge(GateId::C2, false, "off"));
-        let judged = timed(&all, &[arm(NAME, 20.0), rival]);
-        assert_eq!(
-            judged.exit(),
-            Exit::Pass,
-            "a wrong rival is not the candidate's"
-        );
-    }
-
-    #[test]
     fn ratios_are_over_the_fastest_right_rival_of_each_kind() {
-        let (ours, flash, wrong) = ("stage1-cpasync/cpasync-32x64", "torch-flash", "torch-cudnn");
-        let rows = [
-            arm(NAME, 20.0),
-            arm(ours, 40.0),
-            arm(flash, 25.0),
-            arm(wrong, 5.0),
-            pair(ours, (2.0, 1.9, 2.1)),
-            pair(flash, (1.25, 0.9, 1.3)),
-            Row::new("torch-math", On::All, Source::Peers).note("not installed"),
-        ];
-        let judged = timed(&[], &rows);
+        let judged = judged(
+            "note none; mine.py:attention | mission f16 full | peers | p50 20; stage1-cpasync/cpasync-32x64 | mission f16 full | peers | p50 40; torch-flash | mission f16 full | peers | p50 25; torch-cudnn | mission f16 full | peers | p50 5; mine.py:attention | mission f16 full | peers stage1-cpasync/cpasync-32x64 | speedup_p50 2 1.9 2.1; mine.py:attention | mission f16 full | peers torch-flash | speedup_p50 1.25 0.9 1.3; torch-math | all | peers | note not installed",
+        );
         let table = judged.table();
         let known = Known::committed(&[], &table);
         let own = judged.own(&known).next().unwrap();
@@ -222,7 +200,10 @@ mod tests {
             let (rival, _) = fastest(&known, own, |of| of.name().is_empty() != is_ours).unwrap();
             rival.subject.as_str()
         };
-        assert_eq!((over(true), over(false)), (ours, flash));
+        assert_eq!(
+            (over(true), over(false)),
+            ("stage1-cpasync/cpasync-32x64", "torch-flash")
+        );
         assert_eq!(judged.outcomes(), [Outcome::Inconclusive]);
         assert_eq!(judged.not_timed, ["torch-math: not installed"]);
     }

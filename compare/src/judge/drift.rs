@@ -68,9 +68,7 @@ impl Drift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{On, Source};
-    use common::metric::Metric;
-    use common::problem::Dtype;
+    use crate::testing::scenario::{each, row, set};
 
     #[test]
     fn the_median_is_the_shift_and_outliers_do_not_widen_the_spread() {
@@ -96,27 +94,37 @@ mod tests {
 
     #[test]
     fn the_control_is_the_same_kernel_in_another_session_under_the_same_conditions() {
-        let mut old = Row::new("s/v", On::claims(Dtype::F16), Source::Gpu).under("warm L2");
-        old = old.figure(Metric::P50, 2.0);
-        (old.session, old.identity) = ("1".into(), Some("this".into()));
-        let kernels = |change: fn(&mut Row)| {
-            let mut new = old.clone();
-            new.session = "2".into();
-            change(&mut new);
-            let [base, new] = [&old, &new].map(|row| {
-                let mut table = Table::default();
-                table.append(row.clone());
-                table
-            });
-            Drift::between(&base, &new).kernels
-        };
-        let no_time = |row: &mut Row| {
-            row.figures.insert(Metric::P50, f64::NAN.into());
-        };
-        assert_eq!(kernels(|_| ()), 1);
-        assert_eq!(kernels(|row| row.session = "1".into()), 0);
-        assert_eq!(kernels(|row| row.under = Some("cold L2".into())), 0);
-        assert_eq!(kernels(|row| row.identity = Some("other".into())), 0);
-        assert_eq!(kernels(no_time), 0);
+        let found = each(
+            "session 2
+            session 1
+            session 2 | under cold L2
+            session 2 | identity other
+            session 2 | p50 NaN",
+            |line| {
+                let tables = ["session 1", line].map(|changes| {
+                    let mut row =
+                        row("s/v | mission f16 full | gpu | under warm L2 | p50 2 | identity this");
+                    changes
+                        .split(" | ")
+                        .for_each(|change| set(&mut row, change));
+                    let mut table = Table::default();
+                    table.append(row);
+                    table
+                });
+                Drift::between(&tables[0], &tables[1]).kernels.to_string()
+            },
+        );
+        insta::assert_snapshot!(found, @"
+    session 2
+        1
+    session 1
+        0
+    session 2 | under cold L2
+        0
+    session 2 | identity other
+        0
+    session 2 | p50 NaN
+        0
+    ");
     }
 }

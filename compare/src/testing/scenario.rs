@@ -356,6 +356,7 @@ pub fn set(row: &mut Row, change: &str) {
         ("note", _) => row.note = given,
         ("code", _) => row.code = given,
         ("identity", _) => row.identity = given,
+        ("session", _) => row.session = text.into(),
         (_, Some(metric)) => {
             row.figures.remove(&metric);
             row.figures.extend(given.map(|_| (metric, figure())));
