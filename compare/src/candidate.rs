@@ -4,7 +4,6 @@ mod call;
 
 use crate::answer::{self, Answer};
 use crate::document::terminal::{WIDTH, terminal};
-use crate::estimate;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
 use crate::judge::candidate::judge;
@@ -12,25 +11,24 @@ use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
 use crate::measure::limits;
 use crate::measure::machine;
-use crate::measure::plan::{self, PlannedCase, PlannedTiming, Request, samples};
+use crate::measure::plan::{self, CaseFlags, PlannedCase, PlannedTiming, Request};
 use crate::measure::rows;
-use crate::measure::select::{self, Problems, family};
+use crate::measure::select;
 use crate::measure::summary::summary;
 use crate::pages;
 use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
-use crate::python::session::{Callable, Python, SessionError, refusal};
+use crate::python::session::{Callable, Python, SessionError};
 use crate::stages::{self, Ladder};
-use crate::table::files::write_atomically;
 use crate::table::{On, Place, Results, Row, Run, Source, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
-use common::inputs::{Family, Inputs};
+use common::inputs::Inputs;
 use common::reference::reference;
 use common::verdict::Verdict;
 use std::path::{Path, PathBuf};
@@ -51,7 +49,7 @@ float16 out) is tried if the function has an argument `scales`: three float32 te
 values are to be multiplied. A function raises NotImplementedError for what it does not support; that is listed and no failure.
 
 It runs in a process of its own, on the GPU if torch sees one, through the problems, inputs and gates C1 to C6 of our stages, and on a
-GPU is timed against PyTorch and our two fastest stages. Prints the gates, the ratios and the verdict.
+GPU is timed against PyTorch and our fastest stage. Prints the gates, the ratios and the verdict.
 
 Examples:
   compare candidate mine.py:attention           everything that this machine can check
@@ -71,23 +69,8 @@ pub struct CandidateArgs {
     #[arg(value_name = "FILE.py:FUNCTION")]
     pub candidate: String,
     #[command(flatten)]
-    pub problems: Problems,
-    /// Seeds of the inputs
-    #[arg(long, value_delimiter = ',', value_name = "SEED,..")]
-    pub seeds: Vec<u64>,
-    /// Input families (`compare show`)
-    #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
-    pub families: Vec<Family>,
-    /// Tier T0: five small problems, and extreme logits
-    #[arg(long, conflicts_with = "full")]
-    pub quick: bool,
-    /// Tier T2: every shape, mask, family and seed (the default on a GPU)
-    #[arg(long)]
-    pub full: bool,
-    /// Samples per arm and problem, each the mean over at least 20 ms of calls; 0 checks and does not time [default: 20]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
-    pub iters: Option<usize>,
-    /// Stages to time it against [default: the two fastest]
+    pub cases: CaseFlags,
+    /// Stages to time it against [default: the fastest]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     /// The run that says which of our variants are green and fastest [default: the committed table of this GPU]
@@ -99,9 +82,9 @@ pub struct CandidateArgs {
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
-    /// Write gates and ratios as JSON to a file, or to standard output with `-`
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     /// No table and no progress; what is wrong goes to standard error
     #[arg(long, short)]
     pub quiet: bool,
@@ -152,7 +135,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         Err(error) => {
             return Ok(Answer::no_data(format!(
                 "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {}",
-                refusal(error)?
+                error.to_string()
             )));
         }
     };
@@ -160,7 +143,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         bail!("{} cannot be loaded: {reason}", args.candidate);
     }
     let ladder = Ladder::open()?;
-    select::stages(&args.stages, &ladder.builds())?;
+    let rivals = select::stages(&args.stages, &stages)?.into_iter();
+    let rivals = Vec::from_iter(rivals.map(|stage| stage.id.clone()));
+    let (timed, tried) = match args.stages.is_empty() {
+        true => (vec![], rivals),
+        false => (rivals, vec![]),
+    };
     // A GPU that our stages have no code for can still time the candidate.
     let opened;
     let device = match (&hello.gpu, &ladder.gpu) {
@@ -175,12 +163,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         python::check_uuid(&hello, device)?;
     }
     let request = Request {
-        problems: args.problems.clone(),
-        seeds: args.seeds.clone(),
-        families: args.families.clone(),
-        iters: args.iters,
-        quick: args.quick,
-        full: args.full,
+        cases: args.cases.clone(),
         ..Request::default()
     };
     let backend = match hello.gpu {
@@ -188,7 +171,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         None => BackendKind::Emulated,
     };
     let (planned, timings) = plan::candidate(&subject, &request, backend)?;
-    estimate::check(&planned, machine::processors(), limits::available())?;
+    limits::check_cases(&planned)?;
     let exchange = Scratch::new("candidate")?;
     let interrupted = interrupted().context("cannot wait for signals")?;
     let mut bars = Progress::new(args.quiet);
@@ -203,7 +186,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let summary = summary(subject, Source::Peers, &Vec::from_iter(&cases));
     let device_name = hello.gpu.as_deref().unwrap_or("the processor");
     let mut judged = judge(device_name, &summary, &cases, &[]);
-    let is_timed = args.iters != Some(0) && judged.verdict == Verdict::Pass;
+    let is_timed = args.cases.iters != Some(0) && judged.verdict == Verdict::Pass;
     // No number without a green gate.
     if let (true, Some(device)) = (is_timed, device) {
         let is_supported = |timing: &&PlannedTiming| {
@@ -218,21 +201,20 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let mut rows = Vec::new();
         match peers.start() {
             Ok(hello) => rows.extend(hello.absent.clone()),
-            Err(error) => rows.push(absent(DEFAULT, On::All, refusal(error)?)),
+            Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
         let table = ours(run.as_ref(), &ladder, &builds);
         if let Err(reason) = &table {
             rows.push(absent("our stages", On::All, reason));
         }
-        let table = table.ok();
-        let known = table.as_ref().map(|table| Known::committed(&builds, table));
-        let plan = python::plan(args.iters);
+        let table = table.unwrap_or_default();
+        let plan = python::plan(args.cases.iters);
         let zero_line = device.zero_line(&plan);
         let bench = Bench {
             device,
             stages: &ladder.stages,
             builds: &builds,
-            known: known.clone(),
+            known: Known::committed(&builds, &table),
             // An empty kernel is compiled with ours.
             zero_us: zero_line.map_or(0.0, |zero| zero.device.p50),
             plan,
@@ -245,35 +227,28 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             }
             let place = Place::of(problem);
             bars.step("timing", &place.to_string(), done, timings.len());
-            let rivals = |known| rivals(&args.stages, known, &place);
             let item = Item {
-                stages: known.as_ref().map_or(vec![], rivals),
                 place,
                 problem: *problem,
-                tried: vec![],
+                stages: timed.clone(),
+                tried: tried.clone(),
             };
             rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }
         judged = judge(device_name, &summary, &cases, &rows);
     }
-    bars.finish();
     judged.software = hello.tools();
     judged.is_interrupted = interrupted.load(Ordering::Relaxed);
     let shown = |page| terminal(&page, WIDTH).trim_end().to_string();
     let text = shown(pages::candidate::document(&judged));
     let failure = pages::candidate::failure(&judged).filter(|_| args.quiet);
-    let mut notes = Vec::from_iter(failure.map(shown));
-    let exit = judged.exit();
-    match &args.json {
-        // Standard output belongs to the document.
-        Some(path) if path.as_os_str() == "-" => {
-            notes.extend((!args.quiet).then_some(text));
-            return Ok(Answer::new(exit, answer::json(&judged)).noting(notes));
-        }
-        Some(path) => write_atomically(path, answer::json(&judged).as_bytes())?,
-        None => {}
-    }
-    Ok(Answer::new(exit, text).quiet(args.quiet).noting(notes))
+    let notes = Vec::from_iter(failure.map(shown));
+    let text = match args.json {
+        true => answer::json(&judged),
+        false => text,
+    };
+    let answer = Answer::new(judged.exit(), text).noting(notes);
+    Ok(answer.quiet(args.quiet && !args.json))
 }
 
 /// Calls the candidate in a case, and judges what it wrote: a row with its gates.
@@ -307,7 +282,11 @@ fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Ta
         }
     };
     let known = Known::committed(stages, &table);
-    if !best::shown(&known).any(|row| !known.is_stale(row)) {
+    let table = table.part(|row| !known.is_stale(row));
+    if best::shown(&Known::committed(stages, &table))
+        .next()
+        .is_none()
+    {
         return Err(format!(
             "nothing says which of our variants are green on {}; run `compare`, and name its folder by --run",
             info.name
@@ -315,22 +294,3 @@ fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Ta
     }
     Ok(table)
 }
-
-/// Stages to time it against on a problem: those that were `asked` for, else the fastest there.
-fn rivals(asked: &[String], known: &Known<'_>, place: &Place) -> Vec<String> {
-    let mut fastest = Vec::new();
-    for build in select::stages(asked, known.stages).unwrap_or_default() {
-        let row = best::best(known, build, place, |_| true);
-        if let Some(row) = row.filter(|row| !known.is_stale(row)) {
-            fastest.push((best::p50(row), build.id.clone()));
-        }
-    }
-    fastest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    if asked.is_empty() {
-        fastest.truncate(FASTEST);
-    }
-    fastest.into_iter().map(|(_, id)| id).collect()
-}
-
-/// So many of our stages are timed against a candidate.
-const FASTEST: usize = 2;

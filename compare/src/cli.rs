@@ -71,18 +71,16 @@ mod tests {
 
     #[test]
     fn run_is_the_default_and_takes_the_same_flags() {
-        let bare = Cli::parse_from([
-            "compare", "--stages", "a,b", "--seeds", "0,7", "--json", "-",
-        ]);
+        let bare = Cli::parse_from(["compare", "--stages", "a,b", "--seeds", "0,7"]);
         assert!(bare.command.is_none());
         assert_eq!(
-            (bare.run.request.chosen.stages, bare.run.request.seeds),
+            (bare.run.request.chosen.stages, bare.run.request.cases.seeds),
             (vec!["a".into(), "b".into()], vec![0, 7])
         );
         let Some(Command::Run(run)) = Cli::parse_from(["compare", "run", "--quick"]).command else {
             panic!("run")
         };
-        assert!(run.request.quick);
+        assert!(run.request.cases.quick);
     }
 
     #[test]
@@ -131,7 +129,6 @@ mod tests {
             "Exit codes:",
             "compare accept",
             "selftest",
-            "--save-outputs",
             "1x8:2x113:203x64",
         ] {
             assert!(help.contains(part), "{part}");

@@ -5,7 +5,6 @@ use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
-use crate::output;
 use crate::pages::explain::{Finding, Gpu, document};
 use crate::stages::Ladder;
 use crate::table::Place;
@@ -128,10 +127,6 @@ fn row(text: &str) -> Result<[usize; 3], String> {
 }
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    output::check(
-        &[("--dump", args.dump.as_deref())],
-        &[("--input", args.input.as_deref())],
-    )?;
     let ladder = Ladder::open()?;
     let builds = ladder.builds();
     let build = stage(&args.stage, &builds)?;

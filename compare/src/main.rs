@@ -9,14 +9,12 @@ mod cli;
 mod diff;
 mod doctor;
 mod document;
-mod estimate;
 mod explain;
 mod instrument;
 mod interrupt;
 mod judge;
 mod measure;
 mod negatives;
-mod output;
 mod pages;
 mod peers;
 mod profile;
@@ -44,7 +42,6 @@ use common::device::cuda::CudaError;
 use judge::verdict::Exit;
 use measure::limits;
 use measure::sink::ExecuteError;
-use python::session::SessionError;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -90,8 +87,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
     }
 }
 
-/// If a launch failed while the gates ran, a stage has failed, and so has `peers.py` by a fault of its own; all other errors are of the
-/// machine or its user.
+/// If a launch failed while the gates ran, a stage has failed; all other errors are of the machine or its user.
 fn exit_of(error: &anyhow::Error) -> Exit {
     let of = |cause: &(dyn std::error::Error + 'static)| match (
         cause.downcast_ref(),
@@ -103,7 +99,7 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         (Some(ExecuteError::Sticky { .. }), ..) => Some(Exit::Fail),
         (_, Some(CudaError::Launch { .. } | CudaError::Hang { .. } | CudaError::Sticky), _)
         | (_, Some(CudaError::ScalesChanged { .. }), _) => Some(Exit::Fail),
-        _ => matches!(cause.downcast_ref(), Some(SessionError::Fault { .. })).then_some(Exit::Fail),
+        _ => None,
     };
     error.chain().find_map(of).unwrap_or(Exit::Usage)
 }

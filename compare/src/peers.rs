@@ -17,7 +17,7 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
-use crate::python::session::{Python, refusal};
+use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
@@ -40,7 +40,7 @@ Examples:
 
 Exit codes:
   0  measured and written; every claim against a peer holds, or is recorded as refuted
-  1  such a claim fails, one of our kernels cannot be launched, or the script that times peers is at fault
+  1  such a claim fails, or one of our kernels cannot be launched
   2  wrong usage, a run of another build or GPU, or a file that cannot be read or written
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
 
@@ -48,8 +48,7 @@ Exit codes:
 pub struct PeersArgs {
     #[command(flatten)]
     pub target: Target,
-    /// Stages to time: all of them on mission; on other shapes those with a claim there, and which of the fastest of the run and
-    /// the last is faster [default: all]
+    /// Stages to time: all of them on mission; on other shapes those with a claim there, and the fastest [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
     #[command(flatten)]
@@ -96,21 +95,21 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         Ok(hello) => hello.clone(),
         Err(error) => bail!(NoData(format!(
             "peers are timed by a Python with PyTorch on a GPU: {}",
-            refusal(error)?
+            error.to_string()
         ))),
     };
     check_uuid(&hello, device)?;
     let builds = builds(stages);
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageMeta> = picked.map(|picked| picked.stage).collect();
-    let items = choose::items(&args.problems, &chosen, &Known::alone(&completing.run));
+    let items = choose::items(&args.problems, &chosen);
     let planned = items.len();
     begin_session(&mut completing.run, hello.tools(), &items);
     completing.append(hello.absent)?;
     // Only the rate of this session says which share of it was reached.
     let ceiling = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
-        Err(error) => absent("ceiling", On::All, refusal(error)?),
+        Err(error) => absent("ceiling", On::All, error.to_string()),
     };
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
@@ -123,7 +122,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         device,
         stages,
         builds: &builds,
-        known: Some(Known::alone(&timed)),
+        known: Known::alone(&timed),
         zero_us: zero_line.device.p50,
         plan,
         matrix_flops,
@@ -136,7 +135,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         completing.append(rows)?;
     }
     completing.append([])?;
-    bars.finish();
     Ok(completing)
 }
 

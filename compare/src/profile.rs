@@ -163,7 +163,6 @@ fn measure(
         let variant = &variants[finished % variants.len()];
         bars.step("profile", variant.as_str(), finished, planned);
     })?;
-    bars.finish();
     Ok(made)
 }
 

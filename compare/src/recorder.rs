@@ -1,15 +1,12 @@
 //! Writes a run while it is measured.
 
 use crate::interrupt::interrupted;
-use crate::measure::input;
 use crate::measure::plan::PlannedCase;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
 use crate::progress::Progress as Bars;
 use crate::table::Run;
-use crate::table::files::write_atomically;
 use anyhow::Context;
-use safetensors::tensor::TensorView;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +18,13 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// Writing takes at most one part in this many of the time: a full run is large.
 const WRITE_SHARE: u32 = 20;
 
-/// Writes the run as it grows, saves outputs, and shows progress.
+/// Writes the run as it grows, and shows progress.
 pub struct Recorder<'a> {
     folder: &'a Path,
-    pub outputs: Option<&'a Path>,
     planned: &'a [PlannedCase],
     write_after: Instant,
     interrupted: Arc<AtomicBool>,
-    pub bars: Bars,
+    bars: Bars,
 }
 
 impl<'a> Recorder<'a> {
@@ -36,7 +32,6 @@ impl<'a> Recorder<'a> {
     pub fn new(folder: &'a Path, planned: &'a [PlannedCase], bars: Bars) -> anyhow::Result<Self> {
         Ok(Self {
             folder,
-            outputs: None,
             planned,
             write_after: Instant::now() + WRITE_INTERVAL,
             interrupted: interrupted().context("cannot wait for signals")?,
@@ -48,28 +43,6 @@ impl<'a> Recorder<'a> {
 impl Sink for Recorder<'_> {
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         self.bars.step(kind, label, done, total);
-    }
-
-    fn output(&mut self, case: &PlannedCase, output: &[f32]) -> Result<(), ExecuteError> {
-        let Some(folder) = self.outputs else {
-            return Ok(());
-        };
-        let is_kept = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let name = format!("{} {}.safetensors", case.subject, case.on());
-        let path = folder.join(name.replace(|c| !is_kept(c), "-"));
-        let format = case.problem.dtype.output();
-        let bytes = format.encode_bytes(output);
-        let extents = case.problem.shape.q_extents().to_vec();
-        let file = TensorView::new(input::stored(format), extents, &bytes)
-            .and_then(|view| safetensors::serialize([("out", view)], None));
-        let written = match file {
-            Ok(file) => write_atomically(&path, &file).map_err(Into::into),
-            Err(error) => Err(error.into()),
-        };
-        written.map_err(|source| ExecuteError::Unwritable {
-            what: format!("the output {}", path.display()),
-            source,
-        })
     }
 
     fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {

@@ -1,7 +1,7 @@
 //! `compare run`: plan, execute, record, report.
 
-use crate::answer::{self, Answer};
-use crate::estimate;
+use crate::answer::Answer;
+use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
 use crate::judge::{Known, verdict};
@@ -9,20 +9,18 @@ use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
 use crate::measure::machine::{self, Timestamp};
-use crate::measure::plan::{self, Mode, Plan, PlannedCase, Request};
+use crate::measure::plan::{self, Plan, Request};
 use crate::measure::rows;
 use crate::measure::session::begin;
 use crate::measure::sink::Sink;
-use crate::output::{self, canonical};
 use crate::pages::files;
 use crate::progress::Progress as Bars;
 use crate::recorder::Recorder;
 use crate::stages::Ladder;
 use crate::table::StageMeta;
-use crate::table::files::{create_folder, name_of, write_atomically};
+use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Gpu, Machine, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
-use crate::{instrument, pages};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::choice::Model;
@@ -36,12 +34,12 @@ use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Instant;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare                                       check everything that this machine can; on a GPU, write COMPARE.md
+  compare                                       check everything that this machine can; the run's folder has the report
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
   compare --stages 5,6,7,8,9,10,11,12 --regret 160 --backend cuda
@@ -84,18 +82,9 @@ pub struct RunArgs {
     /// v_scale [B, H] in F32; optionally `out`, in the output type or F32, which is judged too
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
     pub input: Option<PathBuf>,
-    /// Write the output of each case to this folder, as safetensors
-    #[arg(long, value_name = "DIR")]
-    pub save_outputs: Option<PathBuf>,
     /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Write the report to this file, too [default: on a GPU, COMPARE.md of the workspace]
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
-    /// Write every row as JSON to a file, or to standard output with `-`
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
     /// Print no table and no progress; failures go to standard error
     #[arg(long, short)]
     pub quiet: bool,
@@ -113,45 +102,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     if args.request.regret.is_some() {
         ladder.gpu_to("time random problems")?;
     }
-    // Without a GPU, the committed COMPARE.md knows more than this run does.
-    let report_path = match (&args.report, &ladder.gpu) {
-        (None, Err(_)) => None,
-        (asked, _) => Some(output::report_path(asked.as_deref())?),
-    };
-    let json = args.json.as_deref();
-    let json_file = json.filter(|path| path.as_os_str() != "-");
-    output::check(
-        &[("--report", report_path.as_deref()), ("--json", json_file)],
-        &[("--input", args.input.as_deref())],
-    )?;
     let committed = Results::read(&machine::results())?;
     let (folder, run) = measure(args, ladder)?;
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
-    files::write(&files::report(&report, &folder, report_path.as_deref()))?;
-    let (text, mut notes) = files::summary(&report, args.quiet);
-    let place = match &report_path {
-        Some(path) => path.display().to_string(),
-        None => format!(
-            "{}; without a GPU the workspace's COMPARE.md stays as it is",
-            folder.join("COMPARE.md").display()
-        ),
-    };
+    files::write(&files::report(&report, &folder))?;
+    let (text, notes) = files::summary(&report, args.quiet);
     let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
     let regret = regret.unwrap_or_default();
-    let text = format!(
-        "{text}{regret}\nrecord: {}\nreport: {place}",
-        folder.display()
-    );
-    if json.is_some() {
-        let json = answer::json(&pages::json::json(&report));
-        let Some(path) = json_file else {
-            // Standard output belongs to the document.
-            notes.extend((!args.quiet).then_some(text));
-            return Ok(Answer::new(report.overall.exit, json).noting(notes));
-        };
-        write_atomically(path, json.as_bytes())?;
-    }
+    let text = format!("{text}{regret}\n{}", files::places(&folder));
     Ok(Answer::new(report.overall.exit, text)
         .quiet(args.quiet)
         .noting(notes))
@@ -183,7 +142,6 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
         bars.say(&format!("`compare accept` will refuse this run: {reason}"));
     }
     let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
-    recorder.outputs = args.save_outputs.as_deref();
     // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
     if plan.draws.is_empty() {
@@ -191,7 +149,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     }
     run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
-    let iters = args.request.iters.filter(|&iters| iters > 0);
+    let iters = args.request.cases.iters.filter(|&iters| iters > 0);
     let executor = Executor {
         device: ladder.gpu.as_ref().ok(),
         file: file.as_ref(),
@@ -203,7 +161,6 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
         ..Executor::new(&plan, stages)
     };
     let outcome = executor.run(&mut run, &mut recorder);
-    recorder.bars.finish();
     if !plan.draws.is_empty() {
         let regret = choice::regret(&Known::alone(&run), stages, &models()?, false);
         run.extend(regret.iter().map(Regret::row));
@@ -260,7 +217,7 @@ fn planned(
         Gpu::Present { .. } => BackendKind::Cuda,
         Gpu::Absent { .. } => BackendKind::Emulated,
     };
-    if backend == BackendKind::Emulated && args.request.iters.is_some_and(|iters| iters > 0) {
+    if backend == BackendKind::Emulated && args.request.cases.iters.is_some_and(|iters| iters > 0) {
         bars.say("note: without a GPU --iters has no effect");
     }
     let request = Request {
@@ -268,25 +225,17 @@ fn planned(
         ..args.request.clone()
     };
     let plan = plan::plan(builds, &request, backend)?;
-    let is_traced = |case: &PlannedCase| matches!(case.mode, Mode::Traced | Mode::TracedOnce);
-    if plan.cases.iter().any(is_traced) {
-        limits::check_traced()?;
-    }
-    estimate::check(&plan.cases, machine::processors(), limits::available())?;
+    limits::check_cases(&plan.cases)?;
     Ok(plan)
 }
 
-/// The folder that the run's own is created in; that of the outputs is.
+/// The folder that the run's own is created in.
 fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let out = match &args.out {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
     };
     refuse_committed(&out, &machine::results())?;
-    if let Some(path) = &args.save_outputs {
-        std::fs::create_dir_all(path)
-            .with_context(|| format!("cannot write to {}", path.display()))?;
-    }
     Ok(out)
 }
 
@@ -320,10 +269,8 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
 
 /// Refuses to write a run among the committed tables.
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
-    let canonical =
-        |of: &Path| canonical(of).with_context(|| format!("cannot write to {}", out.display()));
     ensure!(
-        !canonical(out)?.starts_with(canonical(results)?),
+        !absolute(out)?.starts_with(absolute(results)?),
         "{}: that is where committed tables are; run elsewhere, then `compare accept` the run",
         out.display()
     );

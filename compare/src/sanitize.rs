@@ -124,7 +124,6 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             run.append([row])?;
         }
     }
-    bars.finish();
     if !is_any_decided {
         let first = inconclusive.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));

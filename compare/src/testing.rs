@@ -656,6 +656,5 @@ pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
             max_abs: 1.5e-4,
             gates: gates.to_vec(),
         },
-        eager: None,
     }
 }

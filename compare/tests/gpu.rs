@@ -46,11 +46,7 @@ fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
             "--quiet",
         ])
         .args(flags);
-    command
-        .arg("--out")
-        .arg(folder.path().join("records"))
-        .arg("--report")
-        .arg(folder.path().join("REPORT.md"));
+    command.arg("--out").arg(folder.path().join("records"));
     let output = command.env_remove("ATTENTION_DEVICE").output().unwrap();
     // 3: what such a run leaves out is NO DATA.
     let said = String::from_utf8_lossy(&output.stderr);

@@ -21,8 +21,6 @@ fn report() -> String {
     command
         .args(arguments.split(' '))
         .arg(folder.path().join("records"))
-        .arg("--report")
-        .arg(folder.path().join("REPORT.md"))
         .env_remove("ATTENTION_DEVICE");
     assert!(command.status().unwrap().success());
     let mut records = std::fs::read_dir(folder.path().join("records")).unwrap();

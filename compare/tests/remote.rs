@@ -73,10 +73,10 @@ fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
     let record = "rec/20260101T000000Z-gpu";
     let expected = [
         "doctor --python my python".to_string(),
-        "run --full --out rec --report COMPARE.md".to_string(),
+        "run --full --out rec".to_string(),
         format!("sanitize --run {record}"),
         format!("profile --run {record}"),
-        format!("peers --run {record} --report COMPARE.md --python my python"),
+        format!("peers --run {record} --python my python"),
     ];
     assert_eq!(answer.calls, expected);
     assert_eq!(answer.out, "target/compare/20260101T000000Z-gpu\n");
@@ -85,10 +85,7 @@ fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
         &["gpu1", "--no-build", "--", "--full", "--stages", "5"],
         &[],
     );
-    assert_eq!(
-        narrowed.calls[1],
-        "run --full --stages 5 --out rec --report COMPARE.md"
-    );
+    assert_eq!(narrowed.calls[1], "run --full --stages 5 --out rec");
 }
 
 #[test]

@@ -141,7 +141,7 @@ const BUILD_HEAD: &str = "cargo build --quiet --locked --workspace --bin compare
 
 fn run_of(side: &str, record: &str, flags: &str) -> String {
     let place = format!("checkout/target/review/{record}");
-    format!("compare-{side} {flags} --out {place} --report {place}/COMPARE.md\n")
+    format!("compare-{side} {flags} --out {place}\n")
 }
 
 /// The three calls of `compare diff` of two sides.
@@ -446,9 +446,10 @@ fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
     assert_eq!(commands, expected);
 }
 
-/// A request's jobs are skipped on no event of a request, since a skipped check counts as passed.
+/// A request's jobs are skipped on no event of a request, since a skipped check counts as passed. A hosted runner promises 14 GB:
+/// PyTorch without CUDA, and the base's build on another disk than the tests'.
 #[test]
-fn every_change_is_checked_and_main_too() {
+fn every_change_is_checked_and_main_too_and_jobs_fit_the_disk_and_download_once() {
     for name in ["review.yml", "advisories.yml"] {
         for event in ["on.pull_request", "on.push", "on.merge_group"] {
             assert_eq!(values(name, event), [""], "{name}: {event}");
@@ -458,18 +459,21 @@ fn every_change_is_checked_and_main_too() {
     }
     assert_eq!(values("advisories.yml", "on.schedule.-.cron").len(), 1);
     assert_eq!(values("review.yml", "jobs.gates.if"), [""; 0]);
-    let asked = values("review.yml", "jobs.compare.if");
-    assert_eq!(asked, ["github.event_name == 'pull_request'"]);
-}
-
-/// A hosted runner promises 14 GB: PyTorch without CUDA, and the base's build on another disk than the tests'.
-#[test]
-fn jobs_fit_the_disk_and_download_once() {
-    let wheels = values("review.yml", "jobs.gates.env.PIP_EXTRA_INDEX_URL");
-    assert_eq!(wheels, ["https://download.pytorch.org/whl/cpu"]);
-    assert_eq!(values("review.yml", "jobs.gates.steps.-.run"), [".ci/run"]);
-    let review = values("review.yml", "jobs.compare.steps.-.run");
-    assert_eq!(review, [".ci/review HEAD^1 --full"]);
+    for (path, value) in [
+        ("compare.if", "github.event_name == 'pull_request'"),
+        (
+            "gates.env.PIP_EXTRA_INDEX_URL",
+            "https://download.pytorch.org/whl/cpu",
+        ),
+        ("gates.steps.-.run", ".ci/run"),
+        ("compare.steps.-.run", ".ci/review HEAD^1 --full"),
+    ] {
+        assert_eq!(
+            values("review.yml", &format!("jobs.{path}")),
+            [value],
+            "{path}"
+        );
+    }
     let keys = values("review.yml", "jobs.gates.steps.-.with.key").concat();
     for list in [
         "Cargo.lock",

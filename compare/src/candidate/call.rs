@@ -2,7 +2,7 @@
 
 use crate::instrument::process::Scratch;
 use crate::python::bench::take;
-use crate::python::session::{Called, Python};
+use crate::python::session::{Called, Python, SessionError};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
@@ -52,13 +52,16 @@ pub fn launch(
     let (mut runs, mut findings): (Vec<Run>, Vec<GateResult>) = (Vec::new(), Vec::new());
     for call in &CALLS {
         let called = call.make(python, exchange, of);
-        let (called, mut execution) = called.map_err(|error| NoOutput::Failed {
-            reason: format!("{error:#}"),
-            fatal: false,
+        let (called, mut execution) = called.map_err(|error| match error.downcast_ref() {
+            Some(SessionError::Unsupported(reason)) => {
+                let reason = reason.clone();
+                Unsupported::ByItself { reason }.into()
+            }
+            _ => NoOutput::Failed {
+                reason: format!("{error:#}"),
+                fatal: false,
+            },
         })?;
-        if let Some(reason) = called.unsupported {
-            return Err(Unsupported::ByItself { reason }.into());
-        }
         for (gate, what) in called.findings {
             let reason = format!("{}: {what}", call.label);
             findings.push(GateResult::judge(gate, false, reason));

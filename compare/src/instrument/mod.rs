@@ -13,7 +13,6 @@ use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
-use crate::output;
 use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::stages::Ladder;
@@ -31,9 +30,6 @@ pub struct Target {
     /// The run to complete: a folder that `compare run` wrote [default: the newest under target/compare]
     #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
-    /// Where the report on the completed run goes [default: COMPARE.md of the workspace]
-    #[arg(long, value_name = "FILE")]
-    pub report: Option<PathBuf>,
     /// No table and no progress; errors only
     #[arg(long, short)]
     pub quiet: bool,
@@ -44,7 +40,6 @@ pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
     pub run: Run,
-    pub report: PathBuf,
 }
 
 impl Completing {
@@ -64,7 +59,6 @@ impl Completing {
 
     /// Opens the run of `target` and checks that it is of `builds`.
     fn open(target: &Target, builds: &[StageMeta]) -> anyhow::Result<Self> {
-        let report = output::report_path(target.report.as_deref())?;
         let folder = match &target.run {
             Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
@@ -74,12 +68,7 @@ impl Completing {
         )?;
         let name = name_of(&folder);
         judge(&name, &run)?;
-        Ok(Self {
-            folder,
-            name,
-            run,
-            report,
-        })
+        Ok(Self { folder, name, run })
     }
 
     fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
@@ -102,21 +91,12 @@ impl Completing {
         let results = Results::read(&machine::results())?;
         let table = results.of_gpu(&self.run.session.machine.name);
         let report = verdict::report_of_run(&self.run, &table);
-        files::write(&files::report(&report, &self.folder, Some(&self.report)))?;
-        let text = format!(
-            "{}\nrecord: {}\nreport: {}",
-            self.section(section),
-            self.folder.display(),
-            self.report.display()
-        );
+        files::write(&files::report(&report, &self.folder))?;
+        // Of what the run says by itself.
+        let alone = verdict::report(Known::alone(&self.run));
+        let section = terminal(&show::document(&alone, &[section], &[]), WIDTH);
+        let text = format!("{section}\n{}", files::places(&self.folder));
         Ok((text, look(&report)))
-    }
-
-    /// A section of what the run says by itself.
-    fn section(&self, section: Section) -> String {
-        let known = Known::alone(&self.run);
-        let document = show::document(&verdict::report(known), &[section], &[]);
-        terminal(&document, WIDTH)
     }
 
     /// An empty folder below target/ for the files of a tool.
@@ -205,12 +185,11 @@ mod tests {
     #[test]
     fn a_record_of_this_build_and_gpu_is_opened() {
         let folder = written(&timed(US), &["a"]);
-        let target = |run: PathBuf, report: &str| Target {
-            run: Some(run),
-            report: Some(folder.path().join(report)),
+        let target = Target {
+            run: Some(folder.path().join("a")),
             quiet: true,
         };
-        let opened = Completing::open(&target(folder.path().join("a"), "r.md"), &ladder()).unwrap();
+        let opened = Completing::open(&target, &ladder()).unwrap();
         assert_eq!(opened.name, "a");
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
@@ -226,8 +205,8 @@ mod tests {
             .unwrap();
         assert_eq!(rows, opened.run.table.rows().count());
         assert!(text.contains("record: "), "{text}");
-        let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        assert_eq!(written("r.md"), written("a/COMPARE.md"));
+        let report = std::fs::read_to_string(folder.path().join("a/COMPARE.md"));
+        assert!(report.unwrap().starts_with("# COMPARE"));
     }
 
     #[test]

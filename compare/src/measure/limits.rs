@@ -1,8 +1,11 @@
 //! What the system lets this process have. Too little is the machine's fault, never a stage's.
 
 use super::machine::processors;
-use anyhow::bail;
+use super::plan::{Mode, PlannedCase};
+use crate::table::Place;
+use anyhow::{Context, ensure};
 use common::device::emulated::FAR_APART_BYTES;
+use common::problem::Problem;
 use std::error::Error;
 use std::thread;
 
@@ -12,113 +15,99 @@ const LEAST_BYTES: u128 = 1 << 30;
 /// Address space for the stacks of a processor's block and for what its thread allocates; 110 MB were measured.
 const BYTES_PER_PROCESSOR: usize = 128 << 20;
 
-#[derive(Debug)]
-pub struct Limited {
-    pub name: &'static str,
-    /// What there is, or why it is too little.
-    pub found: Result<String, String>,
-    pub remedy: &'static str,
-}
-
-impl Limited {
-    pub fn check(self) -> anyhow::Result<()> {
-        match self.found {
-            Ok(_) => Ok(()),
-            Err(why) => bail!("{}: {why}. {}", self.name, self.remedy),
-        }
-    }
-}
+/// Host memory of a problem, in bytes per element of Q (for Q, output and reference, in both layouts) and per element of K (for
+/// K and V). Peak resident sizes of runs on 8x16x4096:1x64 and 8x16x1:4096x64 on the emulator, less that
+/// of a tiny run: 36 and 56 with f16, 42 and 49 with E4M3.
+const BYTES_PER_ELEMENT: [u128; 2] = [42, 56];
 
 /// Refuses what would end in the middle: a failed allocation aborts the program, and a thread that does not start is a panic.
 pub fn check() -> anyhow::Result<()> {
-    limited(0).into_iter().try_for_each(Limited::check)
+    if let Some(bytes) = available() {
+        let remedy = "End other programs, or raise the control group's memory.max.";
+        enough("memory", bytes, LEAST_BYTES, remedy)?;
+    }
+    address_space(0)?;
+    threads().context(
+        "threads: the system does not start them. Raise `ulimit -u` or the control group's pids.max, or set RAYON_NUM_THREADS=1.",
+    )
 }
 
-/// All that a run may want.
-pub fn of_runs() -> [Limited; 3] {
-    limited(processors())
+/// What a run may want.
+pub fn check_runs() -> anyhow::Result<()> {
+    check()?;
+    address_space(processors())
 }
 
-/// The address space for traced cases, one at a time.
-pub fn check_traced() -> anyhow::Result<()> {
-    address_space(1).check()
+/// Refuses cases whose largest problem does not fit in memory, and traced ones, one at a time, for whose shadow there is no address
+/// space.
+pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
+    let is_traced = |case: &PlannedCase| matches!(case.mode, Mode::Traced | Mode::TracedOnce);
+    if cases.iter().any(is_traced) {
+        address_space(1)?;
+    }
+    fit(cases, available())
+}
+
+fn fit(cases: &[PlannedCase], available: Option<u128>) -> anyhow::Result<()> {
+    let largest = cases.iter().max_by_key(|case| bytes(&case.problem));
+    if let (Some(case), Some(available)) = (largest, available) {
+        let needed = bytes(&case.problem);
+        ensure!(
+            needed <= available,
+            "{} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with --shapes, or \
+             run on a machine with more",
+            Place::of(&case.problem),
+            size(needed),
+            size(available)
+        );
+    }
+    Ok(())
+}
+
+fn bytes(problem: &Problem) -> u128 {
+    let elements = |extents: [usize; 4]| {
+        extents
+            .iter()
+            .map(|&extent| extent as u128)
+            .product::<u128>()
+    };
+    let [query, key] = BYTES_PER_ELEMENT;
+    elements(problem.shape.q_extents()) * query + elements(problem.shape.kv_extents()) * key
 }
 
 /// For so many traced cases at once.
-fn limited(traced: usize) -> [Limited; 3] {
-    [
-        Limited {
-            name: "memory",
-            found: match available() {
-                None => Ok("of unknown size".into()),
-                Some(bytes) => enough(bytes, LEAST_BYTES),
-            },
-            remedy: "End other programs, or raise the control group's memory.max.",
-        },
-        address_space(traced),
-        Limited {
-            name: "threads",
-            found: threads(),
-            remedy: "Raise `ulimit -u` or the control group's pids.max, or set RAYON_NUM_THREADS=1.",
-        },
-    ]
-}
-
-fn address_space(traced: usize) -> Limited {
+fn address_space(traced: usize) -> anyhow::Result<()> {
     let reserved = BYTES_PER_PROCESSOR * processors() + FAR_APART_BYTES * traced;
-    let needed = LEAST_BYTES + reserved as u128;
-    Limited {
-        name: "address space",
-        found: match address_limit(&read("/proc/self/limits")) {
-            None => Ok("unlimited".into()),
-            Some((command, bytes)) => {
-                enough(bytes, needed).map_err(|why| format!("{command}: {why}"))
-            }
-        },
-        remedy: "Raise it: `ulimit -v unlimited; ulimit -d unlimited`.",
-    }
+    let Some((command, bytes)) = address_limit(&read("/proc/self/limits")) else {
+        return Ok(());
+    };
+    let what = format!("address space: {command}");
+    let remedy = "Raise it: `ulimit -v unlimited; ulimit -d unlimited`.";
+    enough(&what, bytes, LEAST_BYTES + reserved as u128, remedy)
 }
 
-/// What to do when the emulator gets no more address space.
-pub fn memory_advice() -> String {
-    match address_limit(&read("/proc/self/limits")) {
-        Some((command, bytes)) => {
-            format!(
-                "`{command}` allows {}; raise it by `{command} unlimited`",
-                size(bytes)
-            )
-        }
-        None => {
-            "set vm.overcommit_memory=1, or run fewer cases at once by RAYON_NUM_THREADS=1".into()
-        }
-    }
-}
-
-fn enough(available: u128, needed: u128) -> Result<String, String> {
+fn enough(what: &str, available: u128, needed: u128, remedy: &str) -> anyhow::Result<()> {
     let (has, needs) = (size(available), size(needed));
-    match available < needed {
-        true => Err(format!(
-            "{has} are available, and a run takes up to {needs}"
-        )),
-        false => Ok(format!("{has} available")),
-    }
+    ensure!(
+        available >= needed,
+        "{what}: {has} are available, and a run takes up to {needs}. {remedy}"
+    );
+    Ok(())
 }
 
 /// Starts the pool, and one thread more.
-fn threads() -> Result<String, String> {
-    let pool = rayon::ThreadPoolBuilder::new().build_global();
-    let refused = |error: &dyn Error| format!("the system does not start them: {error}");
-    // Without a source it was started before.
-    if let Some(error) = pool.as_ref().err().and_then(Error::source) {
-        return Err(refused(error));
+fn threads() -> anyhow::Result<()> {
+    match rayon::ThreadPoolBuilder::new().build_global() {
+        // Without a source it was started before.
+        Err(error) if error.source().is_some() => return Err(error.into()),
+        _ => {}
     }
-    let one_more = thread::Builder::new().spawn(|| ());
-    one_more.map_err(|error| refused(&error))?.join().ok();
-    Ok(format!("{} started", rayon::current_num_threads()))
+    thread::Builder::new().spawn(|| ())?.join().ok();
+    Ok(())
 }
 
 /// `5.7 GB`.
-pub fn size(bytes: u128) -> String {
+fn size(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
@@ -128,7 +117,7 @@ fn read(path: &str) -> String {
 }
 
 /// Memory that is available without swapping, if the system reports it as Linux does, and no more than the control group has.
-pub fn available() -> Option<u128> {
+fn available() -> Option<u128> {
     let groups = [
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -168,6 +157,7 @@ fn address_limit(limits: &str) -> Option<(&'static str, u128)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::problem::{Dtype, Kind, Mask, Shape, of_kind};
 
     #[test]
     fn available_memory_is_read_as_linux_writes_it() {
@@ -192,9 +182,33 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_said_with_both_figures() {
-        let said = enough(300 << 20, LEAST_BYTES).unwrap_err();
-        assert_eq!(said, "0.3 GB are available, and a run takes up to 1.1 GB");
-        assert_eq!(enough(4 << 30, LEAST_BYTES).unwrap(), "4.3 GB available");
+    fn too_little_is_refused_with_the_figures() {
+        let says = |checked: anyhow::Result<()>| checked.unwrap_err().to_string();
+        assert_eq!(
+            says(enough("memory", 300 << 20, LEAST_BYTES, "End them.")),
+            "memory: 0.3 GB are available, and a run takes up to 1.1 GB. End them."
+        );
+        assert!(enough("memory", 4 << 30, LEAST_BYTES, "").is_ok());
+        let case = |shape| {
+            vec![PlannedCase {
+                subject: crate::testing::SCALAR.into(),
+                source: common::check::Source::File { name: "a".into() },
+                problem: Problem::new(shape, Dtype::F16, Mask::Full).unwrap(),
+                mode: Mode::Plain,
+            }]
+        };
+        let huge = case(Shape::bhsd(1024, 1024, 4096, 64));
+        let error = says(fit(&huge, Some(24_000_000_000)));
+        let figures = "1024x1024x4096x64 f16 full takes about 26938.0 GB of memory for tensors and reference, and 24.0 GB are available";
+        assert!(error.starts_with(figures), "{error}");
+        assert!(
+            fit(&huge, None).is_ok(),
+            "where nobody knows, nobody refuses"
+        );
+        // Counted, not overflowed.
+        let largest = case(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
+        assert!(fit(&largest, Some(24_000_000_000)).is_err());
+        let big = of_kind(Kind::Small).flat_map(|named| case(named.shape));
+        assert!(fit(&big.collect::<Vec<_>>(), Some(4_000_000_000)).is_ok());
     }
 }

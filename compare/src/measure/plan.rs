@@ -23,8 +23,26 @@ pub struct Request {
     #[command(flatten)]
     pub chosen: Chosen,
     #[command(flatten)]
+    pub cases: CaseFlags,
+    /// On a GPU, times all chosen variants on N random problems, at 2 to 4 seconds each, instead of the tier's problems, and judges how
+    /// much longer than the fastest the library's choice takes; of an accepted run two thirds of the problems are what the choice is
+    /// fitted to
+    #[arg(long, value_name = "N", value_parser = select::at_least_one, conflicts_with_all = ["iters", "quick", "full"])]
+    pub regret: Option<usize>,
+    /// Draws other random problems
+    #[arg(long, value_name = "SEED", requires = "regret", default_value_t = 1)]
+    pub regret_seed: u64,
+    /// A file's tensors instead of generated ones.
+    #[arg(skip)]
+    pub file: Option<FileProblem>,
+}
+
+/// What is checked of each variant or candidate, and how it is timed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CaseFlags {
+    #[command(flatten)]
     pub problems: Problems,
-    /// Input seeds. With --shapes, --seeds or --families a run checks every combination of them instead of the tier's cases
+    /// Input seeds. With --shapes, --seeds or --families every combination of them is checked instead of the tier's cases
     /// [defaults: small,mission; 0; normal]
     #[arg(
         long,
@@ -37,29 +55,19 @@ pub struct Request {
     /// Input families (`compare show`); see --seeds
     #[arg(long, value_delimiter = ',', value_name = "FAMILY,..", value_parser = family)]
     pub families: Vec<Family>,
-    /// Timed samples per variant and problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere]
+    /// Timed samples on each problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere; 20 of a candidate,
+    /// each the mean over at least 20 ms]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
     pub iters: Option<usize>,
-    /// On a GPU, times all chosen variants on N random problems, at 2 to 4 seconds each, instead of the tier's problems, and judges how
-    /// much longer than the fastest the library's choice takes; of an accepted run two thirds of the problems are what the choice is
-    /// fitted to
-    #[arg(long, value_name = "N", value_parser = select::at_least_one, conflicts_with_all = ["iters", "quick", "full"])]
-    pub regret: Option<usize>,
-    /// Draws other random problems
-    #[arg(long, value_name = "SEED", requires = "regret", default_value_t = 1)]
-    pub regret_seed: u64,
-    /// Tier T0: each stage's default variant on a few small problems and on extreme logits
+    /// Tier T0: a few small problems and extreme logits, of a stage only on its default variant
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
     #[arg(long)]
     pub full: bool,
-    /// A file's tensors instead of generated ones.
-    #[arg(skip)]
-    pub file: Option<FileProblem>,
 }
 
-pub fn samples(text: &str) -> Result<usize, String> {
+fn samples(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "give a whole number of samples, 0 or more".to_string())
 }
@@ -72,21 +80,26 @@ fn seed(text: &str) -> Result<u64, String> {
 impl Request {
     /// Whether shapes, seeds or families were given, which replace the tier's cases.
     fn has_problems(&self) -> bool {
-        let is_tier =
-            self.problems.shapes.is_empty() && self.seeds.is_empty() && self.families.is_empty();
+        let CaseFlags {
+            problems,
+            seeds,
+            families,
+            ..
+        } = &self.cases;
+        let is_tier = problems.shapes.is_empty() && seeds.is_empty() && families.is_empty();
         !is_tier || self.regret.is_some()
     }
 
     fn selection(&self) -> Selection {
-        let shapes = self.problems.shapes.iter();
+        let of = &self.cases;
         Selection {
             stages: self.chosen.stages.clone(),
             variants: self.chosen.variants.clone(),
-            shapes: shapes.map(Shape::name).collect(),
-            dtypes: self.problems.dtypes.clone(),
-            masks: self.problems.masks.clone(),
-            seeds: self.seeds.clone(),
-            families: self.families.clone(),
+            shapes: of.problems.shapes.iter().map(Shape::name).collect(),
+            dtypes: of.problems.dtypes.clone(),
+            masks: of.problems.masks.clone(),
+            seeds: of.seeds.clone(),
+            families: of.families.clone(),
             input: self.file.as_ref().map(|file| file.name.clone()),
             regret: self.regret,
         }
@@ -94,7 +107,11 @@ impl Request {
 
     /// The tier that was asked for, else the default of the backend.
     fn tier(&self, backend: BackendKind) -> Tier {
-        match (self.quick || self.regret.is_some(), self.full, backend) {
+        match (
+            self.cases.quick || self.regret.is_some(),
+            self.cases.full,
+            backend,
+        ) {
             (true, ..) => Tier::T0,
             (_, true, _) | (_, _, BackendKind::Cuda) => Tier::T2,
             _ => Tier::T1,
@@ -172,7 +189,7 @@ fn problem(shape: Shape, dtype: Dtype, mask: Mask) -> Problem {
 }
 
 pub fn named(name: &str) -> Shape {
-    parse_shape(name).expect("one of the named shapes")
+    parse_shape(name).expect("a shape of the tiers")
 }
 
 /// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
@@ -188,38 +205,15 @@ fn is_timed(problem: &Problem) -> bool {
 
 /// Rows that see few keys, in more than one 16-row tile of a warp; in the causal one most rows see none. Four heads, so that the
 /// zero-head family has a head without zeros.
-const SHORT_ROWS: [(Shape, Mask); 3] = [
-    (
-        Shape {
-            heads_kv: 1,
-            seq_kv: 7,
-            ..Shape::bhsd(1, 2, 65, 64)
-        },
-        Mask::Causal,
-    ),
-    (
-        Shape {
-            seq_kv: 5,
-            ..Shape::bhsd(1, 4, 65, 64)
-        },
-        Mask::Full,
-    ),
-    (
-        Shape {
-            seq_kv: 3,
-            ..Shape::bhsd(1, 1, 65, 128)
-        },
-        Mask::Full,
-    ),
+const SHORT_ROWS: [(&str, Mask); 3] = [
+    ("1x2:1x65:7x64", Mask::Causal),
+    ("1x4x65:5x64", Mask::Full),
+    ("1x1x65:3x128", Mask::Full),
 ];
 
 /// Heads whose K and V together exceed what a stage may keep in L2, and not a multiple of the number that fits. It would take the
 /// emulator minutes.
-const MANY_KEYS: Shape = Shape {
-    heads_kv: 1,
-    seq_kv: 1 << 16,
-    ..Shape::bhsd(1, 5, 257, 64)
-};
+const MANY_KEYS: &str = "1x5:1x257:65536x64";
 
 /// Enough tiles for drift from tile to tile, or a counter that runs out, to show.
 const DEEP: usize = 17;
@@ -281,7 +275,7 @@ impl<'a> Cases<'a> {
     fn add(&mut self, problem: Problem, source: Source, mode: Mode) {
         let is_equal = |case: &PlannedCase| case.problem == problem && case.source == source;
         let is_due = |(stage, variant)| is_due(stage, variant, problem.dtype);
-        if !self.request.problems.include(&problem)
+        if !self.request.cases.problems.include(&problem)
             || !self.variant.is_none_or(is_due)
             || self.planned.iter().any(is_equal)
         {
@@ -392,7 +386,7 @@ impl<'a> Cases<'a> {
         self.tier0();
         let short = SHORT_ROWS
             .iter()
-            .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(shape, dtype, mask)));
+            .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(named(shape), dtype, mask)));
         let of_tier0 = common::tier0::cases().into_iter().map(|case| case.problem);
         // Only what the emulator computes in milliseconds.
         let of_tier0 = of_tier0.filter(|problem| problem.scores() <= TRACED_SCORES);
@@ -404,7 +398,7 @@ impl<'a> Cases<'a> {
         self.tier1();
         if self.backend == BackendKind::Cuda {
             for dtype in [Dtype::F16, Dtype::E4m3] {
-                let many_keys = problem(MANY_KEYS, dtype, Mask::Causal);
+                let many_keys = problem(named(MANY_KEYS), dtype, Mask::Causal);
                 self.seeded(many_keys, Family::Normal, 0, Mode::Plain);
             }
         }
@@ -442,12 +436,12 @@ impl<'a> Cases<'a> {
 
     /// Every combination of what was given, with defaults for the rest.
     fn selection(&mut self) {
-        let Request {
+        let CaseFlags {
             problems,
             families,
             seeds,
             ..
-        } = self.request;
+        } = &self.request.cases;
         // Random problems follow: a case or two of each instance.
         let shapes = match self.request.regret {
             Some(_) => ["small", "1x8:2x113:203x128"],
@@ -466,7 +460,7 @@ impl<'a> Cases<'a> {
 
     /// A file does not say which mask its `out` was computed with; full is the usual one.
     fn file(&mut self, file: &FileProblem) {
-        for &mask in or_all(&self.request.problems.masks, &[Mask::Full]) {
+        for &mask in or_all(&self.request.cases.problems.masks, &[Mask::Full]) {
             let problem = problem(file.shape, file.dtype, mask);
             let name = file.name.clone();
             self.add(problem, Source::File { name }, self.mode_for(&problem));
@@ -488,7 +482,7 @@ impl<'a> Cases<'a> {
     fn timings(&self) -> Vec<PlannedTiming> {
         let request = self.request;
         if self.backend == BackendKind::Emulated
-            || request.iters == Some(0)
+            || request.cases.iters == Some(0)
             || request.regret.is_some()
             || request.file.is_some()
         {
@@ -544,13 +538,13 @@ pub fn plan(
             let has_large = !of_tier.is_empty() && tier == Tier::T2 && !request.has_problems();
             timings.extend(of_tier);
             if has_large {
-                timings.extend(claimed(all, stage, variant, &request.problems));
+                timings.extend(claimed(all, stage, variant, &request.cases.problems));
             }
             cases.extend(of_variant.planned);
         }
     }
     if cases.is_empty() {
-        let dtypes = or_all(&request.problems.dtypes, &Dtype::ALL);
+        let dtypes = or_all(&request.cases.problems.dtypes, &Dtype::ALL);
         let has_dtype = |of: &Picked<'_>| dtypes.iter().any(|&dtype| of.stage.takes(dtype));
         if picked.iter().any(has_dtype) {
             return Err(nothing_left(&request.selection()));

@@ -1,7 +1,5 @@
 //! Who is told of results as they come, and why measuring may end early.
 
-use super::limits;
-use super::plan::PlannedCase;
 use crate::table::Run;
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
@@ -18,7 +16,9 @@ pub enum ExecuteError {
         "{case}: {reason}; after a sticky CUDA error this process cannot use the GPU any more; what was finished is in the run's folder"
     )]
     Sticky { case: String, reason: String },
-    #[error("{case}: {reason}; {}", limits::memory_advice())]
+    #[error(
+        "{case}: {reason}; raise `ulimit -v` and `ulimit -d`, set vm.overcommit_memory=1, or run fewer cases at once by RAYON_NUM_THREADS=1"
+    )]
     NoMemory { case: String, reason: String },
     #[error("timing failed")]
     Timing(#[from] CudaError),
@@ -37,9 +37,6 @@ pub enum ExecuteError {
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    fn output(&mut self, _: &PlannedCase, _: &[f32]) -> Result<(), ExecuteError> {
-        Ok(())
-    }
     fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
         Ok(())
     }

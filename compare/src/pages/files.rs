@@ -5,7 +5,7 @@ use crate::document::terminal::{WIDTH, terminal};
 use crate::document::{self, Document};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
-use crate::table::files::{is_stream, write_atomically};
+use crate::table::files::write_atomically;
 use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,26 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// The report in the run's folder as Markdown and HTML, and at `path` if it goes anywhere else.
-pub fn report(about: &Report<'_>, folder: &Path, path: Option<&Path>) -> Vec<Rendered> {
+/// The report in the run's folder, as Markdown and HTML.
+pub fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
     let document = report::document(about, &[]);
-    let beside = Rendered {
-        path: folder.join("COMPARE.md"),
+    let report = Rendered {
+        path: folder.join(REPORT),
         text: document::markdown::markdown(&document),
     };
     let page = Rendered {
         path: folder.join("report.html"),
         text: document::html::page(&document),
     };
-    let asked = path.map(|path| Rendered {
-        path: path.to_path_buf(),
-        text: beside.text.clone(),
-    });
-    match asked {
-        Some(asked) if is_stream(&asked.path) => vec![asked],
-        asked => [beside, page].into_iter().chain(asked).collect(),
-    }
+    [report, page]
+}
+
+const REPORT: &str = "COMPARE.md";
+
+/// Where a run and its report are.
+pub fn places(folder: &Path) -> String {
+    let report = folder.join(REPORT);
+    format!("record: {}\nreport: {}", folder.display(), report.display())
 }
 
 /// COMPARE.md from the table of the GPU model that most is known of, and the pages of the workspace at `root` that have generated parts.
@@ -51,7 +52,7 @@ pub fn committed(
     let reports: Vec<Report<'_>> = known.map(verdict::report).collect();
     let compare = Rendered {
         text: document::markdown::markdown(&report::document(&reports[0], &reports[1..])),
-        path: root.join("COMPARE.md"),
+        path: root.join(REPORT),
     };
     let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));
     let pages = ["README.md", "docs/ladder.md", "docs/rows.md"].map(String::from);
@@ -121,12 +122,5 @@ mod tests {
             "{notes:?}"
         );
         assert!(summary(&report, false).1.is_empty());
-        let page = |path: &str| super::report(&report, Path::new("run"), Some(Path::new(path)));
-        let names: Vec<_> = page("REPORT.md")
-            .iter()
-            .map(|file| file.path.display().to_string())
-            .collect();
-        assert_eq!(names, ["run/COMPARE.md", "run/report.html", "REPORT.md"]);
-        assert_eq!(page("/dev/null").len(), 1, "a device gets the report alone");
     }
 }

@@ -84,14 +84,6 @@ fn what_decides_stands_first_in_compare_md() {
     let committed = before();
     let report = verdict::report_of_run(&run, &committed);
     insta::assert_snapshot!(can_go_with_a_pull_request(&report));
-    let json = json::json(&report);
-    assert_eq!(json["verdict"]["word"], "PASS");
-    assert_eq!(json["since"]["counts"]["worse"], 2);
-    assert_eq!(json["states"].as_array().unwrap().len(), 3);
-    assert_eq!(
-        json["rows"].as_array().unwrap().len(),
-        run.table.rows().count()
-    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
-use super::session::{DeviceTime, Finished, Peer, Python, SessionError, refusal};
+use super::session::{DeviceTime, Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
@@ -55,8 +55,8 @@ pub struct Bench<'a> {
     pub stages: &'a [LoadedStage],
     /// What the run says of them.
     pub builds: &'a [StageMeta],
-    /// What says which of our variants are green and fastest; without it, none of ours is timed.
-    pub known: Option<Known<'a>>,
+    /// What says which of our variants are green and fastest; where it says nothing, none of ours is timed.
+    pub known: Known<'a>,
     pub plan: Plan,
     /// What an empty kernel takes.
     pub zero_us: f64,
@@ -81,7 +81,6 @@ enum Program<'a> {
     Theirs {
         /// Which of the Pythons has it.
         python: usize,
-        eager: Option<String>,
         /// The share of the time that passed here that it reported, chunk by chunk.
         reported: Vec<f64>,
     },
@@ -214,12 +213,14 @@ impl<'a> Bench<'a> {
                         subject: peer.name.as_str().into(),
                         program: Program::Theirs {
                             python: index,
-                            eager: time.eager,
                             reported: Vec::new(),
                         },
                         us: time.device_us,
                     }),
-                    Err(error) => rows.push(lost(index, &peer.name, refusal(error)?)),
+                    Err(SessionError::Unsupported(why)) => {
+                        rows.push(absent(&peer.name, On::Problem(item.place.clone()), &why));
+                    }
+                    Err(error) => rows.push(lost(index, &peer.name, error.to_string())),
                 }
             }
         }
@@ -240,7 +241,7 @@ impl<'a> Bench<'a> {
                 Err((None, error)) => return Err(error),
                 // What its process had built went with it; the others go on.
                 Err((Some(python), error)) => {
-                    let reason = refusal(error)?;
+                    let reason = error.to_string();
                     let gone = arms.extract_if(.., |arm| arm.python() == Some(python));
                     rows.extend(gone.map(|arm| lost(python, arm.subject.as_str(), reason.clone())));
                 }
@@ -253,7 +254,7 @@ impl<'a> Bench<'a> {
                 (Ok(sampled), _) => sampled,
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(python)) => {
-                    rows.push(lost(python, arm.subject.as_str(), refusal(error)?));
+                    rows.push(lost(python, arm.subject.as_str(), error.to_string()));
                     continue;
                 }
             };
@@ -303,12 +304,11 @@ impl<'a> Bench<'a> {
         problem: &TimedProblem,
     ) -> Result<Option<Arm<'a>>, CudaError> {
         let stage = self.stages.iter().find(|stage| stage.info().id == id);
-        let (Some(build), Some(stage), Some(known)) = (by_id(self.builds, id), stage, &self.known)
-        else {
+        let (Some(build), Some(stage)) = (by_id(self.builds, id), stage) else {
             return Ok(None);
         };
         let mut best: Option<Arm<'a>> = None;
-        for variant in stand_ins(known, build, &item.place) {
+        for variant in stand_ins(&self.known, build, &item.place) {
             let Ok(prepared) = stage.prepare(&variant, &item.problem) else {
                 continue;
             };
@@ -365,9 +365,7 @@ impl<'a> Bench<'a> {
                 launch_us(ours, &self.plan, LEAD_IN * chunk_us(arm.us))?;
                 Ok(launch_us(ours, &self.plan, chunk_us(arm.us))?)
             }
-            Program::Theirs {
-                python, reported, ..
-            } => {
+            Program::Theirs { python, reported } => {
                 let launches = launches as f64;
                 let replays = (chunk_us(arm.us) / (arm.us * launches).max(1.0))
                     .ceil()
@@ -396,7 +394,7 @@ impl<'a> Bench<'a> {
         pythons: &mut [&mut Python],
     ) -> anyhow::Result<Sampled> {
         let subject = arm.subject.clone();
-        let (python, eager, reported) = match &mut arm.program {
+        let (python, reported) = match &mut arm.program {
             Program::Ours { arm, probability } => {
                 let calls = arm.calls(CALLS)?;
                 return Ok(Sampled {
@@ -405,14 +403,9 @@ impl<'a> Bench<'a> {
                     single_us: calls.single_us,
                     host_us: calls.host_us,
                     judged: problem.judge(&arm.outputs()?, *probability),
-                    eager: None,
                 });
             }
-            Program::Theirs {
-                python,
-                eager,
-                reported,
-            } => (&mut pythons[*python], eager.take(), reported),
+            Program::Theirs { python, reported } => (&mut pythons[*python], reported),
         };
         if let Some(reason) = wrong_clock(reported) {
             bail!(reason);
@@ -441,36 +434,23 @@ impl<'a> Bench<'a> {
             single_us: finished.single_us,
             host_us: finished.host_us,
             judged: problem.judge_dense(&outputs, probability, finished.e4m3_scale),
-            eager,
         })
     }
-}
-
-pub fn best_of_default_family<'a>(
-    known: &'a Known<'_>,
-    stage: &StageMeta,
-    place: &Place,
-) -> Option<&'a Row> {
-    best::best(known, stage, place, |name| of_default_family(stage, name))
-}
-
-fn of_default_family(stage: &StageMeta, name: &str) -> bool {
-    let family = |name: &str| Some(stage.variant(name)?.family.as_str());
-    family(name) == family(&stage.default_variant)
 }
 
 /// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the run timed the
 /// problem, else all that are green in the run, of which the caller takes the fastest.
 pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<String> {
-    if let Some(fastest) = best_of_default_family(known, stage, place) {
+    let family = stage.variant(&stage.default_variant);
+    let family = family.map_or("", |default| default.family.as_str());
+    if let Some(fastest) = best::best_of(known, stage, family, place) {
         return vec![fastest.subject.name().to_string()];
     }
     let is_one = |variant: &&VariantMeta| {
-        variant.takes(place.dtype)
-            && of_default_family(stage, &variant.name)
-            && is_green(known, &stage.subject(&variant.name), known.backend())
+        let subject = stage.subject(&variant.name);
+        variant.takes(place.dtype) && is_green(known, &subject, known.backend())
     };
-    let variants = stage.variants.iter().filter(is_one);
+    let variants = stage.family(family).filter(is_one);
     variants.map(|variant| variant.name.clone()).collect()
 }
 

@@ -93,8 +93,6 @@ pub struct Sampled {
     /// Of the host, for a call.
     pub host_us: Vec<f64>,
     pub judged: crate::measure::timed_problem::Judged,
-    /// Why it was timed without a graph, if it was.
-    pub eager: Option<String>,
 }
 
 impl Sampled {
@@ -105,15 +103,13 @@ impl Sampled {
     /// Its row. `cache` is what the buffers amount to.
     pub fn row(&self, place: &Place, cache: &str) -> Result<Row, SampleError> {
         let row = Row::new(&self.subject, On::Problem(place.clone()), Source::Peers);
-        let row = rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates)
-            .under(cache)
-            .figure(Metric::SingleP50, Summary::of(&self.single_us)?.p50)
-            .figure(Metric::HostP50, Summary::of(&self.host_us)?.p50)
-            .figure(Metric::MaxError, self.judged.max_abs);
-        Ok(match &self.eager {
-            Some(why) => row.note(format!("timed by eager calls, without a graph: {why}")),
-            None => row,
-        })
+        Ok(
+            rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates)
+                .under(cache)
+                .figure(Metric::SingleP50, Summary::of(&self.single_us)?.p50)
+                .figure(Metric::HostP50, Summary::of(&self.host_us)?.p50)
+                .figure(Metric::MaxError, self.judged.max_abs),
+        )
     }
 }
 

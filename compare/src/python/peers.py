@@ -2,7 +2,7 @@
 second one for the user's function.
 
 Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "...", "fault": the line here of a name that is not there, or null}. The code under test sees neither stream.
+{"ok": false, "error": "...", "unsupported": whether that is no failure}. The code under test sees neither stream.
 When standard input ends, so does the process, with everything that it started. One command runs at a time, and the GPU is idle once it
 has been answered, so that timings of this process can be interleaved with the caller's.
 
@@ -64,10 +64,9 @@ MATH_KEYS = 2048
 # do not fill it.
 HOST_CALLS, HOST_ROUNDS = 20, 10
 # A candidate is timed so often where its inputs have changed and its outputs are unwritten. The fastest of these may take so much longer
-# than what was timed: it follows work that is not its own, and is one replay where that is many.
-# Without a graph the host's time is part of both, which varies: an honest candidate was seen at 0.8 to 1.17 times, in a graph at 1.00 to
+# than what was timed: it follows work that is not its own, and is one replay where that is many. An honest candidate was seen at 1.00 to
 # 1.02 (H100).
-RENEWALS, RENEWED, RENEWED_EAGER = 5, 1.2, 1.5
+RENEWALS, RENEWED = 5, 1.2
 # Clocks of the GPU, half a millisecond: the host has launched what follows by then.
 PAUSE = 1_000_000
 # What of torch the worker calls, or a harness could call to time: a candidate that replaces it is refused.
@@ -82,16 +81,14 @@ TRUSTED = {
 }
 
 
+class Unsupported(Exception):
+    """What a candidate does not support is no failure of it."""
+
+
 def describe(error):
+    if isinstance(error, Unsupported):
+        return str(error)
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
-
-
-def fault(error):
-    """The line of this script that names what is not there: no library is to blame for that."""
-    trace = error.__traceback__
-    while trace.tb_next:
-        trace = trace.tb_next
-    return trace.tb_lineno if isinstance(error, NameError) and trace.tb_frame.f_globals is globals() else None
 
 
 def bits(tensor):
@@ -212,17 +209,14 @@ class Driver:
 
 @dataclasses.dataclass
 class Timed:
-    """What is timed of a peer: a graph, or, if it cannot be captured, calls."""
+    """What is timed of a peer."""
 
     # Of each call.
     outputs: list
-    replay: Callable
-    # Why there is no graph, if so.
-    eager: str | None = None
     # torch's, with the memory and the nodes; the same, to be launched; and the nodes that each call added.
-    graph: object = None
-    executable: object = None
-    calls: list = dataclasses.field(default_factory=list)
+    graph: object
+    executable: object
+    calls: list
     # Microseconds of a call, chunk by chunk.
     us: list = dataclasses.field(default_factory=list)
     lead_in: int = 1
@@ -245,8 +239,6 @@ class Worker:
         try:
             self.peers[name] = getattr(self, library)(argument, dtypes)
         except Exception as error:  # a broken installation is absent too
-            if fault(error):
-                raise
             self.absent[name] = describe(error)
 
     def sdpa(self, backend, dtypes):
@@ -405,7 +397,7 @@ class Worker:
         self.causal, self.scale = command["causal"], command["scale"]
         kind = self.kind_of(command["dtype"])
         if command["dtype"] not in self.candidate.dtypes:
-            return {"unsupported": "it has no argument `scales`, which E4M3 needs"}
+            raise Unsupported("it has no argument `scales`, which E4M3 needs")
         if command["fresh"]:
             self.kept = []
         images, tensors, scales = {}, [], []
@@ -422,7 +414,7 @@ class Worker:
             with torch.no_grad():
                 output = self.candidate.call(*tensors, *scales)
         except NotImplementedError as error:
-            return {"unsupported": describe(error)}
+            raise Unsupported(describe(error))
         self.check_functions()
         self.check(output, extents)
         # On the current stream only: what other streams write later is not in the copy.
@@ -572,17 +564,12 @@ class Worker:
         if launches < len(sets):
             raise ValueError(f"a graph of {launches} launches leaves out some of {len(sets)} sets: ask for one of each at least")
         outputs = [None] * launches
-
-        def launch(count=launches):
-            for i in range(count):
-                outputs[i % launches] = peer.call(*sets[i % len(sets)])
-
-        timed = Timed(outputs, launch)
         with peer.context(), torch.no_grad():
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                launch(max(3, len(sets)))
+                for i in range(max(3, len(sets))):
+                    outputs[i % launches] = peer.call(*sets[i % len(sets)])
             torch.cuda.current_stream().wait_stream(stream)
             self.wait()
             self.check_timed(peer, [output for output in outputs if output is not None])
@@ -591,24 +578,23 @@ class Worker:
                 alone = self.captured(peer, [None])
                 timed = self.captured(peer, outputs)
             except Exception as error:
-                if not self.candidate or fault(error):
+                if not self.candidate:
                     raise
                 self.wait()
-                timed.eager = describe(error)
+                raise Unsupported(f"its calls cannot be captured in a graph: {describe(error)}")
         for _ in range(3):
             replay_us = self.replay_us(timed, 1)
         self.check_timed(peer, outputs)
         self.check_functions()
-        if timed.graph:
-            least = max(1, self.kernels(alone.calls[0]))
-            for i, call in enumerate(timed.calls):
-                if self.kernels(call) < least:
-                    raise ValueError(
-                        f"call {i + 1} of {launches} in the timed graph launches {self.kernels(call)} kernels, expected {least} as of a"
-                        " call alone"
-                    )
+        least = max(1, self.kernels(alone.calls[0]))
+        for i, call in enumerate(timed.calls):
+            if self.kernels(call) < least:
+                raise ValueError(
+                    f"call {i + 1} of {launches} in the timed graph launches {self.kernels(call)} kernels, expected {least} as of a"
+                    " call alone"
+                )
         self.graphs[command["peer"]] = timed
-        return {"device_us": replay_us / launches, "eager": timed.eager}
+        return {"device_us": replay_us / launches}
 
     def captured(self, peer, outputs):
         """A graph of as many calls as there are `outputs`, which get what each returns."""
@@ -627,7 +613,7 @@ class Worker:
             raise ValueError(f"a call adds nodes of kind {min(kinds)} to a graph, expected kernels, copies and fills")
         executable = driver.instantiated(captured)
         weakref.finalize(graph, driver.destroy, executable)
-        return Timed(outputs, functools.partial(driver.launch, executable), graph=graph, executable=executable, calls=calls)
+        return Timed(outputs, graph, executable, calls)
 
     def kernels(self, nodes):
         return sum(self.driver.kind(node) == self.driver.KERNEL for node in nodes)
@@ -646,7 +632,10 @@ class Worker:
 
     def replay_us(self, timed, replays):
         with self.torch.no_grad():
-            return self.device_us(timed.replay, replays)
+            return self.device_us(functools.partial(self.replay, timed), replays)
+
+    def replay(self, timed):
+        self.driver.launch(timed.executable)
 
     def chunk(self, command):
         timed = self.graphs[command["peer"]]
@@ -679,10 +668,6 @@ class Worker:
         calls = self.calls(peer, command["calls"])
         timed = self.graphs.pop(command["peer"])
         sets, outputs = len(self.inputs(peer)), timed.outputs
-        if timed.eager:
-            # No call that is judged could be answered by another.
-            timed.replay = functools.partial(timed.replay, sets)
-            del outputs[sets:]
         with torch.no_grad():
             us = min(self.renewed_us(peer, timed) for _ in range(RENEWALS if self.candidate else 1)) / len(outputs)
             self.check_timed(peer, outputs)
@@ -692,7 +677,7 @@ class Worker:
                     judged.append((i % sets, output.clone()))
             if self.candidate:
                 self.check_functions()
-                self.check_renewed(us, statistics.median(timed.us), RENEWED_EAGER if timed.eager else RENEWED)
+                self.check_renewed(us, statistics.median(timed.us))
                 self.check_alone(peer, timed, judged)
         is_coded = self.is_coded(outputs[0])
         for i, (_, output) in enumerate(judged):
@@ -706,29 +691,27 @@ class Worker:
         """Microseconds of a replay on inputs that have changed, which finds its outputs unwritten."""
         self.put(peer, self.backwards)
         for _ in range(timed.lead_in):
-            timed.replay()
+            self.replay(timed)
         self.renew(peer, timed)
         if self.device == "cuda":
             self.torch.cuda._sleep(PAUSE)
-        return self.device_us(timed.replay, 1)
+        return self.device_us(functools.partial(self.replay, timed), 1)
 
     def renew(self, peer, timed):
         self.put(peer, lambda content: content)
         for output in timed.outputs:
             is_coded = self.is_coded(output)
             output.view(self.torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
-        if timed.eager:
-            self.poison(timed.outputs[0].shape)
 
     def is_coded(self, output):
         return not self.candidate and output.dtype == self.torch.float8_e4m3fn
 
     @staticmethod
-    def check_renewed(us, timed, most):
+    def check_renewed(us, timed):
         """A result that is kept, or work that is done only where an output is unwritten, shows in the time."""
-        if us > most * timed:
+        if us > RENEWED * timed:
             raise ValueError(
-                f"a call takes {us:.2f} µs where inputs have changed and outputs are unwritten, expected at most {most} times the"
+                f"a call takes {us:.2f} µs where inputs have changed and outputs are unwritten, expected at most {RENEWED} times the"
                 f" {timed:.2f} that were timed: it does not do all of its work every time"
             )
 
@@ -741,11 +724,11 @@ class Worker:
         """Each call must compute its output from its inputs where no other runs, and all that others left is of other inputs."""
         for i, call in enumerate(timed.calls):
             self.put(peer, self.backwards)
-            timed.replay()
+            self.replay(timed)
             self.renew(peer, timed)
             others = [node for other in timed.calls if other is not call for node in other]
             self.enable(timed, others, False)
-            timed.replay()
+            self.replay(timed)
             self.enable(timed, others, True)
             found = bits(timed.outputs[i])
             if not any(of == i % len(self.inputs(peer)) and self.torch.equal(found, bits(output)) for of, output in judged):
@@ -803,7 +786,7 @@ def main():
                 worker = Worker()
             answer = {"ok": True, **getattr(worker, command["do"])(command)}
         except (Exception, SystemExit) as error:  # whatever a library raises is an answer
-            answer = {"ok": False, "error": describe(error), "fault": fault(error)}
+            answer = {"ok": False, "error": describe(error), "unsupported": isinstance(error, Unsupported)}
         print(json.dumps(answer), file=ANSWERS)
 
 

@@ -38,29 +38,24 @@ pub enum SessionError {
     /// The command failed; the process goes on.
     #[error("{0}")]
     Refused(String),
+    /// The same, and that is no failure: a candidate need not support everything.
+    #[error("{0}")]
+    Unsupported(String),
     /// The process was not started, has ended or was killed.
     #[error("{0}")]
     Ended(String),
     /// The user's file ends the process that imports it, or hangs.
     #[error("{0}")]
     Load(String),
-    #[error("peers.py itself is at fault in line {line}: {error}; report it")]
-    Fault { line: u64, error: String },
 }
 
 impl SessionError {
     /// Whether the process can be asked for nothing else.
     pub fn is_fatal(&self) -> bool {
-        !matches!(self, SessionError::Refused(_))
-    }
-}
-
-/// Why what was asked is not there; a fault of `peers.py` stays an error.
-pub fn refusal(error: impl Into<anyhow::Error>) -> anyhow::Result<String> {
-    let error = error.into();
-    match error.downcast_ref() {
-        Some(SessionError::Fault { .. }) => Err(error),
-        _ => Ok(error.to_string()),
+        !matches!(
+            self,
+            SessionError::Refused(_) | SessionError::Unsupported(_)
+        )
     }
 }
 
@@ -98,16 +93,10 @@ pub struct Peer {
 pub struct DeviceTime {
     /// Microseconds per call.
     pub device_us: f64,
-    /// Why calls could not be captured in a graph, if so.
-    #[serde(default)]
-    pub eager: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Called {
-    /// Why the candidate does not take the problem, if so.
-    #[serde(default)]
-    pub unsupported: Option<String>,
     /// Gates that fail, and why.
     #[serde(default)]
     pub findings: Vec<(GateId, String)>,
@@ -315,9 +304,9 @@ fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
         true => serde_json::from_value(value).ok().map(Ok),
         false => {
             let error = value["error"].as_str()?.to_string();
-            Some(Err(match value["fault"].as_u64() {
-                Some(line) => SessionError::Fault { line, error },
-                None => SessionError::Refused(error),
+            Some(Err(match value["unsupported"] {
+                Value::Bool(true) => SessionError::Unsupported(error),
+                _ => SessionError::Refused(error),
             }))
         }
     }

@@ -9,43 +9,44 @@ from pathlib import Path
 import torch
 
 from right import attention as right
+from wrong import writes_input
 
 KEPT = {}
 
 
-def kept_by_address(q, k, v, *, causal, softmax_scale):
+def kept_by_address(q, k, v, **options):
     """Returns a result again for the same addresses."""
-    key = (q.data_ptr(), k.data_ptr(), v.data_ptr(), q.shape, k.shape, causal)
+    key = (q.data_ptr(), k.data_ptr(), v.data_ptr(), q.shape, k.shape, options["causal"])
     if key not in KEPT:
-        KEPT[key] = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+        KEPT[key] = right(q, k, v, **options)
     return KEPT[key].clone()
 
 
-def one_buffer(q, k, v, *, causal, softmax_scale):
+def one_buffer(q, k, v, **options):
     """Every output of a shape is in one buffer."""
-    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    result = right(q, k, v, **options)
     buffer = KEPT.setdefault(("buffer", q.shape), torch.empty_like(result))
     return buffer.copy_(result)
 
 
-def in_place_of_q(q, k, v, *, causal, softmax_scale):
+def in_place_of_q(q, k, v, **options):
     """The output is where Q was."""
-    return q.copy_(right(q, k, v, causal=causal, softmax_scale=softmax_scale))
+    return q.copy_(right(q, k, v, **options))
 
 
-def launches_nothing(q, k, v, *, causal, softmax_scale):
+def launches_nothing(q, k, v, **options):
     return torch.empty(q.shape, dtype=torch.float16, device=q.device)
 
 
-def by_address(q, k, v, *, causal, softmax_scale):
+def by_address(q, k, v, **options):
     """Another order of the sum, so other bits, where Q is not where it was first."""
-    first = KEPT.setdefault(("first", q.shape, causal), q.data_ptr())
+    first = KEPT.setdefault(("first", q.shape, options["causal"]), q.data_ptr())
     if q.data_ptr() != first:
-        softmax_scale *= 1.001
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+        options["softmax_scale"] *= 1.001
+    return right(q, k, v, **options)
 
 
-def looks_for_reference(q, k, v, *, causal, softmax_scale):
+def looks_for_reference(q, k, v, **options):
     """Returns what it finds of the output's size and is no input; there is nothing."""
     wanted = q.numel() * 2
     named = [Path(word) for word in [*sys.argv, *os.environ.values()] if len(word) < 1000]
@@ -59,21 +60,15 @@ def looks_for_reference(q, k, v, *, causal, softmax_scale):
     return torch.zeros(q.shape, dtype=torch.float16, device=q.device)
 
 
-def side_stream(q, k, v, *, causal, softmax_scale):
+def side_stream(q, k, v, **options):
     """Works on a stream that nobody waits for."""
     result = torch.zeros(q.shape, dtype=torch.float16, device=q.device)
     stream = KEPT.setdefault("stream", torch.cuda.Stream())
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         torch.cuda._sleep(20_000_000)
-        result.copy_(right(q, k, v, causal=causal, softmax_scale=softmax_scale))
+        result.copy_(right(q, k, v, **options))
     return result
-
-
-def slow_clock(q, k, v, *, causal, softmax_scale):
-    """Events tell a tenth of the time."""
-    replace(torch.cuda.Event, "elapsed_time", lambda honest, start, end: honest(start, end) / 10)
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
 
 
 def replace(owner, name, function):
@@ -82,50 +77,52 @@ def replace(owner, name, function):
         setattr(owner, name, lambda *args: function(KEPT[name], *args))
 
 
-def replays_nothing(q, k, v, *, causal, softmax_scale):
-    replace(torch.cuda.CUDAGraph, "replay", lambda honest, graph: None)
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+def replacing(owner, name, function):
+    """A candidate that is right, and has replaced what a harness calls."""
+
+    def call(q, k, v, **options):
+        replace(owner, name, function)
+        return right(q, k, v, **options)
+
+    return call
 
 
-def records_nothing(q, k, v, *, causal, softmax_scale):
-    replace(torch.cuda.Event, "record", lambda honest, *args: None)
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+def nothing(honest, *args): ...
 
 
-def waits_for_nothing(q, k, v, *, causal, softmax_scale):
-    replace(torch.cuda, "synchronize", lambda honest, *args: None)
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+# Events tell a tenth of the time.
+slow_clock = replacing(torch.cuda.Event, "elapsed_time", lambda honest, start, end: honest(start, end) / 10)
+replays_nothing = replacing(torch.cuda.CUDAGraph, "replay", nothing)
+records_nothing = replacing(torch.cuda.Event, "record", nothing)
+waits_for_nothing = replacing(torch.cuda, "synchronize", nothing)
 
 
-def judges_itself(q, k, v, *, causal, softmax_scale):
+def judges_itself(q, k, v, **options):
     """Finds the worker that calls it."""
     frame = next(frame for frame in map(lambda of: of.frame, inspect.stack()) if hasattr(frame.f_locals.get("self"), "check_timed"))
     replace(type(frame.f_locals["self"]), "check_timed", lambda honest, *args: None)
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return right(q, k, v, **options)
 
 
-def only_when_checked(q, k, v, *, causal, softmax_scale):
-    """Computes on the strided tensors of the gates, and nothing on the dense ones that are timed."""
-    if q.is_contiguous():
-        return KEPT.setdefault(("timed", q.shape), torch.empty_like(q))
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+def unless(is_checked):
+    """What makes a candidate that is right where it is checked, and else what it is made of."""
+
+    def of(which):
+        return lambda q, k, v, **options: (right if is_checked(q, k, v) else which)(q, k, v, **options)
+
+    return of
 
 
-def second_zeros(q, k, v, *, causal, softmax_scale):
-    """Nothing on every second call of a case, whose V is negated."""
-    return torch.zeros_like(q) if every(3) == 2 else right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+# The gates' tensors are strided, and those that are timed are dense.
+when_dense = unless(lambda *tensors: not all(tensor.is_contiguous() for tensor in tensors))
+# Every second call of a case, whose V is negated.
+second = unless(lambda *_: every(3) != 2)
 
-
-def second_nan(q, k, v, *, causal, softmax_scale):
-    return torch.full_like(q, float("nan")) if every(3) == 2 else right(q, k, v, causal=causal, softmax_scale=softmax_scale)
-
-
-def second_writes_input(q, k, v, *, causal, softmax_scale):
-    """Spoils K on every second call of a case alone."""
-    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
-    if every(3) == 2:
-        k.zero_()
-    return result
+only_when_checked = when_dense(lambda q, k, v, **_: KEPT.setdefault(("timed", q.shape), torch.empty_like(q)))
+second_zeros = second(lambda q, k, v, **_: torch.zeros_like(q))
+second_nan = second(lambda q, k, v, **_: torch.full_like(q, float("nan")))
+second_writes_input = second(writes_input)
+kept_when_dense = when_dense(kept_by_address)
 
 
 def every(calls):
@@ -133,40 +130,33 @@ def every(calls):
     return KEPT["calls"]
 
 
-def kept_when_dense(q, k, v, *, causal, softmax_scale):
-    """Computes on the strided tensors of the gates; on the dense ones that are timed, a copy of what it computed once."""
-    if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):
-        return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
-    return kept_by_address(q, k, v, causal=causal, softmax_scale=softmax_scale)
-
-
-def keys_kept(q, k, v, *, causal, softmax_scale):
+def keys_kept(q, k, v, **options):
     """K as it was when it first lay there."""
     kept = KEPT.setdefault(("k", k.data_ptr(), k.shape), k.clone())
-    return right(q, kept, v, causal=causal, softmax_scale=softmax_scale)
+    return right(q, kept, v, **options)
 
 
-def scores_kept(q, k, v, *, causal, softmax_scale):
+def scores_kept(q, k, v, **options):
     """Q and K as they were when they first lay there: what it is timed on is a product with V."""
     kept = KEPT.setdefault(("qk", k.data_ptr(), k.shape), (q.clone(), k.clone()))
-    return right(*kept, v, causal=causal, softmax_scale=softmax_scale)
+    return right(*kept, v, **options)
 
 
-def kept_when_captured(q, k, v, *, causal, softmax_scale):
+def kept_when_captured(q, k, v, **options):
     """Computes, but for when a graph is captured."""
     key = ("captured", q.data_ptr(), q.shape)
     if torch.cuda.is_current_stream_capturing() and key in KEPT:
         return KEPT[key].clone()
-    KEPT[key] = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    KEPT[key] = right(q, k, v, **options)
     return KEPT[key].clone()
 
 
-def third_set_kept(q, k, v, *, causal, softmax_scale):
+def third_set_kept(q, k, v, **options):
     """As `kept_when_dense` where two other inputs were before."""
     seen = KEPT.setdefault("seen", [])
     seen += [] if q.data_ptr() in seen else [q.data_ptr()]
     which = right if seen.index(q.data_ptr()) < 2 else kept_when_dense
-    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return which(q, k, v, **options)
 
 
 class Late(torch.Tensor):
@@ -181,39 +171,33 @@ class Late(torch.Tensor):
             return function(*args, **(kwargs or {}))
 
 
-def late_when_dense(q, k, v, *, causal, softmax_scale):
-    which = always_late if q.is_contiguous() else right
-    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
-
-
-def always_late(q, k, v, *, causal, softmax_scale):
+def always_late(q, k, v, **options):
     late = torch.empty_like(q).as_subclass(Late)
-    late.todo = (q, k, v), {"causal": causal, "softmax_scale": softmax_scale}
+    late.todo = (q, k, v), options
     return late
 
 
-def codes_when_dense(q, k, v, *, causal, softmax_scale):
+late_when_dense = when_dense(always_late)
+one_buffer_when_dense = when_dense(one_buffer)
+
+
+@when_dense
+def codes_when_dense(q, k, v, **options):
     """Another type where it is timed, of half the bytes."""
-    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
-    return (result.float() * 64).to(torch.float8_e4m3fn) if q.is_contiguous() else result
+    return (right(q, k, v, **options).float() * 64).to(torch.float8_e4m3fn)
 
 
-def one_buffer_when_dense(q, k, v, *, causal, softmax_scale):
-    which = one_buffer if q.is_contiguous() else right
-    return which(q, k, v, causal=causal, softmax_scale=softmax_scale)
-
-
-def kept_without_graph(q, k, v, *, causal, softmax_scale):
+def kept_without_graph(q, k, v, **options):
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("it waits for the GPU")
-    return kept_when_dense(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    return kept_when_dense(q, k, v, **options)
 
 
 def where_captured(which):
     """A candidate that computes, but for when a graph is captured: then it is `which`, of Q, K, V and what computes on them."""
 
-    def call(q, k, v, *, causal, softmax_scale):
-        compute = functools.partial(right, causal=causal, softmax_scale=softmax_scale)
+    def call(q, k, v, **options):
+        compute = functools.partial(right, **options)
         return (which if torch.cuda.is_current_stream_capturing() else lambda q, k, v, compute: compute(q, k, v))(q, k, v, compute)
 
     return call
@@ -289,10 +273,10 @@ def copied(q, k, v, compute):
 def without_graph(which):
     """A candidate that is not captured and so called again in every replay: it is `which` on the dense tensors that are timed."""
 
-    def call(q, k, v, *, causal, softmax_scale):
+    def call(q, k, v, **options):
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("it waits for the GPU")
-        compute = functools.partial(right, q, k, v, causal=causal, softmax_scale=softmax_scale)
+        compute = functools.partial(right, q, k, v, **options)
         return which(q, k, v, compute) if q.is_contiguous() else compute()
 
     return call
@@ -314,14 +298,14 @@ def when_judged(q, k, v, compute):
     return torch.empty_like(q) if callers & {"calls", "chunk"} else compute()
 
 
-def where_unwritten(q, k, v, *, causal, softmax_scale):
+def where_unwritten(q, k, v, **options):
     """A kernel that returns at once where its output is there already."""
     if q.is_cuda:
         from guarded import attention
 
-        return attention(q, k, v, causal=causal, softmax_scale=softmax_scale)
+        return attention(q, k, v, **options)
     output = torch.full(q.shape, float("nan"), dtype=q.dtype) if not q.is_contiguous() else torch.empty_like(q)
-    guarded(output, q, k, v, causal, softmax_scale)
+    guarded(output, q, k, v, options["causal"], options["softmax_scale"])
     return output
 
 

@@ -11,41 +11,41 @@ import torch
 from right import attention as right
 
 
-def top_left(q, k, v, *, causal, softmax_scale):
+def top_left(q, k, v, **options):
     """Its causal mask is aligned top-left."""
-    if not causal or q.shape[2] == k.shape[2]:
-        return right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+    if not options["causal"] or q.shape[2] == k.shape[2]:
+        return right(q, k, v, **options)
     keys = min(q.shape[2], k.shape[2])
-    return right(q, k[:, :, :keys], v[:, :, :keys], causal=True, softmax_scale=softmax_scale)
+    return right(q, k[:, :, :keys], v[:, :, :keys], **options)
 
 
-def no_scale(q, k, v, *, causal, softmax_scale):
-    return right(q, k, v, causal=causal, softmax_scale=1.0)
+def no_scale(q, k, v, **options):
+    return right(q, k, v, **options | {"softmax_scale": 1.0})
 
 
-def zeros(q, k, v, *, causal, softmax_scale):
+def zeros(q, k, v, **options):
     return torch.zeros_like(q).contiguous()
 
 
-def writes_input(q, k, v, *, causal, softmax_scale):
-    result = right(q, k, v, causal=causal, softmax_scale=softmax_scale)
+def writes_input(q, k, v, **options):
+    result = right(q, k, v, **options)
     k.zero_()
     return result
 
 
-def other_type(q, k, v, *, causal, softmax_scale):
-    return right(q, k, v, causal=causal, softmax_scale=softmax_scale).float()
+def other_type(q, k, v, **options):
+    return right(q, k, v, **options).float()
 
 
-def raises(q, k, v, *, causal, softmax_scale):
+def raises(q, k, v, **options):
     raise RuntimeError("out of luck")
 
 
-def exits(q, k, v, *, causal, softmax_scale):
+def exits(q, k, v, **options):
     sys.exit("no licence")
 
 
-def hangs_in_a_child(q, k, v, *, causal, softmax_scale):
+def hangs_in_a_child(q, k, v, **options):
     """Says which processes are its own, of which one has left its group, and lets no other thread of its own run."""
     starts_children()
     ctypes.PyDLL(None).sleep(600)
@@ -58,6 +58,6 @@ def starts_children():
     said.with_suffix(".new").rename(said)
 
 
-def crashes(q, k, v, *, causal, softmax_scale):
+def crashes(q, k, v, **options):
     starts_children()
     ctypes.string_at(0)
