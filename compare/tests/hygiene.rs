@@ -13,7 +13,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// (cc, sha2 and what they bring): one set of features for runs and tests links them. Three wait for Ctrl-C, which must lose
 /// nothing (signal-hook and what it brings): without them it took unsafe code of our own. Three make report.html of the report's
 /// Markdown (pulldown-cmark and what it brings), in place of a renderer of our own.
-const DEPENDENCY_BUDGET: usize = 69;
+const DEPENDENCY_BUDGET: usize = 65;
 
 /// The same of the Python module: those of `common` without the emulator, and pyo3 with what it brings.
 const WHEEL_BUDGET: usize = 50;
@@ -30,7 +30,6 @@ const ROOMS: [(&str, &[&str]); 7] = [
             "interrupt",
             "judge",
             "measure",
-            "output",
             "document",
             "pages",
             "table",
@@ -107,22 +106,6 @@ fn files_below(folder: &Path, keep: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
         }
     }
     found.sort();
-    found
-}
-
-/// Lines of C++ outside comments that hold `word` as a whole word: "path:line".
-fn lines_with_word(path: &Path, word: &str) -> Vec<String> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut in_comment = false;
-    let mut found = Vec::new();
-    for (index, line) in read(path).lines().enumerate() {
-        if code_of(line, &mut in_comment)
-            .split(|c| !is_word(c))
-            .any(|token| token == word)
-        {
-            found.push(format!("{}:{}", shown(path), index + 1));
-        }
-    }
     found
 }
 
@@ -332,66 +315,48 @@ fn programs_stay_within_their_dependency_budgets() {
     }
 }
 
+/// Files, what no line of their code may be, and what to do instead.
+type Rule<'a> = (Vec<PathBuf>, &'a dyn Fn(&str) -> bool, &'a str);
+
 #[test]
-fn ptx_is_written_in_its_folder_only() {
+fn kernels_are_one_plain_text_for_both_backends() {
     let device = root().join("common/cuda/attn");
-    let outside_ptx = |path: &Path| !path.starts_with(device.join("ptx"));
-    let headers = files_below(&device, &outside_ptx);
-    let found: Vec<String> = kernels()
-        .iter()
-        .chain(&headers)
-        .flat_map(|path| {
-            ["asm", "__asm", "__asm__"]
-                .map(|word| lines_with_word(path, word))
-                .concat()
-        })
-        .collect();
-    assert!(
-        found.is_empty(),
-        "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated counterpart \
-         and one-warp test, and call that\n{found:#?}"
-    );
-}
-
-#[test]
-fn kernels_are_one_text_for_both_backends() {
-    let mut found = Vec::new();
-    for path in kernels() {
-        let mut in_comment = false;
-        for (index, line) in read(&path).lines().enumerate() {
-            let code = code_of(line, &mut in_comment);
-            if code.trim_start().starts_with("#if") {
-                found.push(format!("{}:{}", shown(&path), index + 1));
+    let headers = files_below(&device, &|path| !path.starts_with(device.join("ptx")));
+    let is_asm = |code: &str| {
+        let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.any(|word| ["asm", "__asm", "__asm__"].contains(&word))
+    };
+    let rules: [Rule<'_>; 3] = [
+        (
+            [kernels(), headers].concat(),
+            &is_asm,
+            "inline assembly outside common/cuda/attn/ptx: write a wrapper there, one per instruction, with its emulated counterpart \
+             and one-warp test, and call that",
+        ),
+        (
+            kernels(),
+            &|code| code.trim_start().starts_with("#if"),
+            "conditional compilation in kernel.cu: the gates would judge another text than the GPU runs. Put the difference behind \
+             a header of common/cuda/attn with a counterpart in the emulator, or make it a preset's constant",
+        ),
+        (
+            kernels(),
+            &|code| code.contains("__shared__") && !code.contains("extern"),
+            "static __shared__ in kernel.cu: carve it from the one dynamic buffer, which the emulator poisons and bounds",
+        ),
+    ];
+    for (files, is_forbidden, advice) in rules {
+        let mut found = Vec::new();
+        for path in files {
+            let mut in_comment = false;
+            for (index, line) in read(&path).lines().enumerate() {
+                if is_forbidden(&code_of(line, &mut in_comment)) {
+                    found.push(format!("{}:{}", shown(&path), index + 1));
+                }
             }
         }
+        assert!(found.is_empty(), "{advice}\n{found:#?}");
     }
-    assert!(
-        found.is_empty(),
-        "conditional compilation in kernel.cu: the gates would judge another text than the GPU runs. Put the difference behind \
-         a header of common/cuda/attn with a counterpart in the emulator, or make it a preset's constant\n{found:#?}"
-    );
-}
-
-#[test]
-fn kernels_have_no_static_shared_memory() {
-    let mut found = Vec::new();
-    for path in kernels() {
-        let mut in_comment = false;
-        for (index, line) in read(&path).lines().enumerate() {
-            let code = code_of(line, &mut in_comment);
-            if code.contains("__shared__") && !code.contains("extern") {
-                found.push(format!("{}:{}", shown(&path), index + 1));
-            }
-        }
-    }
-    assert!(
-        found.is_empty(),
-        "static __shared__ in kernel.cu: carve it from the one dynamic buffer, which the emulator poisons and bounds\n{found:#?}"
-    );
-}
-
-#[test]
-fn kernels_can_be_read_in_one_sitting() {
     for path in kernels() {
         let lines = read(&path).lines().count();
         assert!(
@@ -415,6 +380,10 @@ fn unregistered(root: &Path) -> Vec<String> {
     let compare_sources: String = sources.iter().map(|path| read(path)).collect();
     for stage in stages_in(root) {
         let module = stage.replace('-', "_");
+        let text = |file: &str| std::fs::read_to_string(root.join(&stage).join(file));
+        let [build, tests] =
+            ["build.rs", "tests/stage.rs"].map(|file| text(file).unwrap_or_default());
+        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
         for (place, is_there) in [
             (
                 "the members of the root Cargo.toml",
@@ -431,6 +400,17 @@ fn unregistered(root: &Path) -> Vec<String> {
             (
                 "the list of stages in compare/src",
                 compare_sources.contains(&format!("{module}::")),
+            ),
+            (
+                "build.rs, which is `fn main() { kernel_build::stage(); }`, or stage_for: what a build does stands in \
+                 common/kernel-build, once",
+                build.lines().filter(is_code).count() <= 3
+                    && (build.contains("kernel_build::stage()")
+                        || build.contains("kernel_build::stage_for(&[")),
+            ),
+            (
+                "tests/stage.rs, whose `stage_tests::tests!` runs what every stage runs",
+                tests.contains(&format!("\nstage_tests::tests!({module}::")),
             ),
         ] {
             if !is_there {
@@ -610,58 +590,17 @@ fn only_names_differ(checkout: &Path, name: &str, from: &str) {
 }
 
 #[test]
-fn build_scripts_of_stages_hold_no_logic() {
-    for stage in stages() {
-        let path = root().join(&stage).join("build.rs");
-        let text = read(&path);
-        let code: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"))
-            .collect();
-        assert!(
-            code.len() <= 3
-                && (text.contains("kernel_build::stage()")
-                    || text.contains("kernel_build::stage_for(&[")),
-            "{}: only `fn main() {{ kernel_build::stage(); }}`, or stage_for; what a build does stands in common/kernel-build, once",
-            shown(&path)
-        );
-    }
-}
-
-#[test]
-fn every_stage_runs_the_common_tests() {
-    for stage in stages() {
-        let path = root().join(&stage).join("tests/stage.rs");
-        let module = stage.replace('-', "_");
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            text.contains(&format!("\nstage_tests::tests!({module}::")),
-            "{}: holds `stage_tests::tests!({module}::...);`, so that the stage runs what every stage runs",
-            shown(&path)
-        );
-    }
-}
-
-#[test]
 fn unsafe_code_is_forbidden_where_it_has_no_business() {
     let candidates = [
         "compare/src/main.rs",
-        "compare/src/lib.rs",
         "common/kernel-build/src/lib.rs",
         "common/bench/src/lib.rs",
         "common/stage-tests/src/lib.rs",
     ];
-    for path in candidates
-        .map(|name| root().join(name))
-        .iter()
-        .filter(|path| path.is_file())
-    {
+    for name in candidates {
         assert!(
-            read(path)
-                .lines()
-                .any(|line| line == "#![forbid(unsafe_code)]"),
-            "{}: add #![forbid(unsafe_code)]; unsafe belongs to the driver wrapper, the emulator and generated bindings",
-            shown(path)
+            read(&root().join(name)).contains("\n#![forbid(unsafe_code)]\n"),
+            "{name}: add #![forbid(unsafe_code)]; unsafe belongs to the driver wrapper, the emulator and generated bindings"
         );
     }
 }
@@ -723,15 +662,6 @@ fn tracked() -> Vec<(String, String)> {
         .collect()
 }
 
-fn committed(name: &str) -> Option<String> {
-    let shown = Command::new("git")
-        .args(["show", &format!("HEAD:{name}")])
-        .current_dir(root())
-        .output();
-    let shown = shown.ok().filter(|output| output.status.success())?;
-    String::from_utf8(shown.stdout).ok()
-}
-
 /// The attributes are read from the work tree, so that the test needs no commit.
 #[test]
 fn a_checkout_with_autocrlf_has_no_carriage_returns() {
@@ -769,19 +699,14 @@ fn nothing_is_skipped_silently() {
         ["#[", "ignore"].concat(),
         ["println!(\"not ", "checked: "].concat(),
     );
-    let mut found = Vec::new();
-    for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".rs")) {
-        let lines: Vec<&str> = text.lines().collect();
-        for (index, line) in lines.iter().enumerate() {
-            let asserts_no_ci = || {
-                let before = &lines[index.saturating_sub(4)..index];
-                before.iter().any(|line| line.contains("var_os(\"CI\")"))
-            };
-            if line.trim_start().starts_with(&ignored) || line.contains(&said) && !asserts_no_ci() {
-                found.push(format!("{name}:{}", index + 1));
-            }
-        }
-    }
+    let found = lines_of_tracked(|name, lines, at| {
+        let asserts_no_ci = || {
+            let mut before = lines[at.saturating_sub(4)..at].iter();
+            before.any(|line| line.contains("var_os(\"CI\")"))
+        };
+        let is_ignored = lines[at].trim_start().starts_with(&ignored);
+        name.ends_with(".rs") && (is_ignored || lines[at].contains(&said) && !asserts_no_ci())
+    });
     assert!(
         found.is_empty(),
         "an ignored test, or one that says that it checks nothing and would pass so in CI: assert that CI is not set in the \
@@ -800,25 +725,31 @@ fn tracked_files_name_no_machine() {
         ["C:\\", "Users"],
     ]
     .map(|halves| halves.concat());
-    let mut found = Vec::new();
-    for (name, text) in tracked() {
-        for (index, line) in text.lines().enumerate() {
-            let names_a_home = |home: &String| {
-                let at_start = |at: usize| {
-                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-})>/".contains(c))
-                };
-                line.match_indices(home.as_str())
-                    .any(|(at, _)| at_start(at))
-            };
-            if homes.iter().any(names_a_home) {
-                found.push(format!("{name}:{}", index + 1));
-            }
-        }
-    }
+    let found = lines_of_tracked(|_, lines, at| {
+        let line = lines[at];
+        let is_start = |at: usize| {
+            !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-})>/".contains(c))
+        };
+        let mut starts = homes
+            .iter()
+            .flat_map(|home| line.match_indices(home.as_str()));
+        starts.any(|(at, _)| is_start(at))
+    });
     assert!(
         found.is_empty(),
         "absolute paths of one machine: write paths relative to the root\n{found:#?}"
     );
+}
+
+/// Lines of tracked files that are wrong, by the file's name, its lines and the number of one, from 0: "name:line".
+fn lines_of_tracked(is_wrong: impl Fn(&str, &[&str], usize) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in tracked() {
+        let lines: Vec<&str> = text.lines().collect();
+        let wrong = (0..lines.len()).filter(|at| is_wrong(&name, &lines, *at));
+        found.extend(wrong.map(|at| format!("{name}:{}", at + 1)));
+    }
+    found
 }
 
 /// The names of sessions in a text: a time, such as 20261121T163113Z, and a machine.
@@ -845,9 +776,7 @@ fn pages_name_sessions_that_the_tables_have() {
     });
     let tables: String = tables.iter().map(|path| read(path)).collect();
     for (name, text) in tracked().iter().filter(|(name, _)| name.ends_with(".md")) {
-        // What a run has written there is of the run, until it is accepted.
-        let committed = (name == "COMPARE.md").then(|| committed(name)).flatten();
-        for session in sessions_in(committed.as_ref().unwrap_or(text)) {
+        for session in sessions_in(text) {
             assert!(
                 tables.contains(&format!("{{\"session\":\"{session}\",")),
                 "{name} names {session}, of which results/ has no row: give figures of a session that it has"

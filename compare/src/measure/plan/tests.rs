@@ -3,15 +3,16 @@ use crate::table::Place;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
 
-fn request(list: &[&str]) -> Request {
+use BackendKind::{Cuda, Emulated};
+
+fn request(flags: &str) -> Request {
     use clap::Parser;
-    crate::cli::Cli::parse_from(["compare"].iter().chain(list))
-        .run
-        .request
+    let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
+    crate::cli::Cli::parse_from(arguments).run.request
 }
 
-fn planned(list: &[&str], backend: BackendKind) -> Plan {
-    plan(&ladder(), &request(list), backend).unwrap()
+fn planned(flags: &str, backend: BackendKind) -> Plan {
+    plan(&ladder(), &request(flags), backend).unwrap()
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
@@ -23,48 +24,45 @@ fn lines(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant() {
-    let plan = planned(
-        &["--quick", "--stages", "stage0-scalar"],
-        BackendKind::Emulated,
-    );
+    let plan = planned("--quick --stages stage0-scalar", Emulated);
     assert_eq!(plan.tier, Tier::T0);
-    assert_eq!(
-        lines(&plan),
-        [
-            "wmma-qk-32x64 small f16 full normal:0 Traced",
-            "wmma-qk-32x64 small e4m3 full normal:0 Traced",
-            "wmma-qk-32x64 1x1x113:203x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x113:203x64 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 2x6:2x17x64 f16 full normal:0 TracedOnce",
-            "wmma-qk-32x64 2x6:2x17x64 e4m3 full random-scales:0 TracedOnce",
-            "wmma-qk-32x64 1x1x17x128 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x17x128 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x410:17x64 f16 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x410:17x64 e4m3 causal normal:0 Traced",
-            "wmma-qk-32x64 1x1x131:5x64 f16 full deep-negative:0 Plain",
-            "wmma-qk-32x64 1x1x131:5x64 f16 full huge:0 Plain",
-            "wmma-qk-32x64 1x1x131:5x64 f16 full mixed-scale:0 Plain",
-            "wmma-qk-32x64 1x1x131:5x64 e4m3 full deep-negative:0 Plain",
-            "wmma-qk-32x64 1x1x131:5x64 e4m3 full huge:0 Plain",
-            "wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain",
-            "wmma-qk-32x64 1x1x33:129x64@0.3 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:129x128@0.3 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x65:127x64 f16 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x65:127x64 f16 causal normal:0 Plain",
-            "wmma-qk-32x64 1x1x64x64 f16 causal normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:129x64@0.3 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x33:129x128@0.3 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x65:127x64 e4m3 full normal:0 Plain",
-            "wmma-qk-32x64 1x1x65:127x64 e4m3 causal normal:0 Plain",
-            "wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain",
-        ]
-    );
+    insta::assert_snapshot!(lines(&plan).join("\n"), @r"
+    wmma-qk-32x64 small f16 full normal:0 Traced
+    wmma-qk-32x64 small e4m3 full normal:0 Traced
+    wmma-qk-32x64 1x1x113:203x64 f16 causal normal:0 Traced
+    wmma-qk-32x64 1x1x113:203x64 e4m3 causal normal:0 Traced
+    wmma-qk-32x64 2x6:2x17x64 f16 full normal:0 TracedOnce
+    wmma-qk-32x64 2x6:2x17x64 e4m3 full random-scales:0 TracedOnce
+    wmma-qk-32x64 1x1x17x128 f16 causal normal:0 Traced
+    wmma-qk-32x64 1x1x17x128 e4m3 causal normal:0 Traced
+    wmma-qk-32x64 1x1x410:17x64 f16 causal normal:0 Traced
+    wmma-qk-32x64 1x1x410:17x64 e4m3 causal normal:0 Traced
+    wmma-qk-32x64 1x1x131:5x64 f16 full deep-negative:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 f16 full huge:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 f16 full mixed-scale:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 e4m3 full deep-negative:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 e4m3 full huge:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 e4m3 full mixed-scale:0 Plain
+    wmma-qk-32x64 1x1x33:129x64@0.3 f16 full normal:0 Plain
+    wmma-qk-32x64 1x1x33:129x128@0.3 f16 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 f16 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 f16 causal normal:0 Plain
+    wmma-qk-32x64 1x1x64x64 f16 causal normal:0 Plain
+    wmma-qk-32x64 1x1x33:129x64@0.3 e4m3 full normal:0 Plain
+    wmma-qk-32x64 1x1x33:129x128@0.3 e4m3 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 e4m3 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 e4m3 causal normal:0 Plain
+    wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain
+    ");
     assert!(plan.timings.is_empty());
+    // The same of a variant that is asked for by name.
+    let named = planned("--quick --variants scalar-32x64", Emulated);
+    assert_eq!(named.cases.len(), plan.cases.len());
 }
 
 #[test]
 fn tier1_is_the_default_without_a_gpu() {
-    let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Emulated);
+    let plan = planned("--variants scalar-32x64", Emulated);
     assert_eq!(plan.tier, Tier::T1);
     // 10 + 6 + 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
     // on 7 keys; 4 of mission; a ring for each dtype, one with rising maxima, and a deep one.
@@ -92,7 +90,7 @@ fn tier1_is_the_default_without_a_gpu() {
         ]
     );
     // Every variant of every stage runs the same list, but for a default one's seeds of mission and its deep ring.
-    let whole = planned(&[], BackendKind::Emulated);
+    let whole = planned("", Emulated);
     let mut per_variant: BTreeMap<_, usize> = BTreeMap::new();
     for case in &whole.cases {
         *per_variant.entry(case.subject.clone()).or_default() += 1;
@@ -100,35 +98,15 @@ fn tier1_is_the_default_without_a_gpu() {
     assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [92, 95, 95]);
     assert!(whole.scope.is_all());
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
-    let modes = |variant: &str, mode: Mode| {
-        let cases = whole
-            .cases
-            .iter()
-            .filter(|case| case.subject.name() == variant && case.mode == mode);
-        cases.count()
+    let traced = |plan: &Plan, variant: &str| {
+        [Mode::Traced, Mode::TracedOnce].map(|mode| {
+            let is_one = |case: &&PlannedCase| case.subject.name() == variant && case.mode == mode;
+            plan.cases.iter().filter(is_one).count()
+        })
     };
-    assert_eq!(
-        [
-            modes("wmma-qk-32x64", Mode::Traced),
-            modes("wmma-qk-32x64", Mode::TracedOnce)
-        ],
-        [8, 6],
-        "a deeper ring"
-    );
-    assert_eq!(
-        [
-            modes("scalar-32x64", Mode::Traced),
-            modes("scalar-32x64", Mode::TracedOnce)
-        ],
-        [0, 13]
-    );
-    assert_eq!(
-        plan.cases
-            .iter()
-            .filter(|case| case.mode == Mode::Traced)
-            .count(),
-        8
-    );
+    assert_eq!(traced(&whole, "wmma-qk-32x64"), [8, 6], "a deeper ring");
+    assert_eq!(traced(&whole, "scalar-32x64"), [0, 13]);
+    assert_eq!(traced(&plan, "scalar-32x64")[0], 8);
 }
 
 /// T0 and T1 have it on default variants alone.
@@ -138,29 +116,27 @@ fn bf16_is_checked_on_default_variants() {
     for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
         variant.kernels = instances(&variant.name, &Dtype::ALL);
     }
-    let of = |list: &[&str]| {
-        let plan = plan(&stages, &request(list), BackendKind::Emulated).unwrap();
+    let of = |flags: &str| {
+        let plan = plan(&stages, &request(flags), Emulated).unwrap();
         let mut lines = lines(&plan);
         lines.retain(|line| line.contains(" bf16 "));
         lines
     };
-    let tier0 = [
-        "2x6:2x17x64 bf16 full normal:0 TracedOnce",
-        "1x1x410:17x64 bf16 causal normal:0 Traced",
-        "1x1x131:5x64 bf16 full deep-negative:0 Plain",
-        "1x1x131:5x64 bf16 full huge:0 Plain",
-        "1x1x131:5x64 bf16 full mixed-scale:0 Plain",
-        "1x1x131:5x64 bf16 full wide-range:0 Plain",
-        "1x1x33:129x64@0.3 bf16 full normal:0 Plain",
-        "1x1x33:129x128@0.3 bf16 full normal:0 Plain",
-        "1x1x65:127x64 bf16 full normal:0 Plain",
-        "1x1x65:127x64 bf16 causal normal:0 Plain",
-        "1x1x64x64 bf16 causal normal:0 Plain",
-    ]
-    .map(|line| format!("wmma-qk-32x64 {line}"));
-    let stage = ["--stages", "stage0-scalar"];
-    assert_eq!(of(&[&["--quick"], &stage[..]].concat()), tier0);
-    let tier1 = of(&stage);
+    let tier0 = of("--quick --stages stage0-scalar");
+    insta::assert_snapshot!(tier0.join("\n"), @r"
+    wmma-qk-32x64 2x6:2x17x64 bf16 full normal:0 TracedOnce
+    wmma-qk-32x64 1x1x410:17x64 bf16 causal normal:0 Traced
+    wmma-qk-32x64 1x1x131:5x64 bf16 full deep-negative:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 bf16 full huge:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 bf16 full mixed-scale:0 Plain
+    wmma-qk-32x64 1x1x131:5x64 bf16 full wide-range:0 Plain
+    wmma-qk-32x64 1x1x33:129x64@0.3 bf16 full normal:0 Plain
+    wmma-qk-32x64 1x1x33:129x128@0.3 bf16 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 bf16 full normal:0 Plain
+    wmma-qk-32x64 1x1x65:127x64 bf16 causal normal:0 Plain
+    wmma-qk-32x64 1x1x64x64 bf16 causal normal:0 Plain
+    ");
+    let tier1 = of("--stages stage0-scalar");
     assert_eq!(tier1[..tier0.len()], tier0);
     let families = Family::for_dtype(Dtype::Bf16).len();
     let extreme = Family::EXTREME.len();
@@ -168,21 +144,18 @@ fn bf16_is_checked_on_default_variants() {
     let more = 3 * (families - extreme) + 2 * extreme + 1 + 1;
     assert_eq!(tier1.len(), tier0.len() + more, "{tier1:#?}");
     for line in [
-        "mission bf16 full normal:0 Plain",
-        "1x1x17:449x64 bf16 causal normal:0 TracedOnce",
+        "wmma-qk-32x64 mission bf16 full normal:0 Plain",
+        "wmma-qk-32x64 1x1x17:449x64 bf16 causal normal:0 TracedOnce",
     ] {
-        assert!(tier1.contains(&format!("wmma-qk-32x64 {line}")), "{line}");
+        assert!(tier1.contains(&line.to_string()), "{line}");
     }
 }
 
 #[test]
 fn what_the_traced_build_cannot_watch_is_run_plain() {
     let mode = |shape: &str| {
-        let plan = planned(
-            &["--shapes", shape, "--masks", "causal", "--dtypes", "f16"],
-            BackendKind::Emulated,
-        );
-        plan.cases[0].mode
+        let flags = format!("--shapes {shape} --masks causal --dtypes f16");
+        planned(&flags, Emulated).cases[0].mode
     };
     assert_eq!(mode("1x1x64:1x64"), Mode::TracedOnce);
     // One score, in tensors of gigabytes.
@@ -191,7 +164,7 @@ fn what_the_traced_build_cannot_watch_is_run_plain() {
 
 #[test]
 fn tier2_is_the_default_on_a_gpu() {
-    let plan = planned(&["--variants", "scalar-32x64"], BackendKind::Cuda);
+    let plan = planned("--variants scalar-32x64", Cuda);
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
     // extreme families on 131:5 keys; T0's ten others; and the rings.
@@ -211,13 +184,7 @@ fn tier2_is_the_default_on_a_gpu() {
             .iter()
             .all(|case| matches!(case.mode, Mode::Device | Mode::Both))
     );
-    assert_eq!(
-        both(&planned(
-            &["--quick", "--variants", "scalar-32x64"],
-            BackendKind::Cuda
-        )),
-        10
-    );
+    assert_eq!(both(&planned("--quick --variants scalar-32x64", Cuda)), 10);
     let count = |pick: &dyn Fn(&Place) -> bool| {
         plan.cases
             .iter()
@@ -237,12 +204,9 @@ fn tier2_is_the_default_on_a_gpu() {
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
-    assert_eq!(planned(&["--iters", "0"], BackendKind::Cuda).timings, []);
+    assert_eq!(planned("--iters 0", Cuda).timings, []);
     // On the emulator --full adds the same problems but the one of many keys, and keeps T0's traced.
-    let emulated = planned(
-        &["--full", "--variants", "scalar-32x64"],
-        BackendKind::Emulated,
-    );
+    let emulated = planned("--full --variants scalar-32x64", Emulated);
     assert_eq!(emulated.cases.len() + 2, plan.cases.len());
     assert_eq!(
         emulated
@@ -257,28 +221,14 @@ fn tier2_is_the_default_on_a_gpu() {
 #[test]
 fn shapes_seeds_and_families_replace_the_tier() {
     let plan = planned(
-        &[
-            "--variants",
-            "scalar-32x64",
-            "--shapes",
-            "1x8:2x65x64",
-            "--families",
-            "large,zero-head",
-            "--seeds",
-            "7",
-            "--masks",
-            "causal",
-        ],
-        BackendKind::Emulated,
+        "--variants scalar-32x64 --shapes 1x8:2x65x64 --families large,zero-head --seeds 7 --masks causal",
+        Emulated,
     );
-    assert_eq!(
-        lines(&plan),
-        [
-            "scalar-32x64 1x8:2x65x64 f16 causal large:7 Traced",
-            "scalar-32x64 1x8:2x65x64 e4m3 causal large:7 Traced",
-            "scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced",
-        ]
-    );
+    insta::assert_snapshot!(lines(&plan).join("\n"), @r"
+    scalar-32x64 1x8:2x65x64 f16 causal large:7 Traced
+    scalar-32x64 1x8:2x65x64 e4m3 causal large:7 Traced
+    scalar-32x64 1x8:2x65x64 e4m3 causal zero-head:7 Traced
+    ");
     let selection = plan.scope;
     let written = serde_json::to_value(&selection).unwrap();
     assert_eq!(
@@ -296,15 +246,9 @@ fn shapes_seeds_and_families_replace_the_tier() {
         ]
         .join(" ")
     );
-    let large = planned(
-        &["--shapes", "mission", "--dtypes", "f16"],
-        BackendKind::Emulated,
-    );
+    let large = planned("--shapes mission --dtypes f16", Emulated);
     assert!(large.cases.iter().all(|case| case.mode == Mode::Plain));
-    let timed = planned(
-        &["--shapes", "1x4x256x64", "--variants", "scalar-32x64"],
-        BackendKind::Cuda,
-    );
+    let timed = planned("--shapes 1x4x256x64 --variants scalar-32x64", Cuda);
     assert_eq!(timed.timings.len(), 4);
 }
 
@@ -312,8 +256,8 @@ fn shapes_seeds_and_families_replace_the_tier() {
 fn a_plan_without_cases_is_an_error() {
     let error = plan(
         &ladder(),
-        &request(&["--families", "zero-head", "--dtypes", "f16"]),
-        BackendKind::Emulated,
+        &request("--families zero-head --dtypes f16"),
+        Emulated,
     );
     assert_eq!(
         error.unwrap_err().to_string(),
@@ -324,9 +268,8 @@ fn a_plan_without_cases_is_an_error() {
 #[test]
 fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
     let mut builds = of_e4m3_alone(1);
-    let of =
-        |builds: &[StageMeta], list: &[&str]| plan(builds, &request(list), BackendKind::Emulated);
-    let e4m3 = of(&builds, &["--stages", "stage1-cpasync"]).unwrap();
+    let of = |builds: &[StageMeta], flags: &str| plan(builds, &request(flags), Emulated);
+    let e4m3 = of(&builds, "--stages stage1-cpasync").unwrap();
     assert!(
         e4m3.cases
             .iter()
@@ -336,12 +279,9 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
     let rises = |line: &String| line.contains("x64 e4m3") && line.contains(" large:0 Traced");
     assert!(lines(&e4m3).iter().any(rises), "{:?}", lines(&e4m3));
     assert_eq!(
-        of(
-            &builds,
-            &["--stages", "stage1-cpasync", "--dtypes", "f16,bf16"]
-        )
-        .unwrap_err()
-        .to_string(),
+        of(&builds, "--stages stage1-cpasync --dtypes f16,bf16")
+            .unwrap_err()
+            .to_string(),
         "no case is left to run: no chosen stage has f16 or bf16"
     );
     // A variant alone that lacks f16 is asked, and refuses.
@@ -352,7 +292,7 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
         .kernels
         .retain(|kernel| kernel.facts.dtype == Dtype::E4m3);
     assert!(second.takes(Dtype::F16));
-    let lines = lines(&of(&builds, &["--quick", "--variants", "scalar-32x64"]).unwrap());
+    let lines = lines(&of(&builds, "--quick --variants scalar-32x64").unwrap());
     assert!(lines.contains(&"scalar-32x64 small f16 full normal:0 Traced".to_string()));
 }
 
@@ -365,9 +305,9 @@ fn an_input_file_is_the_only_problem() {
     };
     let request = Request {
         file: Some(file),
-        ..request(&["--stages", "stage1-cpasync"])
+        ..request("--stages stage1-cpasync")
     };
-    let plan = plan(&ladder(), &request, BackendKind::Emulated).unwrap();
+    let plan = plan(&ladder(), &request, Emulated).unwrap();
     assert_eq!(
         lines(&plan),
         ["cpasync-32x64 1x2x40x64 e4m3 full a.safetensors Traced"]
@@ -377,49 +317,28 @@ fn an_input_file_is_the_only_problem() {
 }
 
 #[test]
-fn a_variant_asked_for_by_name_runs_in_the_quick_tier() {
-    let plan = planned(
-        &["--quick", "--variants", "scalar-32x64"],
-        BackendKind::Emulated,
-    );
-    assert_eq!(plan.cases.len(), 10 + 6 + 10);
-}
-
-#[test]
 fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_what_has() {
-    let counted = |list: &[&str], backend| -> Vec<String> {
-        planned(list, backend)
-            .counted
-            .iter()
-            .map(|subject| subject.name().to_string())
-            .collect()
+    let counted = |flags: &str, backend| -> Vec<String> {
+        let plan = planned(flags, backend);
+        let names = plan.counted.iter().map(Subject::name);
+        names.map(String::from).collect()
     };
     let all = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
-    assert_eq!(counted(&[], BackendKind::Emulated), all);
-    assert_eq!(counted(&["--iters", "0"], BackendKind::Cuda), all);
-    assert_eq!(
-        counted(&["--stages", "stage1-cpasync"], BackendKind::Emulated),
-        all[1..]
-    );
-    assert_eq!(
-        counted(&["--variants", "scalar-32x64"], BackendKind::Emulated),
-        all[..1]
-    );
+    assert_eq!(counted("", Emulated), all);
+    assert_eq!(counted("--iters 0", Cuda), all);
+    assert_eq!(counted("--stages stage1-cpasync", Emulated), all[1..]);
+    assert_eq!(counted("--variants scalar-32x64", Emulated), all[..1]);
     for without in [
-        &["--quick"][..],
-        &["--dtypes", "e4m3"],
-        &["--masks", "causal"],
-        &["--shapes", "small"],
+        "--quick",
+        "--dtypes e4m3",
+        "--masks causal",
+        "--shapes small",
     ] {
-        assert_eq!(
-            counted(without, BackendKind::Emulated),
-            [""; 0],
-            "{without:?}"
-        );
+        assert_eq!(counted(without, Emulated), [""; 0], "{without:?}");
     }
-    let counts_e4m3 = |list: &[&str]| planned(list, BackendKind::Emulated).counts_e4m3();
+    let counts_e4m3 = |flags: &str| planned(flags, Emulated).counts_e4m3();
     assert_eq!(
-        [counts_e4m3(&[]), counts_e4m3(&["--dtypes", "f16"])],
+        [counts_e4m3(""), counts_e4m3("--dtypes f16")],
         [true, false]
     );
 }
@@ -434,9 +353,7 @@ fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
             .find(|claim| matches!(claim.relation, Relation::Faster { .. }))
             .unwrap();
         claim.on = Place::new(shape, Dtype::Bf16, Mask::Causal);
-        let timings = plan(&all, &Request::default(), BackendKind::Cuda)
-            .unwrap()
-            .timings;
+        let timings = plan(&all, &Request::default(), Cuda).unwrap().timings;
         let no_cases = timings
             .iter()
             .filter(|timing| ["big", "decode_8k"].contains(&&*timing.problem.shape.name()));
