@@ -870,7 +870,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::warp::tests::{shuffle_sync, sync_warp};
+    use crate::warp::tests::sync_warp;
 
     fn block(threads: u32) -> Block {
         Block::new([1, 2, 0], 9, Cluster::one(threads, 0..0), Schedule::InOrder)
@@ -903,80 +903,6 @@ mod tests {
         released.sort_unstable();
         assert_eq!(released, (0..39).collect::<Vec<_>>());
         assert_eq!(block.counts().barriers, 1);
-    }
-
-    #[test]
-    fn barriers_at_two_lines_are_divergent() {
-        let mut block = block(2);
-        run_all(&mut block);
-        block.arrive_at_barrier(0, line(3)).unwrap();
-        let fault = block.arrive_at_barrier(1, line(4)).unwrap_err();
-        assert_eq!(
-            fault.to_string(),
-            "divergent __syncthreads in block [1, 2, 0]: thread 0 waits at stage/kernel.cu:3 (__syncthreads), thread 1 \
-             waits at stage/kernel.cu:4 (__syncthreads). All threads of a block must reach the same one"
-        );
-    }
-
-    #[test]
-    fn a_barrier_that_an_exited_thread_missed_is_divergent() {
-        let mut block = block(64);
-        run_all(&mut block);
-        block.exit(0).unwrap();
-        for thread in 1..64 {
-            block.arrive_at_barrier(thread, line(3)).unwrap();
-        }
-        let fault = block.next().unwrap_err();
-        let Fault::DivergentBarrier { waits, .. } = &fault else {
-            panic!("{fault}")
-        };
-        assert_eq!(
-            waits.to_string(),
-            "warp 1 and threads 1-31 wait at stage/kernel.cu:3 (__syncthreads), thread 0 has exited"
-        );
-    }
-
-    #[test]
-    fn a_warp_that_waits_for_a_lane_at_the_barrier_is_a_deadlock() {
-        let mut block = block(32);
-        run_all(&mut block);
-        block.arrive_at_barrier(7, line(9)).unwrap();
-        for lane in (0..32).filter(|&lane| lane != 7) {
-            block.arrive(lane, &sync_warp(u32::MAX, 5)).unwrap();
-        }
-        let fault = block.next().unwrap_err();
-        let Fault::Deadlock { waits, .. } = &fault else {
-            panic!("{fault}")
-        };
-        assert_eq!(waits.waiting.len(), 2);
-    }
-
-    #[test]
-    fn a_mismatch_names_both_places() {
-        let mut block = block(32);
-        run_all(&mut block);
-        block.arrive(0, &sync_warp(u32::MAX, 5)).unwrap();
-        let fault = block.arrive(1, &shuffle_sync(u32::MAX, 32, 6)).unwrap_err();
-        assert_eq!(
-            fault.to_string(),
-            "block [1, 2, 0]: thread 0 called __syncwarp at kernel.cu:5, but thread 1 called __shfl_sync at \
-             kernel.cu:6: all lanes of mask 0xffffffff must call the same operation"
-        );
-    }
-
-    #[test]
-    fn overlapping_masks_that_wait_for_each_other_are_a_mismatch() {
-        let mut block = Block::new([0; 3], 0, Cluster::one(4, 0..0), Schedule::InOrder);
-        run_all(&mut block);
-        block.arrive(0, &sync_warp(0b0011, 5)).unwrap();
-        block.arrive(1, &sync_warp(0b0111, 6)).unwrap();
-        block.exit(2).unwrap();
-        block.exit(3).unwrap();
-        let fault = block.next().unwrap_err();
-        assert!(
-            matches!(&fault, Fault::CollectiveMismatch { rule, .. } if rule.contains("overlap")),
-            "{fault}"
-        );
     }
 
     fn named(kind: u32, barrier: u64, threads: u64, line: u32) -> Group {

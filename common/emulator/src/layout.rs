@@ -33,31 +33,3 @@ impl Layouts {
         layouts
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_layout_is_a_permutation_and_differs_by_schedule() {
-        let layouts = Layouts::new(Schedule::Shuffled(9));
-        for operand in &layouts.element {
-            for (size, table) in [128usize, 256, 512].into_iter().zip(operand) {
-                let mut elements = table[..size].to_vec();
-                elements.sort_unstable();
-                assert!(
-                    elements
-                        .iter()
-                        .enumerate()
-                        .all(|(i, &element)| i == usize::from(element))
-                );
-            }
-        }
-        assert_ne!(layouts.element, Layouts::new(Schedule::InOrder).element);
-        assert_ne!(
-            Layouts::new(Schedule::Reversed).element,
-            Layouts::new(Schedule::InOrder).element
-        );
-        assert_eq!(layouts.element, Layouts::new(Schedule::Shuffled(9)).element);
-    }
-}

@@ -403,47 +403,4 @@ mod tests {
             "{reason}"
         );
     }
-
-    #[test]
-    fn a_waiter_that_looks_too_late_is_told_so() {
-        let mut object = one(1);
-        assert_eq!(
-            object.look(0, None),
-            Ok(Seen::Present(0)),
-            "this thread waits, another one looks in time"
-        );
-        object.arrive().unwrap();
-        object.look(0, None).unwrap();
-        object.arrive().unwrap();
-        let Err(Misuse(reason)) = object.look(0, Some(0)) else {
-            panic!()
-        };
-        assert!(
-            reason.starts_with("phase 0, for which it waits, has ended and phase 1 as well"),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn counts_parities_and_objects_are_checked() {
-        let mut objects = Mbarriers::default();
-        let site = Site::new(c"kernel.cu", 3);
-        let reason = |result: Result<(), Misuse>| result.unwrap_err().0;
-        for arrivals in [0, -1, 1 << 20] {
-            assert!(
-                reason(objects.init(0, arrivals, 0, site))
-                    .starts_with(&format!("it asks for {arrivals} arrivals"))
-            );
-        }
-        assert!(reason(objects.get(0).map(|_| ())).starts_with("it is not initialised yet"));
-        objects.init(0, 1, 0, site).unwrap();
-        assert!(
-            reason(objects.init(0, 1, 0, site))
-                .starts_with("it is initialised already, at kernel.cu:3")
-        );
-        assert!(
-            reason(objects.get(0).unwrap().look(2, None).map(|_| ()))
-                .starts_with("it waits for parity 2")
-        );
-    }
 }

@@ -177,46 +177,6 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::warp::tests::sync_warp;
-
-    fn change(registers: &mut Registers, warp: u32, kind: u32, wanted: u64) -> Result<bool, Fault> {
-        let call = Collective {
-            kind,
-            agree: [wanted, 0],
-            ..sync_warp(u32::MAX, 3)
-        };
-        registers.change(warp, 12, &call)
-    }
-    const GIVE: u32 = 20;
-    const TAKE: u32 = 21;
-
-    #[test]
-    fn what_is_given_back_is_what_can_be_taken() {
-        let mut registers = Registers::new([0; 3], 384);
-        assert_eq!(
-            change(&mut registers, 0, TAKE, 240),
-            Ok(false),
-            "168 at entry, and an empty pool"
-        );
-        assert_eq!(change(&mut registers, 8, GIVE, 24), Ok(true));
-        assert_eq!(registers.serve_all(), [0]);
-        assert_eq!(change(&mut registers, 1, TAKE, 240), Ok(true));
-        assert_eq!(
-            (registers.pool, change(&mut registers, 2, TAKE, 240)),
-            (0, Ok(false))
-        );
-        (9..12).for_each(|warp| assert_eq!(change(&mut registers, warp, GIVE, 24), Ok(true)));
-        assert_eq!(registers.serve_all(), [2]);
-        assert!(
-            registers
-                .finish()
-                .unwrap_err()
-                .to_string()
-                .contains("warp 3 of the same warpgroup has exited without it")
-        );
-        (3..8).for_each(|warp| assert_eq!(change(&mut registers, warp, TAKE, 240), Ok(true)));
-        assert_eq!((registers.pool, registers.finish()), (0, Ok(())));
-    }
 
     #[test]
     fn threads_start_with_what_the_launch_bounds_allow() {

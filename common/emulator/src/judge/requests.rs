@@ -370,55 +370,6 @@ mod tests {
     }
 
     #[test]
-    fn half_fragments_count_as_ldmatrix() {
-        let rows = |count: u32, pitch: u32| (0..count).map(|row| row * pitch).collect::<Vec<u32>>();
-        let of = |rows: &[u32], bytes| {
-            let traffic = matrix_shared(rows, bytes, 2, MatrixCount::Ldmatrix);
-            (
-                traffic.requests,
-                traffic.wavefronts,
-                traffic.ideal_wavefronts,
-            )
-        };
-        assert_eq!(
-            of(&rows(16, 144), 32),
-            (1, 4, 4),
-            "16x16 with padded rows: one x4"
-        );
-        assert_eq!(
-            of(&rows(16, 128), 32),
-            (1, 32, 4),
-            "16x16 with rows of 128 bytes: 8 rows in the same banks"
-        );
-        assert_eq!(of(&rows(8, 144), 32), (1, 2, 2), "8x16: an x2");
-        assert_eq!(of(&rows(32, 144), 32), (2, 8, 8), "32x16: two x4");
-    }
-
-    #[test]
-    fn accumulators_count_as_two_elements_a_lane() {
-        let rows: Vec<u32> = (0..16).map(|row| row * 288).collect();
-        let f32s = matrix_shared(&rows, 64, 4, MatrixCount::Accumulator);
-        assert_eq!(
-            (f32s.requests, f32s.bytes, f32s.ideal_wavefronts),
-            (4, 1024, 8),
-            "16x16: four of 8 bytes a lane"
-        );
-        assert_eq!(f32s.conflicts(), 0);
-        let transposed = matrix_shared(&rows, 64, 4, MatrixCount::Transposed);
-        assert_eq!(
-            (transposed.requests, transposed.ideal_wavefronts),
-            (8, 8),
-            "eight of 4 bytes a lane"
-        );
-        let halves = matrix_shared(&rows, 32, 2, MatrixCount::Accumulator);
-        assert_eq!(
-            (halves.requests, halves.ideal_wavefronts),
-            (4, 4),
-            "four of 4 bytes a lane"
-        );
-    }
-
-    #[test]
     fn requests_are_put_together_by_place_and_time() {
         let mut requests = Requests::default();
         let mut counters = Counters::default();
