@@ -1,9 +1,8 @@
 //! The state of the GPU around a measurement, through NVML. Optional: a record says why it has none. Nothing is ever set.
 
-use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
-use nvml_wrapper::error::{Bits, NvmlError};
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
@@ -24,21 +23,6 @@ pub struct Reading {
     /// Power now, in watts. The older call gives the mean of a second, most of which may be idle.
     pub power_w: Option<f64>,
     pub celsius: Option<u32>,
-    /// What holds clocks down, by name; empty: nothing.
-    pub throttle: Option<Vec<String>>,
-}
-
-/// Bits without a name as numbers.
-fn throttle_names(reasons: ThrottleReasons) -> Vec<String> {
-    let mut names: Vec<String> = reasons
-        .iter_names()
-        .map(|(name, _)| name.to_ascii_lowercase())
-        .collect();
-    let unknown = reasons.difference(ThrottleReasons::all());
-    if !unknown.is_empty() {
-        names.push(format!("unknown_{:#x}", unknown.bits()));
-    }
-    names
 }
 
 fn power_w(device: &Device<'_>) -> Option<f64> {
@@ -106,24 +90,10 @@ impl Telemetry {
 
     pub fn read(&self) -> Result<Reading, TelemetryError> {
         let device = self.device()?;
-        let throttle = match device.current_throttle_reasons_strict() {
-            Err(NvmlError::IncorrectBits(Bits::U64(mask))) => {
-                Ok(ThrottleReasons::from_bits_retain(mask))
-            }
-            read => read,
-        };
-        let throttle = throttle.ok().map(throttle_names);
-        let sm_mhz = match device.clock_info(Clock::SM) {
-            Err(error) if throttle.is_none() => {
-                return Err(TelemetryError::of("nvmlDeviceGetClockInfo")(error));
-            }
-            clock => clock.ok(),
-        };
         Ok(Reading {
-            sm_mhz,
+            sm_mhz: device.clock_info(Clock::SM).ok(),
             power_w: power_w(&device),
             celsius: device.temperature(TemperatureSensor::Gpu).ok(),
-            throttle,
         })
     }
 }
@@ -131,15 +101,6 @@ impl Telemetry {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn throttle_reasons_have_names() {
-        let names = |mask| throttle_names(ThrottleReasons::from_bits_retain(mask));
-        assert_eq!(names(0), Vec::<String>::new());
-        assert_eq!(names(0x2), ["applications_clocks_setting"]);
-        assert_eq!(names(0x4 | 0x40), ["sw_power_cap", "hw_thermal_slowdown"]);
-        assert_eq!(names(0x8 | 0x1000), ["hw_slowdown", "unknown_0x1000"]);
-    }
 
     #[test]
     fn a_machine_without_the_gpu_gets_a_reason() {

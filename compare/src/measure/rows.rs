@@ -399,7 +399,6 @@ mod tests {
                 sm_mhz,
                 power_w: Some(688.4),
                 celsius: Some(61),
-                throttle: None,
             })
         };
         let us = samples(20.0);
