@@ -110,22 +110,6 @@ mod tests {
     }
 
     #[test]
-    fn landmarks_are_those_of_the_specification() {
-        let landmarks = [
-            (0x00, 0.0),
-            (0x01, 2f32.powi(-9)),
-            (0x07, 0.875 * 2f32.powi(-6)),
-            (0x08, 2f32.powi(-6)),
-        ];
-        for (bits, value) in landmarks
-            .into_iter()
-            .chain([(0x38, 1.0), (MAX_BITS, E4m3::MAX)])
-        {
-            assert_eq!(E4m3::from_bits(bits).to_f32(), value);
-        }
-    }
-
-    #[test]
     fn midpoints_round_to_even_and_their_f32_neighbours_to_the_nearest() {
         for (low, pair) in ladder().windows(2).enumerate() {
             let midpoint = (pair[0] + pair[1]) / 2.0;
@@ -143,15 +127,6 @@ mod tests {
                 usize::from(E4m3::from_f32(midpoint.next_up()).to_bits()),
                 low + 1
             );
-            for value in [
-                midpoint,
-                midpoint.next_down(),
-                midpoint.next_up(),
-                pair[0].next_up(),
-                pair[1].next_down(),
-            ] {
-                agrees_with_oracle(value);
-            }
         }
     }
 

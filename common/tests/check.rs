@@ -180,138 +180,19 @@ fn wait_for_all() {
     unsafe { emulator_barrier(thread().0, Site(c"fake.cu".as_ptr(), 1, 0)) };
 }
 
-/// Right; and the first of its threads reports its stores.
-unsafe extern "C" fn traced_correct(params: *const AttentionParams) {
-    // SAFETY: as `correct`; what is reported lies in the output.
-    unsafe {
-        correct(params);
-        let p = &*params;
-        if thread().1 == 0 {
-            let elements = (0..i64::from(p.seq_q)).flat_map(|row| (0..64).map(move |d| (row, d)));
-            elements.for_each(|(row, d)| __tsan_write2(o(p, row, d).cast()));
+/// A kernel of parameters `$p`.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $name:ident, |$p:ident| $body:expr) => {
+        $(#[$doc])*
+        unsafe extern "C" fn $name(params: *const AttentionParams) {
+            // SAFETY: the launch passes live parameters, whose tensors and guard bands hold what is written here, inputs
+            // on the emulator, too; what is only reported is not made.
+            unsafe {
+                let $p = &*params;
+                $body
+            }
         }
-    }
-}
-
-/// The same, and from the second launch on a store behind the last row.
-unsafe extern "C" fn traced_later(params: *const AttentionParams) {
-    static LAUNCHES: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: as above; what is reported is not made.
-    unsafe {
-        traced_correct(params);
-        let p = &*params;
-        if thread().1 == 0 && LAUNCHES.fetch_add(1, Ordering::Relaxed) > 0 {
-            __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
-        }
-    }
-}
-
-/// The same, with another last bit.
-unsafe extern "C" fn traced_other(params: *const AttentionParams) {
-    // SAFETY: as above.
-    unsafe {
-        traced_correct(params);
-        *o(&*params, 0, 0).cast::<u16>() ^= 1;
-    }
-}
-
-/// The stores of its first rows are not reported.
-unsafe extern "C" fn traced_in_part(params: *const AttentionParams) {
-    // SAFETY: as above; what is reported lies in the output.
-    unsafe {
-        correct(params);
-        let p = &*params;
-        if thread().1 == 0 {
-            let rows = 2..i64::from(p.seq_q);
-            let elements = rows.flat_map(|row| (0..64).map(move |d| (row, d)));
-            elements.for_each(|(row, d)| __tsan_write2(o(p, row, d).cast()));
-        }
-    }
-}
-
-/// Every thread of every block writes the same element.
-unsafe extern "C" fn races(params: *const AttentionParams) {
-    // SAFETY: the emulator passes the parameters of the launch; the access is only reported, not made.
-    unsafe { __tsan_write4((*params).o.data) };
-}
-
-fn has_large_scales(params: *const AttentionParams) -> bool {
-    // SAFETY: a problem of E4M3 has a scale for its only head.
-    unsafe { *(*params).q.scales > 0.02 }
-}
-
-unsafe extern "C" fn waits_at_large_scales(params: *const AttentionParams) {
-    if has_large_scales(params) {
-        wait_for_all();
-    }
-}
-
-unsafe extern "C" fn races_at_large_scales(params: *const AttentionParams) {
-    if has_large_scales(params) {
-        // SAFETY: as `races`.
-        unsafe { races(params) };
-    }
-}
-
-/// The last warp reports a store behind the last row if it comes before the first.
-unsafe extern "C" fn strays_out_of_order(params: *const AttentionParams) {
-    // SAFETY: as `correct`; what is reported is not made.
-    unsafe {
-        let told = was_first_before(params);
-        let p = &*params;
-        if thread().1 == 63 && !told {
-            __tsan_write2(o(p, i64::from(p.seq_q), 0).cast());
-        }
-    }
-}
-
-/// The first warp does, if the last comes before it: no barrier helps.
-unsafe extern "C" fn strays_in_reverse(params: *const AttentionParams) {
-    // SAFETY: as above.
-    unsafe {
-        let p = &*params;
-        let first = o(p, 0, 0);
-        match thread().1 {
-            63 => first.write(f16::ZERO),
-            0 if first.read() == f16::ZERO => __tsan_write2(o(p, i64::from(p.seq_q), 0).cast()),
-            _ => {}
-        }
-    }
-    wait_for_all();
-}
-
-unsafe extern "C" fn waits_for_nothing(params: *const AttentionParams) {
-    wait_for_all();
-    if thread().1 == 63 {
-        // SAFETY: as `correct`.
-        unsafe { correct(params) };
-    }
-}
-
-/// The last warp writes, if the first has told it to. No access is reported: without the barrier only a schedule shows it.
-unsafe extern "C" fn writes_in_order(params: *const AttentionParams) {
-    // SAFETY: as `correct`.
-    unsafe {
-        let told = was_first_before(params);
-        match thread().1 == 63 {
-            true if told => correct(params),
-            true => zeros(params),
-            false => {}
-        }
-    }
-}
-
-/// Whether the first thread of the block came before a barrier; it leaves a 0 where nothing was written.
-unsafe fn was_first_before(params: *const AttentionParams) -> bool {
-    // SAFETY: as `correct`.
-    unsafe {
-        let first = o(&*params, 0, 0);
-        if thread().1 == 0 {
-            first.write(f16::ZERO);
-        }
-        wait_for_all();
-        first.read() == f16::ZERO
-    }
+    };
 }
 
 /// Address of output element [0, 0, row, d] (one batch and head in these tests).
@@ -321,18 +202,137 @@ fn o(p: &AttentionParams, row: i64, d: i64) -> *mut f16 {
         .wrapping_offset((row * p.o.row_stride + d) as isize)
 }
 
-/// Every thread writes the whole output: slow, and right.
-unsafe extern "C" fn correct(params: *const AttentionParams) {
-    // SAFETY: the launch passes live parameters, whose tensors hold every index below.
+/// The first thread reports the stores of all rows but the first `missing`.
+unsafe fn report(p: &AttentionParams, missing: i64) {
+    if thread().1 == 0 {
+        let elements = (missing..p.seq_q.into()).flat_map(|row| (0..64).map(move |d| (row, d)));
+        // SAFETY: what is reported lies in the output.
+        elements.for_each(|(row, d)| unsafe { __tsan_write2(o(p, row, d).cast()) });
+    }
+}
+
+/// Reports a store behind the last row.
+unsafe fn stray(p: &AttentionParams) {
+    // SAFETY: what is reported is not made.
+    unsafe { __tsan_write2(o(p, p.seq_q.into(), 0).cast()) };
+}
+
+kernel!(traced_correct, |p| {
+    correct(p);
+    report(p, 0);
+});
+
+kernel!(
+    /// From the second launch on a store behind the last row.
+    traced_later,
+    |p| {
+        static LAUNCHES: AtomicU32 = AtomicU32::new(0);
+        traced_correct(p);
+        if thread().1 == 0 && LAUNCHES.fetch_add(1, Ordering::Relaxed) > 0 {
+            stray(p);
+        }
+    }
+);
+
+kernel!(
+    /// With another last bit.
+    traced_other,
+    |p| {
+        traced_correct(p);
+        *o(p, 0, 0).cast::<u16>() ^= 1;
+    }
+);
+
+kernel!(traced_in_part, |p| {
+    correct(p);
+    report(p, 2);
+});
+
+kernel!(
+    /// Every thread of every block writes the same element.
+    races,
+    |p| __tsan_write4(p.o.data)
+);
+
+/// A problem of E4M3 has a scale for its only head.
+unsafe fn has_large_scales(p: &AttentionParams) -> bool {
+    // SAFETY: see above.
+    unsafe { *p.q.scales > 0.02 }
+}
+
+kernel!(waits_at_large_scales, |p| if has_large_scales(p) {
+    wait_for_all();
+});
+
+kernel!(races_at_large_scales, |p| if has_large_scales(p) {
+    races(p);
+});
+
+kernel!(
+    /// The last warp strays if it comes before the first.
+    strays_out_of_order,
+    |p| {
+        let told = was_first_before(p);
+        if thread().1 == 63 && !told {
+            stray(p);
+        }
+    }
+);
+
+kernel!(
+    /// The first warp strays if the last comes before it: no barrier helps.
+    strays_in_reverse,
+    |p| {
+        let first = o(p, 0, 0);
+        match thread().1 {
+            63 => first.write(f16::ZERO),
+            0 if first.read() == f16::ZERO => stray(p),
+            _ => {}
+        }
+        wait_for_all();
+    }
+);
+
+kernel!(waits_for_nothing, |p| {
+    wait_for_all();
+    if thread().1 == 63 {
+        correct(p);
+    }
+});
+
+kernel!(
+    /// The last warp writes, if the first has told it to. No access is reported: without the barrier only a schedule shows it.
+    writes_in_order,
+    |p| {
+        let told = was_first_before(p);
+        match thread().1 == 63 {
+            true if told => correct(p),
+            true => zeros(p),
+            false => {}
+        }
+    }
+);
+
+/// Whether the first thread of the block came before a barrier; it leaves a 0 where nothing was written.
+unsafe fn was_first_before(p: &AttentionParams) -> bool {
+    let first = o(p, 0, 0);
+    // SAFETY: an element of the output.
     unsafe {
-        let p = &*params;
+        if thread().1 == 0 {
+            first.write(f16::ZERO);
+        }
+        wait_for_all();
+        first.read() == f16::ZERO
+    }
+}
+
+kernel!(
+    /// Every thread writes the whole output: slow, and right.
+    correct,
+    |p| {
         let at = |t: &common::params::AttentionTensor, row: i64, d: i64| {
-            f64::from(
-                (*t.data
-                    .cast::<f16>()
-                    .offset((row * t.row_stride + d) as isize))
-                .to_f32(),
-            )
+            let element = t.data.cast::<f16>().offset((row * t.row_stride + d) as isize);
+            f64::from((*element).to_f32())
         };
         for row in 0..i64::from(p.seq_q) {
             let score = |key| {
@@ -364,128 +364,88 @@ unsafe extern "C" fn correct(params: *const AttentionParams) {
             }
         }
     }
-}
+);
 
 unsafe extern "C" fn nothing(_: *const AttentionParams) {}
 
-unsafe extern "C" fn zeros(params: *const AttentionParams) {
-    // SAFETY: the launch passes live parameters, whose output holds these elements.
-    unsafe {
-        let p = &*params;
-        for row in 0..i64::from(p.seq_q) {
-            (0..64).for_each(|d| o(p, row, d).write(f16::ZERO));
-        }
-    }
+kernel!(zeros, |p| for row in 0..i64::from(p.seq_q) {
+    (0..64).for_each(|d| o(p, row, d).write(f16::ZERO));
+});
+
+kernel!(behind_the_row, |p| {
+    correct(p);
+    o(p, p.seq_q.into(), 0).write(f16::ONE);
+});
+
+kernel!(behind_a_packed_row, |p| match p.o.row_stride == 64 {
+    true => behind_the_row(p),
+    false => correct(p),
+});
+
+kernel!(changes_an_input, |p| {
+    correct(p);
+    let behind = i64::from(p.seq_kv) * p.k.row_stride;
+    p.k.data
+        .cast::<f16>()
+        .offset(behind as isize)
+        .write(f16::ONE);
+});
+
+/// 0 or 1, another one from launch to launch of 32 threads.
+fn of_launch(calls: &AtomicU32) -> u32 {
+    calls.fetch_add(1, Ordering::Relaxed) / 32 % 2
 }
 
-unsafe extern "C" fn behind_the_row(params: *const AttentionParams) {
-    // SAFETY: as `correct`; one element past the last row is guard band, which the image holds.
-    unsafe {
-        correct(params);
-        let p = &*params;
-        o(p, i64::from(p.seq_q), 0).write(f16::ONE);
-    }
-}
-
-unsafe extern "C" fn behind_a_packed_row(params: *const AttentionParams) {
-    // SAFETY: as above.
-    unsafe {
-        match (*params).o.row_stride == 64 {
-            true => behind_the_row(params),
-            false => correct(params),
-        }
-    }
-}
-
-unsafe extern "C" fn changes_an_input(params: *const AttentionParams) {
-    // SAFETY: as `correct`; the buffers of the inputs are writable on the emulator, and end in a guard band.
-    unsafe {
-        correct(params);
-        let k = &(*params).k;
-        k.data
-            .cast::<f16>()
-            .offset((i64::from((*params).seq_kv) * k.row_stride) as isize)
-            .write(f16::ONE);
-    }
-}
-
-unsafe extern "C" fn differs_by_call(params: *const AttentionParams) {
+kernel!(differs_by_call, |p| {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: as `correct`; the last bit of one element changes from launch to launch.
-    unsafe {
-        correct(params);
-        let bits = o(&*params, 0, 0).cast::<u16>();
-        *bits ^= (CALLS.fetch_add(1, Ordering::Relaxed) / 32 % 2) as u16;
-    }
-}
+    correct(p);
+    *o(p, 0, 0).cast::<u16>() ^= of_launch(&CALLS) as u16;
+});
 
-unsafe extern "C" fn unset_lse(params: *const AttentionParams) {
-    // SAFETY: as `correct`.
-    unsafe {
-        let mut p = *params;
-        p.lse = std::ptr::null_mut();
-        correct(&p);
-    }
-}
+kernel!(unset_lse, |p| {
+    let mut p = *p;
+    p.lse = std::ptr::null_mut();
+    correct(&p);
+});
 
-unsafe extern "C" fn lse_behind_the_last(params: *const AttentionParams) {
-    // SAFETY: as `correct`; behind the last log-sum-exp is a guard band.
-    unsafe {
-        correct(params);
-        let p = &*params;
+kernel!(lse_behind_the_last, |p| {
+    correct(p);
+    if !p.lse.is_null() {
+        p.lse.offset(p.seq_q as isize).write(0.0);
+    }
+});
+
+kernel!(
+    /// Only between launches that are asked for log-sum-exps.
+    lse_differs_by_call,
+    |p| {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        correct(p);
         if !p.lse.is_null() {
-            p.lse.offset(p.seq_q as isize).write(0.0);
+            *p.lse.cast::<u32>() ^= of_launch(&CALLS);
         }
     }
-}
+);
 
-unsafe extern "C" fn lse_differs_by_call(params: *const AttentionParams) {
-    static CALLS: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: as `correct`; the last bit of one log-sum-exp changes between launches that are asked for them.
-    unsafe {
-        correct(params);
-        let p = &*params;
-        if !p.lse.is_null() {
-            let bits = p.lse.cast::<u32>();
-            *bits ^= CALLS.fetch_add(1, Ordering::Relaxed) / 32 % 2;
-        }
+kernel!(lse_spoils_the_output, |p| {
+    correct(p);
+    if !p.lse.is_null() {
+        *o(p, 0, 0).cast::<u16>() ^= 1;
     }
-}
+});
 
-unsafe extern "C" fn lse_spoils_the_output(params: *const AttentionParams) {
-    // SAFETY: as `correct`.
-    unsafe {
-        correct(params);
-        let p = &*params;
-        if !p.lse.is_null() {
-            let value = o(p, 0, 0);
-            value.write(f16::from_bits(value.read().to_bits() ^ 1));
-        }
-    }
-}
+kernel!(wrong_on_packed_rows, |p| match p.k.row_stride == 64 {
+    true => zeros(p),
+    false => correct(p),
+});
 
-unsafe extern "C" fn wrong_on_packed_rows(params: *const AttentionParams) {
-    // SAFETY: as `correct`.
-    unsafe {
-        if (*params).k.row_stride == 64 {
-            zeros(params)
-        } else {
-            correct(params)
-        }
+kernel!(
+    wrong_past_2_to_the_31,
+    |p| match p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) {
+        true => zeros(p),
+        false => correct(p),
     }
-}
-
-unsafe extern "C" fn wrong_past_2_to_the_31(params: *const AttentionParams) {
-    // SAFETY: as `correct`.
-    unsafe {
-        let p = &*params;
-        if p.k.row_stride * i64::from(p.seq_kv - 1) > i64::from(i32::MAX) {
-            zeros(params)
-        } else {
-            correct(params)
-        }
-    }
-}
+);
 
 fn problem() -> Problem {
     Problem::new(Shape::bhsd(1, 1, 5, 64), Dtype::F16, Mask::Full).unwrap()

@@ -26,57 +26,34 @@ unsafe extern "C-unwind" {
 /// Row of head 1 of K that [`reads_row`] reads.
 static ROW: std::sync::Mutex<i64> = std::sync::Mutex::new(0);
 
-unsafe extern "C-unwind" fn reads_row(params: *const c_void) {
-    // SAFETY: the emulator passes the parameters of the launch; the access is only reported, not made.
-    unsafe {
-        let k = &(*params.cast::<AttentionParams>()).k;
-        let row = *ROW.lock().unwrap();
-        __tsan_read2(
-            k.data
-                .cast::<u8>()
-                .wrapping_offset((k.head_stride + row * k.row_stride) as isize * 2)
-                .cast(),
-        );
-    }
-}
-
-unsafe extern "C-unwind" fn reads_a_scale(params: *const c_void) {
-    // SAFETY: as above.
-    unsafe {
-        __tsan_read4(
-            (*params.cast::<AttentionParams>())
-                .v
-                .scales
-                .cast_mut()
-                .wrapping_add(1)
-                .cast(),
-        )
+/// A kernel of one access, which is only reported, not made.
+macro_rules! kernel {
+    ($name:ident, $access:ident, |$params:ident| $address:expr) => {
+        unsafe extern "C-unwind" fn $name(params: *const c_void) {
+            // SAFETY: the emulator passes the parameters of the launch.
+            unsafe {
+                let $params = &*params.cast::<AttentionParams>();
+                $access($address.cast());
+            }
+        }
     };
 }
-
-unsafe extern "C-unwind" fn reads_a_scale_too_many(params: *const c_void) {
-    // SAFETY: as above.
-    unsafe {
-        __tsan_read4(
-            (*params.cast::<AttentionParams>())
-                .v
-                .scales
-                .cast_mut()
-                .wrapping_add(2)
-                .cast(),
-        )
-    };
-}
-
-unsafe extern "C-unwind" fn writes_an_input(params: *const c_void) {
-    // SAFETY: as above.
-    unsafe { __tsan_write2((*params.cast::<AttentionParams>()).q.data) };
-}
-
-unsafe extern "C-unwind" fn reads_an_element(params: *const c_void) {
-    // SAFETY: as above.
-    unsafe { __tsan_read2((*params.cast::<AttentionParams>()).q.data) };
-}
+kernel!(reads_row, __tsan_read2, |params| {
+    let row = params.k.head_stride + *ROW.lock().unwrap() * params.k.row_stride;
+    params.k.data.cast::<u16>().wrapping_offset(row as isize)
+});
+kernel!(reads_a_scale, __tsan_read4, |params| params
+    .v
+    .scales
+    .cast_mut()
+    .wrapping_add(1));
+kernel!(reads_a_scale_too_many, __tsan_read4, |params| params
+    .v
+    .scales
+    .cast_mut()
+    .wrapping_add(2));
+kernel!(writes_an_input, __tsan_write2, |params| params.q.data);
+kernel!(reads_an_element, __tsan_read2, |params| params.q.data);
 
 fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
     Kernel {

@@ -174,13 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn the_same_code_twice_is_the_same() {
+    fn a_delay_is_seen_and_the_same_code_twice_is_the_same() {
         for seed in 0..20 {
-            assert_eq!(
-                measured(10.0, 10.0, seed).change(),
-                Change::Same,
-                "seed {seed}"
-            );
+            let change = |base, new| measured(base, new, seed).change();
+            assert_eq!(change(10.0, 10.0), Change::Same, "seed {seed}");
+            for slowed in [10.1, 10.2, 10.5] {
+                let both = [change(10.0, slowed), change(slowed, 10.0)];
+                assert_eq!(
+                    both,
+                    [Change::Slower, Change::Faster],
+                    "{slowed}, seed {seed}"
+                );
+            }
         }
     }
 
@@ -198,46 +203,6 @@ mod tests {
             let interval = Interval { low, high };
             let found = Change::of(&Ratio { value, interval }, SAME_MARGIN);
             assert_eq!(found, expected, "{value} [{low}, {high}]");
-        }
-    }
-
-    #[test]
-    fn injected_delays_are_seen() {
-        for seed in 0..20 {
-            for percent in [1.0, 2.0, 5.0] {
-                let slowed = 10.0 * (1.0 + percent / 100.0);
-                assert_eq!(
-                    measured(10.0, slowed, seed).change(),
-                    Change::Slower,
-                    "{percent} %, seed {seed}"
-                );
-                assert_eq!(
-                    measured(slowed, 10.0, seed).change(),
-                    Change::Faster,
-                    "{percent} %, seed {seed}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn claims_are_judged_on_whole_intervals() {
-        // Measured ratio, claim, verdict.
-        let table = [
-            (1.50, 1.10, Verdict::Pass),
-            (1.12, 1.10, Verdict::Pass),
-            (1.10, 1.10, Verdict::Ambiguous),
-            (1.08, 1.10, Verdict::Fail),
-            (0.80, 1.10, Verdict::Fail),
-        ];
-        for (ratio, claim, expected) in table {
-            let result = l1(&measured(10.0 * ratio, 10.0, 5), claim);
-            assert_eq!(
-                result.verdict, expected,
-                "{ratio} against {claim}: {}",
-                result.reason
-            );
-            assert_eq!(result.gate, GateId::L1);
         }
     }
 
@@ -364,7 +329,8 @@ mod tests {
         for (p50, p90, mean, p90_us, expected) in table {
             let result = l1(&literal(p50, p90, mean, p90_us), 1.10);
             assert_eq!(
-                result.verdict, expected,
+                (result.gate, result.verdict),
+                (GateId::L1, expected),
                 "{p50:?} {p90:?} {mean:?} {p90_us}: {}",
                 result.reason
             );
