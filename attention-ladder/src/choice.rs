@@ -68,6 +68,29 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Device<'a>(&'a str, &'a str, u32);
 
+    fn cost(variant: &str, us: f64) -> Cost {
+        Cost {
+            variant: variant.into(),
+            dtype: Dtype::F16,
+            head_dim: 64,
+            resident: 1,
+            us: [us; TERMS],
+        }
+    }
+
+    fn model(gpu: &str, capability: u32, multiprocessors: u32, costs: Vec<Cost>) -> Model {
+        Model {
+            gpu: gpu.into(),
+            capability,
+            multiprocessors,
+            costs,
+        }
+    }
+
+    fn mission(dtype: Dtype) -> Problem {
+        Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap()
+    }
+
     impl Device<'_> {
         fn gpu(self) -> Gpu {
             Gpu {
@@ -102,6 +125,14 @@ mod tests {
                 );
             }
             Ok(format!("{}/{}", stage.info().id, prepared.kernel.variant))
+        }
+
+        /// The variant for the mission shape.
+        fn chosen_by(self, models: &[Model], dtype: Dtype) -> String {
+            let stages = self.stages();
+            let chooser = Chooser::new(&stages, models, &self.gpu());
+            let chosen = chooser.choose(&stages, &mission(dtype), Wanted::default());
+            chosen.unwrap().1.kernel.variant.clone()
         }
 
         fn of(self, shape: &str, dtype: Dtype, mask: Mask) -> String {
@@ -164,33 +195,16 @@ mod tests {
         assert_eq!(of(132), H200.of("mission", Dtype::F16, Mask::Full));
         assert_ne!(of(132), of(32));
         // The nearest capability, then the nearest size.
-        let model = |gpu: &str, capability, multiprocessors, variant: &str| Model {
-            gpu: gpu.into(),
-            capability,
-            multiprocessors,
-            costs: vec![Cost {
-                variant: variant.into(),
-                dtype: Dtype::F16,
-                head_dim: 64,
-                resident: 1,
-                us: [1.0; TERMS],
-            }],
-        };
         let models = [
-            model("H200", 90, 132, "stage5-swizzle/swizzle-64x64"),
-            model("small", 90, 60, "stage5-swizzle/swizzle-128x64"),
-            model("L4", 89, 58, "stage5-swizzle/swizzle-32x128-k4"),
-        ];
-        let chosen = |device: Device<'_>| {
-            let stages = device.stages();
-            let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
-            let chooser = Chooser::new(&stages, &models, &device.gpu());
-            let prepared = chooser
-                .choose(&stages, &problem, Wanted::default())
-                .unwrap()
-                .1;
-            prepared.kernel.variant.clone()
-        };
+            ("H200", 90, 132, "swizzle-64x64"),
+            ("small", 90, 60, "swizzle-128x64"),
+            ("L4", 89, 58, "swizzle-32x128-k4"),
+        ]
+        .map(|(gpu, capability, multiprocessors, variant)| {
+            let cost = cost(&format!("stage5-swizzle/{variant}"), 1.0);
+            model(gpu, capability, multiprocessors, vec![cost])
+        });
+        let chosen = |device: Device<'_>| device.chosen_by(&models, Dtype::F16);
         assert_eq!(chosen(Device("H200", "sm_90", 60)), "swizzle-64x64");
         assert_eq!(chosen(Device("H20", "sm_90", 78)), "swizzle-128x64");
         assert_eq!(chosen(Device("A100", "sm_80", 108)), "swizzle-32x128-k4");
@@ -239,30 +253,11 @@ mod tests {
             assert_eq!(f16, bf16, "{shape}");
         }
         // What has no bf16 is passed over.
-        let stages = H200.stages();
-        let cost = |variant: &str, us| Cost {
-            variant: format!("stage5-swizzle/{variant}"),
-            dtype: Dtype::F16,
-            head_dim: 64,
-            resident: 1,
-            us: [us; TERMS],
-        };
-        let model = Model {
-            gpu: H200.0.into(),
-            capability: 90,
-            multiprocessors: 132,
-            costs: vec![cost("swizzle-64x64", 1.0), cost("swizzle-128x64", 2.0)],
-        };
-        let chooser = Chooser::new(&stages, &[model], &H200.gpu());
-        let [f16, bf16] = [Dtype::F16, Dtype::Bf16].map(|dtype| {
-            let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), dtype, Mask::Full).unwrap();
-            let prepared = chooser
-                .choose(&stages, &problem, Wanted::default())
-                .unwrap()
-                .1;
-            prepared.kernel.variant.clone()
-        });
-        assert_eq!([&*f16, &*bf16], ["swizzle-64x64", "swizzle-128x64"]);
+        let costs = [("swizzle-64x64", 1.0), ("swizzle-128x64", 2.0)]
+            .map(|(variant, us)| cost(&format!("stage5-swizzle/{variant}"), us));
+        let models = [model(H200.0, 90, 132, costs.into())];
+        let chosen = [Dtype::F16, Dtype::Bf16].map(|dtype| H200.chosen_by(&models, dtype));
+        assert_eq!(chosen, ["swizzle-64x64", "swizzle-128x64"]);
     }
 
     #[test]
@@ -274,28 +269,18 @@ mod tests {
             load(&stage5_swizzle::Swizzle),
         ];
         let scalar = stage0_scalar::Scalar.info();
-        let shape = Shape::bhsd(1, 8, 512, 64);
-        let model = Model {
-            gpu: "GPU".into(),
-            capability: 90,
-            multiprocessors: 132,
-            costs: vec![Cost {
-                variant: format!("{}/{}", scalar.id, scalar.default_variant),
-                dtype: Dtype::F16,
-                head_dim: 64,
-                resident: 1,
-                us: [1.0; TERMS],
-            }],
-        };
+        let costs = vec![cost(
+            &format!("{}/{}", scalar.id, scalar.default_variant),
+            1.0,
+        )];
+        let models = [model("GPU", 90, 132, costs)];
         let asked = |stages: &[LoadedStage], dtype, lse| {
-            let problem = Problem::new(shape, dtype, Mask::Full).unwrap();
             let wanted = Wanted {
                 lse,
                 ..Wanted::default()
             };
-            let gpu = Device("GPU", "sm_90", 132).gpu();
-            let chooser = Chooser::new(stages, std::slice::from_ref(&model), &gpu);
-            let chosen = chooser.choose(stages, &problem, wanted);
+            let chooser = Chooser::new(stages, &models, &Device("GPU", "sm_90", 132).gpu());
+            let chosen = chooser.choose(stages, &mission(dtype), wanted);
             chosen
                 .map(|(stage, _)| stage.info().id)
                 .map_err(|refusal| refusal.to_string())
@@ -337,13 +322,12 @@ mod tests {
             shared_opt_in_bytes: 64 << 10,
         };
         stages.iter_mut().for_each(|stage| stage.device = Some(old));
-        let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
         let gpu = Gpu {
             capability: 75,
             ..Device("NVIDIA T4", "sm_80", 40).gpu()
         };
         let chooser = Chooser::new(&stages, &models(), &gpu);
-        let chosen = chooser.choose(&stages, &problem, Wanted::default());
+        let chosen = chooser.choose(&stages, &mission(Dtype::F16), Wanted::default());
         let error = chosen.unwrap_err().to_string();
         assert!(
             error.ends_with("needs compute capability 8.0; the device has compute capability 7.5"),

@@ -256,8 +256,8 @@ impl Block {
         }
     }
 
-    /// A warp arrives as a whole. Returns the barrier's signal and, if the barrier is complete, the warps that waited for it, perhaps this one
-    /// included.
+    /// A warp arrives as a whole. Returns the barrier's signal and, if the barrier is complete, the warps that waited for
+    /// it, perhaps this one included.
     pub(crate) fn arrive_at_named(
         &mut self,
         warp: u32,
