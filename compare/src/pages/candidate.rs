@@ -1,6 +1,6 @@
 //! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
 
-use super::{list, noted, of, or_dash, some, text, times};
+use super::{list, noted, of, or_dash, sections, some, text, times};
 use crate::document::{Block, Document, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
@@ -24,22 +24,17 @@ pub fn document(candidate: &Candidate) -> Document {
     let about = "Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns \
                  to Python.";
     let about = (!candidate.timings.is_empty()).then(|| Block::paragraph(about));
-    let lines = |title: &str, lines: &[String]| match lines {
-        [] => vec![],
-        lines => [
-            vec![Block::paragraph(format!("{title}:"))],
-            list(lines.to_vec()),
-        ]
-        .concat(),
-    };
+    let parts = [
+        ("Not timed", list(candidate.not_timed.clone())),
+        ("Unsupported", list(candidate.unsupported.clone())),
+    ];
     Document::of(
         [
             list(candidate.failures()),
             some(Table::of(candidate.gates.iter().map(gate))),
             some(Table::of(timings)),
             about.into_iter().collect(),
-            lines("Not timed", &candidate.not_timed),
-            lines("Unsupported", &candidate.unsupported),
+            sections(Block::subsection, parts),
             vec![Block::Paragraph(
                 Text::default().strong(conclusion(candidate)),
             )],
@@ -169,11 +164,11 @@ mod tests {
 
         Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns to Python.
 
-        Not timed:
+        ### Not timed
 
         - flash-attn: not installed
 
-        Unsupported:
+        ### Unsupported
 
         - long bf16 causal: NotImplementedError: no bf16
 

@@ -152,7 +152,7 @@ fn claim(of: &Claimed) -> Option<TableRow> {
         "predicted" => times(predicted, 2),
         "measured" => stale(measured, of.is_stale),
         "same preset" => or_dash(pair.same_preset.map(|ratio| times(ratio, 3))),
-        "verdict" => standing(of).0,
+        "verdict" => standing(of),
     })
 }
 

@@ -20,7 +20,7 @@ pub mod summary;
 
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
-use crate::judge::list::{joined, tallied};
+use crate::judge::list::joined;
 use crate::judge::state::State;
 use crate::judge::verdict::count;
 use crate::table::session::{Git, Gpu, Moved};
@@ -116,35 +116,36 @@ fn times(of: impl Into<Figure>, digits: usize) -> Cell {
     Cell::Figure(format!("{value:.digits$}x{interval}"))
 }
 
-/// `FAIL C2`
-fn state(state: &State) -> String {
-    let (word, gates): (_, &[GateId]) = match state {
-        State::Green => ("GREEN", &[]),
-        State::Failed(gates) => ("FAIL", gates),
-        State::Ambiguous(gates) => ("AMBIGUOUS", gates),
-        State::NoData(gates) => ("NO DATA", gates),
-        State::NotRun(_) => ("not run", &[]),
-        State::Stale => ("STALE", &[]),
-    };
-    let gates = gates.iter().map(GateId::to_string);
-    joined([word.to_string()].into_iter().chain(gates), " ")
+fn word(of: &State) -> &'static str {
+    match of {
+        State::Green => "GREEN",
+        State::Failed(_) => "FAIL",
+        State::Ambiguous(_) => "AMBIGUOUS",
+        State::NoData(_) => "NO DATA",
+        State::Stale => "STALE",
+        State::NotRun(_) => "not run",
+    }
 }
 
-/// The standing of a claim, in a table and in a count.
-fn standing(of: &Claimed) -> (String, &'static str) {
+/// `FAIL C2`
+fn state(of: &State) -> String {
+    let gates: &[GateId] = match of {
+        State::Failed(gates) | State::Ambiguous(gates) | State::NoData(gates) => gates,
+        _ => &[],
+    };
+    let gates = gates.iter().map(GateId::to_string);
+    joined([word(of).to_string()].into_iter().chain(gates), " ")
+}
+
+fn standing(of: &Claimed) -> &'static str {
     match of.verdict() {
-        None if of.is_unexpected().is_some() => ("PASS (unexpected)".into(), "hold"),
-        None => ("NEGATIVE".into(), "refuted (NEGATIVE)"),
-        Some(found) if of.is_stale => (format!("STALE {found}"), "stale"),
-        Some(found) => {
-            let word = match found {
-                Verdict::Fail => "fail",
-                Verdict::Pass => "hold",
-                Verdict::Ambiguous => "inconclusive",
-                Verdict::NoData => "not measured",
-            };
-            (found.to_string(), word)
-        }
+        None if of.is_unexpected().is_some() => "PASS (unexpected)",
+        None => "NEGATIVE",
+        Some(_) if of.is_stale => "STALE",
+        Some(Verdict::Pass) => "PASS",
+        Some(Verdict::Fail) => "FAIL",
+        Some(Verdict::Ambiguous) => "AMBIGUOUS",
+        Some(Verdict::NoData) => "NO DATA",
     }
 }
 
@@ -153,7 +154,7 @@ fn claims(claims: &[&Claimed], more: impl Fn(&Claimed) -> TableRow) -> Table {
     let row = |of: &&Claimed| {
         let shown = row! {
             "claim" => of.title(),
-            "verdict" => standing(of).0,
+            "verdict" => standing(of),
             "measured" => &of.finding.reason,
         };
         [shown, more(of)].concat()
@@ -161,18 +162,18 @@ fn claims(claims: &[&Claimed], more: impl Fn(&Claimed) -> TableRow) -> Table {
     Table::of(claims.iter().map(row))
 }
 
-/// `12 hold, 8 refuted (NEGATIVE), 2 inconclusive`
-fn tally<'a>(claims: impl IntoIterator<Item = &'a Claimed>) -> String {
-    let words = [
-        "fail",
-        "hold",
-        "refuted (NEGATIVE)",
-        "inconclusive",
-        "stale",
-        "not measured",
-    ];
-    tallied(claims.into_iter().map(|of| standing(of).1), &words)
-}
+/// Of variants and of claims.
+const WORDS: [&str; 9] = [
+    "FAIL",
+    "GREEN",
+    "PASS",
+    "PASS (unexpected)",
+    "NEGATIVE",
+    "AMBIGUOUS",
+    "STALE",
+    "NO DATA",
+    "not run",
+];
 
 /// Where, what, how far, and what decides.
 fn changes(changes: &[Moved]) -> Table {
@@ -281,10 +282,6 @@ fn gpu(gpu: &Gpu) -> String {
         } => format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})"),
         Gpu::Absent { reason } => format!("no GPU ({reason})"),
     }
-}
-
-fn variants(n: usize) -> String {
-    count(n, "variant", "variants")
 }
 
 #[cfg(test)]

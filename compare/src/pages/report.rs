@@ -1,7 +1,7 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    commit, first_lines, first_of, gpu, ladder, noted, sections, self_test, tally, text, times, us,
+    WORDS, commit, first_lines, first_of, gpu, ladder, noted, sections, self_test, text, times, us,
 };
 use crate::document::{Block, Cell, Document, Table, Text, row};
 use crate::judge::best;
@@ -9,7 +9,7 @@ use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Outcome, Problem};
-use crate::judge::state::{Failure, State};
+use crate::judge::state::Failure;
 use crate::judge::verdict::{Report, count};
 use crate::table::session::{Changes, Moved, Progress};
 use crate::table::{Row, Session, Source};
@@ -98,23 +98,11 @@ pub fn verdict(report: &Report<'_>) -> String {
     format!("{overall}{}", worse.unwrap_or_default())
 }
 
-/// Counts of gates, claims and changes, apart from each other.
+/// Counts of variants, claims and changes, apart from each other.
 pub fn summary(report: &Report<'_>) -> Vec<Text> {
-    let word = |(_, state): &(_, State)| match state {
-        State::Green => "green",
-        State::Failed(_) => "fail",
-        State::Ambiguous(_) => "inconclusive",
-        State::NoData(_) => "without data",
-        State::Stale => "stale",
-        State::NotRun(_) => "not run",
-    };
-    let words: Vec<&str> = report.states.iter().map(word).collect();
-    let green = words.iter().filter(|word| **word == "green").count();
-    let kinds = ["fail", "inconclusive", "without data", "stale", "not run"];
-    let green = format!("{green} of {} green", super::variants(words.len()));
-    let others = Some(tallied(words, &kinds)).filter(|others| !others.is_empty());
-    let gates = joined([green].into_iter().chain(others), ", ");
-    let claims = (!report.claims.is_empty()).then(|| format!("claims: {}", tally(&report.claims)));
+    let states = report.states.iter().map(|(_, state)| super::word(state));
+    let claims = report.claims.iter().map(super::standing);
+    let claims = Some(tallied(claims, &WORDS)).filter(|claims| !claims.is_empty());
     let missing = Some(report.required().count()).filter(|n| *n > 0);
     let missing =
         missing.map(|n| format!("required data that is missing: {}", count(n, "row", "rows")));
@@ -125,8 +113,8 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     });
     let regret = Regret::known(&report.known.table).map(|regret| regret.to_string());
     let lines = [
-        Some(format!("gates: {gates}")),
-        claims,
+        Some(format!("variants: {}", tallied(states, &WORDS))),
+        claims.map(|claims| format!("claims: {claims}")),
         regret,
         missing,
         stale,

@@ -2,13 +2,13 @@
 
 use super::insights::insights;
 use super::{
-    first_lines, gpu, ladder, list, or_dash, sections, short, some, standing, state, tally, us,
+    WORDS, first_lines, gpu, ladder, list, or_dash, sections, short, some, standing, state, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::claims::Claimed;
-use crate::judge::list::{distinct, joined};
+use crate::judge::list::{distinct, joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
@@ -96,7 +96,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
         "gates: {green} of {all} variants green{}",
         joined(not_green, "")
     ));
-    let claims = tally(claims_of(report, &stage.id));
+    let claims = tallied(claims_of(report, &stage.id).map(standing), &WORDS);
     lines.extend((!claims.is_empty()).then(|| format!("claims: {claims}")));
     let places = ladder::places(stage);
     lines.extend(places.iter().filter_map(|on| promise(report, stage, on)));
@@ -202,7 +202,7 @@ fn open_claims(report: &Report<'_>, id: &str) -> Vec<Block> {
         let word = match goal {
             Some(goal) if holds => format!("goal {goal:.2}x"),
             _ if holds => return None,
-            _ => standing(of).0,
+            _ => standing(of).to_string(),
         };
         Some(format!("{word}: {}: {}", of.claim, of.finding.reason).into())
     };

@@ -93,8 +93,8 @@ mod tests {
 | stage0-scalar  | wmma-qk-32x64 |  20.02 |        17.0 % | 2 of 2 |
 | stage1-cpasync | cpasync-32x64 |  15.01 |        17.0 % | 1 of 1 |
 
-- gates: 3 of 3 variants green
-- claims: 4 hold
+- variants: 3 GREEN
+- claims: 4 PASS
 
 - Complete this run with gate C7 before it is accepted: compare sanitize.
 

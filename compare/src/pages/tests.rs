@@ -111,7 +111,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
             &table,
             [
                 "STALE",
-                " stale\n",
+                " STALE",
                 "- STALE, measured on kernels that have changed since: ",
             ],
         ),
@@ -127,11 +127,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
         (
             &stages,
             &nothing,
-            [
-                "**INCOMPLETE: ",
-                "every row: there is no run",
-                " without data\n",
-            ],
+            ["**INCOMPLETE: ", "every row: there is no run", " NO DATA\n"],
         ),
     ] {
         report_of(stages, table, |report| {
