@@ -452,7 +452,7 @@ impl Join<'_> {
         let changes: Vec<Change> = latencies
             .filter_map(|new| {
                 let old = self.base.get(&new.key())?;
-                (old != new && is_latency(old)).then(|| self.latency(old, new).change)
+                is_latency(old).then(|| self.latency(old, new).change)
             })
             .collect();
         let has = |change| changes.contains(&change);

@@ -203,7 +203,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         emulated; - wmma mission
         emulated; - wmma mission; ncu 1048576 1048576
         emulated; - cpasync mission; + cpasync | mission f16 full | emulator | note no traced build
-        emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88",
+        emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88 | global_read_bytes 9",
         |line| judged(&run(&by_ncu(line)), 1, 1),
     );
     insta::assert_snapshot!(found, @"
@@ -227,7 +227,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         PASS: ncu: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
     emulated; - cpasync mission; + cpasync | mission f16 full | emulator | note no traced build
         NO DATA: stage1-cpasync/cpasync-32x64: no traced build
-    emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88
+    emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88 | global_read_bytes 9
         NO DATA: stage1-cpasync/cpasync-32x64: race at kernel.cu:88
     ");
 }

@@ -443,6 +443,8 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     let found = each(
         "emulated => same; refused scalar; claims 0 0
         emulated; refused scalar; claims 0 0 => emulated
+        emulated; - scalar all => emulated
+        emulated => same; scalar all: row_error_of_bound none
         emulated => same; - scalar all
         emulated => same; - scalar all; tier 0
         emulated => same; scalar all: C5 none
@@ -470,6 +472,10 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     emulated; refused scalar; claims 0 0 => emulated
         0 SAME
         changed (informational) stage0-scalar/scalar-32x64 variant
+    emulated; - scalar all => emulated
+        0 SAME
+    emulated => same; scalar all: row_error_of_bound none
+        0 SAME
     emulated => same; - scalar all
         3 INCOMPLETE
         not comparable stage0-scalar/scalar-32x64 variant (required)
@@ -748,8 +754,10 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
 
 #[test]
 fn a_session_keeps_what_it_changed() {
-    let old = of_run(&timed(US), "1");
-    let new = of_run(&run("timed 32 21 14; scalar all: C3 fail; rebuilt"), "2");
+    let declared = "; + wmma | f16 d64 | kernel | threads 128";
+    let [old, new] = ["timed", "timed 32 21 14; scalar all: C3 fail; rebuilt"];
+    let old = of_run(&run(&format!("{old}{declared}")), "1");
+    let new = of_run(&run(&format!("{new}{declared}")), "2");
     let changes = compare(&old, &new, false, &ladder()).changes("1");
     let worse: Vec<String> = (changes.worse.iter())
         .map(|of| {

@@ -215,6 +215,7 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         timed; clean; - cpasync compute-sanitizer; cpasync gpu all: cases 0
         timed; tier 0
         emulated
+        timed; clean; - cpasync on timed
         timed; identity 1 new on timed; clean",
         |line| {
             let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
@@ -249,6 +250,9 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         lacking:
     emulated
         0 PASS: Green, Green, Green
+        lacking:
+    timed; clean; - cpasync on timed
+        3 INCOMPLETE: Green, Green, NoData([])
         lacking:
     timed; identity 1 new on timed; clean
         0 PASS: Green, Green, Green
