@@ -134,8 +134,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         }
         Err(error) => {
             return Ok(Answer::no_data(format!(
-                "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {}",
-                error.to_string()
+                "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
             )));
         }
     };

@@ -94,8 +94,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
         Err(error) => bail!(NoData(format!(
-            "peers are timed by a Python with PyTorch on a GPU: {}",
-            error.to_string()
+            "peers are timed by a Python with PyTorch on a GPU: {error}"
         ))),
     };
     check_uuid(&hello, device)?;
