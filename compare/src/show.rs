@@ -26,7 +26,7 @@ Exit codes:
 
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// Parts to show; without any: the summary, and without a run or stage, what can be asked for
+    /// Parts to show; without any: the summary, and without a run, stage or GPU model, what can be asked for
     #[arg(value_name = "PART")]
     pub parts: Vec<Section>,
     /// The folder of a run, shown on top of the committed table [default: the committed table]
@@ -42,7 +42,8 @@ pub struct ShowArgs {
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     let built = stages::builds()?;
-    if args.parts.is_empty() && args.stages.is_empty() && args.run.is_none() {
+    let is_of_nothing = args.parts.is_empty() && args.stages.is_empty();
+    if is_of_nothing && args.run.is_none() && args.gpu.is_none() {
         return Ok(Answer::page(Exit::Pass, &names::document(&built)));
     }
     let mut ids = Vec::new();
@@ -74,4 +75,26 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     };
     let table = results.of_gpu(gpu);
     Ok(print(report(Known::committed(&stages, &table))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_model_without_a_table_is_an_error_whatever_is_asked_of_it() {
+        for parts in [vec![], vec![Section::Peers]] {
+            let args = ShowArgs {
+                parts,
+                run: None,
+                gpu: Some("none".into()),
+                stages: vec![],
+            };
+            let error = show(&args).unwrap_err().to_string();
+            assert!(
+                error.starts_with("there is no table of none in results/; it has "),
+                "{error}"
+            );
+        }
+    }
 }
