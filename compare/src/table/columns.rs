@@ -4,9 +4,9 @@ use super::row::{Figure, Judged, On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::verdict::GateId;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// Suffixes of the columns that belong to a metric or a gate.
@@ -63,6 +63,12 @@ impl Serialize for Row {
         }
         optional(&mut map, "note", &self.note)?;
         map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Columns::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 

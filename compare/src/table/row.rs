@@ -13,8 +13,7 @@ use std::fmt;
 ///
 /// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`, …, so that DuckDB, pandas and
 /// jq read the file as it is.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "super::columns::Columns")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub subject: Subject,
     pub on: On,
