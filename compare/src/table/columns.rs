@@ -100,7 +100,7 @@ fn number(value: f64) -> Value {
 
 /// What is read of a line, without columns that this version does not know.
 #[derive(Deserialize)]
-struct Columns {
+pub(super) struct Columns {
     subject: Subject,
     by: Source,
     item: Option<String>,
@@ -122,13 +122,6 @@ struct Columns {
     /// Of metrics and gates.
     #[serde(flatten)]
     others: Map<String, Value>,
-}
-
-impl<'de> Deserialize<'de> for Row {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let columns = Columns::deserialize(deserializer)?;
-        columns.try_into().map_err(D::Error::custom)
-    }
 }
 
 impl TryFrom<Columns> for Row {
