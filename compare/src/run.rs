@@ -39,7 +39,8 @@ use std::time::Instant;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  compare                                       check everything that this machine can; the run's folder has the report
+  compare                                       check everything that this machine can; the run's folder has the report, on a GPU
+                                                COMPARE.md too
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
   compare --stages 5,6,7,8,9,10,11,12 --regret 160 --backend cuda
@@ -106,11 +107,19 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let (folder, run) = measure(args, ladder)?;
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
-    files::write(&files::report(&report, &folder))?;
+    let files = files::report(&report, &folder);
+    files::write(&files)?;
+    let mut places = files::places(&folder);
+    // Without a GPU, the committed COMPARE.md knows more than this run does.
+    if let (Some(_), Some(root)) = (run.session.gpu(), machine::workspace()) {
+        let compare = files::in_workspace(&files, &root);
+        places = format!("{places}\nand in {}", compare.path.display());
+        files::write(&[compare])?;
+    }
     let (text, notes) = files::summary(&report, args.quiet);
     let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
     let regret = regret.unwrap_or_default();
-    let text = format!("{text}{regret}\n{}", files::places(&folder));
+    let text = format!("{text}{regret}\n{places}");
     Ok(Answer::new(report.overall.exit, text)
         .quiet(args.quiet)
         .noting(notes))

@@ -32,6 +32,15 @@ pub fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
 
 const REPORT: &str = "COMPARE.md";
 
+/// The same as COMPARE.md of the workspace at `root`.
+pub fn in_workspace([report, _]: &[Rendered; 2], root: &Path) -> Rendered {
+    let path = root.join(REPORT);
+    Rendered {
+        path,
+        ..report.clone()
+    }
+}
+
 /// Where a run and its report are.
 pub fn places(folder: &Path) -> String {
     let report = folder.join(REPORT);
@@ -122,5 +131,18 @@ mod tests {
             "{notes:?}"
         );
         assert!(summary(&report, false).1.is_empty());
+    }
+
+    #[test]
+    fn the_workspace_has_the_report_of_the_run() {
+        let run = timed(US);
+        let about = verdict::report(Known::alone(&run));
+        let files = report(&about, Path::new("run"));
+        let compare = in_workspace(&files, Path::new("root"));
+        assert_eq!(
+            (files[0].path.as_path(), compare.path.as_path()),
+            (Path::new("run/COMPARE.md"), Path::new("root/COMPARE.md"))
+        );
+        assert!(compare.text.starts_with("# COMPARE") && compare.text == files[0].text);
     }
 }
