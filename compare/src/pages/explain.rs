@@ -6,7 +6,7 @@ use common::reference::Probability;
 use common::verdict::GateResult;
 use emulator::{Place, TraceReport};
 
-use super::{list, text};
+use super::{list, sections, text};
 use crate::judge::list::joined;
 
 /// The most numbers, and hazards, that are shown.
@@ -42,22 +42,22 @@ pub fn document(finding: &Finding<'_>) -> Document {
     );
     let mut blocks = vec![Block::paragraph(heading)];
     let red = found.gates.iter().filter(|gate| gate.is_fail());
-    blocks.extend(list(
-        red.map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason)),
-    ));
-    blocks.extend(list(
-        found
-            .fault
-            .as_ref()
-            .map(|fault| format!("The launch stopped: {fault}")),
-    ));
+    let red: Vec<&GateResult> = red.collect();
+    let fails = red
+        .iter()
+        .map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason));
+    let fault = found.fault.iter();
+    let fault = fault.map(|fault| format!("The launch stopped: {fault}"));
+    blocks.extend([list(fails), list(fault)].concat());
     blocks.extend(hazards(&found.traced));
     match &found.explained.deviation {
         Some(deviation) => blocks.extend(of(deviation, &found.explained)),
         None => match &found.explained.closest {
             Some(closest) if found.is_red() && !found.is_stopped() => {
-                let red = found.gates.iter().filter(|gate| gate.is_fail());
-                blocks.extend(within(closest, red.map(|gate| gate.gate.to_string())));
+                blocks.extend(within(
+                    closest,
+                    red.iter().map(|gate| gate.gate.to_string()),
+                ));
             }
             _ => blocks.push(Block::paragraph(silence(finding))),
         },
@@ -68,22 +68,13 @@ pub fn document(finding: &Finding<'_>) -> Document {
 }
 
 fn hazards(traced: &TraceReport) -> Vec<Block> {
-    let mut lines: Vec<Text> = traced
-        .hazards
-        .iter()
-        .take(MOST_HAZARDS)
-        .map(|hazard| Text::from(hazard.to_string()))
-        .collect();
+    let shown = traced.hazards.iter().take(MOST_HAZARDS);
     let more = traced.hazards.len().saturating_sub(MOST_HAZARDS) + traced.more_hazards;
-    if more > 0 {
-        lines.push(format!("{more} more hazards").into());
-    }
-    let title = (!lines.is_empty()).then(|| {
-        Block::Paragraph(
-            Text::default().strong("Hazards: fix these first, they may cause everything else."),
-        )
-    });
-    title.into_iter().chain(list(lines)).collect()
+    let more = (more > 0).then(|| format!("{more} more hazards"));
+    let lines = list(shown.map(ToString::to_string).chain(more));
+    let title = "Hazards: fix these first, they may cause everything else.";
+    let strong = |title| Block::Paragraph(Text::default().strong(title));
+    sections(strong, [(title, lines)])
 }
 
 fn silence(finding: &Finding<'_>) -> String {
