@@ -59,20 +59,16 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         let table = results.of_gpu(&run.session.machine.name);
         return Ok(print(report_of_run(&run, &table)));
     }
-    let gpu = match (&args.gpu, results.main()) {
-        (Some(gpu), _) if results.gpus.contains_key(gpu) => gpu,
-        (Some(gpu), _) => {
-            let names: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
-            bail!(
-                "there is no table of {gpu} in results/; it has {}",
-                names.join(", ")
-            )
-        }
-        (None, Some(main)) => main,
-        (None, None) => bail!(NoData(
+    let Some(gpu) = args.gpu.as_deref().or(results.main()) else {
+        bail!(NoData(
             "there is no table in results/; commit one with `compare accept`".to_string()
-        )),
+        ))
     };
+    if !results.gpus.contains_key(gpu) {
+        let names: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
+        let names = names.join(", ");
+        bail!("there is no table of {gpu} in results/; it has {names}")
+    }
     let table = results.of_gpu(gpu);
     Ok(print(report(Known::committed(&stages, &table))))
 }

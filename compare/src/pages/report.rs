@@ -27,20 +27,16 @@ const MOST_MISSING: usize = 10;
 /// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
     let known = &report.known;
-    let on = |report: &Report<'_>| {
-        report
-            .known
-            .gpu()
-            .map_or(String::new(), |gpu| format!(", {gpu}"))
+    let titled = |title: &str, report: &Report<'_>| match report.known.gpu() {
+        Some(gpu) => format!("{title}, {gpu}"),
+        None => title.to_string(),
     };
-    let here = on(report);
-    let title = |title: &str, on: &str| format!("{title}{on}");
     let origin = known
         .session()
         .map(|session| Block::paragraph(origin(report, session)));
     let elsewhere = others.iter().map(|of| {
         let score = ladder::score(&of.known).map(Block::Paragraph);
-        (title("Against peers", &on(of)), Vec::from_iter(score))
+        (titled("Against peers", of), Vec::from_iter(score))
     });
     let first = [Block::bullets(report.overall.actions.clone())];
     // Only the committed page is beside the stages.
@@ -65,12 +61,12 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
             "Missing data that is required".into(),
             missing(report, true),
         ),
-        (title("The ladder", &here), ladder),
+        (titled("The ladder", report), ladder),
         (changed, since.map_or(vec![], changes_of)),
-        (title("Against peers", &here), against_peers(report, &here)),
+        (titled("Against peers", report), against_peers(report)),
     ];
     let after = [
-        (title("Claims", &here), claims(report)),
+        ("Claims".into(), claims(report)),
         (
             "Missing data that is optional".into(),
             missing(report, false),
@@ -207,7 +203,7 @@ fn refused(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// A table for each kind of problem.
-fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
+fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let known = &report.known;
     let problems = peers::problems(known);
     let row = |problem: &Problem<'_>| {
@@ -254,10 +250,7 @@ fn against_peers(report: &Report<'_>, on: &str) -> Vec<Block> {
     });
     let tables = by_kind(&problems).into_iter().flat_map(|(kind, problems)| {
         let table = Table::of(problems.into_iter().map(row));
-        [
-            Block::subsection(format!("{kind}{on}")),
-            Block::Table(table),
-        ]
+        [Block::subsection(kind), Block::Table(table)]
     });
     about.into_iter().flatten().chain(tables).collect()
 }
