@@ -297,7 +297,7 @@ metrics! {
     ErrorOfBound: of_bound("error of its bound", GateId::C2),
     RowErrorOfBound: of_bound("row error of its bound", GateId::C3),
     Cases: context("cases", Unit::Count),
-    CasesUnsupported: context("cases not taken", Unit::Count),
+    CasesUnsupported: context("cases not supported", Unit::Count),
     CasesFailed: context("launches failed", Unit::Count),
     TileM: context("query rows per block", Unit::Count),
     TileN: context("keys per tile", Unit::Count),

@@ -4,7 +4,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Level, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -35,6 +35,8 @@ const LINEAR: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
+    risk: Level::Medium,
+    effort: Level::High,
     predecessor: Some("stage4-warpspec"),
     default_variant: "swizzle-32x256-k4",
     claims: &[

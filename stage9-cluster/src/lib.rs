@@ -3,7 +3,7 @@
 
 use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Level, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,6 +19,8 @@ const TMA: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage9-cluster",
     idea: "keys split over a cluster, halves of O exchanged",
+    risk: Level::High,
+    effort: Level::High,
     predecessor: Some("stage7-wgmma"),
     default_variant: "cluster-64x256",
     claims: &[
