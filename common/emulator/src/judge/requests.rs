@@ -370,6 +370,32 @@ mod tests {
     }
 
     #[test]
+    fn accumulators_conflict_where_their_rows_share_banks() {
+        use MatrixCount::{Accumulator, Transposed};
+        // Eight rows of eight elements: wavefronts and ideal ones, by hand. Between the strides without a conflict and the one
+        // where all rows start in bank 0, rows overlap by their last words.
+        for (count, element_bytes, stride, wavefronts, ideal) in [
+            (Accumulator, 4, 32, 2, 2),
+            (Accumulator, 4, 128, 8, 2),
+            (Accumulator, 4, 160, 2, 2),
+            (Accumulator, 4, 152, 4, 2),
+            (Accumulator, 2, 16, 1, 1),
+            (Accumulator, 2, 128, 8, 1),
+            (Accumulator, 2, 140, 2, 1),
+            (Transposed, 2, 16, 2, 2),
+            (Transposed, 2, 128, 8, 2),
+        ] {
+            let rows: Vec<u32> = (0..8).map(|row| row * stride).collect();
+            let traffic = matrix_shared(&rows, 8 * element_bytes, element_bytes, count);
+            assert_eq!(
+                (traffic.wavefronts, traffic.ideal_wavefronts),
+                (wavefronts, ideal),
+                "{count:?} of {element_bytes} bytes, rows {stride} bytes apart"
+            );
+        }
+    }
+
+    #[test]
     fn requests_are_put_together_by_place_and_time() {
         let mut requests = Requests::default();
         let mut counters = Counters::default();
