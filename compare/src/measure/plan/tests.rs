@@ -205,6 +205,11 @@ fn tier2_is_the_default_on_a_gpu() {
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
     assert_eq!(planned("--iters 0", Cuda).timings, []);
+    // Rows that see no key, and heads of which one has zeros, depend on the mask.
+    for short in ["1x2:1x65:7x64 f16 causal", "1x4x65:5x64 f16 full"] {
+        let line = format!("scalar-32x64 {short} normal:0 Both");
+        assert!(lines(&plan).contains(&line), "{line}");
+    }
     // On the emulator --full adds the same problems but the one of many keys, and keeps T0's traced.
     let emulated = planned("--full --variants scalar-32x64", Emulated);
     assert_eq!(emulated.cases.len() + 2, plan.cases.len());
