@@ -107,15 +107,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let (folder, run) = measure(args, ladder)?;
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
-    let files = files::report(&report, &folder);
-    files::write(&files)?;
-    let mut places = files::places(&folder);
-    // Without a GPU, the committed COMPARE.md knows more than this run does.
-    if let (Some(_), Some(root)) = (run.session.gpu(), machine::workspace()) {
-        let compare = files::in_workspace(&files, &root);
-        places = format!("{places}\nand in {}", compare.path.display());
-        files::write(&[compare])?;
-    }
+    let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
     let (text, notes) = files::summary(&report, args.quiet);
     let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
     let regret = regret.unwrap_or_default();

@@ -40,6 +40,8 @@ pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
     pub run: Run,
+    /// The workspace, if there is one.
+    root: Option<PathBuf>,
 }
 
 impl Completing {
@@ -68,7 +70,12 @@ impl Completing {
         )?;
         let name = name_of(&folder);
         judge(&name, &run)?;
-        Ok(Self { folder, name, run })
+        Ok(Self {
+            folder,
+            name,
+            run,
+            root: machine::workspace(),
+        })
     }
 
     fn of_gpu(&self, here: &str) -> anyhow::Result<()> {
@@ -91,12 +98,11 @@ impl Completing {
         let results = Results::read(&machine::results())?;
         let table = results.of_gpu(&self.run.session.machine.name);
         let report = verdict::report_of_run(&self.run, &table);
-        files::write(&files::report(&report, &self.folder))?;
+        let places = files::write_report(&report, &self.folder, self.root.as_deref())?;
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
         let section = terminal(&show::document(&alone, &[section], &[]), WIDTH);
-        let text = format!("{section}\n{}", files::places(&self.folder));
-        Ok((text, look(&report)))
+        Ok((format!("{section}\n{places}"), look(&report)))
     }
 
     /// An empty folder below target/ for the files of a tool.
@@ -189,7 +195,10 @@ mod tests {
             run: Some(folder.path().join("a")),
             quiet: true,
         };
-        let opened = Completing::open(&target, &ladder()).unwrap();
+        let opened = Completing {
+            root: Some(folder.path().into()),
+            ..Completing::open(&target, &ladder()).unwrap()
+        };
         assert_eq!(opened.name, "a");
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
@@ -205,8 +214,9 @@ mod tests {
             .unwrap();
         assert_eq!(rows, opened.run.table.rows().count());
         assert!(text.contains("record: "), "{text}");
-        let report = std::fs::read_to_string(folder.path().join("a/COMPARE.md"));
-        assert!(report.unwrap().starts_with("# COMPARE"));
+        let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(written("a/COMPARE.md").starts_with("# COMPARE"));
+        assert_eq!(written("a/COMPARE.md"), written("COMPARE.md"));
     }
 
     #[test]

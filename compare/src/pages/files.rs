@@ -17,7 +17,7 @@ pub struct Rendered {
 }
 
 /// The report in the run's folder, as Markdown and HTML.
-pub fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
+fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
     let document = report::document(about, &[]);
     let report = Rendered {
         path: folder.join(REPORT),
@@ -32,19 +32,25 @@ pub fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
 
 const REPORT: &str = "COMPARE.md";
 
-/// The same as COMPARE.md of the workspace at `root`.
-pub fn in_workspace([report, _]: &[Rendered; 2], root: &Path) -> Rendered {
-    let path = root.join(REPORT);
-    Rendered {
-        path,
-        ..report.clone()
+/// Writes the report into the run's folder and, of a run on a GPU, as COMPARE.md of the workspace at `root`: without a GPU the committed
+/// one knows more than the run does. Gives the places of the run and of its report.
+pub fn write_report(
+    about: &Report<'_>,
+    folder: &Path,
+    root: Option<&Path>,
+) -> Result<String, StoreError> {
+    let [report, page] = report(about, folder);
+    let (record, place) = (folder.display(), report.path.display());
+    let mut places = format!("record: {record}\nreport: {place}");
+    let mut files = vec![report.clone(), page];
+    let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
+    if let Some(root) = root.filter(|_| is_on_gpu) {
+        let path = root.join(REPORT);
+        places += &format!("\nand in {}", path.display());
+        files.push(Rendered { path, ..report });
     }
-}
-
-/// Where a run and its report are.
-pub fn places(folder: &Path) -> String {
-    let report = folder.join(REPORT);
-    format!("record: {}\nreport: {}", folder.display(), report.display())
+    write(&files)?;
+    Ok(places)
 }
 
 /// COMPARE.md from the table of the GPU model that most is known of, and the pages of the workspace at `root` that have generated parts.
@@ -108,7 +114,7 @@ mod tests {
     use super::*;
     use crate::judge::verdict::Exit;
     use crate::table::{Judged, On, Source};
-    use crate::testing::{US, WMMA, timed};
+    use crate::testing::{US, WMMA, emulated, timed};
     use common::verdict::{GateId, GateResult};
 
     #[test]
@@ -134,15 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_has_the_report_of_the_run() {
-        let run = timed(US);
-        let about = verdict::report(Known::alone(&run));
-        let files = report(&about, Path::new("run"));
-        let compare = in_workspace(&files, Path::new("root"));
-        assert_eq!(
-            (files[0].path.as_path(), compare.path.as_path()),
-            (Path::new("run/COMPARE.md"), Path::new("root/COMPARE.md"))
-        );
-        assert!(compare.text.starts_with("# COMPARE") && compare.text == files[0].text);
+    fn the_workspace_has_the_report_of_a_run_on_a_gpu_alone() {
+        for (run, is_on_gpu) in [(timed(US), true), (emulated(), false)] {
+            let root = tempfile::tempdir().unwrap();
+            let folder = root.path().join("run");
+            let about = verdict::report(Known::alone(&run));
+            let places = write_report(&about, &folder, Some(root.path())).unwrap();
+            let read = |folder: &Path| std::fs::read_to_string(folder.join(REPORT)).ok();
+            let written = read(&folder).unwrap();
+            assert!(written.starts_with("# COMPARE"), "{written}");
+            assert!(folder.join("report.html").is_file());
+            assert_eq!(read(root.path()), is_on_gpu.then_some(written));
+            assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
+        }
     }
 }
