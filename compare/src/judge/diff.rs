@@ -257,7 +257,7 @@ impl Join<'_> {
                     Some(old) => found.extend(self.figures(old, new)),
                     None if found.is_empty() && is_variant(new) && is_new(new) => {
                         let why = "the base does not have it";
-                        found.push(self.of(new, What::Variant, Change::Informational, why));
+                        found.push(self.difference(new, What::Variant, Change::Informational, why));
                     }
                     None => {}
                 }
@@ -268,7 +268,13 @@ impl Join<'_> {
     }
 
     /// What is missing on a side that was asked for it is required.
-    fn of(&self, row: &Row, what: What, change: Change, why: impl Into<String>) -> Difference {
+    fn difference(
+        &self,
+        row: &Row,
+        what: What,
+        change: Change,
+        why: impl Into<String>,
+    ) -> Difference {
         let is_lost = change == Change::Missing && self.covers;
         Difference::new(row, what, change, why).required(is_lost)
     }
@@ -295,7 +301,7 @@ impl Join<'_> {
                 }
                 (was, Some(is)) => (turned(was, is)?, reason.into()),
             };
-            let judged = self.of(new, What::Gate(gate), change, why);
+            let judged = self.difference(new, What::Gate(gate), change, why);
             let is_required = judged.required && gate != GateId::R1;
             let [was, is] = [was, is].map(|verdict| verdict.map(|of| of.to_string()));
             Some(judged.values(was, is).required(is_required))
@@ -311,8 +317,8 @@ impl Join<'_> {
         }
         let is_known = self.new.about(&old.subject).next().is_some();
         let gate = || Some(What::Gate(*old.verdicts.keys().next()?));
-        let missing = |what, why| Some(self.of(old, what, Change::Missing, why));
-        let gone = |what, why| Some(self.of(old, what, Change::Informational, why));
+        let missing = |what, why| Some(self.difference(old, what, Change::Missing, why));
+        let gone = |what, why| Some(self.difference(old, what, Change::Informational, why));
         match (old.by, Group::of(old)) {
             (Source::Claim, _) => gone(gate()?, "no longer claimed"),
             // Sites change with the kernels; the faults are the harness's own.
@@ -367,7 +373,7 @@ impl Join<'_> {
                 true => (Change::Missing, "it ran fewer than in the base"),
                 false => (Change::Informational, "it ran more than in the base"),
             };
-            let cases = self.of(new, What::Metric(Metric::Cases), change, why);
+            let cases = self.difference(new, What::Metric(Metric::Cases), change, why);
             return vec![cases.values(Some(was.to_string()), Some(is.to_string()))];
         }
         let figures = old.figures.iter();
@@ -375,7 +381,7 @@ impl Join<'_> {
             .filter_map(|(metric, was)| self.figure(*metric, was.value, new))
             .collect();
         if found.is_empty() && group != Group::Errors && new.by != Source::Kernel {
-            found.push(self.of(new, What::Row(group), Change::Unchanged, "exact"));
+            found.push(self.difference(new, What::Row(group), Change::Unchanged, "exact"));
         }
         found
     }
@@ -396,7 +402,7 @@ impl Join<'_> {
             (_, None) => {
                 let note: String = new.note.iter().map(|note| format!(": {note}")).collect();
                 let why = format!("the new side does not have it{note}");
-                return Some(self.of(new, what, Change::Missing, why));
+                return Some(self.difference(new, what, Change::Missing, why));
             }
             (Threshold::Absolute(margin), Some(is)) => {
                 let why = format!("share of the bound; margin {:.0} % of it", 100.0 * margin);
@@ -427,7 +433,7 @@ impl Join<'_> {
         };
         let shown = |value: f64| Some(metric.show(value));
         Some(
-            self.of(new, what, change, why)
+            self.difference(new, what, change, why)
                 .values(shown(was), is.and_then(shown)),
         )
     }
@@ -491,7 +497,7 @@ impl Join<'_> {
     /// One latency on both sides, by the interval of the ratio of the medians.
     fn latency(&self, old: &Row, new: &Row) -> Difference {
         let metric = Metric::P50;
-        let row = |change, why: String| self.of(new, What::Metric(metric), change, why);
+        let row = |change, why: String| self.difference(new, What::Metric(metric), change, why);
         let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
         let why = (self.incomparable(old, new))
             .or_else(|| unequal(was, is))

@@ -25,7 +25,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    fn of(self, stage: &str) -> Self {
+    fn in_stage(self, stage: &str) -> Self {
         let stage = Some(stage.to_string());
         Self { stage, ..self }
     }
@@ -73,7 +73,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             _ => "none of its cases had this evidence",
         };
         let what = format!("{subject}: {names}");
-        missing.push(required(what, why).of(subject.stage()));
+        missing.push(required(what, why).in_stage(subject.stage()));
     }
     missing.extend(of_claims(known, claims));
     let untested = known.table.by(Source::SelfTest).filter_map(|row| {
@@ -158,7 +158,8 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
             if measurable(known, GateId::L1) && known.is_whole() && !is_peer {
-                missing.push(required(claimed.title(), "it was not timed").of(&claimed.stage));
+                missing
+                    .push(required(claimed.title(), "it was not timed").in_stage(&claimed.stage));
             }
             continue;
         }
@@ -211,7 +212,7 @@ fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
         }
         missing.extend(refused.difference(&supported).map(|place| {
             let what = format!("{}: {place}", stage.id);
-            required(what, "no variant supports it; every stage must").of(&stage.id)
+            required(what, "no variant supports it; every stage must").in_stage(&stage.id)
         }));
     }
     missing

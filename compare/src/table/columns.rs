@@ -100,7 +100,7 @@ fn number(value: f64) -> Value {
 
 /// What is read of a line, without columns that this version does not know.
 #[derive(Deserialize)]
-pub(super) struct Columns {
+struct Columns {
     subject: Subject,
     by: Source,
     item: Option<String>,
