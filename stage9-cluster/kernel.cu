@@ -133,13 +133,17 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const float scale_log2 = params.softmax_scale * attn::LOG2_E *
                              attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
-    // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight.
-    auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
-    auto *const first_o = reinterpret_cast<uint32_t *>(o_row) + rank * (HEAD_DIM / 4) + lane % 4;
+    // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight, if registers suffice.
+    const auto first_column = [&] {
+        auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
+        return reinterpret_cast<uint32_t *>(o_row) + rank * (HEAD_DIM / 4) + lane % 4;
+    };
+    uint32_t *const early_o = Preset::CONVERTS ? nullptr : first_column();
     float o_acc[HEAD_DIM / 2];                      // of [64, HEAD_DIM]
     uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N] each, read by products that outlive their round
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
+    attn::fence_operands(o_acc); // they stay here: of E4M3 ptxas otherwise serialises the products (C7515)
 
     // The barriers are initialised.
     __syncthreads();
@@ -179,19 +183,25 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
  ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
         // The products have read K: its slots are refilled for the next round.
         if (warp == 0 && attn::elect_one()) load_round(staging.k, launch.k, smem.k_full, tile + Preset::PAIR);
-        // The new maxima, and the factors for sums and outputs so far. A row without a visible key has maximum -inf, and
-        // -inf - -inf is NaN: any finite shift gives zeros.
-        float shift[2], rescale[2], sum[2][2];
+        // The new maxima, and the factors for sums and outputs so far, as in RowState.
+        float largest[2], shift[2], rescale[2], sum[2][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float largest = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
-            const float max = fmaxf(state[half].max, largest * scale_log2);
-            shift[half] = max == -INFINITY ? 0.0f : max;
+            largest[half] = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
+            const float max = fmaxf(state[half].max, __fmul_rn(largest[half], scale_log2));
+            shift[half] = attn::shift_of(max);
             rescale[half] = attn::exp2_approx(state[half].max - shift[half]);
             state[half].max = max;
  ATTN_STEP(SUM);
             sum[half][0] = state[half].sum * rescale[half];
             sum[half][1] = 0.0f;
+        }
+        if (__any_sync(0xffffffffu, attn::is_far(shift[0]) || attn::is_far(shift[1]))) {
+            const float origin[2] = {attn::shift_of(largest[0]), attn::shift_of(largest[1])};
+#pragma unroll
+            for (int i = 0; i < BLOCK_N; ++i) s[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] -= origin[i % 4 / 2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) shift[half] -= __fmul_rn(origin[half], scale_log2);
         }
         attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
@@ -284,6 +294,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             own[8 * i + 2 * j + 1] = fmaf(pair.y, other_factor[j % 2], own[8 * i + 2 * j + 1]);
         }
     }
+    uint32_t *const first_o = Preset::CONVERTS ? first_column() : early_o;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (thread_row + half * 8 >= params.seq_q) continue;

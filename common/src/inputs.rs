@@ -38,6 +38,11 @@ named! {
         Huge = "huge",
         /// Maxima of neighbouring rows thousands apart, over keys that all count: another row's state over- or underflows.
         MixedScale = "mixed-scale",
+        /// Scores of 1e7 to 1e9 for every key of a row, positive or negative: half of the keys alike, which win together in rows of
+        /// positive ones; in the others one key wins. f32 holds such a score to no better than 1 to 64.
+        Colossal = "colossal",
+        /// F16: V of N(0, 1) · 2^-15, subnormals nearly all, and so is O.
+        Subnormal = "subnormal",
         /// E4M3: N(0, 1) clamped to ±1, a third of the codes at ±448.
         Saturated = "saturated",
         /// E4M3: codes of N(0, 1) under scales drawn from [2^-6, 2].
@@ -58,6 +63,7 @@ impl Family {
         let is_for = |family: &Family| match family {
             Family::Saturated | Family::RandomScales | Family::ZeroHead => dtype == Dtype::E4m3,
             Family::WideRange => dtype == Dtype::Bf16,
+            Family::Subnormal => dtype == Dtype::F16,
             _ => true,
         };
         Self::ALL.into_iter().filter(is_for).collect()

@@ -88,7 +88,7 @@ pub fn extremes() -> Vec<Case> {
 }
 
 /// Another softmax scale; causal rows of which a warp's first sees one key less than whole tiles hold; causal rows over whole
-/// tiles. Once, untraced.
+/// tiles; colossal scores over several tiles; subnormal values. Once, untraced.
 pub fn others() -> Vec<Case> {
     let one_head = |seq_q, seq_kv, head_dim| Shape {
         seq_kv,
@@ -109,15 +109,26 @@ pub fn others() -> Vec<Case> {
             aligned,
         ]
     };
-    let case = |problem: Result<Problem, _>| {
-        let problem = problem.expect("tier 0 states valid problems");
-        Case {
-            problem,
-            family: Family::Normal,
+    let case = |family| {
+        move |problem: Result<Problem, _>| Case {
+            problem: problem.expect("tier 0 states valid problems"),
+            family,
             schedules: &SCHEDULES[..1],
         }
     };
-    Dtype::ALL.into_iter().flat_map(of).map(case).collect()
+    let several = |dtype| Problem::new(one_head(33, 600, 64), dtype, Mask::Causal);
+    let normal = Dtype::ALL
+        .into_iter()
+        .flat_map(of)
+        .map(case(Family::Normal));
+    let colossal = Dtype::ALL
+        .into_iter()
+        .map(several)
+        .map(case(Family::Colossal));
+    normal
+        .chain(colossal)
+        .chain([case(Family::Subnormal)(several(Dtype::F16))])
+        .collect()
 }
 
 /// Before the first that sees one: a block of the tallest tile and part of another.

@@ -27,6 +27,13 @@ static __device__ __forceinline__ float row_sum(float value) {
     return value;
 }
 
+// A row without a visible key so far has maximum -inf, and -inf - -inf is NaN: any finite shift gives zeros.
+static __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
+
+// Whether f32 holds a maximum to no better than 1: the exponential of the largest score under it may then be anything up to 2
+// to the power of what it was rounded by, unless the largest is subtracted from scores before they are scaled.
+static __device__ __forceinline__ bool is_far(float max) { return fabsf(max) >= 16777216.0f; }
+
 // The running state of one row. No default initialisation: nvcc drops it from arrays of arrays
 // (common/docs/nvcc-array-initialisers.md), so that a named function gives every such type its first value.
 struct RowState {
@@ -40,19 +47,23 @@ struct RowState {
     // outputs so far.
     template <int LANES, int COUNT>
     __device__ __forceinline__ float update(float (&scores)[COUNT], float scale_log2) {
-        const float2 step = exponentials<LANES>(scores, scale_log2);
+        float rescale, own;
+        exponentials<LANES, 1>(this, &scores, &scale_log2, &rescale, &own);
  ATTN_STEP(SUM);
-        sum = fmaf(sum, step.x, row_sum<LANES>(step.y));
-        return step.x;
+        sum = fmaf(sum, rescale, row_sum<LANES>(own));
+        return rescale;
     }
 
-    // The same, but `sum` is only that of this lane's keys until `join` adds up those of the row: two shuffles per row, not per tile.
-    template <int LANES, int COUNT>
-    __device__ __forceinline__ float update_own(float (&scores)[COUNT], float scale_log2) {
-        const float2 step = exponentials<LANES>(scores, scale_log2);
+    // The same for several rows at once, but `sum` is only that of this lane's keys until `join` adds up those of the row: two
+    // shuffles per row, instead of two per row and tile.
+    template <int LANES, int ROWS, int COUNT>
+    static __device__ __forceinline__ void update_own(RowState (&rows)[ROWS], float (&scores)[ROWS][COUNT],
+                                                      const float (&scale_log2)[ROWS], float (&rescale)[ROWS]) {
+        float own[ROWS];
+        exponentials<LANES, ROWS>(rows, scores, scale_log2, rescale, own);
  ATTN_STEP(SUM);
-        sum = fmaf(sum, step.x, step.y);
-        return step.x;
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) rows[row].sum = fmaf(rows[row].sum, rescale[row], own[row]);
     }
     template <int LANES>
     __device__ __forceinline__ void join() {
@@ -83,35 +94,56 @@ struct RowState {
     __device__ __forceinline__ float log_sum_exp() const { return (max + log2_approx(sum)) * LN_2; }
 
   private:
-    // A row without a visible key so far has max -inf, and -inf - -inf is NaN: any finite shift gives zeros.
-    static __device__ __forceinline__ float shift_of(float max) { return max == -INFINITY ? 0.0f : max; }
-
-    // Scores to probabilities under the new maximum. Returns the factor for what was accumulated under the old one (x)
-    // and the sum of this lane's probabilities (y).
-    template <int LANES, int COUNT>
-    __device__ __forceinline__ float2 exponentials(float (&scores)[COUNT], float scale_log2) {
+    // Scores to probabilities under the new maxima. `rescale`: the factors for what was accumulated under the old ones;
+    // `own`: the sums of this lane's probabilities.
+    template <int LANES, int ROWS, int COUNT>
+    static __device__ __forceinline__ void exponentials(RowState *rows, float (*scores)[COUNT], const float *scale_log2,
+                                                        float *rescale, float *own) {
         constexpr int CHAINS = COUNT % 2 == 0 ? 2 : 1; // of dependent instructions: a single one would mostly wait
-        float tile_max[CHAINS];
+        float largest[ROWS], shift[ROWS];
+        bool any_far = false; // one branch for all rows and lanes: each would end what ptxas schedules together
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            tile_max[i % CHAINS] = i < CHAINS ? scores[i] : fmaxf(tile_max[i % CHAINS], scores[i]);
+        for (int row = 0; row < ROWS; ++row) {
+            float tile_max[CHAINS];
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                tile_max[i % CHAINS] = i < CHAINS ? scores[row][i] : fmaxf(tile_max[i % CHAINS], scores[row][i]);
+            }
+#pragma unroll
+            for (int i = 1; i < CHAINS; ++i) tile_max[0] = fmaxf(tile_max[0], tile_max[i]);
+            largest[row] = row_max<LANES>(tile_max[0]);
+            const float new_max = fmaxf(rows[row].max, __fmul_rn(largest[row], scale_log2[row]));
+            shift[row] = shift_of(new_max);
+            rescale[row] = exp2_approx(rows[row].max - shift[row]);
+            rows[row].max = new_max;
+            any_far |= is_far(shift[row]);
         }
-#pragma unroll
-        for (int i = 1; i < CHAINS; ++i) tile_max[0] = fmaxf(tile_max[0], tile_max[i]);
-        const float new_max = fmaxf(max, row_max<LANES>(tile_max[0]) * scale_log2);
-        const float shift = shift_of(new_max);
-        const float rescale = exp2_approx(max - shift);
+        const auto exponentiate = [&] {
  ATTN_STEP(EXPONENTIAL);
-        float tile_sum[CHAINS] = {};
 #pragma unroll
-        for (int i = 0; i < COUNT; ++i) {
-            scores[i] = exp2_approx(fmaf(scores[i], scale_log2, -shift));
-            tile_sum[i % CHAINS] += scores[i];
+            for (int row = 0; row < ROWS; ++row) {
+                float tile_sum[CHAINS] = {};
+#pragma unroll
+                for (int i = 0; i < COUNT; ++i) {
+                    scores[row][i] = exp2_approx(fmaf(scores[row][i], scale_log2[row], -shift[row]));
+                    tile_sum[i % CHAINS] += scores[row][i];
+                }
+#pragma unroll
+                for (int i = 1; i < CHAINS; ++i) tile_sum[0] += tile_sum[i];
+                own[row] = tile_sum[0];
+            }
+        };
+        if (__any_sync(0xffffffffu, any_far)) {
+#pragma unroll
+            for (int row = 0; row < ROWS; ++row) {
+                const float origin = shift_of(largest[row]);
+#pragma unroll
+                for (int i = 0; i < COUNT; ++i) scores[row][i] -= origin;
+                shift[row] -= __fmul_rn(origin, scale_log2[row]);
+            }
+            if constexpr (ROWS > 1) return exponentiate(); // a copy: where both ways share one, ptxas spills in stage 7
         }
-#pragma unroll
-        for (int i = 1; i < CHAINS; ++i) tile_sum[0] += tile_sum[i];
-        max = new_max;
-        return make_float2(rescale, tile_sum[0]);
+        exponentiate();
     }
 };
 static_assert(std::is_trivially_default_constructible_v<RowState>, "empty() says what it starts as");

@@ -26,7 +26,8 @@ static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[CO
         sum[i % 4 / 2][i % 2] += s[i];
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
-    if (__any_sync(0xffffffffu, fmaxf(row_sum[0], row_sum[1]) > LIMIT)) return false;
+    const bool is_large = fmaxf(row_sum[0], row_sum[1]) > LIMIT;
+    if (__any_sync(0xffffffffu, is_large || is_far(state[0].max) || is_far(state[1].max))) return false;
     state[0].sum += row_sum[0];
     state[1].sum += row_sum[1];
     return true;

@@ -25,15 +25,12 @@ static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_ke
 template <int COUNT>
 static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], const float (&scale_log2)[2],
                                                     float (&rescale)[2]) {
+    float p[2][COUNT / 2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        float p[COUNT / 2]; // of one row
+    for (int i = 0; i < COUNT; ++i) p[i % 4 / 2][i / 4 * 2 + i % 2] = s[i];
+    RowState::update_own<4>(state, p, scale_log2, rescale);
 #pragma unroll
-        for (int i = 0; i < COUNT / 2; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
-        rescale[half] = state[half].update_own<4>(p, scale_log2[half]);
-#pragma unroll
-        for (int i = 0; i < COUNT / 2; ++i) s[i / 2 * 4 + 2 * half + i % 2] = p[i];
-    }
+    for (int i = 0; i < COUNT; ++i) s[i] = p[i % 4 / 2][i / 4 * 2 + i % 2];
 }
 template <int COUNT>
 static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
@@ -42,8 +39,8 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 }
 
 // The same under the maxima that the rows had before: nothing waits for new ones, and outputs stay as they are. False, with the sums
-// as they were, if an exponential may be too large for a half in some row of the warp: a thread's part of a row's sum bounds each of
-// its terms.
+// as they were, if in some row of the warp the maximum is far or an exponential may be too large for a half: a thread's part of a
+// row's sum bounds each of its terms.
 template <int COUNT>
 static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
     constexpr float LIMIT = 32768.0f;
@@ -55,7 +52,8 @@ static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], R
         sum[i % 4 / 2][i % 2] += s[i];
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
-    if (__any_sync(0xffffffffu, fmaxf(row_sum[0], row_sum[1]) > LIMIT)) return false;
+    const bool is_large = fmaxf(row_sum[0], row_sum[1]) > LIMIT;
+    if (__any_sync(0xffffffffu, is_large || is_far(state[0].max) || is_far(state[1].max))) return false;
     state[0].sum += row_sum[0];
     state[1].sum += row_sum[1];
     return true;

@@ -1,5 +1,5 @@
 use super::{
-    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C3_ROW, C3_ROW_BF16,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C2_STEPS, C3_ROW, C3_ROW_BF16,
     C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
     c3_floor, c4_tolerance,
 };
@@ -36,6 +36,8 @@ pub struct Errors {
     /// Rows in effect in that mean: the square of the sum of squared errors over the sum of their squares. Exact rows (one
     /// key, or one that wins) do not count.
     pub baseline_rows: f64,
+    /// Root mean square over rows of what one subnormal step of the output's format in each element is of the row.
+    pub rms_step: f64,
     /// [`Reference::largest_score`](crate::reference::Reference::largest_score).
     pub largest_score: f64,
     pub reference_max_abs: f64,
@@ -73,6 +75,7 @@ impl Errors {
         let mut max_row = Worst::new([0; 3]);
         let mut sum = 0.0;
         let (mut row_squares, mut baseline_row_squares, mut baseline_row_fourths) = (0.0, 0.0, 0.0);
+        let mut step_squares = 0.0;
         let mut nonzero_in_zero_row = None;
         let baseline = reference
             .baseline
@@ -98,6 +101,7 @@ impl Errors {
             }
             let norm = norm_square.sqrt().max(floor);
             max_row.offer(error_square.sqrt() / norm, [b, h, s]);
+            step_squares += dim as f64 * (format.ulp(0.0) / norm).powi(2);
             row_squares += error_square / (norm * norm);
             baseline_row_squares += baseline_square / (norm * norm);
             baseline_row_fourths += (baseline_square / (norm * norm)).powi(2);
@@ -130,6 +134,7 @@ impl Errors {
             baseline_rms_row_rel: (baseline_row_squares / reference.rows.len() as f64).sqrt(),
             baseline_rows: baseline_row_squares.powi(2)
                 / baseline_row_fourths.max(f64::MIN_POSITIVE),
+            rms_step: (step_squares / reference.rows.len() as f64).sqrt(),
             largest_score: reference.largest_score,
             reference_max_abs: reference_max_abs.value,
             end_to_end: EndToEnd::measure(evidence),
@@ -143,7 +148,9 @@ impl Errors {
 
     pub fn c2_rows_bound(&self) -> f64 {
         let factor = C2_ROWS_FACTOR + C2_ROWS_NOISE / self.baseline_rows.max(1.0);
-        factor * self.baseline_rms_row_rel + SCORE_ROUNDING * self.largest_score
+        factor * self.baseline_rms_row_rel
+            + SCORE_ROUNDING * self.largest_score
+            + C2_STEPS * self.rms_step
     }
 
     pub fn c3_bound(&self) -> f64 {

@@ -27,6 +27,11 @@ const NEAR_TIE: f32 = 1.0 + 1.0 / 1024.0;
 /// that.
 const MIXED_KEY: f32 = 16.0;
 const MIXED_ROWS: [f32; 5] = [-8.0, -2.0, 0.0, 2.0, 8.0];
+/// Elements of a row of Q are 2 to one of these, those of every second key the last, those of the others that times 1/2 + N / 4: sums
+/// of equal keys are exact, whatever the order. Their scaled scores lie nearly half a step of f32 from the next f32.
+const COLOSSAL_ROWS: (f64, f64) = (7.0, 14.0);
+const COLOSSAL_KEY: f32 = 9792.0;
+const SUBNORMAL_VALUES: i32 = -15;
 /// Q is multiplied by 2 to the first, K divided by it, V of even heads multiplied by 2 to the second, of odd ones divided:
 /// logits of N(0, 1), and nothing that f16 holds.
 const WIDE_LOGITS: i32 = 30;
@@ -242,6 +247,27 @@ fn shape_head(
                 row.iter_mut().for_each(|value| *value += lean);
             }
         }
+        Family::Colossal => {
+            for (at, row) in values.chunks_mut(dim).enumerate() {
+                match tensor {
+                    Tensor::Q => {
+                        let (low, high) = COLOSSAL_ROWS;
+                        let length = two_to((low + (high - low) * stream.uniform()).floor()) as f32;
+                        row.fill(length.copysign(row[0]));
+                    }
+                    Tensor::K if at % 2 == 0 => row.fill(COLOSSAL_KEY),
+                    Tensor::K => row
+                        .iter_mut()
+                        .for_each(|value| *value = COLOSSAL_KEY * (0.5 + 0.25 * *value)),
+                    Tensor::V => {}
+                }
+            }
+        }
+        Family::Subnormal if tensor == Tensor::V => {
+            let factor = two_to(SUBNORMAL_VALUES.into()) as f32;
+            values.iter_mut().for_each(|value| *value *= factor);
+        }
+        Family::Subnormal => {}
         Family::WideRange => {
             let exponent = match tensor {
                 Tensor::Q => WIDE_LOGITS,

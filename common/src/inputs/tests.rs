@@ -69,7 +69,7 @@ fn first_values_are_pinned() {
     );
     // FNV-1a over the bits of the families that are of the same age.
     for (extreme, expected) in [
-        (false, 3_421_362_752_979_160_008),
+        (false, 17_100_836_497_426_930_431),
         (true, 1_469_648_253_468_071_088),
     ] {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -187,6 +187,24 @@ fn extreme_logits_are_where_their_families_say() {
             (5..35).contains(&tied),
             "{dtype}: {tied} of 40 rows have ties"
         );
+
+        let colossal = logits(Family::Colossal, dtype);
+        let (largest, tied): (Vec<f64>, Vec<usize>) = colossal
+            .iter()
+            .map(|row| {
+                (
+                    most(row),
+                    row.iter().filter(|&&logit| logit == most(row)).count(),
+                )
+            })
+            .unzip();
+        assert!(
+            largest.iter().all(|most| (1e6..1e9).contains(&most.abs())),
+            "{dtype}"
+        );
+        for (most, tied) in largest.iter().zip(tied) {
+            assert_eq!(tied, if *most > 0.0 { 25 } else { 1 }, "{dtype}");
+        }
 
         let mixed: Vec<f64> = logits(Family::MixedScale, dtype).iter().map(most).collect();
         for step in [1, 8] {

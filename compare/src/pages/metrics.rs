@@ -68,11 +68,12 @@ fn rule(gate: GateId) -> String {
         GateId::C1 => "every element of the output is written, and none is infinite or NaN".into(),
         GateId::C2 => format!(
             "max error ≤ {} × that of the same-precision baseline + {} ulps of the output at the largest reference value; root mean square \
-             of row errors ≤ ({} + {}/n) × its own over n effective rows",
+             of row errors ≤ ({} + {}/n) × its own over n effective rows + what f32 scores lose + {} subnormal steps of the output",
             gate::C2_PLAIN_FACTOR,
             gate::C2_OUTPUT_ULPS,
             gate::C2_ROWS_FACTOR,
-            gate::C2_ROWS_NOISE
+            gate::C2_ROWS_NOISE,
+            gate::C2_STEPS
         ),
         GateId::C3 => format!(
             "per row ‖o − r‖ / ‖r‖ ≤ {:.0e} (P or output in bf16: {:.1e}; P in e4m3: {:.0e}) + what f32 scores lose; a row without keys is exactly 0",

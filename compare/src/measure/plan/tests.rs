@@ -53,6 +53,9 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
     wmma-qk-32x64 1x1x65:127x64 e4m3 full normal:0 Plain
     wmma-qk-32x64 1x1x65:127x64 e4m3 causal normal:0 Plain
     wmma-qk-32x64 1x1x64x64 e4m3 causal normal:0 Plain
+    wmma-qk-32x64 1x1x33:600x64 f16 causal colossal:0 Plain
+    wmma-qk-32x64 1x1x33:600x64 e4m3 causal colossal:0 Plain
+    wmma-qk-32x64 1x1x33:600x64 f16 causal subnormal:0 Plain
     ");
     assert!(plan.timings.is_empty());
     // The same of a variant that is asked for by name.
@@ -64,9 +67,9 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
 fn tier1_is_the_default_without_a_gpu() {
     let plan = planned("--variants scalar-32x64", Emulated);
     assert_eq!(plan.tier, Tier::T1);
-    // 10 + 6 + 10 of T0; small: 3 seeds x (7 + 10 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
+    // 10 + 6 + 13 of T0; small: 3 seeds x (9 + 11 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
     // on 7 keys; 4 of mission; a ring for each dtype, one with rising maxima, and a deep one.
-    assert_eq!(plan.cases.len(), 10 + 6 + 10 + 3 * 17 - 2 + 2 * 6 + 4 + 4);
+    assert_eq!(plan.cases.len(), 10 + 6 + 13 + 3 * 20 - 2 + 2 * 6 + 4 + 4);
     let lines = lines(&plan);
     assert!(lines.contains(&"scalar-32x64 mission f16 full normal:2 Plain".to_string()));
     assert!(lines.contains(&"scalar-32x64 small e4m3 full zero-head:1 Plain".to_string()));
@@ -95,7 +98,10 @@ fn tier1_is_the_default_without_a_gpu() {
     for case in &whole.cases {
         *per_variant.entry(case.subject.clone()).or_default() += 1;
     }
-    assert_eq!(per_variant.into_values().collect::<Vec<_>>(), [92, 95, 95]);
+    assert_eq!(
+        per_variant.into_values().collect::<Vec<_>>(),
+        [104, 107, 107]
+    );
     assert!(whole.scope.is_all());
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let traced = |plan: &Plan, variant: &str| {
@@ -135,6 +141,7 @@ fn bf16_is_checked_on_default_variants() {
     wmma-qk-32x64 1x1x65:127x64 bf16 full normal:0 Plain
     wmma-qk-32x64 1x1x65:127x64 bf16 causal normal:0 Plain
     wmma-qk-32x64 1x1x64x64 bf16 causal normal:0 Plain
+    wmma-qk-32x64 1x1x33:600x64 bf16 causal colossal:0 Plain
     ");
     let tier1 = of("--stages stage0-scalar");
     assert_eq!(tier1[..tier0.len()], tier0);
@@ -167,7 +174,7 @@ fn tier2_is_the_default_on_a_gpu() {
     let plan = planned("--variants scalar-32x64", Cuda);
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
-    // extreme families on 131:5 keys; T0's ten others; and the rings.
+    // extreme families on 131:5 keys; T0's thirteen others; and the rings.
     let families: usize = [Dtype::F16, Dtype::E4m3]
         .map(|dtype| Family::for_dtype(dtype).len())
         .iter()
@@ -178,7 +185,7 @@ fn tier2_is_the_default_on_a_gpu() {
             .filter(|case| case.mode == Mode::Both)
             .count()
     };
-    assert_eq!(both(&plan), 8 * families + 6 + 10 + 4);
+    assert_eq!(both(&plan), 8 * families + 6 + 13 + 4);
     assert!(
         plan.cases
             .iter()
@@ -191,16 +198,16 @@ fn tier2_is_the_default_on_a_gpu() {
             .filter(|case| pick(&Place::of(&case.problem)))
             .count()
     };
-    // Named: 2 masks x (10 + 13 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
+    // Named: 2 masks x (12 + 14 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
     assert_eq!(
         count(&|place| of_kind(Kind::Small).any(|named| named.name == place.shape)),
-        2 * 23 * 14
+        2 * 26 * 14
     );
     // Many keys in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
     // rows; the extreme families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|place| !place.shape.starts_with(char::is_alphabetic)),
-        2 + edge_shapes().len() * 4 + 7 * families + 12 + 10 + 4
+        2 + edge_shapes().len() * 4 + 7 * families + 12 + 13 + 4
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
