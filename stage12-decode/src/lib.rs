@@ -1,7 +1,8 @@
 //! Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile, and the keys of a tile are split
-//! over the blocks of a cluster, which merge their outputs through distributed shared memory.
+//! over the blocks of a cluster, which merge their outputs through distributed shared memory. E4M3 is multiplied by warps, which
+//! convert it in registers.
 
-use common::claim::{Base, Claim, Rival, Where};
+use common::claim::{self, Base, Claim, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Mask, Problem};
 use common::stage::{Artifacts, Attention, Kernel, Level, StageInfo};
@@ -47,11 +48,22 @@ const INFO: StageInfo = StageInfo {
             &[Metric::AsyncCopyBytes],
             "K and V come by TMA, and Q by plain loads into registers",
         ),
-        Claim::none(
-            "decode",
-            &[Metric::LoopHmma, Metric::LoopLdsm],
-            "every product is a warpgroup's, with P and Q in registers and the other operand by descriptor",
-        ),
+        Claim {
+            on: claim::F16,
+            ..Claim::none(
+                "decode",
+                &[Metric::LoopHmma, Metric::LoopLdsm],
+                "every product is a warpgroup's, with P and Q in registers and the other operand by descriptor",
+            )
+        },
+        Claim {
+            on: claim::E4M3,
+            ..Claim::none(
+                "decode",
+                &[Metric::LoopHgmma, Metric::LoopSts],
+                "codes are converted in the registers that a warp's products take, and halves of them are stored nowhere",
+            )
+        },
     ],
     redundant: &[],
 };
