@@ -11,6 +11,7 @@ mod counters;
 mod explained;
 mod late;
 mod resources;
+mod scale;
 mod suppression;
 mod tier0;
 mod warpgroups;
@@ -20,6 +21,7 @@ pub use explained::explained;
 pub use insta;
 pub use late::late_warps;
 pub use resources::resources;
+pub use scale::largest_scale;
 pub use suppression::synchronisation;
 pub use warpgroups::{
     groups_of_heads, lazy_maxima, rows_of_blocks, shared_registers, work_of_blocks,
