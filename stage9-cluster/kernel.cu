@@ -2,34 +2,32 @@
 // halves of their outputs through distributed shared memory.
 
 #include <attn/cluster.cuh>
+#include <attn/fp8_scores.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
+#include <attn/ptx/barrier.cuh>
 #include <attn/wgmma_rows.cuh>
 #include <attn/wgmma_tile.cuh>
 
 namespace {
 
-// One warpgroup, 64 query rows. In each round a block takes two tiles of keys, with one maximum for both; tiles alternate between
-// the blocks of the cluster. Slots are refilled for the next round as soon as they have been read.
+// One warpgroup, 64 query rows; of E4M3 a second one converts V meanwhile. In each round a block takes two tiles of keys, with one
+// maximum for both; tiles alternate between the blocks of the cluster. Slots are refilled as soon as they have been read.
 template <class Element_, // of Q, K and V
           int HEAD_DIM_,  // columns
           int BLOCK_N_>   // keys of a tile
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
-    static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, THREADS = 128;
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3
+    static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = 2, WARPS = 4, THREADS = CONVERTS ? 256 : 128; // WARPS that compute
     static constexpr int ROWS = attn::WGMMA_M, BLOCK_M = ROWS / CLUSTER; // a block's share of the cluster's rows
     static constexpr int BLOCK_N = BLOCK_N_, PAIR = 2;                   // PAIR: tiles of a round
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>, LSE = true; // CONVERTS: E4M3, to halves
-    using QTile = attn::BoxTile<Operand, HEAD_DIM, ROWS>;
-    using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
-    // As tiles land, before they are converted.
-    using QCodes = attn::BoxTile<Element, HEAD_DIM, ROWS>;
-    using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    struct Staging {
-        QCodes q;
-        KvCodes k[PAIR], v[PAIR];
-    };
+    static constexpr bool LSE = !CONVERTS; // sums of codes are not exact enough for log-sum-exps
+    using QTile = attn::BoxTile<Element, HEAD_DIM, ROWS>;
+    using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>; // as it lands
+    using VTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
+    struct Staging { KvTile v[PAIR]; attn::Mbarrier v_full[PAIR]; }; // codes of V
     struct Empty {};
     // What a warp sends to the same warp of the other block: two rows' states of every fourth lane, and each lane's part of half of
     // the columns, as elements of O, 16 bytes at a time.
@@ -39,28 +37,18 @@ struct Tile {
         attn::Mbarrier states_full, o_full;
     };
     struct Shared {
-        QTile q;                 // [ROWS, HEAD_DIM]
-        KvTile k[PAIR], v[PAIR]; // [BLOCK_N, HEAD_DIM] each
+        QTile q;        // [ROWS, HEAD_DIM]
+        KvTile k[PAIR]; // [BLOCK_N, HEAD_DIM] each
+        VTile v[PAIR];  // [BLOCK_N, HEAD_DIM] each
         std::conditional_t<CONVERTS, Staging, Empty> staging;
-        Partial partial[THREADS / 32];
+        Partial partial[WARPS];
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
-    static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    static_assert(CLUSTER == 2, "a block exchanges halves with the one other: rank ^ 1");
-    static_assert(PAIR == 2, "a round is s[0], s[1]");
-};
-
-// -inf for keys that the thread's rows do not see, in a tile that begins with `first_key`.
-template <class Preset>
-struct Rows {
-    int visible[2];     // keys that the thread's two rows see
-    int visible_to_all; // keys that all rows of the warp see
-    int lane;
-
-    __device__ __forceinline__ void mask(float (&s)[Preset::BLOCK_N / 2], int first_key) const {
-        if (first_key + Preset::BLOCK_N > visible_to_all) attn::mask_rows(s, first_key, visible, lane);
-    }
+    // Scores from codes are less exact than a P in halves: C2 and C3 apply the bounds of one in BF16.
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = CONVERTS ? ATTENTION_P_BF16 : Operand::PROBABILITY;
+    static constexpr int K_READ = 1, V_READ = 2, CODES_READ = 3; // named barriers of E4M3
+    static_assert(CLUSTER == 2 && PAIR == 2, "a block exchanges halves with the one other, rank ^ 1; a round is s[0], s[1]");
 };
 
 template <class Preset>
@@ -81,17 +69,17 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto first_key = [&](int tile) { return (tile * Preset::CLUSTER + rank) * BLOCK_N; };
 
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
-    auto &staging = [&]() -> auto & { // where TMA brings tiles
+    auto &staging = [&]() -> auto & { // where TMA brings V
         if constexpr (Preset::CONVERTS) return smem.staging;
         else return smem;
     }();
     // Starts the copies of a round's tiles, if there are any.
-    const auto load_round = [&](auto &codes, const AttentionTensorMap &map, auto &full, int first_tile) {
+    const auto load_round = [&](auto &slots, const AttentionTensorMap &map, auto &full, int first_tile) {
 #pragma unroll
         for (int slot = 0; slot < Preset::PAIR; ++slot) {
             if (first_tile + slot >= tiles) continue;
-            attn::mbarrier_arrive_expect_tx(&full[slot], Preset::KvCodes::BYTES);
-            codes[slot].load(map, &full[slot], first_key(first_tile + slot), head_kv, batch);
+            attn::mbarrier_arrive_expect_tx(&full[slot], Preset::KvTile::BYTES);
+            slots[slot].load(map, &full[slot], first_key(first_tile + slot), head_kv, batch);
         }
     };
     // Each barrier is initialised by the thread that starts what it counts. Q and K are in flight before anything else is done;
@@ -101,18 +89,19 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         for (auto &full : smem.k_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
         if (tiles > 0) {
-            attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
-            staging.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
+            attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QTile::BYTES);
+            smem.q.load(launch.q, &smem.q_full, first_row, head_q, batch);
         }
-        load_round(staging.k, launch.k, smem.k_full, 0);
-        for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
+        load_round(smem.k, launch.k, smem.k_full, 0);
+        for (auto &full : staging.v_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
-        load_round(staging.v, launch.v, smem.v_full, 0);
+        load_round(staging.v, launch.v, staging.v_full, 0);
     } else if (warp == 1 && attn::elect_one()) { // a warp that is still idle
         for (auto &partial : smem.partial) {
             attn::mbarrier_init(&partial.states_full, 1);
             attn::mbarrier_init(&partial.o_full, 1);
         }
+        if constexpr (Preset::CONVERTS) for (auto &full : smem.v_full) attn::mbarrier_init(&full, 1);
         attn::fence_mbarrier_init();
         for (auto &partial : smem.partial) {
             attn::mbarrier_arrive_expect_tx(&partial.states_full, sizeof(partial.states));
@@ -121,17 +110,16 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
     // This block runs and its barriers are initialised: the other block waits for that at the end.
     attn::cluster_arrive_relaxed();
-
     const int warp_row = first_row + warp * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
-    Rows<Preset> rows{{}, attn::visible_keys(params, warp_row), lane};
-    attn::RowState state[2]; // of the thread's two rows
+    const int visible_to_all = attn::visible_keys(params, warp_row); // keys that all rows of the warp see
+    int visible[2];                                                  // and the thread's two rows
+    attn::RowState state[2];                                         // of these
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        rows.visible[half] = attn::visible_keys(params, thread_row + half * 8);
+        visible[half] = attn::visible_keys(params, thread_row + half * 8);
         state[half] = attn::RowState::empty();
     }
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
+    const float scale_log2 = params.softmax_scale * attn::LOG2_E * attn::scale_of(params.q, params.heads_q, batch, head_q) *
                              attn::scale_of(params.k, params.heads_kv, batch, head_kv);
     // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight, if registers suffice.
     const auto first_column = [&] {
@@ -144,20 +132,41 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
     attn::fence_operands(o_acc); // they stay here: of E4M3 ptxas otherwise serialises the products (C7515)
-
     // The barriers are initialised.
     __syncthreads();
-    // The tile has landed. E4M3 is converted by all threads, which have waited for the products with the previous tile: each makes
-    // its part visible to the tensor cores, and behind the barrier the tile is complete, and the codes have been read.
-    const auto wait_for = [&](attn::Mbarrier *full, int parity, auto &tile, auto &codes) {
-        attn::mbarrier_wait_tx(full, parity);
-        if constexpr (Preset::CONVERTS) {
-            attn::convert_tile<Preset::THREADS>(tile, codes, threadIdx.x);
-            attn::fence_proxy_async();
-            __syncthreads();
+    if constexpr (Preset::CONVERTS) {
+        if (warp >= Preset::WARPS) { // converts V
+#pragma unroll 1
+            for (int tile = 0; tile < tiles; ++tile) {
+                const int slot = tile % Preset::PAIR, parity = tile / Preset::PAIR % 2;
+                // The products have read V of the previous round.
+                if (tile > 0 && slot == 0) attn::named_barrier_sync<Preset::V_READ, Preset::THREADS>();
+                attn::mbarrier_wait_tx(&staging.v_full[slot], parity);
+                attn::convert_tile<128>(smem.v[slot], staging.v[slot], threadIdx.x % 128);
+                // Each makes its part visible to the tensor cores; behind the barrier the tile is complete and its codes read.
+                attn::fence_proxy_async();
+                attn::named_barrier_sync<Preset::CODES_READ, 128>();
+                if (threadIdx.x % 128 == 0) {
+                    attn::mbarrier_arrive(&smem.v_full[slot]);
+                    if (slot == 1) load_round(staging.v, launch.v, staging.v_full, tile + 1);
+                }
+            }
+            attn::cluster_wait(); // who arrived at the cluster barrier waits there
+            return;
         }
+    }
+    // Of a head whose scores are too large for the sums of FP8 tensor cores each warp computes its own, exactly.
+    const bool is_exact = Preset::CONVERTS && fabsf(scale_log2) > attn::LARGEST_SCALE<HEAD_DIM>;
+    const auto start_scores = [&](float (&s)[BLOCK_N / 2], int slot, int parity) {
+        attn::mbarrier_wait_tx(&smem.k_full[slot], parity);
+        if constexpr (Preset::CONVERTS) attn::start_fp8_qk(s, smem.q, 0, smem.k[slot]);
+        else attn::start_qk(s, smem.q, 0, smem.k[slot]);
     };
-    if (tiles > 0) wait_for(&smem.q_full, 0, smem.q, staging.q);
+    const auto finish_scores = [&](float (&s)[BLOCK_N / 2], int slot, int tile) {
+        if constexpr (Preset::CONVERTS) if (is_exact) attn::exact_warp_scores(s, smem.q, threadIdx.x / 32 * 16, smem.k[slot]);
+        if (first_key(tile) + BLOCK_N > visible_to_all) attn::mask_rows(s, first_key(tile), visible, lane);
+    };
+    if (tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0);
  ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
  ATTN_PLACES(next_at, batch, head_q, thread_row + i % 4 / 2 * 8,
              Preset::CLUSTER * BLOCK_N + i / 4 * 8 + lane % 4 * 2 + i % 2);
@@ -166,23 +175,22 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     for (int tile = 0; tile < tiles; tile += Preset::PAIR, parity ^= 1) {
         const bool is_pair = tile + 1 < tiles;
         float s[2][BLOCK_N / 2]; // of [64, BLOCK_N] each
-        wait_for(&smem.k_full[0], parity, smem.k[0], staging.k[0]);
-        attn::start_qk(s[0], smem.q, 0, smem.k[0]);
+        start_scores(s[0], 0, parity);
         if (is_pair) {
-            wait_for(&smem.k_full[1], parity, smem.k[1], staging.k[1]);
-            attn::start_qk(s[1], smem.q, 0, smem.k[1]);
+            start_scores(s[1], 1, parity);
             attn::wgmma_wait<0>(s[0], s[1]);
-            rows.mask(s[1], first_key(tile + 1));
+            finish_scores(s[1], 1, tile + 1);
         } else {
             attn::wgmma_wait<0>(s[0]);
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 2; ++i) s[1][i] = -INFINITY;
         }
-        rows.mask(s[0], first_key(tile));
+        finish_scores(s[0], 0, tile);
  ATTN_OBSERVE(SCORES, at, first_key(tile), s[0]);
  ATTN_OBSERVE(SCORES, next_at, first_key(tile), s[1]);
-        // The products have read K: its slots are refilled for the next round.
-        if (warp == 0 && attn::elect_one()) load_round(staging.k, launch.k, smem.k_full, tile + Preset::PAIR);
+        // The products have read K, and behind the barrier warps on their own: its slots are refilled for the next round.
+        if (is_exact) attn::named_barrier_sync<Preset::K_READ, 128>();
+        if (warp == 0 && attn::elect_one()) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and the factors for sums and outputs so far, as in RowState.
         float largest[2], shift[2], rescale[2], sum[2][2];
 #pragma unroll
@@ -209,13 +217,13 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::exponentials_of_rows(s[0], scale_log2, shift, sum);
  ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows<Operand>(p_frag[0], s[0]);
-        wait_for(&smem.v_full[0], parity, smem.v[0], staging.v[0]);
+        attn::mbarrier_wait_tx(&smem.v_full[0], parity);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
             attn::exponentials_of_rows(s[1], scale_log2, shift, sum);
  ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
             attn::round_rows<Operand>(p_frag[1], s[1]);
-            wait_for(&smem.v_full[1], parity, smem.v[1], staging.v[1]);
+            attn::mbarrier_wait_tx(&smem.v_full[1], parity);
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[1], smem.v[1]);
         }
 #pragma unroll
@@ -224,7 +232,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if (tile + Preset::PAIR < tiles) { // the same for V
             attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, first_key(tile), o_acc);
-            if (warp == 0 && attn::elect_one()) load_round(staging.v, launch.v, smem.v_full, tile + Preset::PAIR);
+            if constexpr (Preset::CONVERTS) attn::named_barrier_arrive<Preset::V_READ, Preset::THREADS>();
+            else if (warp == 0 && attn::elect_one()) load_round(smem.v, launch.v, smem.v_full, tile + Preset::PAIR);
         }
     }
 
@@ -244,7 +253,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const float normal[2] = {0.5f * state[0].inverse_sum(), 0.5f * state[1].inverse_sum()};
     attn::wgmma_wait<0>(o_acc);
  if (tiles > 0) ATTN_OBSERVE(OUTPUT, at, first_key((tiles - 1) / Preset::PAIR * Preset::PAIR), o_acc);
-
     // Each block owns half of the columns, and gets the other's part of them. A branch, since registers cannot be indexed.
     float own[HALF]; // of [64, HEAD_DIM / 2]
     const auto exchange = [&](auto first_own) {
@@ -276,7 +284,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::RowState total = state[half];
         total.merge(others[half]);
         const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
-        if (rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
+        if (Preset::LSE && rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll

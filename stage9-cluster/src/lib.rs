@@ -3,7 +3,7 @@
 
 use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, Level, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -25,6 +25,7 @@ const INFO: StageInfo = StageInfo {
     default_variant: "cluster-64x256",
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
+        Claim::faster_on("cluster", TMA, &Where::e4m3("mission"), 1.2),
         Claim::over(
             "cluster",
             Rival::FastestPeer,
@@ -57,7 +58,11 @@ const INFO: StageInfo = StageInfo {
             "every product is a warpgroup's, which reads its tiles by descriptor",
         ),
     ],
-    redundant: &[],
+    redundant: &[Redundant {
+        family: "cluster",
+        site: "who arrived at the cluster barrier waits there",
+        reason: "the barrier does without threads that have exited, but nothing says that it does after they arrived",
+    }],
 };
 
 impl Attention for Cluster {
