@@ -50,7 +50,7 @@ struct Tile {
     };
     static constexpr int Q_BOX_ROWS = 0, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    static_assert(HEAD_DIM / 8 % CLUSTER == 0, "each block merges as many columns");
+    static_assert(HEAD_DIM / 8 % CLUSTER == 0 && (!CODES || TEAMS >= CLUSTER), "each block merges as many columns, of E4M3 for a warp");
 };
 
 // A packed row as query and query head.
