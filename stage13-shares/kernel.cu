@@ -37,8 +37,8 @@ struct Tile {
         Slots<KvCodes> slots[WARPGROUPS];
     };
     struct Empty {};
-    // A warpgroup's tiles and, when K and V have been read for the last time, its part of the output, of each other warpgroup's
-    // columns, as it lies in the registers of its threads.
+    // A warpgroup's tiles and, where K was when it has been read for the last time, its part of the output, of each other
+    // warpgroup's columns, as it lies in the registers of its threads.
     union Part {
         Slots<KvTile> slots;
         float4 o[WARPGROUPS][SHARE / 4][128];
@@ -61,7 +61,7 @@ struct Tile {
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     static_assert(WARPGROUPS == 2 || WARPGROUPS == 4, "the others of a warpgroup are warpgroup ^ i");
-    static_assert(sizeof(Part) == sizeof(Slots<KvTile>), "outputs fit where K and V were");
+    static_assert(sizeof(Part::o) <= sizeof(Slots<KvTile>::k), "a product may still read V");
 };
 
 template <class Preset>
@@ -238,8 +238,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::wgmma_wait<0>(o_acc);
  if (warpgroup < tiles) ATTN_OBSERVE(OUTPUT, at, (tile - WARPGROUPS) * BLOCK_N, o_acc);
 
-    // Each warpgroup owns its share of the columns, and gets the others' parts of them, where K and V were, which all products
-    // have read. Branches, since registers cannot be indexed.
+    // Each warpgroup owns its share of the columns, and gets the others' parts of them, where K was, which all products have read.
+    // Branches, since registers cannot be indexed.
     float own[SHARE]; // of [64, HEAD_DIM / WARPGROUPS]
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; i += 4) {
