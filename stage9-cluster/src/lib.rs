@@ -1,5 +1,6 @@
 //! Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows: each takes every second tile of
-//! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU.
+//! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU. E4M3 is
+//! multiplied as it lands, as in stage 10, and log-sum-exps of it are Unsupported.
 
 use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
