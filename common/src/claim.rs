@@ -9,7 +9,7 @@ use std::fmt;
 /// A prediction about metrics of one family on some problems.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// Of speed its best variant is judged, of counters every one.
+    /// Or one of its variants. Of speed its best variant is judged, of counters every one.
     pub family: &'static str,
     pub metrics: &'static [Metric],
     pub relation: Relation,
@@ -153,13 +153,15 @@ impl Claim {
     }
 }
 
-/// A problem by its shape's name.
+/// A problem by its shape's name, on any GPU or on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Where {
     /// `mission`.
     pub shape: &'static str,
     pub dtype: Dtype,
     pub mask: Mask,
+    /// `NVIDIA L4`: on others nothing is predicted.
+    pub gpu: Option<&'static str>,
 }
 
 impl Where {
@@ -192,7 +194,19 @@ impl Where {
     }
 
     pub const fn new(shape: &'static str, dtype: Dtype, mask: Mask) -> Self {
-        Self { shape, dtype, mask }
+        Self {
+            shape,
+            dtype,
+            mask,
+            gpu: None,
+        }
+    }
+
+    pub const fn on_gpu(self, gpu: &'static str) -> Self {
+        Self {
+            gpu: Some(gpu),
+            ..self
+        }
     }
 }
 

@@ -80,6 +80,7 @@ pub fn ladder() -> Vec<StageMeta> {
                 metric,
                 relation,
                 on: Place::claims(Dtype::F16),
+                gpu: None,
                 why: why.into(),
             };
             let faster = Relation::Faster {
@@ -149,6 +150,7 @@ pub fn claiming() -> Vec<StageMeta> {
             goal,
         },
         on: Place::claims(Dtype::F16),
+        gpu: None,
         why: String::new(),
     };
     stages[1].claims.extend([

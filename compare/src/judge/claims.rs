@@ -82,7 +82,10 @@ pub fn arms(
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(Subject, Subject, Option<Subject>)> {
-    let base = claim.relation.base()?;
+    let base = claim
+        .relation
+        .base()
+        .filter(|_| claim.is_about(known.gpu()))?;
     let base_stage = known.stage(&base.stage)?;
     let new = &best_of(known, stage, &claim.family, &claim.on)?.subject;
     let old = &best_of(known, base_stage, &base.family, &claim.on)?.subject;
@@ -478,14 +481,25 @@ pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
 }
 
 fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
-    let found = judge(known, stage, claim);
-    let row = found.as_ref().map(|(_, row)| *row);
     let (id, gpu) = (claim.id(), known.gpu());
+    let found = claim
+        .is_about(gpu)
+        .then(|| judge(known, stage, claim))
+        .flatten();
+    let row = found.as_ref().map(|(_, row)| *row);
     let negative = stage.negatives.iter().find(|negative| {
         let is_here = negative.gpu.is_none() || negative.gpu.as_deref() == gpu;
         negative.claim == id && is_here
     });
-    let lacking = || Finding::new(Verdict::NoData, "not measured");
+    let lacking = || {
+        let reason = match &claim.gpu {
+            Some(of) if !claim.is_about(gpu) => {
+                format!("predicted for an {of} alone; `compare run` there measures it")
+            }
+            _ => "not measured".to_string(),
+        };
+        Finding::new(Verdict::NoData, reason)
+    };
     Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),

@@ -157,7 +157,8 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         }
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
-            if measurable(known, GateId::L1) && known.is_whole() && !is_peer {
+            let is_due = !is_peer && claimed.claim.is_about(known.gpu());
+            if measurable(known, GateId::L1) && known.is_whole() && is_due {
                 missing
                     .push(required(claimed.title(), "it was not timed").in_stage(&claimed.stage));
             }

@@ -106,6 +106,7 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
         metric,
         relation: stated.relation.recorded(),
         on: Place::new(on.shape, on.dtype, on.mask),
+        gpu: on.gpu.map(str::to_string),
         why: stated.why.to_string(),
     })
 }

@@ -633,12 +633,12 @@ fn claimed(
     variant: &VariantMeta,
     chosen: &Problems,
 ) -> Vec<PlannedTiming> {
-    let ours = (stage.id.as_str(), variant.family.as_str());
-    let is_side = |(other, claim): &(&StageMeta, &Claim)| {
-        let base = claim.relation.base();
-        let base = base.map(|base| (base.stage.as_str(), base.family.as_str()));
-        let sides = [Some((other.id.as_str(), claim.family.as_str())), base];
-        matches!(claim.relation, Relation::Faster { .. }) && sides.contains(&Some(ours))
+    let is_ours = |id: &str, family: &str| id == stage.id && variant.is_of(family);
+    let is_side = |(other, claim): &(&StageMeta, &Claim)| match &claim.relation {
+        Relation::Faster { base, .. } => {
+            is_ours(&other.id, &claim.family) || is_ours(&base.stage, &base.family)
+        }
+        _ => false,
     };
     let is_no_case = |place: &&Place| {
         let named = place.extents().and_then(|shape| shape.named());

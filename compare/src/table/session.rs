@@ -140,6 +140,11 @@ impl VariantMeta {
             .trim_start_matches('-')
     }
 
+    /// Whether a claim about `family` is about it.
+    pub fn is_of(&self, family: &str) -> bool {
+        self.family == family || self.name == family
+    }
+
     pub fn takes(&self, dtype: Dtype) -> bool {
         let mut kernels = self.kernels.iter();
         kernels.any(|kernel| kernel.facts.dtype == dtype)
@@ -177,11 +182,11 @@ impl StageMeta {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
 
-    /// The variants of a family, in the order of kernel.cu.
+    /// The variants of a family, in the order of kernel.cu; or the variant of this name.
     pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
         self.variants
             .iter()
-            .filter(move |variant| variant.family == family)
+            .filter(move |variant| variant.is_of(family))
     }
 
     pub fn family_subjects<'a>(&'a self, family: &'a str) -> impl Iterator<Item = Subject> + 'a {
@@ -240,6 +245,9 @@ pub struct Claim {
     pub metric: Metric,
     pub relation: Relation,
     pub on: Place,
+    /// The only GPU that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -259,7 +267,17 @@ impl Claim {
             Relation::AtLeast { .. } => "at least".to_string(),
             Relation::AtMost { .. } => "at most".to_string(),
         };
-        format!("{family} {metric} {relation} on {on}")
+        format!("{family} {metric} {relation} on {on}{}", self.of_gpu())
+    }
+
+    fn of_gpu(&self) -> String {
+        let gpu = self.gpu.iter();
+        gpu.map(|gpu| format!(", {gpu}")).collect()
+    }
+
+    /// Whether it predicts anything of this GPU.
+    pub fn is_about(&self, gpu: Option<&str>) -> bool {
+        self.gpu.is_none() || self.gpu.as_deref() == gpu
     }
 
     /// Whether it is about time, and so about a particular GPU.
@@ -306,7 +324,8 @@ impl fmt::Display for Claim {
             (_, dtype) if self.on != Place::claims(dtype) => write!(f, " on {}", self.on),
             (_, Dtype::F16) => Ok(()),
             (_, dtype) => write!(f, " with {dtype}"),
-        }
+        }?;
+        f.write_str(&self.of_gpu())
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::table::{Place, Run};
 use crate::testing::scenario::{self, each, run};
-use crate::testing::{SCALAR, instances, ladder};
+use crate::testing::{GPU, SCALAR, instances, ladder};
 use Verdict::{Fail, NoData, Pass};
 use common::claim::Base;
 use common::problem::Dtype;
@@ -136,6 +136,36 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
     assert_eq!((arms.0, arms.1, arms.2), (k2.into(), SCALAR.into(), None));
     both.session.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
     assert_eq!(finding(&both, 0, 0), None);
+}
+
+/// On another GPU it has no data, is not timed and is not missed.
+#[test]
+fn a_claim_may_be_of_one_gpu_and_of_one_variant() {
+    let pair = pair("wmma", "scalar", ["1.6"; 3]);
+    let found = |words: &str, gpu: Option<&str>| {
+        let run = run(words).changed(|session| {
+            let claim = &mut session.stages[0].claims[0];
+            claim.family = "wmma-qk-32x64".into();
+            claim.gpu = gpu.map(String::from);
+        });
+        let known = Known::alone(&run);
+        let stage = &run.session.stages[0];
+        let has_arms = arms(&known, stage, &stage.claims[0]).is_some();
+        let report = crate::judge::verdict::report(known);
+        let Claimed { finding, .. } = &report.claims[0];
+        let title = report.claims[0].title();
+        let mut missing = report.missing.iter();
+        let is_missed = missing.any(|of| of.required && of.what == title);
+        (finding.verdict, has_arms, is_missed)
+    };
+    let (timed, untimed) = (format!("timed{pair}"), "timed; - pair");
+    for here in [None, Some(GPU)] {
+        assert_eq!(found(&timed, here), (Pass, true, false));
+        assert_eq!(found(untimed, here), (NoData, true, true));
+    }
+    for words in [&timed, untimed] {
+        assert_eq!(found(words, Some("NVIDIA L4")), (NoData, false, false));
+    }
 }
 
 /// The claims are 1.5x over the fastest of PyTorch, and 1x over its flash. Faster and wrong does not count, others than PyTorch are no
