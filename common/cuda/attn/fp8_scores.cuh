@@ -2,20 +2,12 @@
 #pragma once
 
 #include <attn/box_tile.cuh>
+#include <attn/fp8_sums.cuh>
 #include <attn/fragment.cuh>
 #include <attn/ptx/wgmma.cuh>
 #include <attn/wgmma_tile.cuh>
 
 namespace attn {
-
-constexpr int FP8_K = 32; // columns of one wgmma
-
-// The largest scale of scores, in base 2, at which tensor cores sum codes. They add 32 products and the previous sum in fixed point,
-// truncated 13 bits below the largest of these (common/docs/fp8-accumulation.md). Products of codes have exponents of up to 16, so
-// each addend may lose 2^3, and an exponential be off by 2^(1/16). The scale is known without looking at the codes: one number
-// decides for a head. For N(0, 1) under the scales of its largest elements it is 4 to 6 times smaller.
-template <int HEAD_DIM>
-constexpr float LARGEST_SCALE = 0.0625f / (HEAD_DIM / FP8_K * (FP8_K + 1) * 8);
 
 // Descriptor of rows from `row` (a multiple of 8) and columns 32 * step to 32 * step + 31, K-major.
 template <int HEAD_DIM, int ROWS>
