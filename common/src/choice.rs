@@ -5,6 +5,7 @@ use crate::problem::{Dtype, Mask, Problem};
 use crate::resources::KernelFacts;
 use crate::stage::{Kernel, LoadedStage, Prepared, Unsupported};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
@@ -97,19 +98,6 @@ pub fn modelled(dtype: Dtype) -> Dtype {
     }
 }
 
-impl Cost {
-    pub fn time(
-        &self,
-        problem: &Problem,
-        kernel: &KernelFacts,
-        grid: [u32; 3],
-        multiprocessors: u32,
-    ) -> f64 {
-        let terms = terms(problem, kernel, grid, self.resident, multiprocessors);
-        terms.iter().zip(&self.us).map(|(term, us)| term * us).sum()
-    }
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
     pub name: String,
@@ -122,14 +110,16 @@ pub struct Gpu {
 struct Candidate {
     stage: usize,
     kernel: usize,
-    cost: Cost,
+    resident: u32,
+    us: [f64; TERMS],
 }
 
 /// The model of one GPU, ready for the loaded stages.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     multiprocessors: u32,
-    candidates: Vec<Candidate>,
+    /// By element type and head size.
+    candidates: BTreeMap<(Dtype, usize), Vec<Candidate>>,
 }
 
 /// What does not depend on the batch is chosen as if it were one sequence of so many heads, and writes log-sum-exps, wanted or not.
@@ -147,7 +137,7 @@ impl Chooser {
             )
         };
         let nearest = models.iter().min_by_key(distance);
-        let mut candidates = Vec::new();
+        let mut candidates: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for cost in nearest.iter().flat_map(|model| &model.costs) {
             // A model knows stages that are not in the library.
             for (at, stage) in stages.iter().enumerate() {
@@ -158,10 +148,12 @@ impl Chooser {
                         == (cost.dtype, cost.head_dim)
                         && is_its(&kernel.variant);
                     if is_known && stage.refuse(kernel).is_ok() {
-                        candidates.push(Candidate {
+                        let instances = candidates.entry((kernel.dtype, kernel.head_dim));
+                        instances.or_default().push(Candidate {
                             stage: at,
                             kernel: index,
-                            cost: cost.clone(),
+                            resident: cost.resident,
+                            us: cost.us,
                         });
                     }
                 }
@@ -189,16 +181,28 @@ impl Chooser {
             chosen_by.shape.heads_kv = INVARIANT_HEADS;
         }
         let mut best: Option<(f64, &LoadedStage, &Kernel)> = None;
-        for candidate in &self.candidates {
+        let instances = self
+            .candidates
+            .get(&(problem.dtype, problem.shape.head_dim));
+        for candidate in instances.into_iter().flatten() {
             let stage = &stages[candidate.stage];
             let kernel = &stage.kernels[candidate.kernel];
-            let is_for = (kernel.dtype, kernel.head_dim) == (problem.dtype, problem.shape.head_dim);
-            let is_refused = || stage.attention.accepts(kernel, problem).is_err();
-            if !is_for || writes_lse && !kernel.lse || is_refused() {
+            if writes_lse && !kernel.lse || stage.attention.accepts(kernel, problem).is_err() {
                 continue;
             }
             let grid = stage.attention.grid(kernel, &chosen_by);
-            let us = (candidate.cost).time(&chosen_by, kernel, grid, self.multiprocessors);
+            let terms = terms(
+                &chosen_by,
+                kernel,
+                grid,
+                candidate.resident,
+                self.multiprocessors,
+            );
+            let us = terms
+                .iter()
+                .zip(&candidate.us)
+                .map(|(term, us)| term * us)
+                .sum();
             if best.is_none_or(|(least, ..)| us < least) {
                 best = Some((us, stage, kernel));
             }

@@ -111,7 +111,7 @@ struct Refitted {
     lines: Vec<String>,
 }
 
-/// Fits the library's choice to the table of a GPU model that has random problems, and judges it on those that the fit does not see.
+/// Fits the library's choice to the table of a GPU model that has random problems, and judges it by fits that do not see them.
 fn refit(
     results: &mut Results,
     gpu: &str,
@@ -119,11 +119,10 @@ fn refit(
     loaded: &[LoadedStage],
 ) -> Option<Refitted> {
     let mut table = results.of_gpu(gpu);
-    let session = choice::drawn(&table).next()?.session.clone();
+    let session = choice::judged(&table).next()?.session.clone();
     let known = Known::committed(stages, &table);
-    let fitted = choice::fit(&known, loaded)?;
-    let models = [fitted.model.clone()];
-    let regret = choice::regret(&known, loaded, &models, true);
+    let fitted = choice::fit(&known, loaded, None)?;
+    let regret = choice::unseen_regret(&known, loaded);
     let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));
     let mut lines: Vec<String> = residuals.collect();
     if let Some(regret) = regret {

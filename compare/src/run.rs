@@ -163,7 +163,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     };
     let outcome = executor.run(&mut run, &mut recorder);
     if !plan.draws.is_empty() {
-        let regret = choice::regret(&Known::alone(&run), stages, &models()?, false);
+        let regret = choice::regret(&Known::alone(&run), stages, &models()?);
         run.extend(regret.iter().map(Regret::row));
     }
     match &outcome {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::judge::choice::Regret;
+use crate::judge::choice::{self, Regret};
 use crate::table::On;
 use crate::testing::scenario::{self, each, run};
-use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples};
+use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, SMALL, drawn_run, mission, samples};
 use common::choice::Model;
 use std::path::Path;
 use tempfile::TempDir;
@@ -394,31 +394,33 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     assert!(refitted.file.lines().count() > 8 && refitted.file.len() < 10_000);
     let last = refitted.lines.last().unwrap();
     assert!(
-        last.contains("PASS: the library's choice") && last.contains("over 30 random problems"),
+        last.contains("PASS: the library's choice") && last.contains("over 90 random problems"),
         "{last}"
     );
     let after = &results.gpus[FOLDER];
     let regret = Regret::known(after).unwrap();
     assert_eq!(
         (after.rows().count(), regret.problems),
-        (before.rows().count() + 1, 30)
+        (before.rows().count() + 1, 90)
     );
     let mut read = Table::default();
     read.parse(&after.files()[0].1, Path::new("rows.jsonl"))
         .unwrap();
     assert_eq!(Regret::known(&read), Some(regret));
-    // Random problems are of one session, and no difference between two.
+    // A random problem is of one session, the choice is judged on those of the newest, and none is a difference between two.
     let later = drawn_run(&loaded, 12).named("20261126T000000Z-nvidia-h200");
+    let without_small = later
+        .clone()
+        .without(|row| row.subject.to_string() == SMALL);
     let mut merged = after.clone();
-    merged.merge(&later.session, &later.table);
-    assert!(
-        merged
-            .by(Source::Draw)
-            .all(|row| row.session == later.session.name)
-    );
+    merged.merge(&later.session, &without_small.table);
+    let again = || without_small.table.by(Source::Draw);
+    let judged = choice::judged(&merged);
+    assert!(judged.map(Row::key).eq(again().map(Row::key)));
+    let small = later.table.by(Source::Draw).count() - again().count();
     assert_eq!(
-        merged.by(Source::Draw).count(),
-        later.table.by(Source::Draw).count()
+        merged.by(Source::Draw).count() + small,
+        after.by(Source::Draw).count()
     );
     assert_eq!(
         diff::compare(after, &merged, false, stages)

@@ -13,8 +13,8 @@ use common::timing::stats::percentile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Of the random problems every such one is held out: the fit does not see it, and its choice is judged on them.
-const HELD_OUT: usize = 3;
+/// The random problems are parts of so many: a choice is judged on each by a fit to all others.
+const PARTS: usize = 10;
 
 /// A variant that is nowhere within this factor of the fastest has no part in the fit.
 const CONTENDS: f64 = 1.25;
@@ -73,9 +73,15 @@ pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
     timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
 }
 
-fn is_held_out(row: &Row) -> bool {
-    let number = row.value(Metric::Draw);
-    number.is_some_and(|number| (number as usize).is_multiple_of(HELD_OUT))
+/// Those of the newest session that has any: all variants as they are now have times there.
+pub fn judged(table: &Table) -> impl Iterator<Item = &Row> {
+    let newest = drawn(table).map(|row| &row.session).max();
+    drawn(table).filter(move |row| Some(&row.session) == newest)
+}
+
+fn part(row: &Row) -> Option<usize> {
+    row.value(Metric::Draw)
+        .map(|number| number as usize % PARTS)
 }
 
 /// The GPU of the table's figures.
@@ -147,15 +153,16 @@ struct Equation {
     is_fastest: bool,
 }
 
-/// Fits the costs of the variants that contend, each by what is known of all, then of the variant, then of the instance. `None` where
-/// the table is of no GPU.
-pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
+/// Fits the costs of the variants that contend, each by what is known of all, then of the variant, then of the instance, to the named
+/// problems and all parts of the random ones but one. `None` where the table is of no GPU.
+pub fn fit(known: &Known<'_>, stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
     let gpu = gpu(known)?;
     let mut samples = samples(known);
     let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
     // Of a stage without random problems the library may have nothing.
     let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
-    samples.retain(|sample| !is_held_out(sample.row) && has_draws(sample.row));
+    let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
+    samples.retain(|sample| is_seen(sample.row) && has_draws(sample.row));
     let fastest = least(samples.iter().map(|of| (&of.row.subject, of.slower)));
     let contends: Vec<&Sample<'_>> = (samples.iter())
         .filter(|sample| fastest[&sample.row.subject] <= CONTENDS)
@@ -201,10 +208,13 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Fitted> {
         least_squares(those.flat_map(|(_, (_, of))| of), prior)
     };
     let mut costs = Vec::new();
+    let dtypes: BTreeSet<Dtype> = equations.keys().map(|instance| instance.1).collect();
+    let of_all = |dtype| (dtype, of(&|other| other.1 == dtype, None));
+    let all: BTreeMap<Dtype, _> = dtypes.into_iter().map(of_all).collect();
     let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
     for (instance @ (subject, dtype, head_dim), (resident, own)) in &equations {
-        let all = of(&|other| other.1 == *dtype, None);
-        let variant = of(&|other| (&other.0, other.1) == (subject, *dtype), Some(all));
+        let is_variant = |other: &Instance| (&other.0, other.1) == (subject, *dtype);
+        let variant = of(&is_variant, Some(all[dtype]));
         let us = of(&|other| other == instance, Some(variant));
         let error = |of: &Equation| (dot(&of.terms, &us) / of.us - 1.0).abs();
         errors
@@ -277,7 +287,7 @@ fn dot(a: &[f64; TERMS], b: &[f64; TERMS]) -> f64 {
 
 /// As many digits as a file keeps.
 fn significant(value: f64) -> f64 {
-    format!("{value:.3e}").parse().expect("a number")
+    format!("{value:.2e}").parse().expect("a number")
 }
 
 /// The coefficients, none negative, of the least weighted squares. A prior counts as [`DOUBT`] equations for each coefficient.
@@ -382,18 +392,31 @@ impl fmt::Display for Regret {
     }
 }
 
-/// Of the model, on the random problems of the table: all of them, or those that no fit saw.
-pub fn regret(
+/// Of the models, on the random problems of the newest session.
+pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
+    regret_of(known, stages, |_| Some(models.to_vec()))
+}
+
+/// Of the fit, on each part of the same problems of one that has not seen it.
+pub fn unseen_regret(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Regret> {
+    regret_of(known, stages, |part| {
+        Some(vec![fit(known, stages, Some(part))?.model])
+    })
+}
+
+fn regret_of(
     known: &Known<'_>,
     stages: &[LoadedStage],
-    models: &[Model],
-    held_out_alone: bool,
+    models_for: impl Fn(usize) -> Option<Vec<Model>>,
 ) -> Option<Regret> {
-    let chooser = Chooser::new(stages, models, &gpu(known)?);
-    let rows = drawn(&known.table).filter(|row| !held_out_alone || is_held_out(row));
+    let gpu = gpu(known)?;
+    let chooser = |of| Some(Chooser::new(stages, &models_for(of)?, &gpu));
+    let choosers: Vec<Chooser> = (0..PARTS).map(chooser).collect::<Option<_>>()?;
+    let rows = judged(&known.table);
     let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let drawn = problems.len();
     let cost = |(place, rows): (&Place, Vec<&Row>)| {
+        let chooser = &choosers[part(rows.first()?)?];
         let (stage, prepared) = chooser
             .choose(stages, &place.problem()?, Wanted::default())
             .ok()?;

@@ -25,8 +25,7 @@ pub struct Request {
     #[command(flatten)]
     pub cases: CaseFlags,
     /// On a GPU, times all chosen variants on N random problems, at up to 4 seconds each, instead of the tier's problems, and judges how
-    /// much longer than the fastest the library's choice takes; of an accepted run two thirds of the problems are what the choice is
-    /// fitted to
+    /// much longer than the fastest the library's choice takes; `accept` fits the choice to them
     #[arg(long, value_name = "N", value_parser = select::at_least_one, conflicts_with_all = ["iters", "quick", "full"])]
     pub regret: Option<usize>,
     /// Draws other random problems

@@ -171,7 +171,7 @@ impl Table {
     }
 
     /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
-    /// is a self-test of one stage, and so are all random problems. What was read of the same machine code stays where the session did not read it.
+    /// is a self-test of one stage, and so is a random problem. What was read of the same machine code stays where the session did not read it.
     pub fn merge(&mut self, session: &Session, measured: &Table) {
         let against_peers = |stage: &str, on: &On| {
             let mut rows = measured.by(Source::Peers).filter(|row| row.on == *on);
@@ -181,9 +181,9 @@ impl Table {
         let tested: BTreeSet<&str> = (measured.by(Source::SelfTest))
             .map(|row| row.subject.stage())
             .collect();
-        let has_draws = measured.by(Source::Draw).next().is_some();
+        let drawn: BTreeSet<&On> = measured.by(Source::Draw).map(|row| &row.on).collect();
         self.rows.retain(|key, _| match key.by {
-            Source::Draw => !has_draws,
+            Source::Draw => !drawn.contains(&key.on),
             Source::Peers => !against_peers(key.subject.stage(), &key.on),
             Source::SelfTest => !tested.contains(key.subject.stage()),
             _ => true,
