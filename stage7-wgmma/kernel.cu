@@ -56,7 +56,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     using Operand = typename Preset::Operand;
     constexpr int BLOCK_M = Preset::BLOCK_M, BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     constexpr int STAGES = Preset::STAGES, WARPGROUPS = Preset::WARPGROUPS;
-    constexpr int D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
+    constexpr int N_TILES = BLOCK_N / 8, D_TILES = HEAD_DIM / 8; // of 8 columns, of which a thread holds 2
     const AttentionParams &params = launch.params;
 
     // This block's rows and head. Under the causal mask the last rows see the most keys: their blocks start first.
@@ -156,13 +156,23 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale.
-        float rescale[2];
-        attn::softmax_rows(s, state, scale_log2, rescale);
- ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
-        attn::scale_rows(o_acc, rescale);
+        // P = softmax(S), unnormalised, as the first operand of P·V; O = O * rescale. One row after the other: with both at
+        // once, two blocks per SM leave too few registers at head_dim 64.
         uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
-        attn::round_rows<Operand>(p_frag, s);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float p[2 * N_TILES]; // the scores of one row in this thread
+#pragma unroll
+            for (int i = 0; i < 2 * N_TILES; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
+            const float rescale = state[half].template update_own<4>(p, scale_log2);
+ ATTN_PLACES(p_at, batch, head_q, thread_row + half * 8, i / 2 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_OBSERVE(PROBABILITIES, p_at, tile * BLOCK_N, p);
+#pragma unroll
+            for (int i = 0; i < 2 * D_TILES; ++i) o_acc[i / 2 * 4 + 2 * half + i % 2] *= rescale;
+            // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
+#pragma unroll
+            for (int n = 0; n < N_TILES; ++n) p_frag[n / 2][n % 2 * 2 + half] = Operand::pack(p[2 * n], p[2 * n + 1]);
+        }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
 

@@ -131,7 +131,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     uint32_t p_frag[2][BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N] each, read by products that outlive their round
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
-    attn::fence_operands(o_acc); // they stay here: of E4M3 ptxas otherwise serialises the products (C7515)
+    // Of E4M3, whose address of O comes late, ptxas moves the zeros past the wait for Q, and serialises the products (C7515).
+    if constexpr (Preset::CONVERTS) attn::fence_operands(o_acc);
+
     // The barriers are initialised.
     __syncthreads();
     if constexpr (Preset::CONVERTS) {
@@ -192,35 +194,25 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if (is_exact) attn::named_barrier_sync<Preset::K_READ, 128>();
         if (warp == 0 && attn::elect_one()) load_round(smem.k, launch.k, smem.k_full, tile + Preset::PAIR);
         // The new maxima, and the factors for sums and outputs so far, as in RowState.
-        float largest[2], shift[2], rescale[2], sum[2][2];
+        float row_scale[2], rescale[2], sum[2][2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            largest[half] = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
-            const float max = fmaxf(state[half].max, __fmul_rn(largest[half], scale_log2));
-            shift[half] = attn::shift_of(max);
-            rescale[half] = attn::exp2_approx(state[half].max - shift[half]);
-            state[half].max = max;
+            const float largest = attn::row_max<4>(attn::row_max_of(s[1], half, attn::row_max_of(s[0], half, -INFINITY)));
+            row_scale[half] = state[half].raise(largest, scale_log2, rescale[half]);
  ATTN_STEP(SUM);
             sum[half][0] = state[half].sum * rescale[half];
             sum[half][1] = 0.0f;
         }
-        if (__any_sync(0xffffffffu, attn::is_far(shift[0]) || attn::is_far(shift[1]))) {
-            const float origin[2] = {attn::shift_of(largest[0]), attn::shift_of(largest[1])};
-#pragma unroll
-            for (int i = 0; i < BLOCK_N; ++i) s[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] -= origin[i % 4 / 2];
-#pragma unroll
-            for (int half = 0; half < 2; ++half) shift[half] -= __fmul_rn(origin[half], scale_log2);
-        }
         attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, at, first_key(tile), o_acc);
         // The output of the first tile is in flight while the exponentials of the second are computed.
-        attn::exponentials_of_rows(s[0], scale_log2, shift, sum);
+        attn::exponentials_of_rows(s[0], row_scale, state, sum);
  ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s[0]);
         attn::round_rows<Operand>(p_frag[0], s[0]);
         attn::mbarrier_wait_tx(&smem.v_full[0], parity);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], smem.v[0]);
         if (is_pair) {
-            attn::exponentials_of_rows(s[1], scale_log2, shift, sum);
+            attn::exponentials_of_rows(s[1], row_scale, state, sum);
  ATTN_OBSERVE(PROBABILITIES, next_at, first_key(tile), s[1]);
             attn::round_rows<Operand>(p_frag[1], s[1]);
             attn::mbarrier_wait_tx(&smem.v_full[1], parity);

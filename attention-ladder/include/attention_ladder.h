@@ -65,8 +65,7 @@ typedef struct AttentionLadderCall {
   // [batch, heads_q, seq_q, head_dim]
   struct AttentionLadderTensor q;
   // [batch, heads_kv, seq_kv, head_dim]. Finite Q and K give finite results while scaled scores, and their sums on the way, are below
-  // 2^127. Scores are f32: beyond 2^24 it cannot tell keys whose scores differ by less than some 2^-24 of them, and such rows take
-  // longer.
+  // 2^127. Scores are f32, which cannot tell keys whose scores differ by less than some 2^-24 of them.
   struct AttentionLadderTensor k;
   // [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides, rows that do not see the key may be NaN,
   // as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values

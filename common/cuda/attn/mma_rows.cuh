@@ -74,33 +74,26 @@ template <class Rows>
 static __device__ __forceinline__ void softmax(typename Rows::PFragments &p_frag, typename Rows::Output &o_acc,
                                                RowState (&state)[Rows::M_TILES][2], const typename Rows::Scores &s,
                                                float scale_log2, const WarpPlace &at, int tile_key, int lane) {
-    constexpr int ROWS = 2 * Rows::M_TILES; // of the lane: two of each 16
-    RowState rows[ROWS];
-    float p[ROWS][2 * Rows::N_TILES], scale[ROWS], rescale[ROWS];
 #pragma unroll
-    for (int row = 0; row < ROWS; ++row) {
-        rows[row] = state[row / 2][row % 2];
-        scale[row] = scale_log2;
+    for (int m = 0; m < Rows::M_TILES; ++m) {
 #pragma unroll
-        for (int i = 0; i < 2 * Rows::N_TILES; ++i) p[row][i] = s.acc[row / 2][i / 2][row % 2 * 2 + i % 2];
-    }
- ATTN_PLACES(p_at, at.batch, at.head, at.row + i / (2 * Rows::N_TILES) * 8 + lane / 4,
-             at.key + i % (2 * Rows::N_TILES) / 2 * MMA_N + lane % 4 * 2 + i % 2);
- ATTN_PLACES(row_at, at.batch, at.head, at.row + i / 2 * 8 + lane / 4, 0);
+        for (int half = 0; half < 2; ++half) {
+            float p[2 * Rows::N_TILES]; // the scores of one row in this lane
+#pragma unroll
+            for (int i = 0; i < 2 * Rows::N_TILES; ++i) p[i] = s.acc[m][i / 2][2 * half + i % 2];
+ ATTN_PLACES(p_at, at.batch, at.head, at.row + m * MMA_M + half * 8 + lane / 4,
+             at.key + i / 2 * MMA_N + lane % 4 * 2 + i % 2);
  ATTN_OBSERVE(SCORES, p_at, tile_key, p);
-    RowState::update_own<4>(rows, p, scale, rescale);
- ATTN_OBSERVE(LANE_STATE, row_at, tile_key, rows);
+            const float rescale = state[m][half].template update_own<4>(p, scale_log2);
+ ATTN_OBSERVE(LANE_STATE, p_at, tile_key, state[m][half]);
  ATTN_OBSERVE(PROBABILITIES, p_at, tile_key, p);
 #pragma unroll
-    for (int row = 0; row < ROWS; ++row) {
-        const int m = row / 2, half = row % 2;
-        state[m][half] = rows[row];
+            for (int i = 0; i < 2 * Rows::D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale;
+            // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
 #pragma unroll
-        for (int i = 0; i < 2 * Rows::D_TILES; ++i) o_acc[m][i / 2][2 * half + i % 2] *= rescale[row];
-        // The accumulators of keys 0 to 7 and 8 to 15 are the halves of one operand of 16 keys.
-#pragma unroll
-        for (int n = 0; n < Rows::N_TILES; ++n) {
-            p_frag[m][n / 2][n % 2 * 2 + half] = Rows::Operand::pack(p[row][2 * n], p[row][2 * n + 1]);
+            for (int n = 0; n < Rows::N_TILES; ++n) {
+                p_frag[m][n / 2][n % 2 * 2 + half] = Rows::Operand::pack(p[2 * n], p[2 * n + 1]);
+            }
         }
     }
 }

@@ -25,12 +25,15 @@ static __device__ __forceinline__ void mask_rows(float (&s)[COUNT], int first_ke
 template <int COUNT>
 static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], const float (&scale_log2)[2],
                                                     float (&rescale)[2]) {
-    float p[2][COUNT / 2];
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) p[i % 4 / 2][i / 4 * 2 + i % 2] = s[i];
-    RowState::update_own<4>(state, p, scale_log2, rescale);
+    for (int half = 0; half < 2; ++half) {
+        float p[COUNT / 2]; // of one row
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) s[i] = p[i % 4 / 2][i / 4 * 2 + i % 2];
+        for (int i = 0; i < COUNT / 2; ++i) p[i] = s[i / 2 * 4 + 2 * half + i % 2];
+        rescale[half] = state[half].update_own<4>(p, scale_log2[half]);
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; ++i) s[i / 2 * 4 + 2 * half + i % 2] = p[i];
+    }
 }
 template <int COUNT>
 static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2,
@@ -68,14 +71,14 @@ static __device__ __forceinline__ float row_max_of(const float (&s)[COUNT], int 
     return fmaxf(chain[0], chain[1]);
 }
 
-// Scores to exponentials under `shift`, which are added to `sum`, two chains per row.
+// Scores to exponentials under the rows' maxima and the scales of these, which are added to `sum`, two chains per row.
 template <int COUNT>
-static __device__ __forceinline__ void exponentials_of_rows(float (&s)[COUNT], float scale_log2, const float (&shift)[2],
+static __device__ __forceinline__ void exponentials_of_rows(float (&s)[COUNT], const float (&scale)[2], const RowState (&state)[2],
                                                             float (&sum)[2][2]) {
  ATTN_STEP(EXPONENTIAL);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        s[i] = exp2_approx(fmaf(s[i], scale_log2, -shift[i % 4 / 2]));
+        s[i] = exp2_approx(fmaf(s[i], scale[i % 4 / 2], -state[i % 4 / 2].max));
         sum[i % 4 / 2][i % 2] += s[i];
     }
 }

@@ -58,6 +58,9 @@ pub struct Case<'a> {
 }
 
 const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
+
+/// A maximum that kernels scale exactly, as `is_far` of softmax.cuh has it.
+const FAR: f64 = (1u64 << 28) as f64;
 /// Hopper adds up products of E4M3 in so few bits: `common/docs/fp8-accumulation.md`.
 const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
 /// ex2.approx is within 2 ulp; a multiply-add and a product stand around it.
@@ -128,7 +131,7 @@ struct Before {
 impl Before {
     fn nothing(dim: usize) -> Self {
         Self {
-            max: f64::NEG_INFINITY,
+            max: f64::from(f32::MIN),
             sum: 0.0,
             output: vec![0.0; dim],
             magnitude: vec![0.0; dim],
@@ -137,17 +140,13 @@ impl Before {
 
     /// Of sums and outputs so far under a new maximum.
     fn factor(&self, max: f64) -> f64 {
-        if self.max == f64::NEG_INFINITY {
-            0.0
-        } else {
-            (self.max - shift(max)).exp2()
-        }
+        (self.max - max).exp2()
     }
 }
 
-/// A row without a visible key has maximum -inf; any finite shift gives zeros.
-fn shift(max: f64) -> f64 {
-    if max == f64::NEG_INFINITY { 0.0 } else { max }
+/// As `far_scale` of softmax.cuh.
+fn far_scale(scale_log2: f64) -> f64 {
+    scale_log2.abs().log2().ceil().exp2().copysign(scale_log2)
 }
 
 /// Relative error of a power of two whose exponent is a difference of these.
@@ -230,14 +229,11 @@ impl Operands {
         )?;
         let max = step.max.as_ref().map_or(before.max, Cell::any);
         if let Some(cell) = &step.max {
-            let largest = self.largest(step);
-            let model = before.max.max(largest);
+            let model = self.maximum(step, before.max);
             // A maximum of earlier tiles will do as long as no exponential overflows: P and the sum are judged by it.
-            let model = if max == before.max && (largest - max).is_finite() && largest - max < 15.0
-            {
-                max
-            } else {
-                model
+            let model = match max == before.max && model - max < 15.0 {
+                true => max,
+                false => model,
             };
             let bound = 4.0 * UNIT * model.abs();
             let lanes = cell.lanes.values();
@@ -253,18 +249,18 @@ impl Operands {
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
-                let of = score * self.scale_log2;
-                let model = (of - shift(max)).exp2();
+                let of = score * self.scale(max);
+                let model = (of - max).exp2();
                 let bound = match model {
                     0.0 => 0.0,
-                    _ => model * exponential(of, shift(max)),
+                    _ => model * exponential(of, max),
                 };
                 let bound = bound + f64::from(f32::MIN_POSITIVE);
                 (key, cell, cell.any(), (model, bound))
             }),
         )?;
         let factor = before.factor(max);
-        let slack = exponential(shift(before.max), shift(max));
+        let slack = exponential(before.max, max);
         if let Some(cell) = &step.sum {
             let added: f64 = step.probabilities.values().map(Cell::any).sum();
             let model = before.sum * factor + added;
@@ -324,15 +320,19 @@ impl Operands {
         )
     }
 
-    /// Scaled, by the kernel's scores.
-    fn largest(&self, step: &Step) -> f64 {
-        let scores = step.scores.values().map(Cell::any);
-        let largest = if self.scale_log2 < 0.0 {
-            -scores.fold(f64::INFINITY, f64::min)
-        } else {
-            scores.fold(f64::NEG_INFINITY, f64::max)
-        };
-        largest * self.scale_log2.abs()
+    /// With that of the keys before; by the kernel's scores.
+    fn maximum(&self, step: &Step, before: f64) -> f64 {
+        let scores = || step.scores.values().map(Cell::any);
+        let scaled = |scale: f64| scores().map(|score| score * scale).fold(before, f64::max);
+        scaled(self.scale(scaled(self.scale_log2)))
+    }
+
+    /// What scores are scaled by under this maximum.
+    fn scale(&self, max: f64) -> f64 {
+        match max.abs() < FAR {
+            true => self.scale_log2,
+            false => far_scale(self.scale_log2),
+        }
     }
 }
 
@@ -480,7 +480,7 @@ fn stored(operands: &Operands, case: &Case<'_>, ends: &[Before], output: &[f32])
     let max = ends
         .iter()
         .map(|end| end.max)
-        .fold(f64::NEG_INFINITY, f64::max);
+        .fold(f64::from(f32::MIN), f64::max);
     let factors: Vec<f64> = ends.iter().map(|end| end.factor(max)).collect();
     let sum: f64 = ends.iter().zip(&factors).map(|(end, f)| end.sum * f).sum();
     let inverse = match sum > 0.0 {
@@ -493,7 +493,7 @@ fn stored(operands: &Operands, case: &Case<'_>, ends: &[Before], output: &[f32])
             parts.map(|(end, f)| values(end)[at] * f).sum::<f64>() * inverse
         };
         let (model, magnitude) = (of(|end| &end.output), of(|end| &end.magnitude));
-        let slack = exponential(shift(max), shift(max)) * ends.len() as f64 + 64.0 * UNIT;
+        let slack = exponential(max, max) * ends.len() as f64 + 64.0 * UNIT;
         let stored = operands.dtype.output().unit();
         let mut bound = model.abs() * stored + magnitude.abs() * slack + UNIT;
         if case.is_shared {

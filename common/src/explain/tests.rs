@@ -80,7 +80,7 @@ impl Kernel<'_> {
             Some(Fault::EmptyRowAveraged) if visible == 0 => visible = shape.seq_kv,
             _ => {}
         }
-        let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0f32);
+        let (mut max, mut sum) = (f32::MIN, 0.0f32);
         if self.is(Fault::MaximumFromZero) {
             max = 0.0;
         }
@@ -108,10 +108,9 @@ impl Kernel<'_> {
             if self.is(Fault::NeighbourState) {
                 new += 3.0;
             }
-            let shift = if new == f32::NEG_INFINITY { 0.0 } else { new };
-            let factor = (max - shift).exp2();
+            let factor = (max - new).exp2();
             p.iter_mut()
-                .for_each(|p| *p = (*p * scale_log2 - shift).exp2());
+                .for_each(|p| *p = (*p * scale_log2 - new).exp2());
             sum = sum * factor + p.iter().sum::<f32>();
             if self.is(Fault::SumInHalf) {
                 sum = format.round(sum);

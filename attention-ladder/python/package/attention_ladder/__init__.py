@@ -35,8 +35,7 @@ def sdpa(
     not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0. As there, NaN or inf in v at keys
     that are hidden can reach rows that do not see them (0 * NaN is NaN), and bfloat16 values of v near the largest give inf where their
     sum over the keys, before it is normalised, exceeds float32. Finite q and k give finite results while scaled scores, and their sums on
-    the way, are below 2^127. Scores are float32: beyond 2^24 it cannot tell keys whose scores differ by less than some 2^-24 of them, and
-    such rows take longer.
+    the way, are below 2^127. Scores are float32, which cannot tell keys whose scores differ by less than some 2^-24 of them.
 
     scale, a Python number, multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32
     [batch, heads] each: a value is scale * code, and scales are positive and finite (1 for a head of zeros; 0 would give NaN). The result
