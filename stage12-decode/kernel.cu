@@ -223,7 +223,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::softmax_rows(s, state, scale_log2, rescale);
  ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
  ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s);
-        attn::scale_rows(o_acc, rescale);
+        if (!Preset::CODES || __any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, o_at, first_key(tile), o_acc);
         attn::round_rows<Operand>(p_frag[0], s);
         attn::mbarrier_wait_tx(&v_full[current.slot], current.parity);

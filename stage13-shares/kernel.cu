@@ -107,9 +107,9 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (auto &slot : slots) attn::mbarrier_init(&slot, 1);
         }
     };
-    // One thread fills all slots in the order in which they are needed: Q, K, V. It is one of the last warpgroup, whose tiles come
-    // last. Q and K are in flight before anything else is done; nothing is started that nobody will wait for: a block must not end
-    // before its copies.
+    // One thread fills all slots in the order in which they are needed: Q, then K and V of each warpgroup's first tile, then of the
+    // second. It is one of the last warpgroup, whose tiles come last. Q and the first K are in flight before anything else is done;
+    // nothing is started that nobody will wait for: a block must not end before its copies.
     constexpr int FILLING_WARP = (WARPGROUPS - 1) * 4;
     if (warp == FILLING_WARP && attn::elect_one()) {
         attn::mbarrier_init(&smem.q_full, 1);
@@ -120,7 +120,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             q_codes.load(launch.q, &smem.q_full, first_row, head_q, batch);
         }
 #pragma unroll
-        for (int tile = 0; tile < WARPGROUPS * SLOTS; ++tile) load_k(tile % WARPGROUPS, tile / WARPGROUPS, tile);
+        for (int part = 0; part < WARPGROUPS; ++part) load_k(part, 0, part);
         init_all(smem.v_full);
         attn::fence_mbarrier_init();
     } else if (warp == 0 && attn::elect_one()) { // a warp that is still idle
@@ -151,11 +151,16 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::fence_operands(o_acc); // they stay here: of E4M3 ptxas otherwise serialises the products (C7515)
  ATTN_PLACES(at, batch, head_q, thread_row + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
 
-    // The barriers are initialised. V is requested behind that: nobody waits until all copies have been started.
+    // The barriers are initialised. The rest is requested behind that: nobody waits until all copies have been started.
     __syncthreads();
     if (warp == FILLING_WARP && attn::elect_one()) {
 #pragma unroll
-        for (int tile = 0; tile < WARPGROUPS * SLOTS; ++tile) load_v(tile % WARPGROUPS, tile / WARPGROUPS, tile);
+        for (int slot = 0; slot < SLOTS; ++slot) {
+#pragma unroll
+            for (int part = 0; slot > 0 && part < WARPGROUPS; ++part) load_k(part, slot, slot * WARPGROUPS + part);
+#pragma unroll
+            for (int part = 0; part < WARPGROUPS; ++part) load_v(part, slot, slot * WARPGROUPS + part);
+        }
     }
     // The tile has landed. E4M3 is converted by its warpgroup: each thread makes its part visible to the tensor cores, and behind
     // the barrier the tile is complete, and the codes have been read.
