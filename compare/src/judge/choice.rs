@@ -19,8 +19,9 @@ const PARTS: usize = 10;
 /// A variant that is nowhere within this factor of the fastest has no part in the fit.
 const CONTENDS: f64 = 1.25;
 
-/// One that is nowhere within this factor of the fastest is not in the file.
+/// One that is not within this factor of the fastest at [`TWICE`] problems is not in the file: once may be chance.
 const FASTEST: f64 = 1.02;
+const TWICE: usize = 2;
 
 /// The weight of what other instances say of a coefficient, in problems of this instance: it decides where there are few.
 const DOUBT: f64 = 0.1;
@@ -228,7 +229,7 @@ pub fn fit(known: &Known<'_>, stages: &[LoadedStage], unseen: Option<usize>) -> 
             resident: *resident,
             us: us.map(significant),
         };
-        if own.iter().any(|of| of.is_fastest) {
+        if own.iter().filter(|of| of.is_fastest).count() >= TWICE {
             costs.push(cost);
         }
     }
