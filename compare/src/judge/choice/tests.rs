@@ -140,5 +140,5 @@ fn what_is_the_fastest_once_is_not_in_the_file() {
         model.costs.iter().any(|cost| cost.variant == lucky)
     };
     assert!(!has(&places[0]));
-    assert!(places.iter().any(|on| has(on)));
+    assert!(places.iter().any(has));
 }
