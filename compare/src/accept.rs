@@ -157,9 +157,13 @@ fn merge(
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
     committed.restamp(&session.stages, built);
-    refuse(run, folder.and_then(|folder| results.gpus.get(folder)))?;
-    let stages = judge(run, &committed, reason)?;
-    let mut run = run.clone();
+    let (mut run, left_out) = run.of_sources(built);
+    ensure!(
+        left_out.is_empty() || run.has_evidence(),
+        "{name} measured no kernel of these sources; run it again with this build"
+    );
+    refuse(&run, folder.and_then(|folder| results.gpus.get(folder)))?;
+    let stages = judge(&run, &committed, reason)?;
     run.session.stages.clone_from(&stages);
     let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
@@ -190,6 +194,12 @@ fn merge(
             counts(&comparison.differences)
         ),
     ];
+    if !left_out.is_empty() {
+        lines.push(format!(
+            "left out, measured on other kernels than the sources': {}; run them again with this build",
+            joined(left_out, ", ")
+        ));
+    }
     for (stage, before) in stages.iter().zip(&session.stages) {
         if stage.negatives != before.negatives {
             let refuted = count(stage.negatives.len(), "refuted claim", "refuted claims");
@@ -225,13 +235,6 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
             place(other)
         );
     }
-    let known = Known::alone(run);
-    let stale = known.stale_stages();
-    ensure!(
-        stale.is_empty(),
-        "{name} measured other kernels than the sources' of {}; run it again with this build",
-        joined(stale, ", ")
-    );
     let impossible = run.table.rows().filter_map(|row| {
         // Of a pair the least time is that of either arm.
         let least = row.value(Metric::Min).unwrap_or(f64::INFINITY);

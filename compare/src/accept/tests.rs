@@ -79,7 +79,10 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
     timed; clean; stripped
         20261120T183000Z-linux was made by a program without debug information, so that hazards in it name no source lines; build it unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again
     timed; clean; sources 1 yesterday
-        20261120T183000Z-linux measured other kernels than the sources' of stage1-cpasync; run it again with this build
+        20261120T183000Z-linux lacks what it should have measured; run again what is missing:
+          stage1-cpasync/cpasync-32x64: every gate: none of its cases ran
+          stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
+          stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     timed; clean; scalar gpu mission: p50 0.5
         20261120T183000Z-linux has times that cannot be; find out what was timed:
           stage0-scalar/scalar-32x64 on mission f16 full by GPU: 0.5 µs, and nothing can take less than 0.543 µs
@@ -293,6 +296,43 @@ fn runs_that_have_what_they_need_are_accepted() {
     let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"), None);
     let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(error.contains(says), "{error}");
+}
+
+/// Of a run of some stages, with the gates that it fails; of a whole run everything is required.
+#[test]
+fn what_has_changed_since_is_left_out() {
+    let changed = "clean; cpasync compute-sanitizer: C7 fail; sources 1 yesterday";
+    let some = merged(
+        &run(&format!("timed; stages 0 1; {changed}")),
+        &Results::default(),
+    )
+    .unwrap();
+    let left_out = "left out, measured on other kernels than the sources': stage1-cpasync/cpasync-32x64; run them again with this build";
+    assert!(
+        some.lines.iter().any(|line| line == left_out),
+        "{:?}",
+        some.lines
+    );
+    let table = &some.results.gpus[FOLDER];
+    let measured = |stage: &str| {
+        table
+            .rows()
+            .any(|row| row.subject.stage() == stage && row.by == Source::Gpu)
+    };
+    assert!(measured("stage0-scalar") && !measured("stage1-cpasync"));
+    let whole = refused(&run(&format!("timed; {changed}")), None);
+    assert!(
+        whole.contains("cpasync-32x64: every gate: none of its cases ran"),
+        "{whole}"
+    );
+    let none = refused(
+        &run("timed; clean; stages 0 1; sources 0 yesterday; sources 1 yesterday"),
+        None,
+    );
+    assert!(
+        none.contains("measured no kernel of these sources"),
+        "{none}"
+    );
 }
 
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.

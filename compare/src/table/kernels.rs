@@ -53,8 +53,13 @@ impl Table {
     /// Gives rows of the same machine code the identity of the sources as they are now.
     pub fn restamp(&mut self, stages: &[StageMeta], built: &Table) {
         let arch = self.compiled_arch().map(String::from);
+        self.restamp_on(arch.as_deref(), stages, built);
+    }
+
+    /// The same of rows measured on a GPU that runs code of `arch`.
+    pub fn restamp_on(&mut self, arch: Option<&str>, stages: &[StageMeta], built: &Table) {
         for row in self.rows.values_mut().filter(|row| row.code.is_some()) {
-            if row.code == code(built, arch.as_deref(), row) {
+            if row.code == code(built, arch, row) {
                 row.identity = identity(stages, row);
             }
         }

@@ -6,6 +6,7 @@ use super::kernels;
 use super::merge::{ROWS, Table, to_lines};
 use super::row::{On, Row, Source, Subject};
 use super::session::{Progress, Session, StageMeta};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,12 @@ impl Run {
         self.table.rows().filter(is_case)
     }
 
+    /// Whether it measured any kernel.
+    pub fn has_evidence(&self) -> bool {
+        let is_measured = |row: &Row| row.identity.is_some() && !row.by.is_of_build();
+        self.table.rows().any(is_measured)
+    }
+
     /// Notes that the run goes on or was interrupted, and how far it got.
     pub fn goes_on(&mut self, planned: usize) {
         let finished = self.cases().count();
@@ -58,6 +65,35 @@ impl Run {
     /// Its variants, in the order of the ladder.
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
         self.session.stages.iter().flat_map(StageMeta::subjects)
+    }
+
+    /// What it says of the kernels in `built`, the sources' own build, and whose rows are left out because they are of others. Rows of
+    /// the same machine code are of these kernels, and its resources are judged by the caps of the sources.
+    pub fn of_sources(&self, built: &Table) -> (Self, BTreeSet<Subject>) {
+        let mut run = self.clone();
+        let (arch, stages) = (self.session.compiled_arch(), &self.session.stages);
+        run.table.restamp_on(arch, stages, built);
+        let is_other =
+            |row: &Row| row.identity.is_some() && row.identity != kernels::identity(stages, row);
+        let others = run
+            .table
+            .rows()
+            .filter(|row| is_other(row) && !row.by.is_of_build());
+        let left_out = others.map(|row| row.subject.clone()).collect();
+        run.table.retain(|row| !is_other(row));
+        for row in built.rows() {
+            let mut row = row.clone();
+            row.session.clone_from(&self.session.name);
+            if let Some(before) = run.table.get(&row.key())
+                && before.code == row.code
+            {
+                for (metric, figure) in &before.figures {
+                    row.figures.entry(*metric).or_insert(*figure);
+                }
+                run.table.append(row);
+            }
+        }
+        (run, left_out)
     }
 
     /// Reads the folder of a run; `stages` are those that it is of.
