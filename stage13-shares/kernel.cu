@@ -46,21 +46,19 @@ struct Tile {
     struct alignas(16) TwoRows {
         attn::RowState half[2];
     };
-    // Where the warps with the same 16 rows meet, one of each warpgroup.
-    struct Meeting {
-        TwoRows states[WARPGROUPS][8]; // of every fourth lane
-        attn::Mbarrier states_full, o_full;
-    };
     struct Shared {
         QTile q; // [BLOCK_M, HEAD_DIM]
         Part parts[WARPGROUPS];
         std::conditional_t<CONVERTS, Staging, Empty> staging;
-        Meeting meetings[4];
+        TwoRows states[4][WARPGROUPS][8]; // of the rows of each rank, of each warpgroup, of every fourth lane
         attn::Mbarrier q_full, k_full[WARPGROUPS][SLOTS], v_full[WARPGROUPS][SLOTS];
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
+    // Named barriers: of a warpgroup, which converts its tiles, and of the warps with the same 16 rows, one of each warpgroup.
+    static constexpr int CONVERT_BARRIER = 1, EXCHANGE_BARRIER = CONVERT_BARRIER + WARPGROUPS;
     static_assert(WARPGROUPS == 2 || WARPGROUPS == 4, "the others of a warpgroup are warpgroup ^ i");
+    static_assert(EXCHANGE_BARRIER + 4 <= 16, "a block has 16 named barriers");
     static_assert(sizeof(Part::o) <= sizeof(Slots<KvTile>::k), "a product may still read V");
 };
 
@@ -123,11 +121,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         for (int part = 0; part < WARPGROUPS; ++part) load_k(part, 0, part);
         init_all(smem.v_full);
         attn::fence_mbarrier_init();
-    } else if (warp == 0 && attn::elect_one()) { // a warp that is still idle
-        for (auto &meeting : smem.meetings) {
-            attn::mbarrier_init(&meeting.states_full, WARPGROUPS);
-            attn::mbarrier_init(&meeting.o_full, WARPGROUPS);
-        }
     }
 
     const int warp_row = first_row + rank * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
@@ -169,7 +162,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if constexpr (Preset::CONVERTS) {
             attn::convert_tile<128>(tile, codes, thread);
             attn::fence_proxy_async();
-            attn::named_barrier_sync<128>(1 + warpgroup);
+            attn::named_barrier_sync<128>(Preset::CONVERT_BARRIER + warpgroup);
         }
     };
     auto &slots = smem.parts[warpgroup].slots;
@@ -230,16 +223,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, slots.v[previous.slot]);
     }
 
-    // The rows' states are handed over while the last product runs.
-    auto &meeting = smem.meetings[rank];
-    const auto arrive = [&](attn::Mbarrier *full) { // for all lanes, which have written
-        __syncwarp();
-        if (lane == 0) attn::mbarrier_arrive(full);
-    };
+    // While the last product runs: the output's scale and place, two halves per word, and the rows' states are stored.
+    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+    auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
+    uint32_t *const first_o = reinterpret_cast<uint32_t *>(o_row) + warpgroup * SHARE + lane % 4;
+    auto &states = smem.states[rank];
     state[0].template join<4>();
     state[1].template join<4>();
-    if (lane % 4 == 0) meeting.states[warpgroup][lane / 4] = {{state[0], state[1]}};
-    arrive(&meeting.states_full);
+    if (lane % 4 == 0) states[warpgroup][lane / 4] = {{state[0], state[1]}};
     attn::wgmma_wait<0>(o_acc);
  if (warpgroup < tiles) ATTN_OBSERVE(OUTPUT, at, (tile - WARPGROUPS) * BLOCK_N, o_acc);
 
@@ -256,11 +247,10 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int j = 0; j < 4; ++j) own[4 * quad + j] = o_acc[i + j];
         }
     }
-    arrive(&meeting.o_full);
+    // The warps with these rows have stored their states and parts.
+    attn::named_barrier_sync<WARPGROUPS * 32>(Preset::EXCHANGE_BARRIER + rank);
 
-    // The states of all have arrived: what each warpgroup's output is multiplied by, its own first.
-    attn::mbarrier_wait_tx(&meeting.states_full, 0);
-    const float scale = attn::scale_of(params.v, params.heads_kv, batch, head_kv);
+    // What each warpgroup's output is multiplied by, its own first.
     float factor[WARPGROUPS][2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -268,7 +258,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         state[half] = attn::RowState::empty(); // of all keys, from here on
 #pragma unroll
         for (int i = 0; i < WARPGROUPS; ++i) {
-            part[i] = meeting.states[warpgroup ^ i][lane / 4].half[half];
+            part[i] = states[warpgroup ^ i][lane / 4].half[half];
             state[half].max = fmaxf(state[half].max, part[i].max);
         }
  ATTN_STEP(MERGE);
@@ -283,12 +273,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 #pragma unroll
     for (int i = 0; i < SHARE; ++i) own[i] *= factor[0][i % 4 / 2];
-    // Where the share's columns begin, in the thread's first row: two halves per word.
-    auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);
-    uint32_t *const first_o = reinterpret_cast<uint32_t *>(o_row) + warpgroup * SHARE + lane % 4;
-
-    // The outputs of all have arrived.
-    attn::mbarrier_wait_tx(&meeting.o_full, 0);
 #pragma unroll
     for (int i = 1; i < WARPGROUPS; ++i) {
 #pragma unroll
