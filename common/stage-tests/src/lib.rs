@@ -9,6 +9,7 @@
 
 mod counters;
 mod explained;
+mod far;
 mod late;
 mod resources;
 mod scale;
@@ -18,6 +19,7 @@ mod warpgroups;
 
 pub use counters::counters;
 pub use explained::explained;
+pub use far::far_maxima;
 pub use insta;
 pub use late::late_warps;
 pub use resources::resources;
@@ -73,6 +75,11 @@ macro_rules! tests {
         #[test]
         fn nothing_of_a_right_row_leaves_what_its_precision_allows() {
             $crate::explained(&$stage);
+        }
+
+        #[test]
+        fn far_maxima_are_subtracted_exactly() {
+            $crate::far_maxima(&$stage);
         }
 
         #[test]
