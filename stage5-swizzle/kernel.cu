@@ -24,7 +24,8 @@ template <template <int> class Layout, // of tiles in shared memory
           int WARP_N_,                 // keys of a group in a tile
           int STAGES_,                 // tiles of K and V in the ring
           bool AHEAD_,                 // scores of the next tile before the softmax of this one: the tensor cores have work meanwhile
-          bool CODES_ = false>         // scores of E4M3 from codes, where a head permits it
+          bool CODES_ = false,         // scores of E4M3 from codes, where a head permits it
+          bool SAME_TILES_ = false>    // all groups pass all tiles: racecheck needs the same number of barriers in each
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -33,7 +34,7 @@ struct Tile {
     static constexpr int KEY_GROUPS = KEY_GROUPS_, WARP_N = WARP_N_, BLOCK_N = KEY_GROUPS * WARP_N;
     static constexpr int GROUP_THREADS = ROW_GROUPS * 32, THREADS = KEY_GROUPS * GROUP_THREADS;
     static constexpr int STAGES = STAGES_;
-    static constexpr bool AHEAD = AHEAD_, CODES = CODES_;
+    static constexpr bool AHEAD = AHEAD_, CODES = CODES_, SAME_TILES = SAME_TILES_;
     static constexpr bool LSE = !CODES; // sums of codes are not exact enough for log-sum-exps
 
     using KvTile = attn::StoredTile<Element, HEAD_DIM, BLOCK_N, Layout>;
@@ -83,9 +84,9 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
     const int row_group = warp % Preset::ROW_GROUPS, key_group = warp / Preset::ROW_GROUPS;
     const int warp_row = row_group * WARP_M, warp_key = key_group * WARP_N; // in the block and in the tile
 
-    // The tiles with keys of this group that the last row of the block sees.
+    // The tiles with keys of this group, or of all groups, that the last row of the block sees.
     const int key_end = attn::visible_keys(params, min(block_row + BLOCK_M, params.seq_q) - 1);
-    const int tiles = max(0, key_end - warp_key + BLOCK_N - 1) / BLOCK_N;
+    const int tiles = max(0, key_end - (Preset::SAME_TILES ? 0 : warp_key) + BLOCK_N - 1) / BLOCK_N;
 
     auto &smem = attn::shared<typename Preset::Shared>();
     attn::TileStream<decltype(smem.q), Preset::THREADS, BLOCK_M> q_stream;
@@ -226,7 +227,7 @@ using Swizzle64x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 2, 
 // multiply codes. At head_dim 128 there is one key group: two parts of the output would not fit.
 template <class Element, int HEAD_DIM>
 using Swizzle80x64K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 5, 16, 128 / HEAD_DIM, 32, 4, true,
-                            std::is_same_v<Element, attn::E4M3>>;
+                            std::is_same_v<Element, attn::E4M3>, true>;
 template <class Element, int HEAD_DIM>
 using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64, 3, true>;
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
