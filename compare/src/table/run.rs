@@ -75,12 +75,16 @@ impl Run {
         run.table.restamp_on(arch, stages, built);
         let is_other =
             |row: &Row| row.identity.is_some() && row.identity != kernels::identity(stages, row);
-        let others = run
-            .table
-            .rows()
-            .filter(|row| is_other(row) && !row.by.is_of_build());
-        let left_out = others.map(|row| row.subject.clone()).collect();
+        let subjects = |table: &Table, is: &dyn Fn(&Row) -> bool| -> BTreeSet<Subject> {
+            let rows = table.rows().filter(|row| !row.by.is_of_build() && is(row));
+            rows.map(|row| row.subject.clone()).collect()
+        };
+        let others = subjects(&run.table, &|row| is_other(row));
+        let compiled = subjects(&run.table, &|row| is_other(row) && row.code.is_some());
         run.table.retain(|row| !is_other(row));
+        // What has only lost rows without machine code, single cases, keeps its verdicts.
+        let left_out =
+            &(&others - &subjects(&run.table, &|row| row.identity.is_some())) | &compiled;
         for row in built.rows() {
             let mut row = row.clone();
             row.session.clone_from(&self.session.name);
