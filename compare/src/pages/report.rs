@@ -19,10 +19,10 @@ use common::problem::Kind;
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
-const MOST_CHANGES: usize = 12;
+const MOST_CHANGES: usize = 6;
 const MOST_FAILURES: usize = 8;
-const MOST_CLAIMS: usize = 8;
-const MOST_MISSING: usize = 10;
+const MOST_CLAIMS: usize = 6;
+const MOST_MISSING: usize = 5;
 
 /// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {

@@ -120,7 +120,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
             &unmeasured,
             [
                 "- required data that is missing: ",
-                "- Measure what is missing: `compare --stages stage5-swizzle,stage11-spread,stage12-decode,",
+                "- Measure what is missing: `compare --stages stage",
                 "## Missing data that is required",
             ],
         ),
