@@ -631,39 +631,48 @@ fn the_committed_table_of_the_h200_says_what_was_measured() {
         ));
     }
     insta::assert_snapshot!(lines.join("\n"), @r"
-    stage0-scalar wmma-qk-32x128-k2 17.02
-    stage1-cpasync cpasync-32x256-k2 16.02
-    stage2-simd-pv simd-pv-32x256-k2 15.27
-    stage3-wmma-pv wmma-pv-32x128-k2 9.637
-    stage4-warpspec warpspec-32x128-k2 9.549
-    stage5-swizzle swizzle-32x256-k4 5.213
-    stage6-tma tma-32x256-k4 4.993
-    stage7-wgmma wgmma-64x128 6.187
-    stage8-overlap overlap-lazy-64x128 5.555
-    stage9-cluster cluster-64x256 4.294
-    stage10-fp8 fp8-scores-64x128 5.997
-    stage11-spread spread-64x128-k2 5.530
+    stage0-scalar wmma-qk-32x128-k2 17.04
+    stage1-cpasync cpasync-32x256-k2 15.91
+    stage2-simd-pv simd-pv-32x256-k2 15.24
+    stage3-wmma-pv wmma-pv-32x128-k2 9.803
+    stage4-warpspec warpspec-32x128-k2 9.741
+    stage5-swizzle swizzle-32x256-k4 5.187
+    stage6-tma tma-32x256-k4 5.054
+    stage7-wgmma wgmma-64x128 6.278
+    stage8-overlap overlap-lazy-64x128 5.737
+    stage9-cluster cluster-64x256 4.395
+    stage10-fp8 fp8-scores-64x128 6.072
+    stage11-spread spread-64x128-k2 5.314
+    stage12-decode decode-64x256 7.477
     
-    mission f16 full: stage9-cluster/cluster-64x256 4.228, flash-attn-4 8.885, 2.10x won
-    mission f16 causal: stage9-cluster/cluster-64x256 4.308, flash-attn-4 9.141, 2.12x won
+    mission f16 full: stage9-cluster/cluster-64x256 4.373, flash-attn-4 9.054, 2.07x won
+    mission f16 full cold: stage9-cluster/cluster-64x256 4.632, flash-attn-4 9.451, 2.04x won
+    mission f16 causal: stage9-cluster/cluster-64x256 4.622, torch-cudnn 9.162, 1.98x won
     mission_b2 f16 full: stage11-spread/spread-64x128-k2 5.595, flash-attn-4 9.060, 1.62x won
     wide f16 full: stage9-cluster/cluster-64x256 5.396, flash-attn-4 9.321, 1.73x won
     mission_b2 f16 causal: stage9-cluster/cluster-64x256 5.870, flash-attn-4 9.321, 1.59x won
     wide f16 causal: stage9-cluster/cluster-64x256 5.458, flash-attn-4 9.399, 1.72x won
-    stretch f16 full: stage11-spread/spread-256x64 10.78, torch-default 15.09, 1.40x won
-    stretch f16 causal: stage11-spread/spread-256x64 9.860, torch-default 15.29, 1.55x won
+    stretch f16 full: stage11-spread/spread-256x64 10.64, torch-cudnn 15.03, 1.41x won
+    stretch f16 causal: stage11-spread/spread-256x64 10.01, torch-cudnn 15.56, 1.55x won
     long f16 full: stage11-spread/spread-128x64-k2 17.82, torch-default 22.68, 1.27x won
     long f16 causal: stage11-spread/spread-64x128-k2 15.53, torch-default 22.91, 1.48x won
-    big f16 full: stage11-spread/spread-256x64 487.0, flash-attn-4 545.5, 1.12x won
-    big f16 causal: stage8-overlap/overlap-lazy-256x64 260.1, flash-attn-4 313.8, 1.21x won
+    between_1k_d128 f16 full: stage11-spread/spread-128x64-k2 33.66, flash-attn-4 31.50, 0.94x lost
+    between_2k_d128 f16 full: stage8-overlap/overlap-lazy-128x128 31.56, flash-attn-4 27.06, 0.86x lost
+    between_1k_d128 f16 causal: stage11-spread/spread-256x64 19.92, flash-attn-4 21.94, 1.10x won
+    between_2k_d128 f16 causal: stage11-spread/spread-64x128-k2 23.57, flash-attn-4 26.49, 1.12x won
+    chunk f16 causal: stage8-overlap/overlap-lazy-128x128 94.48, flash-attn-4 103.1, 1.09x won
+    prefill_2k_mqa f16 causal: stage8-overlap/overlap-lazy-256x64 58.06, flash-attn-4 64.02, 1.10x won
+    big f16 full: stage11-spread/spread-256x64 484.3, flash-attn-4 527.8, 1.09x won
+    big f16 causal: stage8-overlap/overlap-lazy-256x64 262.0, flash-attn-4 300.0, 1.15x won
+    prefill_4k_g4 f16 causal: stage8-overlap/overlap-lazy-256x64 202.6, flash-attn-4 225.7, 1.11x won
     big_wide f16 full: stage11-spread/spread-256x64 870.3, flash-attn-4 888.9, 1.02x won
     big_wide f16 causal: stage11-spread/spread-256x64 423.7, flash-attn-4 487.8, 1.15x won
     long_16k f16 full: stage11-spread/spread-256x64 1989, flash-attn-4 2213, 1.11x won
     long_16k f16 causal: stage11-spread/spread-256x64 968.5, flash-attn-4 1080, 1.11x won
     long_16k_wide f16 full: stage11-spread/spread-256x64 3276, flash-attn-4 3598, 1.10x won
     long_16k_wide f16 causal: stage11-spread/spread-256x64 1706, flash-attn-4 1841, 1.08x won
-    mission e4m3 full: stage10-fp8/fp8-scores-64x128 5.750, cudnn-fp8 10.80, 1.88x won
-    mission e4m3 causal: stage10-fp8/fp8-scores-64x128 6.149, cudnn-fp8 11.31, 1.84x won
+    mission e4m3 full: stage9-cluster/cluster-64x256 4.245, cudnn-fp8 12.68, 2.99x won
+    mission e4m3 causal: stage9-cluster/cluster-64x256 4.432, cudnn-fp8 13.04, 2.94x won
     mission_b2 e4m3 full: stage10-fp8/fp8-scores-64x128 5.967, cudnn-fp8 10.97, 1.84x won
     wide e4m3 full: stage10-fp8/fp8-scores-64x128 7.646, cudnn-fp8 11.59, 1.51x won
     mission_b2 e4m3 causal: stage10-fp8/fp8-scores-64x128 6.349, cudnn-fp8 11.40, 1.80x won
@@ -672,16 +681,16 @@ fn the_committed_table_of_the_h200_says_what_was_measured() {
     stretch e4m3 causal: stage10-fp8/fp8-scores-256x64 10.13, cudnn-fp8 16.39, 1.62x won
     long e4m3 full: stage10-fp8/fp8-scores-128x128 20.02, cudnn-fp8 24.53, 1.23x won
     long e4m3 causal: stage10-fp8/fp8-scores-64x128 17.65, cudnn-fp8 24.22, 1.37x won
-    big e4m3 full: stage10-fp8/fp8-scores-256x64 446.8, cudnn-fp8 514.0, 1.15x won
-    big e4m3 causal: stage10-fp8/fp8-scores-256x64 238.6, cudnn-fp8 285.3, 1.20x won
+    big e4m3 full: stage10-fp8/fp8-scores-256x64 439.0, cudnn-fp8 532.5, 1.21x won
+    big e4m3 causal: stage10-fp8/fp8-scores-256x64 235.8, cudnn-fp8 289.2, 1.23x won
     big_wide e4m3 full: stage10-fp8/fp8-scores-256x64 636.5, cudnn-fp8 603.2, 0.95x lost
     big_wide e4m3 causal: stage10-fp8/fp8-scores-256x64 334.7, cudnn-fp8 339.7, 1.01x won
-    mission bf16 full: stage9-cluster/cluster-64x256 4.217, torch-cudnn 8.889, 2.11x won
-    mission bf16 causal: stage9-cluster/cluster-64x256 4.304, flash-attn-4 9.151, 2.13x won
+    mission bf16 full: stage9-cluster/cluster-64x256 4.366, flash-attn-4 9.044, 2.07x won
+    mission bf16 causal: stage9-cluster/cluster-64x256 4.598, torch-default 9.275, 2.02x won
     long bf16 full: stage11-spread/spread-128x64-k2 17.65, torch-default 22.65, 1.28x won
     long bf16 causal: stage11-spread/spread-64x128-k2 15.54, torch-cudnn 23.17, 1.49x won
-    big bf16 full: stage11-spread/spread-256x64 487.0, flash-attn-4 532.7, 1.09x won
-    big bf16 causal: stage11-spread/spread-256x64 254.7, flash-attn-4 305.8, 1.20x won
+    big bf16 full: stage11-spread/spread-256x64 481.0, flash-attn-4 520.7, 1.08x won
+    big bf16 causal: stage8-overlap/overlap-lazy-256x64 258.2, flash-attn-4 304.8, 1.18x won
     big_wide bf16 full: stage11-spread/spread-256x64 804.7, flash-attn-4 826.6, 1.03x won
     big_wide bf16 causal: stage11-spread/spread-256x64 406.5, flash-attn-4 448.1, 1.10x won
     ");

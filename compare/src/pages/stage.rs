@@ -2,7 +2,8 @@
 
 use super::insights::insights;
 use super::{
-    WORDS, first_lines, gpu, ladder, list, or_dash, sections, short, some, standing, state, us,
+    WORDS, first_lines, first_of, gpu, ladder, list, or_dash, sections, short, some, standing,
+    state, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
@@ -21,8 +22,9 @@ use common::verdict::Verdict;
 /// How many variants are named, the fastest first.
 const MOST_VARIANTS: usize = 3;
 
-/// The most lines of claims, so that the page fits a screen.
-const MOST_CLAIMS: usize = 2;
+/// The most problems and lines of claims, so that the page fits a screen.
+const MOST_PROBLEMS: usize = 9;
+const MOST_CLAIMS: usize = 3;
 
 /// The latency in µs that the project set out for.
 const GOAL: f64 = 50.0;
@@ -190,7 +192,9 @@ fn problems(report: &Report<'_>, stage: &StageMeta) -> Vec<Block> {
             .flat_map(|mask| cells(shape, dtype, mask));
         title.into_iter().chain(masks).collect()
     };
-    some(Table::of(problems.into_iter().map(row)))
+    let table = |shown: &[(Dtype, &str)]| Block::Table(Table::of(shown.iter().map(|of| row(*of))));
+    let how = format!("compare show --stage {} latencies", stage.id);
+    first_of(&problems, MOST_PROBLEMS, table, &how)
 }
 
 /// Claims that do not hold, recorded as refuted or not, and goals that are not reached.
