@@ -15,7 +15,7 @@ use crate::measure::builds::builds;
 use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::python::bench::{Bench, Item};
+use crate::python::bench::{Bench, Item, stand_ins};
 use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
@@ -64,8 +64,9 @@ pub struct PeersArgs {
 /// Measures what `args` choose, completes the run, and renders the report on it. Fails if a claim against a peer does
 /// without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
-    let completing = measure(args)?;
+    let (completing, items) = measure(args)?;
     let known = Known::alone(&completing.run);
+    let lacking = lacking(&known, &items);
     let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
         let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
         of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
@@ -79,10 +80,29 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
     Ok(Answer::new(exit, text)
         .quiet(args.target.quiet)
-        .noting(failed))
+        .noting(failed.into_iter().chain(lacking).collect()))
 }
 
-fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
+/// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is
+/// another's, and a table would show it as ours.
+fn lacking(known: &Known<'_>, items: &[Item]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for item in items {
+        let claiming = known
+            .stages
+            .iter()
+            .filter(|stage| choose::claims(stage, &item.place));
+        for stage in claiming.filter(|stage| stand_ins(known, stage, &item.place).is_empty()) {
+            lines.push(format!(
+                "{} was timed without {}, which claims it: the run has no green variant of it (`compare run --stages`)",
+                item.place, stage.id
+            ));
+        }
+    }
+    lines
+}
+
+fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let chosen = Chosen {
         stages: args.stages.clone(),
         variants: vec![],
@@ -134,7 +154,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<Completing> {
         completing.append(rows)?;
     }
     completing.append([])?;
-    Ok(completing)
+    Ok((completing, items))
 }
 
 /// Makes `run` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems

@@ -15,12 +15,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
     let mut items = Vec::new();
     for problem in problems.or(&shapes, &Dtype::ALL, &Mask::ALL) {
         let place = Place::of(&problem);
-        let claims = |stage: &StageMeta| {
-            let is_of_peer = |of: &Relation| matches!(of, Relation::FasterThanPeer { .. });
-            let mut claims = stage.claims.iter();
-            claims.any(|claim| is_of_peer(&claim.relation) && claim.on == place)
-        };
-        let is_claimed = stages.iter().any(|stage| claims(stage));
+        let is_claimed = stages.iter().any(|stage| claims(stage, &place));
         let named = problem.shape.named();
         let is_usual = named.is_none_or(|named| named.masks.contains(&problem.mask));
         let has_dtype = problem.dtype == Dtype::F16
@@ -34,8 +29,8 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
         let has_cold = problem.has_claims() && problem.dtype == Dtype::F16;
         items.extend(is_cold.filter(|cold| !cold || has_cold).map(|cold| {
             let taking = stages.iter().filter(|stage| stage.takes(problem.dtype));
-            let (sampled, tried): (Vec<&StageMeta>, Vec<&StageMeta>) =
-                taking.partition(|stage| !cold && (place.shape == "mission" || claims(stage)));
+            let (sampled, tried): (Vec<&StageMeta>, Vec<&StageMeta>) = taking
+                .partition(|stage| !cold && (place.shape == "mission" || claims(stage, &place)));
             let ids = |of: Vec<&StageMeta>| of.iter().map(|stage| stage.id.clone()).collect();
             Item {
                 place: Place {
@@ -49,4 +44,11 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
         }));
     }
     items
+}
+
+/// Whether the stage claims to be faster than a peer on the problem.
+pub fn claims(stage: &StageMeta, place: &Place) -> bool {
+    let is_of_peer = |of: &Relation| matches!(of, Relation::FasterThanPeer { .. });
+    let mut claims = stage.claims.iter();
+    claims.any(|claim| is_of_peer(&claim.relation) && claim.on == *place)
 }

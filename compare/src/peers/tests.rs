@@ -488,6 +488,30 @@ fn args(list: &[&str]) -> PeersArgs {
 }
 
 #[test]
+fn a_problem_without_the_stage_that_claims_it_is_named() {
+    let place = Place::claims(Dtype::F16);
+    let items = [Item {
+        problem: place.problem().unwrap(),
+        place,
+        stages: vec![],
+        tried: vec![],
+    }];
+    let found = |scenario: &str| {
+        let mut run = crate::testing::scenario::run(scenario);
+        run.session.stages = testing::claiming();
+        lacking(&Known::alone(&run), &items)
+    };
+    assert_eq!(found("timed; clean"), Vec::<String>::new());
+    let lines = found("timed; clean; - stage1-cpasync");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("mission f16 full was timed without stage1-cpasync, which claims it"),
+        "{}",
+        lines[0]
+    );
+}
+
+#[test]
 fn problems_and_stages_are_chosen_by_flags_and_claims() {
     // Those that are tried, in brackets.
     let chosen = |builds: &[StageMeta], flags: &str| -> Vec<String> {
