@@ -395,30 +395,31 @@ impl fmt::Display for Regret {
 
 /// Of the models, on the random problems of the newest session.
 pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
-    regret_of(known, stages, |_| Some(models.to_vec()))
+    let chooser = Chooser::new(stages, models, &gpu(known)?);
+    regret_of(known, stages, |_| &chooser)
 }
 
 /// Of the fit, on each part of the same problems of one that has not seen it.
 pub fn unseen_regret(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Regret> {
-    regret_of(known, stages, |part| {
-        Some(vec![fit(known, stages, Some(part))?.model])
-    })
+    let gpu = gpu(known)?;
+    let chooser = |part| {
+        let fitted = fit(known, stages, Some(part))?;
+        Some(Chooser::new(stages, &[fitted.model], &gpu))
+    };
+    let choosers: Vec<Chooser> = (0..PARTS).map(chooser).collect::<Option<_>>()?;
+    regret_of(known, stages, |part| &choosers[part])
 }
 
-fn regret_of(
+fn regret_of<'a>(
     known: &Known<'_>,
     stages: &[LoadedStage],
-    models_for: impl Fn(usize) -> Option<Vec<Model>>,
+    chooser_of: impl Fn(usize) -> &'a Chooser,
 ) -> Option<Regret> {
-    let gpu = gpu(known)?;
-    let chooser = |of| Some(Chooser::new(stages, &models_for(of)?, &gpu));
-    let choosers: Vec<Chooser> = (0..PARTS).map(chooser).collect::<Option<_>>()?;
     let rows = judged(&known.table);
     let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let drawn = problems.len();
     let cost = |(place, rows): (&Place, Vec<&Row>)| {
-        let chooser = &choosers[part(rows.first()?)?];
-        let (stage, prepared) = chooser
+        let (stage, prepared) = chooser_of(part(rows.first()?)?)
             .choose(stages, &place.problem()?, Wanted::default())
             .ok()?;
         let chosen = Subject::variant(stage.info().id, &prepared.kernel.variant);

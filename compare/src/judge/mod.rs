@@ -15,7 +15,7 @@ pub mod peers;
 pub mod state;
 pub mod verdict;
 
-use crate::table::kernels::identity;
+use crate::table::kernels::is_stale;
 use crate::table::session::{Gpu, Tier, by_id};
 use crate::table::{Row, Run, Session, Source, StageMeta, Table};
 use common::device::BackendKind;
@@ -71,7 +71,7 @@ impl<'a> Known<'a> {
 
     /// Whether a kernel that the row is about has changed since.
     pub fn is_stale(&self, row: &Row) -> bool {
-        row.identity.is_some() && row.identity != identity(self.stages, row)
+        is_stale(self.stages, row)
     }
 
     /// The stages that have changed since rows were measured.

@@ -16,6 +16,11 @@ pub fn identity(stages: &[StageMeta], row: &Row) -> Option<String> {
     })
 }
 
+/// Whether the row is of other kernels than those of `stages`.
+pub fn is_stale(stages: &[StageMeta], row: &Row) -> bool {
+    row.identity.is_some() && row.identity != identity(stages, row)
+}
+
 /// The machine code that the row is about, as the rows by ptxas in `built` have it; `arch` is that of the code that the GPU runs:
 /// `sm_90a`. `None` where it was not built.
 pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {

@@ -195,9 +195,7 @@ impl Table {
                 && row.code.is_some()
                 && before.code == row.code
             {
-                for (metric, figure) in &before.figures {
-                    row.figures.entry(*metric).or_insert(*figure);
-                }
+                row.complete(before);
             }
             self.rows.insert(row.key(), row);
         }

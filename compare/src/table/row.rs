@@ -117,6 +117,13 @@ impl Row {
         self.figures.contains_key(&metric)
     }
 
+    /// Takes figures that it lacks from a row about the same machine code.
+    pub fn complete(&mut self, before: &Self) {
+        for (metric, figure) in &before.figures {
+            self.figures.entry(*metric).or_insert(*figure);
+        }
+    }
+
     /// The value of a metric; a share is computed from its parts if the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let measured = |metric| self.figures.get(&metric).map(|figure| figure.value);

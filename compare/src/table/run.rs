@@ -73,8 +73,7 @@ impl Run {
         let mut run = self.clone();
         let (arch, stages) = (self.session.compiled_arch(), &self.session.stages);
         run.table.restamp_on(arch, stages, built);
-        let is_other =
-            |row: &Row| row.identity.is_some() && row.identity != kernels::identity(stages, row);
+        let is_other = |row: &Row| kernels::is_stale(stages, row);
         let subjects = |table: &Table, is: &dyn Fn(&Row) -> bool| -> BTreeSet<Subject> {
             let rows = table.rows().filter(|row| !row.by.is_of_build() && is(row));
             rows.map(|row| row.subject.clone()).collect()
@@ -91,9 +90,7 @@ impl Run {
             if let Some(before) = run.table.get(&row.key())
                 && before.code == row.code
             {
-                for (metric, figure) in &before.figures {
-                    row.figures.entry(*metric).or_insert(*figure);
-                }
+                row.complete(before);
                 run.table.append(row);
             }
         }
