@@ -13,7 +13,7 @@ use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::table::session::Progress;
-use crate::table::{Place, Results, Row, Run, Source, StageMeta, Table};
+use crate::table::{Place, Results, Row, Run, StageMeta, Table};
 use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -24,7 +24,7 @@ use common::stage::LoadedStage;
 use common::timing::{Rotation, SpeedOfLight};
 use std::path::PathBuf;
 
-/// The most bytes that one session adds to a table, without its random problems: people read its diff.
+/// The most bytes that one session adds to a table: people read its diff.
 pub const MOST_BYTES: usize = 1_000_000;
 
 /// How many of the fastest variants of each problem keep all their latency figures.
@@ -176,8 +176,8 @@ fn merge(
             None => newest.map(|newest| comparison.changes(newest)),
         };
     }
-    let is_read = |row: &Row| row.session == *name && row.by != Source::Draw;
-    let bytes: usize = (table.part(is_read).files().iter())
+    let is_new = |row: &Row| row.session == *name;
+    let bytes: usize = (table.part(is_new).files().iter())
         .map(|(_, bytes)| bytes.len())
         .sum();
     ensure!(

@@ -284,7 +284,7 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     };
     std::fs::create_dir_all(folder.path("results")).unwrap();
     render(&["--check"], 2, &["there is no table of a GPU in "]);
-    for file in ["rows.jsonl", "sessions.jsonl"] {
+    for file in ["rows.jsonl", "draws.jsonl", "sessions.jsonl"] {
         copy(&format!("results/nvidia-h200/{file}"));
         copy(&format!("results/build/{file}"));
     }

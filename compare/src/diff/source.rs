@@ -3,7 +3,7 @@
 use crate::answer::NoData;
 use crate::table::files::is_run;
 use crate::table::files::name_of;
-use crate::table::merge::{ROWS, SESSIONS};
+use crate::table::merge::FILES;
 use crate::table::run::newest_run;
 use crate::table::{Results, Run, Session, StageMeta};
 use anyhow::{Context, anyhow, bail};
@@ -97,13 +97,10 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
                 "results/ of {name} is a log of records, which an older version of compare wrote; name a later revision"
             )));
         }
-        let show = ["show", &format!("{sha}:{path}")];
-        let table = results.table_mut(folder);
-        let origin = PathBuf::from(format!("{name}:{path}"));
-        match file {
-            ROWS => table.parse(&git(root, &show).map_err(cannot)?, &origin)?,
-            SESSIONS => table.parse_sessions(&git(root, &show).map_err(cannot)?, &origin)?,
-            _ => {}
+        if FILES.contains(&file) {
+            let text = git(root, &["show", &format!("{sha}:{path}")]).map_err(cannot)?;
+            let origin = PathBuf::from(format!("{name}:{path}"));
+            results.table_mut(folder).parse(file, &text, &origin)?;
         }
     }
     Ok(results)

@@ -1,6 +1,7 @@
 //! What is known of the kernels: rows by key, with the sessions that measured them. `results/<gpu>/` has one table per GPU model,
 //! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
 
+use super::draws;
 use super::error::StoreError;
 use super::files::{is_run, read, write_atomically};
 use super::row::{Key, On, Row, Source, Subject};
@@ -15,7 +16,11 @@ use std::io;
 use std::path::Path;
 
 pub const ROWS: &str = "rows.jsonl";
+pub const DRAWS: &str = "draws.jsonl";
 pub const SESSIONS: &str = "sessions.jsonl";
+
+/// The files of a table.
+pub const FILES: [&str; 3] = [ROWS, DRAWS, SESSIONS];
 
 /// The table of what depends on sources and compilers alone.
 pub const BUILD: &str = "build";
@@ -242,27 +247,32 @@ impl Table {
     /// Reads the table in `folder`; empty if there is none.
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut table = Self::default();
-        table.read_rows(&folder.join(ROWS))?;
-        let path = folder.join(SESSIONS);
-        table.parse_sessions(&read(&path)?.unwrap_or_default(), &path)?;
+        for file in FILES {
+            table.read_file(&folder.join(file), file)?;
+        }
         Ok(table)
     }
 
-    /// Reads sessions from the text of a file; `path` is for messages.
-    pub fn parse_sessions(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
-        let sessions = lines::<Session>(text, path)?.into_iter();
-        (self.sessions).extend(sessions.map(|session| (session.name.clone(), session)));
-        Ok(())
-    }
-
-    pub(super) fn read_rows(&mut self, path: &Path) -> Result<(), StoreError> {
+    pub(super) fn read_file(&mut self, path: &Path, file: &str) -> Result<(), StoreError> {
         let bytes = read(path)?.unwrap_or_default();
-        self.parse(&bytes, path)
+        self.parse(file, &bytes, path)
     }
 
-    /// Reads rows from the text of a file; `path` is for messages.
-    pub fn parse(&mut self, text: &[u8], path: &Path) -> Result<(), StoreError> {
-        for row in lines::<Row>(text, path)? {
+    /// Reads the text of one of its [`FILES`]; `path` is for messages.
+    pub fn parse(&mut self, file: &str, text: &[u8], path: &Path) -> Result<(), StoreError> {
+        let rows = match file {
+            ROWS => lines::<Row>(text, path)?,
+            DRAWS => {
+                let lines = lines::<draws::Rows>(text, path)?.into_iter();
+                lines.flat_map(|draws::Rows(rows)| rows).collect()
+            }
+            _ => {
+                let sessions = lines::<Session>(text, path)?.into_iter();
+                (self.sessions).extend(sessions.map(|session| (session.name.clone(), session)));
+                vec![]
+            }
+        };
+        for row in rows {
             let key = row.key();
             if self.rows.insert(key.clone(), row).is_some() {
                 return Err(StoreError::Twice {
@@ -275,10 +285,12 @@ impl Table {
     }
 
     /// Its files: names and bytes. The same rows give the same bytes.
-    pub fn files(&self) -> [(&'static str, Vec<u8>); 2] {
+    pub fn files(&self) -> [(&'static str, Vec<u8>); 3] {
+        let (draws, rows) = draws::split(self.rows());
         let sessions = self.sessions.values().map(Session::committed);
         [
-            (ROWS, to_lines(self.rows())),
+            (ROWS, to_lines(rows)),
+            (DRAWS, to_lines(draws)),
             (SESSIONS, to_lines(sessions)),
         ]
     }

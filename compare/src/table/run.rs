@@ -101,7 +101,7 @@ impl Run {
     pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
         let mut session = session(folder)?;
         let mut table = Table::default();
-        table.read_rows(&folder.join(ROWS))?;
+        table.read_file(&folder.join(ROWS), ROWS)?;
         let found = table.rows().count();
         if found < session.rows {
             return Err(StoreError::Lost {

@@ -367,7 +367,7 @@ fn what_cannot_be_read_says_where_and_why() {
     "#);
     let mut sessions = Table::default();
     let error = sessions
-        .parse_sessions(b"\n{}\n", Path::new(SESSIONS))
+        .parse(SESSIONS, b"\n{}\n", Path::new(SESSIONS))
         .unwrap_err();
     assert!(
         error.to_string().contains("sessions.jsonl: line 2"),
@@ -377,6 +377,7 @@ fn what_cannot_be_read_says_where_and_why() {
     let mut read = Table::default();
     let text = serde_json::to_string(&run("emulated").table.rows().next()).unwrap();
     read.parse(
+        ROWS,
         text.replace("\"by\"", "\"other\":1,\"by\"").as_bytes(),
         Path::new(ROWS),
     )

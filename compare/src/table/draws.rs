@@ -1,0 +1,240 @@
+//! Times at random problems as a table keeps them: a line of `draws.jsonl` has the problems of one session, element type and head size,
+//! and what each variant takes there. As rows they would be most of a table, and name a kernel's code again at every problem.
+
+use super::row::{On, Place, Row, Source, Subject};
+use common::metric::Metric;
+use common::problem::{Dtype, Mask};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A line. `shape`, `mask`, `draw` and each `p50` have one value for each problem.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct Line {
+    session: String,
+    dtype: Dtype,
+    shape: Vec<String>,
+    mask: Vec<Mask>,
+    /// Numbers of the random problems.
+    draw: Vec<u64>,
+    kernels: Vec<Kernel>,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+struct Kernel {
+    subject: Subject,
+    identity: Option<String>,
+    code: Option<String>,
+    /// null where there is none.
+    p50: Vec<Option<f64>>,
+}
+
+impl Kernel {
+    fn of(row: &Row) -> Self {
+        Self {
+            subject: row.subject.clone(),
+            identity: row.identity.clone(),
+            code: row.code.clone(),
+            p50: vec![],
+        }
+    }
+
+    fn row(&self, session: &str, place: Place, draw: u64, p50: f64) -> Row {
+        Row {
+            session: session.to_string(),
+            identity: self.identity.clone(),
+            code: self.code.clone(),
+            ..Row::new(self.subject.clone(), On::Problem(place), Source::Draw)
+                .figure(Metric::P50, p50)
+                .figure(Metric::Draw, draw)
+        }
+    }
+}
+
+/// What a line says of a row, unless that is not all of it.
+struct Time<'a> {
+    row: &'a Row,
+    problem: (u64, &'a Place),
+    head_dim: usize,
+    p50: f64,
+}
+
+fn time(row: &Row) -> Option<Time<'_>> {
+    let place = row.on.problem()?;
+    let (draw, p50) = (row.value(Metric::Draw)? as u64, row.value(Metric::P50)?);
+    let plain = Place::new(&place.shape, place.dtype, place.mask);
+    let is_all = Kernel::of(row).row(&row.session, plain, draw, p50) == *row;
+    let time = Time {
+        row,
+        problem: (draw, place),
+        head_dim: place.extents()?.head_dim,
+        p50,
+    };
+    is_all.then_some(time)
+}
+
+/// The rows as lines, and those that have more to say.
+pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> (Vec<Line>, Vec<&'a Row>) {
+    let mut groups: BTreeMap<(&str, Dtype, usize), Vec<Time<'_>>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for row in rows {
+        match time(row) {
+            Some(time) => {
+                let group = (&*row.session, time.problem.1.dtype, time.head_dim);
+                groups.entry(group).or_default().push(time);
+            }
+            None => others.push(row),
+        }
+    }
+    let lines = groups.into_iter();
+    let lines = lines.map(|((session, dtype, _), times)| line(session, dtype, &times));
+    (lines.collect(), others)
+}
+
+fn line(session: &str, dtype: Dtype, times: &[Time<'_>]) -> Line {
+    let problems: BTreeSet<_> = times.iter().map(|time| time.problem).collect();
+    let mut kernels = BTreeMap::new();
+    for Time {
+        row, problem, p50, ..
+    } in times
+    {
+        let (_, at) = kernels
+            .entry((&row.subject, &row.identity, &row.code))
+            .or_insert_with(|| (Kernel::of(row), BTreeMap::new()));
+        at.insert(*problem, *p50);
+    }
+    let at_each = |(kernel, at): (Kernel, BTreeMap<_, f64>)| Kernel {
+        p50: problems.iter().map(|of| at.get(of).copied()).collect(),
+        ..kernel
+    };
+    Line {
+        session: session.to_string(),
+        dtype,
+        shape: problems.iter().map(|(_, of)| of.shape.clone()).collect(),
+        mask: problems.iter().map(|(_, of)| of.mask).collect(),
+        draw: problems.iter().map(|(draw, _)| *draw).collect(),
+        kernels: kernels.into_values().map(at_each).collect(),
+    }
+}
+
+/// The rows of a line, each of which can be.
+#[derive(Deserialize)]
+#[serde(try_from = "Line")]
+pub struct Rows(pub Vec<Row>);
+
+impl TryFrom<Line> for Rows {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Self, String> {
+        let problems = line.shape.len();
+        let times = line.kernels.iter().map(|kernel| kernel.p50.len());
+        let mut lengths = times.chain([line.mask.len(), line.draw.len()]);
+        if let Some(other) = lengths.find(|length| *length != problems) {
+            return Err(format!("a list of {other} values, of {problems} problems"));
+        }
+        let mut rows = Vec::new();
+        for kernel in &line.kernels {
+            let places = line.shape.iter().zip(&line.mask).zip(&line.draw);
+            for (((shape, mask), draw), p50) in places.zip(&kernel.p50) {
+                let place = Place::new(shape, line.dtype, *mask);
+                let row = p50.map(|p50| kernel.row(&line.session, place, *draw, p50));
+                rows.extend(row);
+            }
+        }
+        let wrong = rows.iter().find_map(Row::impossible);
+        wrong.map_or(Ok(Self(rows)), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::merge::{DRAWS, ROWS, Table};
+    use crate::testing::scenario::each;
+    use std::path::Path;
+
+    fn row(line: &str) -> Row {
+        serde_json::from_str(line).unwrap()
+    }
+
+    fn read(files: &[(&str, Vec<u8>)]) -> Result<Table, String> {
+        let mut table = Table::default();
+        for (file, text) in files {
+            let parsed = table.parse(file, text, Path::new(file));
+            parsed.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        }
+        Ok(table)
+    }
+
+    /// A variant without a time at a problem, or of two machine codes; a row with a verdict, of other conditions, or of none of these.
+    #[test]
+    fn times_at_random_problems_are_lines_and_read_back() {
+        let draw = |subject: &str, shape: &str, rest: &str| {
+            row(&format!(
+                r#"{{"subject":"{subject}","shape":"{shape}","dtype":"f16","mask":"causal","by":"draw","session":"1","identity":"i","code":"c",{rest}}}"#
+            ))
+        };
+        let mut table = Table::default();
+        table.extend([
+            draw("s/v", "1x2x512x64", r#""p50":5.274,"draw":7"#),
+            draw("s/w", "1x2x512x64", r#""p50":216,"draw":7"#),
+            draw("s/w", "1x2:1x1:99x64", r#""p50":3.1,"draw":12"#),
+            draw("s/v", "1x2x512x128", r#""p50":9,"draw":3"#),
+            draw("s/v", "1x2x16x64", r#""p50":9,"draw":5,"C2":"fail","C2_reason":"max error 1""#),
+            draw("s/v", "1x2x32x64", r#""p50":9,"draw":5,"cold":true"#),
+            draw("s/v", "1x2x48x64", r#""draw":6,"note":"not supported""#),
+            row(r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"gpu","p50":5}"#),
+        ]);
+        let mut other = draw("s/v", "1x2:1x1:99x64", r#""p50":3,"draw":12"#);
+        other.code = None;
+        table.append(other);
+        let files = table.files();
+        insta::assert_snapshot!(String::from_utf8_lossy(&files[1].1), @r#"
+    {"session":"1","dtype":"f16","shape":["1x2x512x64","1x2:1x1:99x64"],"mask":["causal","causal"],"draw":[7,12],"kernels":[{"subject":"s/v","identity":"i","code":null,"p50":[null,3.0]},{"subject":"s/v","identity":"i","code":"c","p50":[5.274,null]},{"subject":"s/w","identity":"i","code":"c","p50":[216.0,3.1]}]}
+    {"session":"1","dtype":"f16","shape":["1x2x512x128"],"mask":["causal"],"draw":[3],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[9.0]}]}
+    "#);
+        assert_eq!(files[0].1.iter().filter(|byte| **byte == b'\n').count(), 4);
+        assert_eq!(read(&files).unwrap(), table);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_is_refused() {
+        let line = r#"{"session":"1","dtype":"f16","shape":["1x2x512x64","1x2x16x64"],"mask":["full","full"],"draw":[7,8],"kernels":[{"subject":"s/v","identity":"i","code":"c","p50":[5,6.5]}]}"#;
+        let times = |text: &str| (DRAWS, text.as_bytes().to_vec());
+        assert_eq!(read(&[times(line)]).unwrap().rows().count(), 2);
+        let found = each(
+            r#"[5,6.5] [5]
+            ["full","full"] ["full"]
+            [7,8] [7,8,9]
+            [5,6.5] [5,0]
+            [5,6.5] [-5,6.5]
+            [5,6.5] [5,"fast"]
+            1x2x16x64 1x2x512x64
+            "full","full" "full","most""#,
+            |change| {
+                let (from, to) = change.split_once(' ').unwrap();
+                read(&[times(&line.replace(from, to))]).unwrap_err()
+            },
+        );
+        insta::assert_snapshot!(found, @r#"
+    [5,6.5] [5]
+        draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems
+    ["full","full"] ["full"]
+        draws.jsonl: line 1 is malformed: a list of 1 values, of 2 problems
+    [7,8] [7,8,9]
+        draws.jsonl: line 1 is malformed: a list of 3 values, of 2 problems
+    [5,6.5] [5,0]
+        draws.jsonl: line 1 is malformed: s/v on 1x2x16x64 f16 full by random problems: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+    [5,6.5] [-5,6.5]
+        draws.jsonl: line 1 is malformed: s/v on 1x2x512x64 f16 full by random problems: p50 is -5, which cannot be measured: it must be a positive number inside its interval; measure it again
+    [5,6.5] [5,"fast"]
+        draws.jsonl: line 1 is malformed: invalid type: string "fast", expected f64 at line 1 column 169
+    1x2x16x64 1x2x512x64
+        draws.jsonl: duplicate row of s/v on 1x2x512x64 f16 full by random problems
+    "full","full" "full","most"
+        draws.jsonl: line 1 is malformed: unknown variant `most`, expected `full` or `causal` at line 1 column 85
+    "#);
+        let twice = serde_json::to_vec(read(&[times(line)]).unwrap().rows().next().unwrap());
+        let error = read(&[times(line), (ROWS, twice.unwrap())]).unwrap_err();
+        assert!(error.contains("duplicate row"), "{error}");
+    }
+}
