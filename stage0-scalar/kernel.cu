@@ -100,9 +100,7 @@ __device__ __forceinline__ void attention(const AttentionParams &params) {
     const Storage *q_gmem = attn::row_address<Storage>(params.q, batch, head_q, block_row); // [BLOCK_M, HEAD_DIM]
     const Storage *k_gmem = attn::row_address<Storage>(params.k, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
     const Storage *v_gmem = attn::row_address<Storage>(params.v, batch, head_kv, 0);        // [seq_kv, HEAD_DIM]
-    const float q_scale = attn::scale_of(params.q, params.heads_q, batch, head_q);
-    const float k_scale = attn::scale_of(params.k, params.heads_kv, batch, head_kv);
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E * q_scale * k_scale;
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
 
     auto &smem = attn::shared<typename Preset::Shared>();
     float *scores = &smem.scores[warp_row][warp_key]; // [8, WARP_N], this warp's own

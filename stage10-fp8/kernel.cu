@@ -243,9 +243,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const AttentionParams &params = launch.params;
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     const attn::Work work = attn::work_of_block<Preset>(params);
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
-                             attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
     const bool fp8 = fabsf(scale_log2) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>;
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {

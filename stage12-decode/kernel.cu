@@ -179,9 +179,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        scale_log2[half] = params.softmax_scale * attn::LOG2_E *
-                           attn::scale_of(params.q, params.heads_q, batch, row[half].head) *
-                           attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+        scale_log2[half] = attn::scale_of_scores(params, batch, row[half].head, head_kv);
     }
     const int visible_to_all = attn::visible_keys(params, Row::of(params, head_kv, first_row + warp * 16).query); // of the warp
     float o_acc[HEAD_DIM / 2]; // of [ROWS, HEAD_DIM]

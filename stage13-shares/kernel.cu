@@ -132,9 +132,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         visible[half] = attn::visible_keys(params, thread_row + half * 8);
         state[half] = attn::RowState::empty();
     }
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
-                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]

@@ -58,12 +58,6 @@ struct Tile {
     static_assert(STAGES >= 2, "a tile is copied while another is read");
 };
 
-// What scores are multiplied by, in base 2.
-__device__ __forceinline__ float scale_of_scores(const AttentionParams &params, int batch, int head_q, int head_kv) {
-    return params.softmax_scale * attn::LOG2_E * attn::scale_of(params.q, params.heads_q, batch, head_q) *
-           attn::scale_of(params.k, params.heads_kv, batch, head_kv);
-}
-
 // `Scores`: how Q·Kᵀ is computed.
 template <class Preset, template <class> class Scores_>
 __device__ __forceinline__ void attend(const AttentionParams &params) {
@@ -140,7 +134,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
 
     typename Rows::Scores s;          // of [WARP_M, WARP_N]
     typename Rows::PFragments p_frag; // of [WARP_M, WARP_N]
-    const float scale_log2 = scale_of_scores(params, batch, head_q, head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
 
     const auto mask_scores = [&](int tile) {
         attn::mask_scores<Rows>(s, tile * BLOCK_N + warp_key, visible, visible_to_all, lane);
@@ -203,7 +197,7 @@ template <class Preset>
 __device__ __forceinline__ void attention(const AttentionParams &params) {
     if constexpr (Preset::CODES && attn::MULTIPLIES_CODES) {
         // Each head chooses: a large scale makes errors of sums of codes large errors of exponentials.
-        const float scale = scale_of_scores(params, blockIdx.z, blockIdx.y, attn::kv_head(params, blockIdx.y));
+        const float scale = attn::scale_of_scores(params, blockIdx.z, blockIdx.y, attn::kv_head(params, blockIdx.y));
         if (fabsf(scale) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>) return attend<Preset, attn::CodeScores>(params);
     }
     attend<Preset, attn::HalfScores>(params);

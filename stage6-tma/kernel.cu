@@ -147,9 +147,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 
     typename Rows::Scores s;          // of [WARP_M, WARP_N]
     typename Rows::PFragments p_frag; // of [WARP_M, WARP_N]
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
-                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
 
     const auto mask_scores = [&](int tile) {
         attn::mask_scores<Rows>(s, tile * BLOCK_N + warp_key, visible, visible_to_all, lane);

@@ -125,9 +125,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         state[half] = attn::RowState::empty();
     }
     const int visible_to_all = attn::visible_keys(params, block_row + warp * 16); // keys that all rows of the warp see
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, batch, head_q) *
-                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
 
     float o_acc[HEAD_DIM / 2]; // of [64, HEAD_DIM]
 #pragma unroll

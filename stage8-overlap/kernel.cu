@@ -75,9 +75,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
     const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E *
-                             attn::scale_of(params.q, params.heads_q, work.batch, work.head_q) *
-                             attn::scale_of(params.k, params.heads_kv, work.batch, work.head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]

@@ -119,8 +119,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         visible[half] = attn::visible_keys(params, thread_row + half * 8);
         state[half] = attn::RowState::empty();
     }
-    const float scale_log2 = params.softmax_scale * attn::LOG2_E * attn::scale_of(params.q, params.heads_q, batch, head_q) *
-                             attn::scale_of(params.k, params.heads_kv, batch, head_kv);
+    const float scale_log2 = attn::scale_of_scores(params, batch, head_q, head_kv);
     // Where the columns of this block begin, in the thread's first row: computed while tiles are in flight, if registers suffice.
     const auto first_column = [&] {
         auto *const o_row = attn::row_address<typename Operand::Storage>(params.o, batch, head_q, thread_row);

@@ -54,10 +54,7 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
 static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
                                                  const RowState &state) {
     if (params.lse == nullptr || row >= params.seq_q) return;
-    const auto scale_log2 = [&] {
-        return params.softmax_scale * LOG2_E * scale_of(params.q, params.heads_q, batch, head) *
-               scale_of(params.k, params.heads_kv, batch, kv_head(params, head));
-    };
+    const auto scale_log2 = [&] { return scale_of_scores(params, batch, head, kv_head(params, head)); };
     params.lse[(static_cast<int64_t>(batch) * params.heads_q + head) * params.seq_q + row] = state.log_sum_exp(scale_log2);
 }
 

@@ -2,6 +2,7 @@
 // LANES neighbouring lanes. Works in base 2: exp(x) = exp2(x * log2(e)), with log2(e) folded into the scale.
 #pragma once
 
+#include <attn/element.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/ex2.cuh>
 #include <attn/ptx/lg2.cuh>
@@ -11,6 +12,12 @@
 namespace attn {
 
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// What the scores of a head are multiplied by, in base 2.
+static __device__ __forceinline__ float scale_of_scores(const AttentionParams &params, int batch, int head_q, int head_kv) {
+    return params.softmax_scale * LOG2_E * scale_of(params.q, params.heads_q, batch, head_q) *
+           scale_of(params.k, params.heads_kv, batch, head_kv);
+}
 
 // Largest and sum over the LANES lanes that share a row, for each of them.
 template <int LANES>
@@ -38,6 +45,11 @@ static __device__ __forceinline__ float far_scale(float scale_log2) {
     return __uint_as_float((__float_as_uint(scale_log2) + 0x007fffffu) & 0xff800000u);
 }
 
+// scale_log2 / far_scale(scale_log2), exact: exponents subtract.
+static __device__ __forceinline__ float far_ratio(float scale_log2) {
+    return __uint_as_float(__float_as_uint(scale_log2) - __float_as_uint(far_scale(scale_log2)) + 0x3f800000u);
+}
+
 // The running state of one row. No default initialisation: nvcc drops it from arrays of arrays
 // (common/docs/nvcc-array-initialisers.md), so that a named function gives every such type its first value.
 struct RowState {
@@ -47,15 +59,14 @@ struct RowState {
     // Of a row that has seen no key. Finite: -inf - -inf would be NaN.
     static __device__ __forceinline__ RowState empty() { return {-FLT_MAX, 0.0f}; }
 
-    // Raises the maximum to `largest`, a score not yet scaled. Returns what scores are scaled by under it; `rescale`: the factor for
-    // sums and outputs so far.
+    // Raises the maximum to `largest`, a tile's largest score, not yet scaled. Returns what the tile's scores are scaled by under it;
+    // `rescale`: the factor for sums and outputs so far. `largest` alone decides whether the tile is far: nothing else is on the way
+    // from it to the exponentials. Where only one of it and the maximum so far is, the smaller weighs at most 2^-16 under either scale.
     __device__ __forceinline__ float raise(float largest, float scale_log2, float &rescale) {
-        const float old_max = max;
-        const bool far = is_far(fmaxf(max, largest * scale_log2));
-        const float scale = far ? far_scale(scale_log2) : scale_log2;
-        max = fmaxf(max, largest * scale);
+        const float old_max = max, near = largest * scale_log2, far = largest * far_scale(scale_log2);
+        max = fmaxf(max, is_far(near) ? far : near);
         rescale = exp2_approx(old_max - max);
-        return scale;
+        return is_far(near) ? far_scale(scale_log2) : scale_log2;
     }
 
     // Turns COUNT raw scores of this lane (-inf where masked) into unnormalised probabilities. Returns the factor for sums and
@@ -103,11 +114,7 @@ struct RowState {
     // C8 allows 1e-5. `scale_log2()`: called if the maximum is far.
     template <class Scale>
     __device__ __forceinline__ float log_sum_exp(Scale scale_log2) const {
-        float scaled_max = max;
-        if (is_far(max)) {
-            const float scale = scale_log2();
-            scaled_max = max / far_scale(scale) * scale;
-        }
+        const float scaled_max = is_far(max) ? max * far_ratio(scale_log2()) : max;
         return (scaled_max + log2_approx(sum)) * LN_2;
     }
 

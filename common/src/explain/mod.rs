@@ -59,7 +59,7 @@ pub struct Case<'a> {
 
 const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 
-/// A maximum that kernels scale exactly, as `is_far` of softmax.cuh has it.
+/// A largest score that kernels scale exactly, as `is_far` of softmax.cuh has it.
 const FAR: f64 = (1u64 << 28) as f64;
 /// Hopper adds up products of E4M3 in so few bits: `common/docs/fp8-accumulation.md`.
 const E4M3_UNIT: f64 = 1.0 / (1u64 << 13) as f64;
@@ -228,6 +228,7 @@ impl Operands {
             scores.map(|(&key, cell)| (key, cell, cell.any(), self.score(key))),
         )?;
         let max = step.max.as_ref().map_or(before.max, Cell::any);
+        let scale = self.scale(step);
         if let Some(cell) = &step.max {
             let model = self.maximum(step, before.max);
             // A maximum of earlier tiles will do as long as no exponential overflows: P and the sum are judged by it.
@@ -249,7 +250,7 @@ impl Operands {
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
-                let of = score * self.scale(max);
+                let of = score * scale;
                 let model = (of - max).exp2();
                 let bound = match model {
                     0.0 => 0.0,
@@ -322,14 +323,16 @@ impl Operands {
 
     /// With that of the keys before; by the kernel's scores.
     fn maximum(&self, step: &Step, before: f64) -> f64 {
-        let scores = || step.scores.values().map(Cell::any);
-        let scaled = |scale: f64| scores().map(|score| score * scale).fold(before, f64::max);
-        scaled(self.scale(scaled(self.scale_log2)))
+        let scores = step.scores.values().map(Cell::any);
+        let scale = self.scale(step);
+        scores.map(|score| score * scale).fold(before, f64::max)
     }
 
-    /// What scores are scaled by under this maximum.
-    fn scale(&self, max: f64) -> f64 {
-        match max.abs() < FAR {
+    /// What the step's scores are scaled by: their largest decides.
+    fn scale(&self, step: &Step) -> f64 {
+        let scores = step.scores.values().map(Cell::any);
+        let largest = scores.fold(f64::NEG_INFINITY, f64::max);
+        match (largest * self.scale_log2).abs() < FAR {
             true => self.scale_log2,
             false => far_scale(self.scale_log2),
         }

@@ -9,16 +9,16 @@ use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::Attention;
 use emulator::Schedule;
 
-/// Rows of Q: the largest maxima of the half-open interval differ from row to row.
-const ROWS: usize = 160;
-
-const KEYS: usize = 64;
-
-/// Two columns of Q and K are not 0: `q(row)` times `k`, and in even keys 8 times 4, one step of f32 at 2^28. V is 1 in even keys.
-fn inputs(q: &dyn Fn(usize) -> f32, k: f32, odd: f32) -> Inputs {
+/// Two columns of Q and K are not 0: `q(row)` and 8 times `k(key)`. All of V's row of a key is `v(key)`.
+fn inputs(
+    [rows, keys]: [usize; 2],
+    q: &dyn Fn(usize) -> f32,
+    k: &dyn Fn(usize) -> [f32; 2],
+    v: &dyn Fn(usize) -> f32,
+) -> Inputs {
     let shape = Shape {
-        seq_kv: KEYS,
-        ..Shape::bhsd(1, 1, ROWS, 64)
+        seq_kv: keys,
+        ..Shape::bhsd(1, 1, rows, 64)
     };
     let problem =
         Problem::new(shape, Dtype::F16, Mask::Full).expect("these are extents of a problem");
@@ -26,39 +26,71 @@ fn inputs(q: &dyn Fn(usize) -> f32, k: f32, odd: f32) -> Inputs {
         let values = (0..extents[2] * 64).map(|i| value(i / 64, i % 64));
         Operand::rounded(extents, Dtype::F16, values.collect(), None)
     };
+    let column = |of: [f32; 2], at: usize| of.get(at).copied().unwrap_or(0.0);
     Inputs {
         problem,
-        q: operand(shape.q_extents(), &|row, column| match column {
-            0 => q(row),
-            1 => 8.0,
-            _ => 0.0,
-        }),
-        k: operand(shape.kv_extents(), &|key, column| match column {
-            0 => k,
-            1 if key % 2 == 0 => 4.0,
-            _ => 0.0,
-        }),
-        v: operand(shape.kv_extents(), &|key, _| {
-            if key % 2 == 0 { 1.0 } else { odd }
-        }),
+        q: operand(shape.q_extents(), &|row, at| column([q(row), 8.0], at)),
+        k: operand(shape.kv_extents(), &|key, at| column(k(key), at)),
+        v: operand(shape.kv_extents(), &|key, _| v(key)),
     }
 }
 
+fn is_even(key: usize) -> bool {
+    key.is_multiple_of(2)
+}
+
+/// 4, times the 8 of Q, is one step of f32 at 2^28.
+fn step(key: usize) -> f32 {
+    if is_even(key) { 4.0 } else { 0.0 }
+}
+
 /// Fails unless maxima below 2^28 (of scores in base 2) keep the scale of the softmax, where keys that differ by one step of f32 still
-/// share the weight, and those from 2^28 on are subtracted exactly.
+/// share the weight, those from 2^28 on are subtracted exactly, and rows see both in either order.
 pub fn far_maxima(attention: &'static dyn Attention) {
     let stage = load(attention);
+    let one_if = |is: bool| if is { 1.0 } else { 0.0 };
     // 2^28 times 0.18 is 2^25.5, and the step of 32 then 5.77: the odd keys weigh 2^-5.77.
-    let near = inputs(&|_| 16384.0, 16384.0, 0.0);
+    let near = inputs(
+        [16, 64],
+        &|_| 16384.0,
+        &|key| [16384.0, step(key)],
+        &|key| one_if(is_even(key)),
+    );
     let of_near = 1.0 / (1.0 + (-32.0 * 0.125 * std::f32::consts::LOG2_E).exp2());
-    // From 1.64e9 to 2.4e9, times 0.18: all in the first octave of far maxima. All keys weigh the same.
-    let far = inputs(&|row| 32768.0 + 96.0 * row as f32, 49984.0, 1.0);
+    // From 1.64e9 to 2.4e9, times 0.18: all in the first octave of far maxima, and the largest of it differ from row to row. All keys
+    // weigh the same.
+    let far = inputs(
+        [160, 64],
+        &|row| 32768.0 + 96.0 * row as f32,
+        &|key| [49984.0, step(key)],
+        &|_| 1.0,
+    );
+    let mut cases = vec![(near, of_near, 1e-3), (far, 1.0, 0.0)];
+    for (far_score, far_first) in [(1.0, true), (1.0, false), (-1.0, true), (-1.0, false)] {
+        let is_far = |key: usize| (key < 1024) == far_first;
+        let mixed = inputs(
+            [16, 2048],
+            &|_| 32768.0,
+            &|key| {
+                [
+                    if is_far(key) {
+                        far_score * 49984.0
+                    } else {
+                        1.0
+                    },
+                    0.0,
+                ]
+            },
+            &|key| one_if(is_far(key) == (far_score > 0.0)),
+        );
+        cases.push((mixed, 1.0, 1e-3));
+    }
     for kernel in stage
         .kernels
         .iter()
         .filter(|kernel| kernel.dtype == Dtype::F16 && kernel.head_dim == 64)
     {
-        for (inputs, expected, tolerance) in [(&near, of_near, 1e-3), (&far, 1.0, 0.0)] {
+        for (inputs, expected, tolerance) in &cases {
             let prepared = stage
                 .prepare(&kernel.variant, &inputs.problem)
                 .expect("the variant has this kernel");
@@ -66,13 +98,13 @@ pub fn far_maxima(attention: &'static dyn Attention) {
             let executed =
                 execute(&prepared, &staged, Schedule::InOrder).expect("the emulator runs it");
             let output = staged.values(&executed.output);
-            let off = |o: &f32| (o - expected).abs();
+            let off = |o: &f32| (*o - *expected).abs();
             let worst = output
                 .iter()
                 .max_by(|a, b| off(a).total_cmp(&off(b)))
                 .expect("there are rows");
             assert!(
-                off(worst) <= tolerance,
+                off(worst) <= *tolerance,
                 "{}: {worst} instead of {expected}",
                 kernel.variant
             );
