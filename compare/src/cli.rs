@@ -46,9 +46,6 @@ pub enum Command {
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
     #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),
-    /// Show the shared-memory layout of the kernels, and what each launch requests; needs no GPU
-    #[command(after_help = crate::smem::EXAMPLES)]
-    Smem(crate::smem::SmemArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),

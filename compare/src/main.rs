@@ -29,7 +29,6 @@ mod run;
 mod sanitize;
 mod selftest;
 mod show;
-mod smem;
 mod stages;
 mod table;
 #[cfg(test)]
@@ -61,11 +60,11 @@ fn main() -> ExitCode {
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
-    use Command::{Accept, Diff, Doctor, Render, Show, Smem};
+    use Command::{Accept, Diff, Doctor, Render, Show};
     // The others launch kernels or compute references. `doctor` says what it finds.
     if !matches!(
         command,
-        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Smem(_)
+        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_)
     ) {
         limits::check()?;
     }
@@ -78,7 +77,6 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Sanitize(args) => sanitize::sanitize(&args),
         Command::Peers(args) => peers::peers(&args),
         Command::Candidate(args) => candidate::candidate(&args),
-        Command::Smem(args) => smem::smem(&args),
         Command::Accept(args) => accept::accept(&args),
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),

@@ -21,7 +21,7 @@ pub enum Section {
     Gates,
     /// Device times by problem
     Latencies,
-    /// Registers, spills, shared memory and occupancy of every instance; for its layout: `compare smem`
+    /// Registers, spills, shared memory and occupancy of every instance
     Resources,
     /// Counters of the emulator, against the same-preset baseline
     Counters,
