@@ -1,6 +1,6 @@
 //! The result of a command: what it prints, and its exit code.
 
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::document::{self, Document};
 use crate::judge::verdict::Exit;
 use serde::Serialize;
@@ -27,7 +27,7 @@ impl Answer {
     }
 
     pub fn page(exit: Exit, document: &Document) -> Self {
-        Self::new(exit, terminal(document, WIDTH))
+        Self::new(exit, terminal(document))
     }
 
     /// Nothing was measured, and nothing is overwritten.

@@ -3,7 +3,7 @@
 mod call;
 
 use crate::answer::{self, Answer};
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
 use crate::judge::candidate::judge;
@@ -238,7 +238,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     }
     judged.software = hello.tools();
     judged.is_interrupted = interrupted.load(Ordering::Relaxed);
-    let shown = |page| terminal(&page, WIDTH).trim_end().to_string();
+    let shown = |page| terminal(&page).trim_end().to_string();
     let text = shown(pages::candidate::document(&judged));
     let failure = pages::candidate::failure(&judged).filter(|_| args.quiet);
     let notes = Vec::from_iter(failure.map(shown));

@@ -4,7 +4,7 @@ mod source;
 
 use crate::answer::{Answer, json};
 use crate::document::markdown::markdown;
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference};
 use crate::judge::verdict::{Overall, of_differences};
@@ -70,7 +70,7 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let comparison = compare(&base, &new, &stages);
     let page = layout::document(&comparison);
     let text = match args.format {
-        Format::Terminal => terminal(&page, WIDTH),
+        Format::Terminal => terminal(&page),
         Format::Markdown => markdown(&page),
         Format::Json => json(&layout::json(&comparison)),
     };

@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, json};
 use crate::document::Document;
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::judge::state::tally;
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
@@ -73,7 +73,7 @@ fn answer(rows: &[Row], as_json: bool) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
     let text = match as_json {
         true => json(&serde_json::json!({ "wrong": wrong, "killed": tally(rows), "rows": rows })),
-        false => terminal(&Document::of(blocks(rows)), WIDTH),
+        false => terminal(&Document::of(blocks(rows))),
     };
     // Only the timer may go untested: it needs a GPU.
     let is_untested = |row: &Row| {

@@ -70,7 +70,7 @@ See `a|b` in [docs/rows.md](docs/rows.md).
 
 #[test]
 fn terminal_of_each_block_and_cell() {
-    insta::assert_snapshot!(terminal::terminal(&sample(), terminal::WIDTH), @r##"
+    insta::assert_snapshot!(terminal::terminal(&sample()), @r##"
 The ladder
 
 AMBIGUOUS: 1 claim < 1

@@ -6,7 +6,7 @@ pub mod cuobjdump;
 pub mod find;
 pub mod process;
 
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::judge::list::joined;
 use crate::judge::state::is_green;
 use crate::judge::verdict::Report;
@@ -101,7 +101,7 @@ impl Completing {
         let places = files::write_report(&report, &self.folder, self.root.as_deref())?;
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
-        let section = terminal(&show::document(&alone, &[section], &[]), WIDTH);
+        let section = terminal(&show::document(&alone, &[section], &[]));
         Ok((format!("{section}\n{places}"), look(&report)))
     }
 

@@ -1,7 +1,7 @@
 //! The files of a report on a run, and what the run prints.
 
 use super::{figure, generated, report, summary};
-use crate::document::terminal::{WIDTH, terminal};
+use crate::document::terminal::terminal;
 use crate::document::{self, Document};
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
@@ -95,7 +95,7 @@ pub fn committed(
 
 /// What a run prints, and what goes to standard error with `--quiet`.
 pub fn summary(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
-    let shown = |document: &Document| terminal(document, WIDTH).trim_end().to_string();
+    let shown = |document: &Document| terminal(document).trim_end().to_string();
     let reproach = summary::reproach(report).filter(|_| is_quiet);
     (
         shown(&summary::document(report)),

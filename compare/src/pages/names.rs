@@ -60,13 +60,13 @@ pub fn document(stages: &[StageMeta]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::terminal::{WIDTH, terminal};
+    use crate::document::terminal::terminal;
     use crate::stages;
 
     #[test]
     fn the_page_names_all_that_can_be_asked_for_and_fits_a_screen() {
         let stages = stages::builds().unwrap();
-        let text = terminal(&document(&stages), WIDTH);
+        let text = terminal(&document(&stages));
         assert!(text.lines().count() <= 60, "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let variants = stages.iter().flat_map(|stage| &stage.variants);

@@ -79,10 +79,7 @@ mod tests {
     use common::verdict::{GateId, GateResult};
 
     fn page(run: &Run) -> String {
-        terminal::terminal(
-            &document(&verdict::report(Known::alone(run))),
-            terminal::WIDTH,
-        )
+        terminal::terminal(&document(&verdict::report(Known::alone(run))))
     }
 
     #[test]
