@@ -84,4 +84,4 @@ if __name__ == "__main__":
     sys.modules["flash_attn_interface"] = sys.modules["__main__"]
     sys.path.insert(0, str(tests))
     only = ["-k", "test_flash_attn_output or test_flash_attn_kvcache"]
-    sys.exit(pytest.main([str(tests / "test_flash_attn.py"), "-q", "--import-mode=importlib", *only, *sys.argv[2:]]))
+    sys.exit(pytest.main([str(tests / "test_flash_attn.py"), "-q", "-rs", "--import-mode=importlib", *only, *sys.argv[2:]]))
