@@ -104,7 +104,7 @@ fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
         &[("NO_RECORD", "1"), ("run_code", "2")],
     );
     assert_eq!((none.code, none.record), (Some(2), None));
-    assert!(none.err.contains("no record came back"), "{}", none.err);
+    assert!(none.err.contains("no run came back"), "{}", none.err);
 }
 
 #[test]
