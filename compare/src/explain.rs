@@ -8,16 +8,13 @@ use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, st
 use crate::pages::explain::{Finding, Gpu, document};
 use crate::stages::Ladder;
 use crate::table::Place;
-use crate::table::files::write_atomically;
 use anyhow::bail;
 use clap::Args;
 use common::device::emulated::TraceError;
-use common::explain::{Cell, Chain, InvestigateError, investigate};
+use common::explain::{InvestigateError, investigate};
 use common::gate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use safetensors::tensor::{Dtype as Stored, TensorView};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
@@ -29,13 +26,13 @@ docs/symptoms.md leads from symptoms to causes.
 Examples:
   compare explain --stage 5 --problem 'mission f16 full normal:0'
                                                 a case as a failing `compare run` prints it; the default variant
-  compare explain --stage 7 --input attention.safetensors --row 0,1,112 --dump row.safetensors
-                                                real tensors; S, P, maximum, sum and O of each tile go to a file
+  compare explain --stage 7 --input attention.safetensors --row 0,1,112
+                                                real tensors
 
 Exit codes:
   0  everything is as exact as its precision allows
   1  wrong, and explained
-  2  wrong usage, or a file that cannot be read or written
+  2  wrong usage, or a file that cannot be read
   3  inconclusive: a gate fails and nothing in this row explains it; NO DATA without GCC";
 
 #[derive(Clone, Debug, Args)]
@@ -58,9 +55,6 @@ pub struct ExplainArgs {
     /// Batch, query head and query row, from 0 [default: the row with the largest error]
     #[arg(long, value_name = "B,H,I", value_parser = row)]
     pub row: Option<[usize; 3]>,
-    /// Write S, P, maximum, sum and O of each tile as safetensors
-    #[arg(long, value_name = "FILE")]
-    pub dump: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -146,10 +140,6 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
         found => found?,
     };
-    let dim = problem.shape.head_dim;
-    if let Some(path) = &args.dump {
-        write_atomically(path, &dump(&found.explained.chains, dim)?)?;
-    }
     // Real tensors have no measured bound of B1.
     let gpu = match (&ladder.gpu, &found.output, family) {
         (Ok(device), Some(here), Some(family)) => {
@@ -191,53 +181,6 @@ fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Fami
         }
         (None, None) => bail!("give --problem or --input"),
     }
-}
-
-/// Of each warp S and P [tiles, keys], O [tiles, columns], maximum and sum [tiles], and which keys [tiles, keys]; NaN, or -1, where
-/// a tile has none.
-fn dump(chains: &[Chain], dim: usize) -> anyhow::Result<Vec<u8>> {
-    let mut tensors: Vec<(String, Stored, Vec<usize>, Vec<u8>)> = Vec::new();
-    for Chain { block, warp, steps } in chains {
-        let keys = steps.iter().map(|step| step.scores.len()).max();
-        let (tiles, keys) = (steps.len(), keys.unwrap_or(0));
-        let mut numbers = Vec::new();
-        let [mut s, mut p, mut maximum, mut sum, mut o] = [const { Vec::new() }; 5];
-        let push = |to: &mut Vec<u8>, value: Option<f64>| {
-            to.extend((value.unwrap_or(f64::NAN) as f32).to_le_bytes());
-        };
-        for step in steps {
-            for at in 0..keys {
-                let key = step.scores.keys().nth(at);
-                numbers.extend(key.unwrap_or(&-1).to_le_bytes());
-                let any = |of: &BTreeMap<i64, Cell>| Some(of.get(key?)?.any());
-                push(&mut s, any(&step.scores));
-                push(&mut p, any(&step.probabilities));
-            }
-            push(&mut maximum, step.max.as_ref().map(Cell::any));
-            push(&mut sum, step.row_sum());
-            for column in 0..dim as i64 {
-                push(&mut o, step.output.get(&column).map(Cell::sum));
-            }
-        }
-        for (what, stored, shape, bytes) in [
-            ("keys", Stored::I64, vec![tiles, keys], numbers),
-            ("S", Stored::F32, vec![tiles, keys], s),
-            ("P", Stored::F32, vec![tiles, keys], p),
-            ("maximum", Stored::F32, vec![tiles], maximum),
-            ("sum", Stored::F32, vec![tiles], sum),
-            ("O", Stored::F32, vec![tiles, dim], o),
-        ] {
-            let [x, y, z] = block;
-            let name = format!("block{x}.{y}.{z}.warp{warp}.{what}");
-            tensors.push((name, stored, shape, bytes));
-        }
-    }
-    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
-        let view = TensorView::new(*dtype, shape.clone(), bytes);
-        view.map(|view| (name.as_str(), view))
-    });
-    let views = views.collect::<Result<Vec<_>, _>>()?;
-    Ok(safetensors::serialize(views, None)?)
 }
 
 #[cfg(test)]

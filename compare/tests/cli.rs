@@ -444,17 +444,15 @@ fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
     }
 }
 
-/// Row 12 of 19 sees 17 of 23 keys: the mask is bottom-right. What is dumped is computed anew here.
 #[test]
 fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     let folder = Folder::new();
-    let all = tensors();
-    let [input, dumped] = ["in.safetensors", "row.safetensors"].map(|name| folder.text(name));
-    save(Path::new(&input), &all, None);
+    let input = folder.text("in.safetensors");
+    save(Path::new(&input), &tensors(), None);
     let explain = |row: &str, code: i32, says: &[&str]| {
         let flags = ["explain", "--stage", "0", "--mask", "causal", "--row", row];
         expect(
-            compare(&[&flags[..], &["--input", &input, "--dump", &dumped]].concat()),
+            compare(&[&flags[..], &["--input", &input]].concat()),
             code,
             says,
         );
@@ -463,36 +461,6 @@ fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     explain("0,3,12", 0, &says);
     explain("0,4,0", 2, &["query heads 0 to 3"]);
     explain("0,0,19", 2, &["query rows 0 to 18"]);
-
-    let bytes = std::fs::read(&dumped).unwrap();
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let of = |what: &str| {
-        let mut names = tensors.names().into_iter();
-        let name = names.find(|name| name.ends_with(what)).unwrap();
-        tensors.tensor(name).unwrap().data().to_vec()
-    };
-    let (numbers, scores) = (of(".keys"), of(".S"));
-    let numbers = numbers
-        .chunks_exact(8)
-        .map(|b| i64::from_le_bytes(b.try_into().unwrap()));
-    let scores = scores
-        .chunks_exact(4)
-        .map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-    let mut seen = 0;
-    for (key, found) in numbers.zip(scores).filter(|(key, _)| *key >= 0) {
-        let key = key as usize;
-        if key > 12 + (23 - 19) {
-            assert_eq!(found, f32::NEG_INFINITY, "key {key}: after the mask");
-            continue;
-        }
-        let product = score(&all, 3, 12, key);
-        assert!(
-            (product - found).abs() < 1e-3,
-            "key {key}: {found}, {product} before the scale"
-        );
-        seen += 1;
-    }
-    assert_eq!(seen, 17);
 }
 
 #[test]
