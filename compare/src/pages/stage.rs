@@ -2,8 +2,7 @@
 
 use super::insights::insights;
 use super::{
-    WORDS, first_lines, first_of, gpu, ladder, list, or_dash, sections, short, some, standing,
-    state, us,
+    WORDS, first_lines, first_of, gpu, ladder, list, or_dash, sections, some, standing, state, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
@@ -13,9 +12,8 @@ use crate::judge::list::{distinct, joined, tallied};
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
-use crate::table::{On, Place, Row, Source, StageMeta, Subject, ncu};
+use crate::table::{Place, Row, StageMeta, Subject};
 use common::claim::Relation;
-use common::metric::{Metric, significant};
 use common::problem::{Dtype, Mask};
 use common::verdict::Verdict;
 
@@ -25,17 +23,6 @@ const MOST_VARIANTS: usize = 3;
 /// The most problems and lines of claims, so that the page fits a screen.
 const MOST_PROBLEMS: usize = 9;
 const MOST_CLAIMS: usize = 3;
-
-/// The latency in µs that the project set out for.
-const GOAL: f64 = 50.0;
-
-/// ncu's figures that say what changed.
-const PROFILED: [Metric; 4] = [
-    Metric::SmThroughput,
-    Metric::TensorPipeActive,
-    Metric::AchievedOccupancy,
-    Metric::DramBytes,
-];
 
 pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     let Some(stage) = report.known.stage(id) else {
@@ -53,11 +40,7 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
         ),
         (
             format!("Conclusions for {}", best.name()),
-            list(insights(&report.known, &best).into_iter().chain(profiled(
-                &report.known,
-                stage,
-                &best,
-            ))),
+            list(insights(&report.known, &best)),
         ),
         (
             "Claims that do not hold, and goals that are not reached".to_string(),
@@ -104,49 +87,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
     ));
     let claims = tallied(claims_of(report, &stage.id).map(standing), &WORDS);
     lines.extend((!claims.is_empty()).then(|| format!("claims: {claims}")));
-    let places = ladder::places(stage);
-    lines.extend(places.iter().filter_map(|on| promise(report, stage, on)));
     lines
-}
-
-/// The latency claimed, base / claim, the measured one, and the base that the goal takes.
-fn promise(report: &Report<'_>, stage: &StageMeta, on: &Place) -> Option<String> {
-    let (_, gain, row) = ladder::promise(report, stage, on)?;
-    let row = row?;
-    let [is, was] = [Some(&row.subject), row.against.as_ref()]
-        .map(|arm| best::time(&report.known.table, arm?, on).map(best::p50));
-    let (is, was, base) = (is?, was?, row.against.as_ref()?);
-    let [claimed, was, is] = [was / gain, was, is].map(significant);
-    let goal = match *on == first_place(Some(stage)) {
-        true => format!(
-            "; the goal of {GOAL} µs needs a base of at most {:.1} µs",
-            GOAL * gain
-        ),
-        false => String::new(),
-    };
-    let base = short(base);
-    Some(format!(
-        "claimed on {on}: {base}'s {was} µs / {gain:.2} = {claimed} µs; measured: {is} µs{goal}"
-    ))
-}
-
-/// What ncu measured of the best variant of the predecessor and of ours.
-fn profiled(known: &Known<'_>, stage: &StageMeta, best: &Subject) -> Option<String> {
-    let on = On::Problem(first_place(Some(stage)));
-    let before = best::subject(known, known.stage(stage.predecessor.as_deref()?)?);
-    let [was, is] = [&before, best].map(|of| known.table.row(of, &on, Source::Ncu));
-    let (was, is) = (was?, is?);
-    let formulas = ncu::FORMULAS.iter();
-    let formulas = formulas.filter(|formula| PROFILED.contains(&formula.metric));
-    let figures = formulas.filter_map(|formula| {
-        let show = |row: &Row| Some(formula.metric.show(row.value(formula.metric)?));
-        Some(format!("{} {} → {}", formula.sum[0], show(was)?, show(is)?))
-    });
-    Some(format!(
-        "ncu, {} → this: {}",
-        short(&before),
-        joined(figures, ", ")
-    ))
 }
 
 fn claims_of<'a>(report: &'a Report<'_>, id: &str) -> impl Iterator<Item = &'a Claimed> {

@@ -188,6 +188,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
         .cloned()
         .collect();
     table.extend(failed.into_iter().map(|mut row| {
+        row.identity = table::kernels::identity(&stages, &row);
         let reason = "max error 3e-1 > 4e-4 ".repeat(20);
         row.judge(
             GateId::C2,
