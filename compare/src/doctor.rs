@@ -8,7 +8,7 @@ use crate::measure::{builds, limits, machine};
 use crate::python;
 use crate::stages;
 use crate::table::StageMeta;
-use crate::table::session::{DeviceCompiler, Gpu};
+use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::CudaDevice;
 use common::stage::LoadedStage;
@@ -109,7 +109,7 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     let limits = device.info().limits();
     let gpu = match stages::without_code(&stages, limits) {
         Some(why) => Err(why),
-        None => Ok(described(&machine::machine(Ok(device.info())).gpu)),
+        None => Ok(machine::machine(Ok(device.info())).gpu.to_string()),
     };
     for stage in &mut stages {
         stage.device = Some(limits);
@@ -141,21 +141,6 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     Ok(needs)
 }
 
-fn described(gpu: &Gpu) -> String {
-    match gpu {
-        Gpu::Absent { reason } => reason.clone(),
-        Gpu::Present {
-            name,
-            arch,
-            driver,
-            multiprocessors,
-            ..
-        } => {
-            format!("{name}, {arch}, {multiprocessors} SMs, driver {driver}")
-        }
-    }
-}
-
 /// Of the ladder without what a GPU cannot run, the stages that it runs.
 fn runs(builds: &[StageMeta]) -> String {
     let (runs, not): (Vec<&StageMeta>, Vec<&StageMeta>) =
@@ -181,7 +166,7 @@ mod tests {
         let [variant, reason] = ["cpasync-32x64", "needs sm_90a"].map(String::from);
         stages[1].refused.push(Refusal { variant, reason });
         let found: Vec<Need> = vec![
-            ("GPU", Ok(described(&timed(US).session.machine.gpu)), ""),
+            ("GPU", Ok(timed(US).session.machine.gpu.to_string()), ""),
             ("every stage", Ok(all), ""),
             ("stages", Ok(runs(&stages)), ""),
         ];
@@ -189,7 +174,7 @@ mod tests {
         assert_eq!(complete.exit, Exit::Pass);
         insta::assert_snapshot!(complete.text, @r"
         found:
-          GPU: NVIDIA H200, sm_90, 132 SMs, driver 580.159.04
+          GPU: NVIDIA H200 (sm_90, 132 SMs, driver 580.159.04)
           every stage: all 2
           stages: stage0-scalar; not stage1-cpasync, first cpasync-32x64: needs sm_90a
         everything was found

@@ -8,7 +8,7 @@
 use super::best::{self, is_latency};
 use super::claims;
 use super::drift::{Drift, FEWEST, is_of_one_kernel};
-use crate::table::session::{Changes, DeviceCompiler, Gpu, Moved};
+use crate::table::session::{Changes, DeviceCompiler, Moved};
 use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
@@ -476,16 +476,8 @@ impl Join<'_> {
             DeviceCompiler::Built { nvcc, .. } => format!("nvcc {nvcc}"),
             DeviceCompiler::Absent { .. } => "no GPU compiler".to_string(),
         };
-        let gpu = |session: &Session| match &session.machine.gpu {
-            Gpu::Present {
-                name,
-                arch,
-                multiprocessors,
-                driver,
-                ..
-            } => format!("{name} ({arch}, {multiprocessors} SMs), driver {driver}"),
-            Gpu::Absent { .. } => "no GPU".to_string(),
-        };
+        // Without the UUID of the card.
+        let gpu = |session: &Session| session.machine.gpu.to_string();
         match new.by {
             Source::Ptxas => unequal(nvcc(base), nvcc(now)),
             Source::Emulator => unequal(&base.host_compiler, &now.host_compiler),

@@ -23,7 +23,7 @@ use crate::judge::claims::Claimed;
 use crate::judge::list::joined;
 use crate::judge::state::State;
 use crate::judge::verdict::count;
-use crate::table::session::{Git, Gpu, Moved};
+use crate::table::session::{Git, Moved};
 use crate::table::{Figure, Row, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
@@ -268,19 +268,6 @@ fn commit(git: &Git) -> String {
             format!("commit {sha:.12}{changes}")
         }
         Git::Unknown { reason } => format!("source unknown: {reason}"),
-    }
-}
-
-fn gpu(gpu: &Gpu) -> String {
-    match gpu {
-        Gpu::Present {
-            name,
-            arch,
-            driver,
-            multiprocessors,
-            ..
-        } => format!("{name} ({arch}, {multiprocessors} SMs, driver {driver})"),
-        Gpu::Absent { reason } => format!("no GPU ({reason})"),
     }
 }
 

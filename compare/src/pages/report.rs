@@ -1,7 +1,7 @@
 //! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
 
 use super::{
-    WORDS, commit, first_lines, first_of, gpu, ladder, noted, sections, self_test, text, times, us,
+    WORDS, commit, first_lines, first_of, ladder, noted, sections, self_test, text, times, us,
 };
 use crate::document::{Block, Cell, Document, Table, Text, row};
 use crate::judge::best;
@@ -165,7 +165,7 @@ fn origin(report: &Report<'_>, session: &Session) -> String {
         "{kind}: `{}`, tier {}{scope}, {cases} cases {backend}{device}; {}; {}; {}.",
         session.name,
         session.tier,
-        gpu(&session.machine.gpu),
+        session.machine.gpu,
         session.machine.platform,
         commit(&session.git)
     )

@@ -2,7 +2,7 @@
 
 use super::insights::insights;
 use super::{
-    WORDS, first_lines, first_of, gpu, ladder, list, or_dash, sections, some, standing, state, us,
+    WORDS, first_lines, first_of, ladder, list, or_dash, sections, some, standing, state, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
@@ -72,7 +72,7 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
         Some(session) => format!(
             "newest session `{}`, {}; variants are ranked on {}",
             session.name,
-            gpu(&session.machine.gpu),
+            session.machine.gpu,
             first_place(Some(stage))
         ),
     });

@@ -473,6 +473,21 @@ impl Gpu {
     }
 }
 
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gpu::Present {
+                name,
+                arch,
+                driver,
+                multiprocessors,
+                ..
+            } => write!(f, "{name} ({arch}, {multiprocessors} SMs, driver {driver})"),
+            Gpu::Absent { reason } => write!(f, "no GPU ({reason})"),
+        }
+    }
+}
+
 /// What flags select; everything where nothing is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -303,9 +303,9 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     );
     insta::assert_snapshot!(found, @"
     timed => timed 64 40 30; rebuilt; card NVIDIA L4
-        NVIDIA H200 (sm_90, 132 SMs), driver 580.159.04 against NVIDIA L4 (sm_90, 132 SMs), driver 580.159.04
+        NVIDIA H200 (sm_90, 132 SMs, driver 580.159.04) against NVIDIA L4 (sm_90, 132 SMs, driver 580.159.04)
     timed => timed 64 40 30; rebuilt; driver 600.1
-        NVIDIA H200 (sm_90, 132 SMs), driver 580.159.04 against NVIDIA H200 (sm_90, 132 SMs), driver 600.1
+        NVIDIA H200 (sm_90, 132 SMs, driver 580.159.04) against NVIDIA H200 (sm_90, 132 SMs, driver 600.1)
     timed => timed 64 40 30; rebuilt; gpu mission !pair: under cold L2
         warm L2 against cold L2
     timed => timed 64 40 30; rebuilt; gpu all: C2 fail
