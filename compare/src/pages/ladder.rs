@@ -29,7 +29,7 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
     let over_peer = over_fastest(known, stage, &first_place(Some(stage)));
     let over_peer = over_peer.map(|(ratio, is_stale)| stale(times(ratio, 2), is_stale));
-    let subject = best::subject(known, stage);
+    let subject = shown(report, stage);
     let best = match stage.first_dtype() {
         Dtype::F16 => subject.name().to_string(),
         other => format!("{} ({other})", subject.name()),
@@ -45,6 +45,19 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         "vs fastest peer" => or_dash(over_peer),
         "µs at big (TFLOP/s)" => at_large(known, stage, &large),
         "vs previous at big (claimed)" => gain(report, stage, &large),
+    }
+}
+
+/// The best variant of a stage; of a run that left it out, the first that it included.
+fn shown(report: &Report<'_>, stage: &StageMeta) -> Subject {
+    let ran = report.states.iter().filter(|(subject, state)| {
+        subject.stage() == stage.id && !matches!(state, State::NotRun(_))
+    });
+    let ran: Vec<&Subject> = ran.map(|(subject, _)| subject).collect();
+    let best = best::subject(&report.known, stage);
+    match ran.first() {
+        Some(first) if !ran.contains(&&best) => (*first).clone(),
+        _ => best,
     }
 }
 
