@@ -1,10 +1,8 @@
 //! `compare selftest`: tests the gates with planted faults and with kernels that lack one of their barriers or waits, and the timer
 //! if there is a GPU.
 
-use crate::answer::{Answer, json};
+use crate::answer::Answer;
 use crate::document::Document;
-use crate::document::terminal::terminal;
-use crate::judge::state::tally;
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select;
@@ -29,9 +27,6 @@ pub struct SelftestArgs {
     /// Stages to mutate, by id or number [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
     pub stages: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Plants every fault, removes every synchronisation site, and checks the timer if there is a GPU. Fails if a fault survives all
@@ -63,23 +58,20 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
         }
         Err(reason) => rows.push(rows::not_tested(TIMER, reason)),
     }
-    Ok(answer(&rows, args.json))
+    Ok(answer(&rows))
 }
 
 /// The row that stands for the checks of the timer without a GPU.
 const TIMER: &str = "timer";
 
-fn answer(rows: &[Row], as_json: bool) -> Answer {
+fn answer(rows: &[Row]) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
-    let text = match as_json {
-        true => json(&serde_json::json!({ "wrong": wrong, "killed": tally(rows), "rows": rows })),
-        false => terminal(&Document::of(blocks(rows))),
-    };
     // Only the timer may go untested: it needs a GPU.
     let is_untested = |row: &Row| {
         row.says(GateId::S1) == Some(Verdict::NoData) && row.on != On::Named(TIMER.into())
     };
-    Answer::new(Exit::of(wrong > 0, rows.iter().any(is_untested)), text)
+    let exit = Exit::of(wrong > 0, rows.iter().any(is_untested));
+    Answer::page(exit, &Document::of(blocks(rows)))
 }
 
 /// Checks the timer on the first stage's default variant and the claims' problem.
@@ -132,7 +124,7 @@ mod tests {
     fn a_fault_that_survives_is_seen() {
         let mut rows = rows::self_test(Ok(faults()), &Err("no traced build".into()));
         rows.push(rows::not_tested("timer", "no driver"));
-        let Answer { exit, text, .. } = answer(&rows, false);
+        let Answer { exit, text, .. } = answer(&rows);
         assert_eq!(exit, Exit::Fail);
         assert!(
             text.contains("1 of 2 planted faults killed") && text.contains("failed by C2 C3"),
@@ -152,7 +144,7 @@ mod tests {
 
     #[test]
     fn only_the_timer_may_go_untested() {
-        let exit = |what: &str| answer(&[rows::not_tested(what, "not here")], false).exit;
+        let exit = |what: &str| answer(&[rows::not_tested(what, "not here")]).exit;
         assert_eq!(exit(TIMER), Exit::Pass);
         assert_eq!(exit("synchronisation"), Exit::Inconclusive);
     }
@@ -171,22 +163,16 @@ mod tests {
             check("the same arm twice", true),
             check("injected delay of 5 %", false),
         ];
-        let text = answer(&rows, false).text;
+        let text = answer(&rows).text;
         assert!(
             text.contains("injected delay of 5 %") && text.contains("same. expected slower"),
             "{text}"
-        );
-        let document: serde_json::Value = serde_json::from_str(&answer(&rows, true).text).unwrap();
-        assert_eq!(
-            (&document["wrong"], &document["rows"][1]["S1"]),
-            (&1.into(), &"fail".into())
         );
     }
 
     #[test]
     fn every_synchronisation_site_is_a_row_that_says_what_to_do() {
-        let said =
-            |suppressed: Suppressed| answer(&rows::self_test(Ok(vec![]), &Ok(suppressed)), false);
+        let said = |suppressed: Suppressed| answer(&rows::self_test(Ok(vec![]), &Ok(suppressed)));
         let good = said(suppressed());
         assert_eq!(good.exit, Exit::Pass);
         let words = |text: &str| {

@@ -13,22 +13,20 @@ use common::metric::{self, Metric};
 use common::timing::claim;
 use common::timing::stats::{Interval, Ratio, Ratios};
 use common::verdict::{GateId, Verdict};
-use serde::Serialize;
 
 /// How far ncu may be off where a claim states an exact ratio: hardware counters include retries, and ncu adds them up over passes.
 /// The emulator must be exact.
 pub const NCU_TOLERANCE: f64 = 0.1;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     pub verdict: Verdict,
     pub reason: String,
     /// Of a claim of speed: the two arms and the speedup of p50.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pair: Option<Pair>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     pub new: Subject,
     pub base: Subject,
@@ -406,7 +404,7 @@ fn values<'a>(
 }
 
 /// A claim of the ladder, and what is known of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub stage: String,
     pub claim: Claim,

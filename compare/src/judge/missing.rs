@@ -9,11 +9,10 @@ use crate::table::{On, Place, Row, Session, Source, Subject};
 use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
-use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     pub what: String,
     /// The reason and, if there is one, the remedy.

@@ -8,11 +8,9 @@ use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Dtype;
 use common::verdict::{GateId, Verdict};
-use serde::Serialize;
 use std::collections::BTreeMap;
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "status", content = "detail", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum State {
     /// No gate fails, and everything that can be measured was.
     Green,
@@ -26,7 +24,7 @@ pub enum State {
     Stale,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub subject: Subject,
     pub gate: GateId,
@@ -247,7 +245,7 @@ pub fn self_test(table: &Table) -> impl Iterator<Item = &Row> {
     rows.filter(|row| row.failure().is_some())
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     pub faults: usize,
     /// With every element type that they apply to.

@@ -238,7 +238,7 @@ pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)
 }
 
 /// A prediction for one metric of one family on one problem, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub family: String,
     /// The metric; p50 stands for p50, p90 and mean, each of which must reach the target.
@@ -246,9 +246,7 @@ pub struct Claim {
     pub relation: Relation,
     pub on: Place,
     /// The only GPU that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
