@@ -4,39 +4,38 @@
 #include <attn/cluster.cuh>
 #include <attn/mask.cuh>
 #include <attn/merge.cuh>
-#include <attn/mma_rows.cuh>
 #include <attn/observe.cuh>
 #include <attn/ptx/barrier.cuh>
-#include <attn/wgmma_rows.cuh>
-#include <attn/wgmma_tile.cuh>
 #include "parts.cuh"
+#include "products.cuh"
 
 namespace {
 
 // Packed rows of one key head: row p is query p / group, query head p % group of the group. Each team of the cluster has all of
-// them and every PARTS-th tile of keys, which it loads for itself. A team is a warpgroup, with 64 rows; of E4M3 it is a warp, with
-// 16, which converts codes in registers, where mma.sync takes them: wgmma would take halves from shared memory.
-template <class Element_,  // of Q, K and V
-          int HEAD_DIM_,   // columns
-          int CLUSTER_,    // blocks
-          int WARPGROUPS_, // of a block
-          int STAGES_>     // tiles of K and V in a team's ring
+// them and every PARTS-th tile of keys, which it loads for itself. A team is a warpgroup, with 64 rows, or a warp, with 16: it has
+// them sooner, and converts codes in registers, where mma.sync takes them. wgmma would take halves from shared memory.
+template <class Element_,   // of Q, K and V
+          int HEAD_DIM_,    // columns
+          int CLUSTER_,     // blocks
+          int ROWS_,        // 64 or 16; of E4M3 16
+          int BLOCK_WARPS_, // of a block
+          int STAGES_>      // tiles of K and V in a team's ring
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr bool CODES = !std::is_same_v<Element, Operand>, LSE = true; // CODES: E4M3
-    static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = CLUSTER_, THREADS = WARPGROUPS_ * 128;
-    static constexpr int WARPS = CODES ? 1 : 4, TEAMS = THREADS / 32 / WARPS; // WARPS: of a team
+    static constexpr int HEAD_DIM = HEAD_DIM_, CLUSTER = CLUSTER_, THREADS = BLOCK_WARPS_ * 32;
+    static constexpr int ROWS = CODES ? 16 : ROWS_, WARPS = ROWS / 16, TEAMS = BLOCK_WARPS_ / WARPS; // WARPS: of a team
     static constexpr int STAGES = STAGES_, PARTS = CLUSTER * TEAMS;           // PARTS: of the keys
-    static constexpr int ROWS = WARPS * 16, BLOCK_M = ROWS / CLUSTER;         // a block's share of the cluster's rows
-    static constexpr int BLOCK_N = (CODES ? 4096 : 8192) / HEAD_DIM;          // keys of a tile
+    static constexpr int BLOCK_M = ROWS / CLUSTER;                            // a block's share of the cluster's rows
+    static constexpr int BLOCK_N = (WARPS == 1 ? 4096 : 8192) / HEAD_DIM;     // keys of a tile
     using KvTile = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
     struct Ring {
         KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
     };
     struct Empty {};
     // All parts are sent to the block that merges these columns; the warps of a block are one part, merged before.
-    static constexpr int SENT = CODES ? CLUSTER : PARTS, OCTETS = HEAD_DIM / 8 / CLUSTER, PAIRS = ROWS / 2;
+    static constexpr int SENT = WARPS == 1 ? CLUSTER : PARTS, OCTETS = HEAD_DIM / 8 / CLUSTER, PAIRS = ROWS / 2;
     struct Partials {
         Parts<SENT, OCTETS, PAIRS> parts;
         attn::Mbarrier full;
@@ -44,13 +43,13 @@ struct Tile {
     using WarpParts = Parts<TEAMS, HEAD_DIM / 8, PAIRS>;
     struct Shared {
         Ring rings[TEAMS];
-        std::conditional_t<CODES, WarpParts, Empty> warps;
+        std::conditional_t<WARPS == 1, WarpParts, Empty> warps;
         Partials partials;
         attn::Mbarrier k_full[TEAMS][STAGES], v_full[TEAMS][STAGES];
     };
     static constexpr int Q_BOX_ROWS = 0, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    static_assert(HEAD_DIM / 8 % CLUSTER == 0 && (!CODES || TEAMS >= CLUSTER), "each block merges as many columns, of E4M3 for a warp");
+    static_assert(HEAD_DIM / 8 % CLUSTER == 0 && (WARPS > 1 || TEAMS >= CLUSTER), "as many columns a block, or for a warp");
 };
 
 // A packed row as query and query head.
@@ -67,43 +66,6 @@ struct Row {
 template <class Preset>
 __device__ __forceinline__ int pair_of(int i, int lane) {
     return Preset::CODES ? i / 2 * 8 + lane % 4 * 2 + i % 2 : i * 4 + lane % 4;
-}
-
-// o[16, HEAD_DIM] += p[16, KEYS] · v[KEYS, HEAD_DIM] by a warp. ldmatrix transposes pairs of codes, which are converted before the
-// keys of a column are put together: one instruction for two halves, of bytes it would be two.
-template <int HEAD_DIM, int KEYS>
-__device__ __forceinline__ void multiply_pv(float (&o)[HEAD_DIM / 8][4], const uint32_t (&p)[KEYS / attn::MMA_K][4],
-                                            const attn::BoxTile<attn::E4M3, HEAD_DIM, KEYS> &v, int lane) {
-#pragma unroll
-    for (int step = 0; step < KEYS / attn::MMA_K; ++step) {
-#pragma unroll
-        for (int octet = 0; octet < HEAD_DIM / 8; octet += 2) {
-            uint32_t codes[2], even[2], odd[2]; // of keys 0 to 7 and 8 to 15; even, odd: columns
-            attn::ldmatrix_x2_trans(codes, v.at(step * attn::MMA_K + lane % 16, octet / 2));
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const uint32_t first = attn::E4M3::low(codes[i]), second = attn::E4M3::high(codes[i]); // keys
-                even[i] = (first & 0xffff) | second << 16;
-                odd[i] = first >> 16 | (second & 0xffff0000);
-            }
-            attn::mma_m16n8k16_f16_f32(o[octet], p[step], even);
-            attn::mma_m16n8k16_f16_f32(o[octet + 1], p[step], odd);
-        }
-    }
-}
-
-// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, with q in registers.
-template <class Operand, int HEAD_DIM, int KEYS>
-__device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / attn::WGMMA_K][4],
-                                         const attn::BoxTile<Operand, HEAD_DIM, KEYS> &k) {
-    attn::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < HEAD_DIM / attn::WGMMA_K; ++step) {
-        const uint64_t k_step = attn::k_major(k, 0, step);
-        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], k_step, step != 0);
-        else attn::wgmma_f16<false>(s, q[step], k_step, step != 0);
-    }
-    attn::wgmma_commit();
 }
 
 template <class Preset>
@@ -194,21 +156,21 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::mbarrier_arrive_expect_tx(&smem.partials.full, Preset::SENT * pairs * (4 * Preset::OCTETS + 1) * 16);
     }
     const auto refill = [&](auto &slot, const AttentionTensorMap &map, attn::Mbarrier *full, int tile) {
-        if constexpr (Preset::CODES) __syncwarp(); // all lanes have read the slot
+        if constexpr (Preset::WARPS == 1) __syncwarp(); // all lanes have read the slot
         if (tile < tiles && warp == 0 && attn::elect_one()) load(slot, map, full, tile);
     };
  ATTN_PLACES(at, batch, row[i % 4 / 2].head, row[i % 4 / 2].query, i / 4 * 8 + lane % 4 * 2 + i % 2);
  ATTN_PLACES(o_at, batch, row[i % 4 / 2].head, row[i % 4 / 2].query,
-             Preset::CODES ? attn::Fragment<Element>::o_column(i / 4, i % 2, lane) : i / 4 * 8 + lane % 4 * 2 + i % 2);
+             attn::Fragment<Element>::o_column(i / 4, i % 2, lane));
     uint32_t p_frag[1][BLOCK_N / attn::WGMMA_K][4]; // of [ROWS, BLOCK_N]
+    using Rows = attn::WarpRows<Element, HEAD_DIM, 16, BLOCK_N>;
     auto current = attn::PipelineState<STAGES>::first();
 #pragma unroll 1
     for (int tile = 0; tile < tiles; ++tile, current.advance()) {
         float s[BLOCK_N / 2]; // of [ROWS, BLOCK_N]
         auto &k = ring.k[current.slot], &v = ring.v[current.slot];
         attn::mbarrier_wait_tx(&k_full[current.slot], current.parity);
-        if constexpr (Preset::CODES) {
-            using Rows = attn::WarpRows<Element, HEAD_DIM, Preset::ROWS, BLOCK_N>;
+        if constexpr (Preset::WARPS == 1) {
             attn::multiply_qk<Rows>(reinterpret_cast<typename Rows::Scores &>(s), q_frag, k, 0, lane);
         } else {
             start_qk(s, q_frag[0], k);
@@ -221,12 +183,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::softmax_rows(s, state, scale_log2, rescale);
  ATTN_OBSERVE(LANE_STATE, at, first_key(tile), state);
  ATTN_OBSERVE(PROBABILITIES, at, first_key(tile), s);
-        if (!Preset::CODES || __any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) attn::scale_rows(o_acc, rescale);
+        if (Preset::WARPS > 1 || __any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) attn::scale_rows(o_acc, rescale);
  ATTN_OBSERVE(RESCALED, o_at, first_key(tile), o_acc);
         attn::round_rows<Operand>(p_frag[0], s);
         attn::mbarrier_wait_tx(&v_full[current.slot], current.parity);
         if constexpr (Preset::CODES) {
             multiply_pv(reinterpret_cast<float (&)[HEAD_DIM / 8][4]>(o_acc), p_frag[0], v, lane);
+        } else if constexpr (Preset::WARPS == 1) {
+            attn::multiply_pv<Rows>(reinterpret_cast<typename Rows::Output &>(o_acc), p_frag, v, 0, lane);
         } else {
             attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag[0], v);
             attn::wgmma_wait<0>(o_acc);
@@ -246,13 +210,14 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const auto send = [&](int owner, int sender, int octet, const float *o) {
         attn::store_async(owner, &sent.o[sender][octet][pair][lane % 4], bits(o[0], o[1], o[2], o[3]), &smem.partials.full);
     };
-    if constexpr (Preset::CODES) { // its warps are one part
+    if constexpr (Preset::WARPS == 1) { // the block's warps are one part
         auto &parts = smem.warps;
         if (lane % 4 == 0) parts.states[team][pair] = states();
 #pragma unroll
-        for (int i = 0; i < HEAD_DIM / 8; ++i) { // neighbouring columns are in two accumulators
-            const float *o = &o_acc[i / 2 * 8 + i % 2];
-            parts.o[team][i][pair][lane % 4] = bits(o[0], o[4], o[2], o[6]);
+        for (int i = 0; i < HEAD_DIM / 8; ++i) { // of codes neighbouring columns are in two accumulators
+            constexpr int NEXT = Preset::CODES ? 4 : 1;
+            const float *o = &o_acc[Preset::CODES ? i / 2 * 8 + i % 2 : i * 4];
+            parts.o[team][i][pair][lane % 4] = bits(o[0], o[NEXT], o[2], o[2 + NEXT]);
         }
         // All warps have written what they have.
         __syncthreads();
@@ -308,11 +273,18 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     }
 }
 
-// Keys split over two warpgroups in each of two blocks, where tiles are half as many as multiprocessors; and of each of eight.
-template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 2, 2>;
-template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 2, 2>;
+// Keys split over the warps of two blocks, where tiles are half as many as multiprocessors, and of eight: as warpgroups with 64 rows,
+// and as single warps with 16, each with one tile of K and V on its way.
+template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 64, 8, 2>;
+template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 64, 8, 2>;
+template <class Element, int HEAD_DIM> using Two16x256 = Tile<Element, HEAD_DIM, 2, 16, 4, 1>;
+template <class Element, int HEAD_DIM> using Two16x512 = Tile<Element, HEAD_DIM, 2, 16, 8, 1>;
+template <class Element, int HEAD_DIM> using Eight16x2048 = Tile<Element, HEAD_DIM, 8, 16, 8, 1>;
 
 } // namespace
 
 ATTN_CLUSTER_VARIANT(decode, decode_64x256, Two64x256)
 ATTN_CLUSTER_VARIANT(decode, decode_64x1024, Eight64x1024)
+ATTN_CLUSTER_VARIANT(decode, decode_16x256, Two16x256)
+ATTN_CLUSTER_VARIANT(decode, decode_16x512, Two16x512)
+ATTN_CLUSTER_VARIANT(decode, decode_16x2048, Eight16x2048)

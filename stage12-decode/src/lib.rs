@@ -1,6 +1,6 @@
 //! Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile, and the keys of a tile are split
-//! over the blocks of a cluster, which merge their outputs through distributed shared memory. E4M3 is multiplied by warps, which
-//! convert it in registers.
+//! over the blocks of a cluster, which merge their outputs through distributed shared memory. A part is a warpgroup's, with 64 rows,
+//! or a warp's, with 16; E4M3 is always a warp's, which converts it in registers.
 
 use common::claim::{self, Base, Claim, Rival, Where};
 use common::metric::Metric;
@@ -48,20 +48,17 @@ const INFO: StageInfo = StageInfo {
             &[Metric::AsyncCopyBytes],
             "K and V come by TMA, and Q by plain loads into registers",
         ),
-        Claim {
-            on: claim::F16,
-            ..Claim::none(
-                "decode",
-                &[Metric::LoopHmma, Metric::LoopLdsm],
-                "every product is a warpgroup's, with P and Q in registers and the other operand by descriptor",
-            )
-        },
+        Claim::none(
+            "decode",
+            &[Metric::LoopSts],
+            "products take P and Q from the registers in which they are made, and codes are converted there",
+        ),
         Claim {
             on: claim::E4M3,
             ..Claim::none(
                 "decode",
-                &[Metric::LoopHgmma, Metric::LoopSts],
-                "codes are converted in the registers that a warp's products take, and halves of them are stored nowhere",
+                &[Metric::LoopHgmma],
+                "a warp multiplies codes alone: wgmma would take halves of V from shared memory",
             )
         },
     ],

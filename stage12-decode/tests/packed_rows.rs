@@ -55,8 +55,9 @@ fn a_group_may_be_larger_than_a_tile() {
     right(71, [1, 2, 130, 128], Dtype::F16, Mask::Full);
 }
 
-/// One query over tiles for each part of the largest cluster, and one key more.
+/// One query over two tiles for each part of the largest cluster, and one key more.
 #[test]
 fn one_query_has_a_row_for_each_head() {
-    right(8, [2, 1, 1025, 128], Dtype::E4m3, Mask::Causal);
+    right(8, [1, 1, 4097, 128], Dtype::E4m3, Mask::Causal);
+    right(8, [1, 1, 4097, 128], Dtype::Bf16, Mask::Causal);
 }
