@@ -26,11 +26,6 @@ pub struct KernelFacts {
     pub lse: bool,
 }
 
-/// Registers that launch bounds leave a thread, of an SM's 65,536; more is spilled.
-pub fn register_limit(threads: u32, min_blocks: u32) -> u32 {
-    (65_536 / (threads * min_blocks).max(1) / 8 * 8).min(255)
-}
-
 /// Committed in the stage's `caps.csv`. No compiler reads them: growth fails gate R1 instead of going unseen below launch
 /// bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -166,7 +166,6 @@ fn growth_at_the_limit_of_launch_bounds_fails_as_a_spill() {
             min_blocks,
             ..facts()
         };
-        assert_eq!(register_limit(facts.threads, facts.min_blocks), limit);
         let mut full = entry("sm_90a");
         full.resources.registers = limit;
         facts.caps = Some(Caps::of(&facts, &[full.clone()]));

@@ -1,9 +1,6 @@
 //! `compare show --stage X`: a stage on one page, for someone who optimises it.
 
-use super::insights::insights;
-use super::{
-    WORDS, first_lines, first_of, ladder, list, or_dash, sections, some, standing, state, us,
-};
+use super::{WORDS, first_lines, first_of, ladder, or_dash, sections, some, standing, state, us};
 use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::best;
@@ -28,22 +25,14 @@ pub fn blocks(report: &Report<'_>, id: &str) -> Vec<Block> {
     let Some(stage) = report.known.stage(id) else {
         return vec![];
     };
-    let best = best::subject(&report.known, stage);
     let parts = [
+        ("Fastest variants at mission", fastest(&report.known, stage)),
         (
-            "Fastest variants at mission".to_string(),
-            fastest(&report.known, stage),
-        ),
-        (
-            "Fastest variant by problem, and its ratio to the fastest peer (*: STALE)".to_string(),
+            "Fastest variant by problem, and its ratio to the fastest peer (*: STALE)",
             problems(report, stage),
         ),
         (
-            format!("Conclusions for {}", best.name()),
-            list(insights(&report.known, &best)),
-        ),
-        (
-            "Claims that do not hold, and goals that are not reached".to_string(),
+            "Claims that do not hold, and goals that are not reached",
             open_claims(report, id),
         ),
     ];

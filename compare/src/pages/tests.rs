@@ -1,6 +1,5 @@
 //! What the pages say of a small literal table, and that they stay small for the committed one.
 
-use super::insights::insights;
 use super::ladder::{over_fastest, score};
 use super::show::Section;
 use super::*;
@@ -273,27 +272,6 @@ fn every_part_and_stage_of_the_committed_table_fits_the_terminal() {
             }
         }
     });
-}
-
-#[test]
-fn each_insight_speaks_where_its_rule_holds() {
-    let counted = |copies: &str| {
-        let run = run(&format!(
-            "cpasync ptxas: spill_bytes 64; cpasync mission emulator: global_read_sectors 65536 | shared_read_conflicts 24 | \
-             launch_blocks 128 | tensor_macs 134217728 | {copies}; + cpasync | f16 d64 | kernel | threads 128 | min_blocks 4; \
-             + cpasync | mission f16 full | ncu | barrier_stall_share 0.3 | dram_throughput 0.81 | tensor_pipe_active 0.39"
-        ));
-        let of = |subject: &str| insights(&Known::alone(&run), &subject.into());
-        assert_eq!(
-            of("stage1-cpasync/none"),
-            ["No rule applies to the figures."]
-        );
-        of(CPASYNC).join("\n")
-    };
-    insta::assert_snapshot!(counted("async_copy_bytes 262144"));
-    // What TMA copies does not go through registers.
-    let by_tma = counted("async_copy_bytes 0 | tma_read_bytes 1048576");
-    assert!(!by_tma.contains("through registers"), "{by_tma}");
 }
 
 #[test]

@@ -134,15 +134,6 @@ impl Table {
         })
     }
 
-    /// The row of what `kernel.cu` declares for a compiled instance.
-    pub fn declared(&self, compiled: &Row) -> Option<&Row> {
-        let mut on = compiled.on.clone();
-        if let On::Instance { arch, .. } = &mut on {
-            *arch = None;
-        }
-        self.row(&compiled.subject, &on, Source::Kernel)
-    }
-
     pub fn session(&self, row: &Row) -> Option<&Session> {
         self.sessions.get(&row.session)
     }
