@@ -21,20 +21,30 @@ pub struct Line {
 
 #[derive(Clone, Deserialize, Serialize)]
 struct Kernel {
-    subject: Subject,
-    identity: Option<String>,
-    code: Option<String>,
+    #[serde(flatten)]
+    build: Build,
     /// null where there is none.
     p50: Vec<Option<f64>>,
 }
 
-impl Kernel {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+struct Build {
+    subject: Subject,
+    identity: Option<String>,
+    code: Option<String>,
+}
+
+/// A number and a place.
+type Problem<'a> = (u64, &'a Place);
+
+type Times<'a> = BTreeMap<Problem<'a>, f64>;
+
+impl Build {
     fn of(row: &Row) -> Self {
         Self {
             subject: row.subject.clone(),
             identity: row.identity.clone(),
             code: row.code.clone(),
-            p50: vec![],
         }
     }
 
@@ -50,69 +60,51 @@ impl Kernel {
     }
 }
 
-/// What a line says of a row, unless that is not all of it.
-struct Time<'a> {
-    row: &'a Row,
-    problem: (u64, &'a Place),
-    head_dim: usize,
-    p50: f64,
-}
-
-fn time(row: &Row) -> Option<Time<'_>> {
+/// The random problem of a row, its head_dim, and the time there; `None` if that is not all that the row says.
+fn time(row: &Row) -> Option<(Problem<'_>, usize, f64)> {
     let place = row.on.problem()?;
     let (draw, p50) = (row.value(Metric::Draw)? as u64, row.value(Metric::P50)?);
     let plain = Place::new(&place.shape, place.dtype, place.mask);
-    let is_all = Kernel::of(row).row(&row.session, plain, draw, p50) == *row;
-    let time = Time {
-        row,
-        problem: (draw, place),
-        head_dim: place.extents()?.head_dim,
-        p50,
-    };
-    is_all.then_some(time)
+    let is_all = Build::of(row).row(&row.session, plain, draw, p50) == *row;
+    let head_dim = place.extents()?.head_dim;
+    is_all.then_some(((draw, place), head_dim, p50))
 }
 
 /// The rows as lines, and those that have more to say.
 pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> (Vec<Line>, Vec<&'a Row>) {
-    let mut groups: BTreeMap<(&str, Dtype, usize), Vec<Time<'_>>> = BTreeMap::new();
+    let mut lines: BTreeMap<_, BTreeMap<Build, Times<'_>>> = BTreeMap::new();
     let mut others = Vec::new();
     for row in rows {
         match time(row) {
-            Some(time) => {
-                let group = (&*row.session, time.problem.1.dtype, time.head_dim);
-                groups.entry(group).or_default().push(time);
+            Some((problem, head_dim, p50)) => {
+                let line = (&*row.session, problem.1.dtype, head_dim);
+                let kernels = lines.entry(line).or_default();
+                let times = kernels.entry(Build::of(row)).or_default();
+                times.insert(problem, p50);
             }
             None => others.push(row),
         }
     }
-    let lines = groups.into_iter();
-    let lines = lines.map(|((session, dtype, _), times)| line(session, dtype, &times));
+    let lines = lines.into_iter();
+    let lines = lines.map(|((session, dtype, _), kernels)| line(session, dtype, kernels));
     (lines.collect(), others)
 }
 
-fn line(session: &str, dtype: Dtype, times: &[Time<'_>]) -> Line {
-    let problems: BTreeSet<_> = times.iter().map(|time| time.problem).collect();
-    let mut kernels = BTreeMap::new();
-    for Time {
-        row, problem, p50, ..
-    } in times
-    {
-        let (_, at) = kernels
-            .entry((&row.subject, &row.identity, &row.code))
-            .or_insert_with(|| (Kernel::of(row), BTreeMap::new()));
-        at.insert(*problem, *p50);
-    }
-    let at_each = |(kernel, at): (Kernel, BTreeMap<_, f64>)| Kernel {
-        p50: problems.iter().map(|of| at.get(of).copied()).collect(),
-        ..kernel
-    };
+fn line(session: &str, dtype: Dtype, kernels: BTreeMap<Build, Times<'_>>) -> Line {
+    let problems: BTreeSet<&Problem<'_>> = kernels.values().flat_map(Times::keys).collect();
+    let of = |times: &Times<'_>| problems.iter().map(|of| times.get(of).copied()).collect();
     Line {
         session: session.to_string(),
         dtype,
         shape: problems.iter().map(|(_, of)| of.shape.clone()).collect(),
         mask: problems.iter().map(|(_, of)| of.mask).collect(),
         draw: problems.iter().map(|(draw, _)| *draw).collect(),
-        kernels: kernels.into_values().map(at_each).collect(),
+        kernels: (kernels.iter())
+            .map(|(build, times)| Kernel {
+                build: build.clone(),
+                p50: of(times),
+            })
+            .collect(),
     }
 }
 
@@ -132,11 +124,10 @@ impl TryFrom<Line> for Rows {
             return Err(format!("a list of {other} values, of {problems} problems"));
         }
         let mut rows = Vec::new();
-        for kernel in &line.kernels {
-            let places = line.shape.iter().zip(&line.mask).zip(&line.draw);
-            for (((shape, mask), draw), p50) in places.zip(&kernel.p50) {
-                let place = Place::new(shape, line.dtype, *mask);
-                let row = p50.map(|p50| kernel.row(&line.session, place, *draw, p50));
+        for Kernel { build, p50 } in &line.kernels {
+            for (at, p50) in p50.iter().enumerate() {
+                let place = Place::new(&line.shape[at], line.dtype, line.mask[at]);
+                let row = p50.map(|p50| build.row(&line.session, place, line.draw[at], p50));
                 rows.extend(row);
             }
         }
