@@ -2,15 +2,14 @@
 
 use crate::document::terminal::terminal;
 use crate::document::{self, Document};
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use serde::Serialize;
 
-/// The result of a command. If something is wrong, `notes` say what, even if the text is not wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub exit: Exit,
     pub text: String,
-    pub notes: Vec<String>,
 }
 
 impl Answer {
@@ -18,7 +17,6 @@ impl Answer {
         Self {
             exit,
             text: text.into(),
-            notes: vec![],
         }
     }
 
@@ -35,24 +33,13 @@ impl Answer {
         NoData(reason.to_string()).into()
     }
 
-    pub fn noting(self, notes: Vec<String>) -> Self {
-        Self { notes, ..self }
-    }
-
-    /// Without its text if `is_quiet`.
-    pub fn quiet(self, is_quiet: bool) -> Self {
-        if is_quiet {
-            Self {
-                text: String::new(),
-                ..self
-            }
-        } else {
-            self
-        }
+    /// With what is wrong below the rest of the text, a line each.
+    pub fn noting(self, lines: Vec<String>) -> Self {
+        let text = joined([self.text].into_iter().chain(lines), "\n");
+        Self { text, ..self }
     }
 
     pub fn print(&self) -> std::io::Result<()> {
-        self.notes.iter().for_each(|line| eprintln!("{line}"));
         match self.text.trim_end() {
             "" => Ok(()),
             text => document::print(&format!("{text}\n")),

@@ -3,7 +3,6 @@
 mod call;
 
 use crate::answer::{self, Answer};
-use crate::document::terminal::terminal;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
 use crate::judge::candidate::judge;
@@ -85,9 +84,6 @@ pub struct CandidateArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// No table and no progress; what is wrong goes to standard error
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// The candidate that `args` name, `mine.py:attention`.
@@ -173,7 +169,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     limits::check_cases(&planned)?;
     let exchange = Scratch::new("candidate")?;
     let interrupted = interrupted().context("cannot wait for signals")?;
-    let mut bars = Progress::new(args.quiet);
+    let mut bars = Progress::default();
     let mut cases = Vec::new();
     for (done, case) in planned.iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
@@ -238,16 +234,11 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     }
     judged.software = hello.tools();
     judged.is_interrupted = interrupted.load(Ordering::Relaxed);
-    let shown = |page| terminal(&page).trim_end().to_string();
-    let text = shown(pages::candidate::document(&judged));
-    let failure = pages::candidate::failure(&judged).filter(|_| args.quiet);
-    let notes = Vec::from_iter(failure.map(shown));
-    let text = match args.json {
-        true => answer::json(&judged),
-        false => text,
-    };
-    let answer = Answer::new(judged.exit(), text).noting(notes);
-    Ok(answer.quiet(args.quiet && !args.json))
+    let exit = judged.exit();
+    Ok(match args.json {
+        true => Answer::new(exit, answer::json(&judged)),
+        false => Answer::page(exit, &pages::candidate::document(&judged)),
+    })
 }
 
 /// Calls the candidate in a case, and judges what it wrote: a row with its gates.

@@ -78,9 +78,8 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
     let is_inconclusive = is_ambiguous || !question::arms(&known).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
-    Ok(Answer::new(exit, text)
-        .quiet(args.target.quiet)
-        .noting(failed.into_iter().chain(lacking).collect()))
+    let wrong = failed.into_iter().chain(lacking).collect();
+    Ok(Answer::new(exit, text).noting(wrong))
 }
 
 /// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is
@@ -132,7 +131,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     };
     let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
-    let mut bars = Progress::new(args.target.quiet);
+    let mut bars = Progress::default();
     let timed = completing.run.clone();
     let plan = plan(args.iters);
     let failed = "the peers could not be timed";

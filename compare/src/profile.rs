@@ -90,7 +90,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         device: run.run.session.device,
         watchdog: WATCHDOG_SECONDS,
     };
-    let made = measure(&ncu, &launches, &args.ncu_flags, &work, args.target.quiet)?;
+    let made = measure(&ncu, &launches, &args.ncu_flags, &work)?;
     if let Some(red) = made.red() {
         let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
         return Ok(Answer::new(Exit::Fail, text));
@@ -130,9 +130,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (text, ()) = run.conclude(Section::Profile, |_| ())?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
-    Ok(Answer::new(exit, text)
-        .quiet(args.target.quiet)
-        .noting(refuted))
+    Ok(Answer::new(exit, text).noting(refuted))
 }
 
 fn measure(
@@ -140,7 +138,6 @@ fn measure(
     launches: &Launches,
     flags: &[String],
     work: &Path,
-    quiet: bool,
 ) -> anyhow::Result<Made> {
     let variants = &launches.variants;
     let planned = variants.len() * launches.problems.len();
@@ -157,7 +154,7 @@ fn measure(
         .arg(work.join(REPORT))
         .args(["--metrics", &ncu::names().join(",")])
         .args(flags);
-    let mut bars = Progress::new(quiet);
+    let mut bars = Progress::default();
     let made = launches.make(command, (work, "ncu"), limit(planned), |ended| {
         let finished = ended.min(planned - 1);
         let variant = &variants[finished % variants.len()];

@@ -4,7 +4,7 @@ use crate::interrupt::interrupted;
 use crate::measure::plan::PlannedCase;
 use crate::measure::sink::{ExecuteError, Sink};
 use crate::measure::summary::summarise;
-use crate::progress::Progress as Bars;
+use crate::progress::Progress;
 use crate::table::Run;
 use anyhow::Context;
 use std::path::Path;
@@ -24,18 +24,18 @@ pub struct Recorder<'a> {
     planned: &'a [PlannedCase],
     write_after: Instant,
     interrupted: Arc<AtomicBool>,
-    bars: Bars,
+    bars: Progress,
 }
 
 impl<'a> Recorder<'a> {
     /// For a run in `folder` that will have the `planned` cases. From here on, Ctrl-C ends the run instead of the process.
-    pub fn new(folder: &'a Path, planned: &'a [PlannedCase], bars: Bars) -> anyhow::Result<Self> {
+    pub fn new(folder: &'a Path, planned: &'a [PlannedCase]) -> anyhow::Result<Self> {
         Ok(Self {
             folder,
             planned,
             write_after: Instant::now() + WRITE_INTERVAL,
             interrupted: interrupted().context("cannot wait for signals")?,
-            bars,
+            bars: Progress::default(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! `compare run`: plan, execute, record, report.
 
 use crate::answer::Answer;
+use crate::document::terminal::terminal;
 use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
@@ -13,8 +14,8 @@ use crate::measure::plan::{self, Plan, Request};
 use crate::measure::rows;
 use crate::measure::session::begin;
 use crate::measure::sink::Sink;
-use crate::pages::files;
-use crate::progress::Progress as Bars;
+use crate::pages::{files, summary};
+use crate::progress::say;
 use crate::recorder::Recorder;
 use crate::stages::Ladder;
 use crate::table::StageMeta;
@@ -86,9 +87,6 @@ pub struct RunArgs {
     /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print no table and no progress; failures go to standard error
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// Timed samples per arm without `--iters`.
@@ -108,13 +106,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
     let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
-    let (text, notes) = files::summary(&report, args.quiet);
+    let text = terminal(&summary::document(&report));
     let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
     let regret = regret.unwrap_or_default();
-    let text = format!("{text}{regret}\n{places}");
-    Ok(Answer::new(report.overall.exit, text)
-        .quiet(args.quiet)
-        .noting(notes))
+    let text = format!("{}{regret}\n{places}", text.trim_end());
+    Ok(Answer::new(report.overall.exit, text))
 }
 
 /// Measures what `args` ask for and writes the run, which is returned with its folder. Nothing else is written.
@@ -123,10 +119,9 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
     let mut builds = ladder.builds();
-    let bars = Bars::new(args.quiet);
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let machine = machine_as(&ladder, limited);
-    let plan = planned(args, file.as_ref(), &builds, &machine, &bars)?;
+    let plan = planned(args, file.as_ref(), &builds, &machine)?;
     let out = out_folder(args)?;
     let folder = create_folder(&out, &format!("{}-{}", started.compact(), machine.name))?;
     let stages = &ladder.stages;
@@ -135,14 +130,14 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     run.session.device = limited;
     run.session.input = args.input.clone();
     run.session.tools.extend(read_by);
-    bars.say(&format!("record: {}", folder.display()));
+    say(&format!("record: {}", folder.display()));
     // Before a GPU works for nothing.
     if ladder.gpu.is_ok()
         && let Some(reason) = run.session.unacceptable()
     {
-        bars.say(&format!("`compare accept` will refuse this run: {reason}"));
+        say(&format!("`compare accept` will refuse this run: {reason}"));
     }
-    let mut recorder = Recorder::new(&folder, &plan.cases, bars)?;
+    let mut recorder = Recorder::new(&folder, &plan.cases)?;
     // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
     if plan.draws.is_empty() {
@@ -212,14 +207,13 @@ fn planned(
     file: Option<&FileInput>,
     builds: &[StageMeta],
     machine: &Machine,
-    bars: &Bars,
 ) -> anyhow::Result<Plan> {
     let backend = match machine.gpu {
         Gpu::Present { .. } => BackendKind::Cuda,
         Gpu::Absent { .. } => BackendKind::Emulated,
     };
     if backend == BackendKind::Emulated && args.request.cases.iters.is_some_and(|iters| iters > 0) {
-        bars.say("note: without a GPU --iters has no effect");
+        say("note: without a GPU --iters has no effect");
     }
     let request = Request {
         file: file.map(|file| file.problem.clone()),

@@ -88,7 +88,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
     let version = format!("compute-sanitizer {}", tool.version);
     run.set_tool(Source::ComputeSanitizer, version);
-    let mut bars = Progress::new(args.target.quiet);
+    let mut bars = Progress::default();
     let (mut failed, mut inconclusive, mut is_any_decided) = (Vec::new(), Vec::new(), false);
     for (index, subject) in subjects.iter().enumerate() {
         bars.step("sanitize", subject.as_str(), index, subjects.len());
@@ -131,9 +131,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (text, ()) = run.conclude(Section::Sanitizer, |_| ())?;
     let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), !inconclusive.is_empty());
-    Ok(Answer::new(exit, text)
-        .quiet(args.target.quiet)
-        .noting(failed))
+    Ok(Answer::new(exit, text).noting(failed))
 }
 
 struct Check {

@@ -152,7 +152,7 @@ fn wrong_callables_and_cheats_are_refused_by_name() {
         ("cheats.py:slow_clock", "C1", clock),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let flags = format!("{TWO} --patience 20 --quiet");
+        let flags = format!("{TWO} --patience 20");
         let Some(text) = says(candidate, &flags, 1, folder.path()) else {
             return;
         };

@@ -346,7 +346,7 @@ fn an_interrupt_leaves_what_was_finished() {
     for at_least in [0, 1] {
         let folder = Folder::new();
         // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-        let flags = ["--full", "--stages", "stage0-scalar", "--quiet"];
+        let flags = ["--full", "--stages", "stage0-scalar"];
         let mut child = folder.run(&flags).spawn().unwrap();
         let finished = recorded(&mut child, &folder, at_least);
         // As Ctrl-C does, which all that a shell runs in the background ignores.

@@ -43,7 +43,6 @@ fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
             "stage0-scalar",
             "--variants",
             "wmma-qk-32x64",
-            "--quiet",
         ])
         .args(flags);
     command.arg("--out").arg(folder.path().join("records"));

@@ -16,7 +16,7 @@ const PROBE: &str = r#"<script>addEventListener("load", () => {
 /// The page in the folder of a quick run's record.
 fn report() -> String {
     let folder = TempDir::new().unwrap();
-    let arguments = "--backend emulated --quick --stages stage0-scalar --quiet --out";
+    let arguments = "--backend emulated --quick --stages stage0-scalar --out";
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command
         .args(arguments.split(' '))

@@ -30,9 +30,6 @@ pub struct Target {
     /// The run to complete: a folder that `compare run` wrote [default: the newest under target/compare]
     #[arg(long, alias = "record", value_name = "DIR")]
     pub run: Option<PathBuf>,
-    /// No table and no progress; errors only
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 #[derive(Debug)]
@@ -193,7 +190,6 @@ mod tests {
         let folder = written(&timed(US), &["a"]);
         let target = Target {
             run: Some(folder.path().join("a")),
-            quiet: true,
         };
         let opened = Completing {
             root: Some(folder.path().into()),

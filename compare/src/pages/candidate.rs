@@ -43,13 +43,6 @@ pub fn document(candidate: &Candidate) -> Document {
     )
 }
 
-/// With `--quiet`: the failures and the verdict, if it is not PASS.
-pub fn failure(candidate: &Candidate) -> Option<Document> {
-    let last = Block::Paragraph(Text::default().strong(conclusion(candidate)));
-    (candidate.verdict != Verdict::Pass || candidate.is_interrupted)
-        .then(|| Document::of([list(candidate.failures()), vec![last]].concat()))
-}
-
 /// `own`: the candidate on a problem.
 fn timing(known: &Known<'_>, own: &Row) -> TableRow {
     let over = |is_ours: bool| {
@@ -174,14 +167,21 @@ mod tests {
 
         **PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers it is faster on 0 of 1 problems, slower on 1 and inconclusive on 0**
         ");
-        assert_eq!(failure(&of), None);
         let mut wrong = summary;
         wrong.judge(GateId::C2, (&judged(GateId::C2, false)).into());
         let of = judge("NVIDIA H200", &wrong, &[], &[]);
-        insta::assert_snapshot!(markdown::blocks(&failure(&of).unwrap().blocks), @r"
-        - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
+        insta::assert_snapshot!(markdown::blocks(&document(&of).blocks), @"
+    - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
 
-        **FAIL: mine.py:attention fails 1 gate on NVIDIA H200**
-        ");
+    | gate | verdict | cases passed |
+    |---|---|---|
+    | C1 | PASS | – |
+    | C2 | FAIL | – |
+    | C3 | PASS | – |
+    | C5 | PASS | – |
+    | C6 | PASS | – |
+
+    **FAIL: mine.py:attention fails 1 gate on NVIDIA H200**
+    ");
     }
 }

@@ -1,8 +1,7 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{figure, generated, report, summary};
-use crate::document::terminal::terminal;
-use crate::document::{self, Document};
+use super::{figure, generated, report};
+use crate::document;
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
 use crate::table::files::write_atomically;
@@ -93,16 +92,6 @@ pub fn committed(
     Ok([compare].into_iter().chain(figures).chain(pages).collect())
 }
 
-/// What a run prints, and what goes to standard error with `--quiet`.
-pub fn summary(report: &Report<'_>, is_quiet: bool) -> (String, Vec<String>) {
-    let shown = |document: &Document| terminal(document).trim_end().to_string();
-    let reproach = summary::reproach(report).filter(|_| is_quiet);
-    (
-        shown(&summary::document(report)),
-        reproach.iter().map(shown).collect(),
-    )
-}
-
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
     files
         .iter()
@@ -112,32 +101,7 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::verdict::Exit;
-    use crate::table::{Judged, On, Source};
-    use crate::testing::{US, WMMA, emulated, timed};
-    use common::verdict::{GateId, GateResult};
-
-    #[test]
-    fn a_quiet_run_says_what_is_wrong_and_nothing_else() {
-        let mut run = timed(US);
-        let report = verdict::report(Known::alone(&run));
-        let (text, notes) = summary(&report, true);
-        assert!(
-            text.ends_with("PASS: 3 variants are green") && notes.is_empty(),
-            "{text}"
-        );
-        let wrong = Judged::from(&GateResult::judge(GateId::C2, false, "3e-1 > 4e-4"));
-        run.row_mut(WMMA, &On::All, Source::Gpu)
-            .judge(GateId::C2, wrong);
-        let report = verdict::report(Known::alone(&run));
-        assert_eq!(report.overall.exit, Exit::Fail);
-        let (_, notes) = summary(&report, true);
-        assert!(
-            notes[0].starts_with("FAIL: 1 gate fails") && notes[0].contains("3e-1 > 4e-4"),
-            "{notes:?}"
-        );
-        assert!(summary(&report, false).1.is_empty());
-    }
+    use crate::testing::{US, emulated, timed};
 
     #[test]
     fn the_workspace_has_the_report_of_a_run_on_a_gpu_alone() {

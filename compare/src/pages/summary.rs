@@ -2,7 +2,7 @@
 
 use super::{ladder, report, some};
 use crate::document::{Block, Document, Text};
-use crate::judge::verdict::{Exit, Report};
+use crate::judge::verdict::Report;
 
 pub fn document(report: &Report<'_>) -> Document {
     let end = vec![
@@ -13,12 +13,6 @@ pub fn document(report: &Report<'_>) -> Document {
     let ladder = some(ladder::ladder(report));
     let missing = report::missing(report, true);
     Document::of([report::failures(report), ladder, missing, end].concat())
-}
-
-/// With `--quiet`: why the exit code is not 0, if so.
-pub fn reproach(report: &Report<'_>) -> Option<Document> {
-    let blocks = || [vec![verdict_line(report)], report::failures(report)].concat();
-    (report.overall.exit != Exit::Pass).then(|| Document::of(blocks()))
 }
 
 fn verdict_line(report: &Report<'_>) -> Block {
