@@ -12,19 +12,24 @@
 namespace {
 
 // Each of the first CONSUMERS warpgroups owns 64 query rows and all keys of every tile; the last warpgroup loads.
-template <class Element_, // of Q, K and V
-          int HEAD_DIM_,  // columns
-          int CONSUMERS_, // warpgroups that compute
-          int BLOCK_N_,   // keys of a tile
-          int STAGES_,    // tiles of K and V in the ring
-          bool LAZY_>     // exponentials under the row maxima of earlier tiles: no tile waits for its own
+template <class Element_,          // of Q, K and V
+          int HEAD_DIM_,           // columns
+          int CONSUMERS_,          // warpgroups that compute
+          int BLOCK_N_,            // keys of a tile
+          int STAGES_,             // tiles of K in the ring
+          bool LAZY_,              // exponentials under the row maxima of earlier tiles: no tile waits for its own
+          bool TURNS_ = false,     // the warpgroups start products in turns: one multiplies while the other has its exponentials
+          int PASSES_ = 1,         // over the keys, each for the next 64 rows of a warpgroup
+          int V_STAGES_ = STAGES_> // tiles of V in the ring
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
-    static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
-    static constexpr int STAGES = STAGES_;
-    static constexpr bool LSE = true, LAZY = LAZY_;
+    static constexpr int CONSUMERS = CONSUMERS_, PASSES = PASSES_, THREADS = (CONSUMERS + 1) * 128;
+    static constexpr int BLOCK_M = PASSES * CONSUMERS * attn::WGMMA_M;
+    static constexpr int STAGES = STAGES_, V_STAGES = V_STAGES_;
+    static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_;
+    static constexpr bool Q_IN_REGISTERS = TURNS; // wgmma then reads K alone from shared memory, while TMA writes there
     static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
@@ -41,29 +46,54 @@ struct Tile {
     };
     struct Empty {};
     struct Shared {
-        QTile q;                     // [BLOCK_M, HEAD_DIM], and O on its way out
-        KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
+        QTile q;                       // [BLOCK_M, HEAD_DIM], and O on its way out
+        KvTile k[STAGES], v[V_STAGES]; // [BLOCK_N, HEAD_DIM] each
         std::conditional_t<CONVERTS, Staging, Empty> staging;
-        attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
-        attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
+        attn::Mbarrier q_full, k_full[STAGES], v_full[V_STAGES];
+        attn::Mbarrier k_empty[STAGES], v_empty[V_STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    // Named barriers: one of each consumer, and one of the loading warpgroup.
-    static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS;
-    static_assert(STAGES >= 2, "a tile lands while another is read");
+    // Named barriers: one of each consumer, one of the loading warpgroup, and one for the turn of each of two consumers.
+    static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, TURN_BARRIER = LOADER_BARRIER + 1;
+    static_assert(STAGES >= 2 && V_STAGES >= 2, "a tile lands while another is read");
+    static_assert(!TURNS || (CONSUMERS == 2 && LAZY), "the turn's barrier is also that of the warps that read K on their own");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
-    static_assert(LOADER_BARRIER < 16, "a block has 16 named barriers");
+    static_assert(TURN_BARRIER + 1 < 16, "a block has 16 named barriers");
 };
 
-// The computing warpgroup number `consumer`.
+// The slots of a warpgroup's next tile.
+template <class Preset>
+struct Slots {
+    attn::PipelineState<Preset::STAGES> k;
+    attn::PipelineState<Preset::V_STAGES> v; // of no use where the rings have the same depth
+
+    static __device__ __forceinline__ Slots first() { return {decltype(k)::first(), decltype(v)::first()}; }
+};
+
+// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, with q in registers.
+template <class Operand, int HEAD_DIM, int KEYS>
+__device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / attn::WGMMA_K][4],
+                                         const attn::BoxTile<Operand, HEAD_DIM, KEYS> &k) {
+    attn::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < HEAD_DIM / attn::WGMMA_K; ++step) {
+        const uint64_t k_step = attn::k_major(k, 0, step);
+        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], k_step, step != 0);
+        else attn::wgmma_f16<false>(s, q[step], k_step, step != 0);
+    }
+    attn::wgmma_commit();
+}
+
+// The computing warpgroup number `consumer`, for one group of 64 rows.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
-                                        int consumer) {
+                                        int consumer, int pass, Slots<Preset> &slots) {
     constexpr int BLOCK_N = Preset::BLOCK_N, HEAD_DIM = Preset::HEAD_DIM;
     const AttentionParams &params = launch.params;
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
-    const int group_row = consumer * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
+    const int group = pass * Preset::CONSUMERS + consumer;
+    const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
     int visible[2];          // keys that the thread's two rows see
     attn::RowState state[2]; // of the thread's two rows
@@ -74,21 +104,48 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     }
     const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
-    const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
+    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row) : 0;
     const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
+    uint32_t q_frag[Preset::Q_IN_REGISTERS ? HEAD_DIM / attn::WGMMA_K : 1][4]; // of [64, HEAD_DIM]
     float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
  ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
-    // The slots of K of the current tile, and of V of the previous one.
-    auto current = attn::PipelineState<Preset::STAGES>::first(), previous = current;
+    // The slots of K of the current and of the previous tile, and of V of the previous one.
+    auto &current = slots.k, previous = current;
+    auto &previous_v = [&]() -> auto & {
+        if constexpr (Preset::V_STAGES == Preset::STAGES) return previous;
+        else return slots.v;
+    }();
+    const auto advance_v = [&] {
+        if constexpr (Preset::V_STAGES != Preset::STAGES) slots.v.advance();
+    };
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
     const auto wait_v = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.v_full[pipe.slot], pipe.parity); };
     const auto release = [&](attn::Mbarrier *empty, const auto &pipe) {
         if (thread == 0) attn::mbarrier_arrive(&empty[pipe.slot]);
+    };
+    // The two warpgroups alternate over the tiles of all passes, those that they do not see included.
+    const auto take_turn = [&](int tile) {
+        if constexpr (Preset::TURNS) {
+            const bool is_first = consumer == 0 && pass == 0 && tile == work.tiles - 1;
+            // The other's turn has ended.
+            if (!is_first) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer);
+        }
+    };
+    const auto end_turn = [&](int tile) {
+        if constexpr (Preset::TURNS) {
+            const bool is_last = consumer == 1 && pass == Preset::PASSES - 1 && tile == 0;
+            if (consumer == 0) attn::named_barrier_arrive<Preset::TURN_BARRIER + 1, 256>();
+            else if (!is_last) attn::named_barrier_arrive<Preset::TURN_BARRIER, 256>();
+        }
+    };
+    const auto start_scores = [&] {
+        if constexpr (Preset::Q_IN_REGISTERS) start_qk(s, q_frag, smem.k[current.slot]);
+        else attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
     };
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
@@ -101,11 +158,13 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     // From P of the previous tile: its P·V, and P of `tile`, whose K has landed.
     const auto step = [&](int tile, auto exact) {
         constexpr bool EXACT = decltype(exact)::value;
-        wait_v(previous); // it has landed
+        wait_v(previous_v); // it has landed
         // Warps that read K of the previous tile on their own have done so.
-        if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
-        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
+        if constexpr (Preset::TURNS) attn::named_barrier_sync<256>(Preset::TURN_BARRIER + consumer); // the other's turn has ended
+        else if constexpr (Preset::LAZY) attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
+        start_scores();
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
+        end_turn(tile);
         // Products have read K of the previous tile and, before the barrier, warps on their own.
         release(smem.k_empty, previous);
         attn::wgmma_wait<1>(s); // P·V goes on
@@ -119,7 +178,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         if (tile > 0) wait_k(next); // it has landed
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
-        release(smem.v_empty, previous);
+        release(smem.v_empty, previous_v);
         if (!in_range) { // the warp computes its scores again, for new maxima
             attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot]);
             attn::softmax_rows(s, state, scale_log2, rescale);
@@ -130,24 +189,35 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
         previous = current, current = next;
+        advance_v();
     };
 
     int tile = work.tiles - 1;
     // Tiles that no row of the warpgroup sees.
 #pragma unroll 1
-    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, current.advance()) {
+    for (; tile >= 0 && tile * BLOCK_N >= visible_to_any; --tile, current.advance(), previous = current, advance_v()) {
         wait_k(current);
-        wait_v(current);
+        wait_v(previous_v);
         // All warps have seen both phases end: one that came a lap late would wait for ever.
         attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
         release(smem.k_empty, current);
-        release(smem.v_empty, current);
+        release(smem.v_empty, previous_v);
+        take_turn(tile);
+        end_turn(tile);
     }
-    if (consumer >= work.groups) return; // it has no rows, or those of the next block
+    if (group >= work.groups) return; // it has no rows, or those of the next block
     if (work.tiles > 0) attn::mbarrier_wait_tx(&smem.q_full, 0); // also before O takes its place
     if (tile >= 0) {
+        if constexpr (Preset::Q_IN_REGISTERS) {
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / attn::WGMMA_K; ++i) {
+                attn::ldmatrix_x4(q_frag[i], smem.q.at(warp_row + lane % 16, 2 * i + lane / 16));
+            }
+        }
         wait_k(current);
-        attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
+        take_turn(tile);
+        start_scores();
+        end_turn(tile);
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
         attn::round_rows<typename Preset::Operand>(p_frag, s);
@@ -158,13 +228,20 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
         for (; tile >= 0; --tile) step(tile, std::bool_constant<!Preset::LAZY>{});
-        wait_v(previous);
-        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
+        wait_v(previous_v);
+        attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous_v.slot]);
         attn::wgmma_wait<0>(o_acc);
  ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
+        if constexpr (Preset::PASSES > 1) { // the next pass needs the slots
+            // Warps that read K of the last tile, and Q, on their own have done so.
+            attn::named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);
+            release(smem.k_empty, previous);
+            release(smem.v_empty, previous_v);
+            advance_v();
+        }
     }
 
-    if constexpr (Preset::LAZY) __syncwarp(); // lanes that read Q for their own scores have done so
+    if constexpr (Preset::LAZY && Preset::PASSES == 1) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
     attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, lane);
 }
@@ -180,10 +257,12 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     constexpr bool SHARES = Preset::CONSUMERS > 1; // two warpgroups start with as many registers as they could use
     if (warpgroup == Preset::CONSUMERS) {
         if constexpr (SHARES) attn::give_registers_back<Preset::LOADER_REGISTERS>();
-        attn::load_ring<Preset>(launch, smem, work);
+        attn::load_ring<Preset, Preset::PASSES>(launch, smem, work);
     } else {
         if constexpr (SHARES) attn::take_registers<Preset::CONSUMER_REGISTERS>();
-        compute<Preset>(launch, smem, work, warpgroup);
+        auto slots = Slots<Preset>::first();
+#pragma unroll 1
+        for (int pass = 0; pass < Preset::PASSES; ++pass) compute<Preset>(launch, smem, work, warpgroup, pass, slots);
     }
 }
 
@@ -199,6 +278,14 @@ using Tile128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + siz
 template <class Element, int HEAD_DIM> using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM>
 using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true>;
+// The same by turns; and twice the rows, one half after the other, for grids that would fill the GPU about twice.
+template <class Element, int HEAD_DIM>
+using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true, true>;
+template <class Element, int HEAD_DIM> // E4M3 of head_dim 128, whose codes need space, has tiles of 64 keys
+using Turns256x128 = Tile<Element, HEAD_DIM, 2, HEAD_DIM / sizeof(typename Element::Storage) == 128 ? 64 : 128, 3, true, true, 2,
+                          HEAD_DIM == 64 ? 3 : 2>;
+template <class Element, int HEAD_DIM>
+using Turns256x64 = Tile<Element, HEAD_DIM, 2, 64, HEAD_DIM == 64 ? 6 : 1 + 2 * sizeof(typename Element::Storage), true, true, 2>;
 
 } // namespace
 
@@ -206,3 +293,6 @@ ATTN_MAPPED_VARIANT(overlap, overlap_256x64, Exact256x64)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
+ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
+ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x64, Turns256x64)
+ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)

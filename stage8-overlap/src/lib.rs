@@ -1,6 +1,7 @@
 //! Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads gives its registers to those that
-//! compute, and the output of one tile is under way while the exponentials of the next are computed. Two families share all
-//! code but the maximum: `overlap` waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles.
+//! compute, and the output of one tile is under way while the exponentials of the next are computed. Three families share all
+//! code but the maximum, `overlap` waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles,
+//! and who multiplies when: in `overlap-turns`, lazy too, one warpgroup does while the other has its exponentials.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
@@ -116,6 +117,7 @@ const INFO: StageInfo = StageInfo {
         ),
         Claim::by_descriptor("overlap"),
         Claim::by_descriptor("overlap-lazy"),
+        Claim::by_descriptor("overlap-turns"),
     ],
     redundant: &[],
 };

@@ -1,5 +1,5 @@
-// A load-only warpgroup, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q, k[STAGES]
-// and v[STAGES], their full and empty barriers, and, where Preset::CONVERTS, `staging`, where codes land.
+// A load-only warpgroup, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q, k[] and
+// v[], their full and empty barriers, and, where Preset::CONVERTS, `staging`, where codes land.
 #pragma once
 
 #include <attn/block_work.cuh>
@@ -15,12 +15,10 @@ template <class Preset>
 static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, int readers) {
     constexpr int LOADERS = Preset::CONVERTS ? 128 : 1; // threads that arrive for a tile
     mbarrier_init(&smem.q_full, LOADERS);
-    for (int slot = 0; slot < Preset::STAGES; ++slot) {
-        mbarrier_init(&smem.k_full[slot], LOADERS);
-        mbarrier_init(&smem.v_full[slot], LOADERS);
-        mbarrier_init(&smem.k_empty[slot], readers);
-        mbarrier_init(&smem.v_empty[slot], readers);
-    }
+    for (auto &full : smem.k_full) mbarrier_init(&full, LOADERS);
+    for (auto &full : smem.v_full) mbarrier_init(&full, LOADERS);
+    for (auto &empty : smem.k_empty) mbarrier_init(&empty, readers);
+    for (auto &empty : smem.v_empty) mbarrier_init(&empty, readers);
     if constexpr (Preset::CONVERTS) {
         mbarrier_init(&smem.staging.q_full, 1);
         mbarrier_init(&smem.staging.k_full, 1);
@@ -29,15 +27,25 @@ static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, 
     fence_mbarrier_init();
 }
 
-// The warpgroup's work: Q, then K and V of all tiles, from the last, so that those on the diagonal come first.
-template <class Preset>
+// The warpgroup's work: Q, then, PASSES times, K and V of all tiles, from the last, so that those on the diagonal come first.
+template <class Preset, int PASSES = 1>
 static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, typename Preset::Shared &smem, const Work &work) {
     constexpr int BLOCK_N = Preset::BLOCK_N;
     const int thread = threadIdx.x % 128;
     if (work.tiles == 0) return; // nobody will wait for a copy
-    auto current = PipelineState<Preset::STAGES>::first();
+    constexpr int K_STAGES = std::extent_v<decltype(smem.k)>, V_STAGES = std::extent_v<decltype(smem.v)>;
+    auto k_slot = PipelineState<K_STAGES>::first();
+    auto other_depth = PipelineState<V_STAGES>::first();
+    auto &v_slot = [&]() -> auto & {
+        if constexpr (V_STAGES == K_STAGES) return k_slot;
+        else return other_depth;
+    }();
+    const auto advance = [&] {
+        k_slot.advance();
+        if constexpr (V_STAGES != K_STAGES) v_slot.advance();
+    };
     // Every consumer has read the slot's previous tile; in the first lap nobody waits.
-    const auto wait_empty = [&](Mbarrier *empty) { mbarrier_wait_tx(&empty[current.slot], current.parity ^ 1); };
+    const auto wait_empty = [&](Mbarrier *empty, const auto &pipe) { mbarrier_wait_tx(&empty[pipe.slot], pipe.parity ^ 1); };
     const auto copy_q = [&](auto &tile, Mbarrier *full) {
         mbarrier_arrive_expect_tx(full, Preset::QCodes::BYTES);
         if constexpr (Preset::Q_BOX_ROWS == Preset::BLOCK_M) tile.load(launch.q, full, work.row, work.head_q, work.batch);
@@ -49,19 +57,22 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
             }
         }
     };
-    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int index) {
+    // `left`: tiles that are still to come, in all passes.
+    const auto copy_kv = [&](auto &tile, const AttentionTensorMap &map, Mbarrier *full, int left) {
+        const int index = PASSES == 1 ? left : left % work.tiles;
         mbarrier_arrive_expect_tx(full, Preset::KvCodes::BYTES);
         tile.load(map, full, index * BLOCK_N, work.head_kv, work.batch);
     };
+    const int last = PASSES * work.tiles - 1;
     if constexpr (!Preset::CONVERTS) {
         if (thread != 0) return;
         copy_q(smem.q, &smem.q_full);
 #pragma unroll 1
-        for (int tile = work.tiles - 1; tile >= 0; --tile, current.advance()) {
-            wait_empty(smem.k_empty);
-            copy_kv(smem.k[current.slot], launch.k, &smem.k_full[current.slot], tile);
-            wait_empty(smem.v_empty);
-            copy_kv(smem.v[current.slot], launch.v, &smem.v_full[current.slot], tile);
+        for (int left = last; left >= 0; --left, advance()) {
+            wait_empty(smem.k_empty, k_slot);
+            copy_kv(smem.k[k_slot.slot], launch.k, &smem.k_full[k_slot.slot], left);
+            wait_empty(smem.v_empty, v_slot);
+            copy_kv(smem.v[v_slot.slot], launch.v, &smem.v_full[v_slot.slot], left);
         }
     } else {
         // All threads convert codes that have landed; each makes its part visible to the tensor cores before it arrives for the
@@ -75,22 +86,22 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
         };
         if (thread == 0) {
             copy_q(staging.q, &staging.q_full);
-            copy_kv(staging.k, launch.k, &staging.k_full, work.tiles - 1);
-            copy_kv(staging.v, launch.v, &staging.v_full, work.tiles - 1);
+            copy_kv(staging.k, launch.k, &staging.k_full, last);
+            copy_kv(staging.v, launch.v, &staging.v_full, last);
         }
         mbarrier_wait_tx(&staging.q_full, 0);
         convert(smem.q, staging.q, &smem.q_full);
         int parity = 0; // of staging
 #pragma unroll 1
-        for (int tile = work.tiles - 1; tile >= 0; --tile, current.advance(), parity ^= 1) {
-            wait_empty(smem.k_empty);
+        for (int left = last; left >= 0; --left, advance(), parity ^= 1) {
+            wait_empty(smem.k_empty, k_slot);
             mbarrier_wait_tx(&staging.k_full, parity);
-            convert(smem.k[current.slot], staging.k, &smem.k_full[current.slot]);
-            if (thread == 0 && tile > 0) copy_kv(staging.k, launch.k, &staging.k_full, tile - 1);
-            wait_empty(smem.v_empty);
+            convert(smem.k[k_slot.slot], staging.k, &smem.k_full[k_slot.slot]);
+            if (thread == 0 && left > 0) copy_kv(staging.k, launch.k, &staging.k_full, left - 1);
+            wait_empty(smem.v_empty, v_slot);
             mbarrier_wait_tx(&staging.v_full, parity);
-            convert(smem.v[current.slot], staging.v, &smem.v_full[current.slot]);
-            if (thread == 0 && tile > 0) copy_kv(staging.v, launch.v, &staging.v_full, tile - 1);
+            convert(smem.v[v_slot.slot], staging.v, &smem.v_full[v_slot.slot]);
+            if (thread == 0 && left > 0) copy_kv(staging.v, launch.v, &staging.v_full, left - 1);
         }
     }
 }
