@@ -101,7 +101,6 @@ fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
     let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
     assert_eq!(session["progress"]["status"], "complete");
     assert!(read("COMPARE.md").starts_with("# COMPARE\n\n**PASS: "));
-    assert!(run.join("report.html").is_file());
     assert_eq!(folder.read("COMPARE.md"), KEPT);
     let rows = read("rows.jsonl");
     assert!(

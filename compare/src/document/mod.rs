@@ -1,7 +1,6 @@
-//! A page is a document of typed cells, composed once and then written as Markdown or terminal text; HTML is made from the Markdown.
+//! A page is a document of typed cells, composed once and then written as Markdown or terminal text.
 
 mod content;
-pub mod html;
 pub mod markdown;
 pub mod terminal;
 

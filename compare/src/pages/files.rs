@@ -15,20 +15,6 @@ pub struct Rendered {
     pub text: String,
 }
 
-/// The report in the run's folder, as Markdown and HTML.
-fn report(about: &Report<'_>, folder: &Path) -> [Rendered; 2] {
-    let document = report::document(about, &[]);
-    let report = Rendered {
-        path: folder.join(REPORT),
-        text: document::markdown::markdown(&document),
-    };
-    let page = Rendered {
-        path: folder.join("report.html"),
-        text: document::html::page(&document),
-    };
-    [report, page]
-}
-
 const REPORT: &str = "COMPARE.md";
 
 /// Writes the report into the run's folder and, of a run on a GPU, as COMPARE.md of the workspace at `root`: without a GPU the committed
@@ -38,10 +24,13 @@ pub fn write_report(
     folder: &Path,
     root: Option<&Path>,
 ) -> Result<String, StoreError> {
-    let [report, page] = report(about, folder);
+    let report = Rendered {
+        path: folder.join(REPORT),
+        text: document::markdown::markdown(&report::document(about, &[])),
+    };
     let (record, place) = (folder.display(), report.path.display());
     let mut places = format!("record: {record}\nreport: {place}");
-    let mut files = vec![report.clone(), page];
+    let mut files = vec![report.clone()];
     let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
     if let Some(root) = root.filter(|_| is_on_gpu) {
         let path = root.join(REPORT);
@@ -113,7 +102,6 @@ mod tests {
             let read = |folder: &Path| std::fs::read_to_string(folder.join(REPORT)).ok();
             let written = read(&folder).unwrap();
             assert!(written.starts_with("# COMPARE"), "{written}");
-            assert!(folder.join("report.html").is_file());
             assert_eq!(read(root.path()), is_on_gpu.then_some(written));
             assert_eq!(places.contains("\nand in "), is_on_gpu, "{places}");
         }

@@ -1,4 +1,4 @@
-//! COMPARE.md, which is also the HTML page of a run: what decides, in at most 20 KB.
+//! COMPARE.md: what decides, in at most 20 KB.
 
 use super::{
     WORDS, commit, first_lines, first_of, ladder, noted, sections, self_test, text, times, us,
