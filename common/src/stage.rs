@@ -38,33 +38,12 @@ pub struct Artifacts {
 pub struct StageInfo {
     pub id: &'static str,
     pub idea: &'static str,
-    /// That it loses, or fails a gate, as its author judges before it is built.
-    pub risk: Level,
-    /// To write it and to get it past the gates.
-    pub effort: Level,
     /// Whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
     /// For tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
     pub claims: &'static [Claim],
     pub redundant: &'static [Redundant],
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    Low,
-    Medium,
-    High,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        })
-    }
 }
 
 /// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands that each is listed, and

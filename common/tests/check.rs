@@ -6,9 +6,7 @@ use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::params::{self, AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::{
-    Artifacts, Attention, Kernel, Level, LoadedStage, Redundant, StageInfo, Unsupported,
-};
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Redundant, StageInfo, Unsupported};
 use common::suppression::{Finding, Presets, suppress_each};
 use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
@@ -21,8 +19,6 @@ use std::sync::{Arc, OnceLock};
 const INFO: StageInfo = StageInfo {
     id: "stage-fake",
     idea: "wrong on purpose",
-    risk: Level::Low,
-    effort: Level::Low,
     predecessor: None,
     default_variant: "correct",
     claims: &[],

@@ -23,7 +23,7 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
-use common::stage::{Level, LoadedStage};
+use common::stage::LoadedStage;
 use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, SpeedOfLight};
@@ -100,8 +100,6 @@ pub fn ladder() -> Vec<StageMeta> {
             StageMeta {
                 id: id.into(),
                 idea: idea.into(),
-                risk: Level::Medium,
-                effort: Level::High,
                 predecessor: predecessor.map(String::from),
                 default_variant: format!("{family}-32x64"),
                 identity: format!("{id}-identity"),

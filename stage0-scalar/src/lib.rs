@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, Redundant, StageInfo};
+use common::stage::{Artifacts, Attention, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,8 +19,6 @@ const SCALAR: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage0-scalar",
     idea: "tiled online softmax, scalar P·V",
-    risk: Level::Low,
-    effort: Level::Low,
     predecessor: None,
     default_variant: "wmma-qk-32x64",
     claims: &[

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,8 +18,6 @@ const WMMA_QK: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage1-cpasync",
     idea: "K and V copied by cp.async, one tile ahead",
-    risk: Level::Low,
-    effort: Level::Low,
     predecessor: Some("stage0-scalar"),
     default_variant: "cpasync-32x64",
     claims: &[

@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,8 +19,6 @@ const OVERLAP: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage10-fp8",
     idea: "scores of E4M3 on FP8 tensor cores, V alone converted",
-    risk: Level::High,
-    effort: Level::Medium,
     predecessor: Some("stage8-overlap"),
     default_variant: "fp8-scores-256x64",
     claims: &[

@@ -5,7 +5,7 @@
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -30,8 +30,6 @@ const STRETCH_CAUSAL: &[Where] = &[Where::new("stretch", Dtype::F16, Mask::Causa
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
     idea: "keys split over warpgroups, FP32 arithmetic spread among exponentials",
-    risk: Level::Medium,
-    effort: Level::Medium,
     predecessor: Some("stage8-overlap"),
     default_variant: "spread-256x64",
     claims: &[

@@ -5,7 +5,7 @@
 use common::claim::{self, Base, Claim, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Mask, Problem};
-use common::stage::{Artifacts, Attention, Kernel, Level, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -30,8 +30,6 @@ const fn over_peers(on: &'static [Where]) -> Claim {
 const INFO: StageInfo = StageInfo {
     id: "stage12-decode",
     idea: "query heads of a group packed into a tile, its keys split over a cluster",
-    risk: Level::Medium,
-    effort: Level::High,
     predecessor: Some("stage9-cluster"),
     default_variant: "decode-64x256",
     claims: &[

@@ -4,7 +4,7 @@
 
 use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -20,8 +20,6 @@ const CLUSTER: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage13-shares",
     idea: "keys split over the warpgroups of a block, all tiles requested at once",
-    risk: Level::Medium,
-    effort: Level::Medium,
     predecessor: Some("stage9-cluster"),
     default_variant: "shares-64x512",
     claims: &[

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,8 +18,6 @@ const CPASYNC: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage2-simd-pv",
     idea: "P·V in half2 and float2, 8x4 outputs a lane",
-    risk: Level::Low,
-    effort: Level::Low,
     predecessor: Some("stage1-cpasync"),
     default_variant: "simd-pv-32x64",
     claims: &[

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,8 +18,6 @@ const SIMD_PV: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage3-wmma-pv",
     idea: "P·V on tensor cores, O rescaled by row",
-    risk: Level::Medium,
-    effort: Level::Medium,
     predecessor: Some("stage2-simd-pv"),
     default_variant: "wmma-pv-32x128-k2",
     claims: &[

@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,8 +19,6 @@ const WMMA_PV: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage4-warpspec",
     idea: "producer warps stream K/V, consumer warps compute",
-    risk: Level::High,
-    effort: Level::Medium,
     predecessor: Some("stage3-wmma-pv"),
     default_variant: "warpspec-32x128-k2",
     claims: &[

@@ -5,7 +5,7 @@
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -43,8 +43,6 @@ const L4: &str = "NVIDIA L4";
 const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
-    risk: Level::Medium,
-    effort: Level::High,
     predecessor: Some("stage4-warpspec"),
     default_variant: "swizzle-32x256-k4",
     claims: &[

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -23,8 +23,6 @@ const SWIZZLE: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage6-tma",
     idea: "tiles by TMA descriptors, mbarriers that count bytes",
-    risk: Level::Medium,
-    effort: Level::Medium,
     predecessor: Some("stage5-swizzle"),
     default_variant: "tma-32x256-k4",
     claims: &[

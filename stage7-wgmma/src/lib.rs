@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -23,8 +23,6 @@ const TMA: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage7-wgmma",
     idea: "products by warpgroup, operands by descriptor, P in registers",
-    risk: Level::High,
-    effort: Level::High,
     predecessor: Some("stage6-tma"),
     default_variant: "wgmma-128x128",
     claims: &[

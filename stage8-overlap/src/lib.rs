@@ -5,7 +5,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, StageInfo};
+use common::stage::{Artifacts, Attention, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -26,8 +26,6 @@ const EXACT: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage8-overlap",
     idea: "a loading warpgroup, products under exponentials, lazy maxima",
-    risk: Level::High,
-    effort: Level::High,
     predecessor: Some("stage7-wgmma"),
     default_variant: "overlap-lazy-256x64",
     claims: &[

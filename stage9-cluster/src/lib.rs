@@ -4,7 +4,7 @@
 
 use common::claim::{Base, Claim, Rival, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Level, Redundant, StageInfo};
+use common::stage::{Artifacts, Attention, Redundant, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -20,8 +20,6 @@ const TMA: Base = Base {
 const INFO: StageInfo = StageInfo {
     id: "stage9-cluster",
     idea: "keys split over a cluster, halves of O exchanged",
-    risk: Level::High,
-    effort: Level::High,
     predecessor: Some("stage7-wgmma"),
     default_variant: "cluster-64x256",
     claims: &[

@@ -66,8 +66,6 @@ fn build(stage: &LoadedStage) -> StageMeta {
     StageMeta {
         id: info.id.to_string(),
         idea: info.idea.to_string(),
-        risk: info.risk,
-        effort: info.effort,
         predecessor: info.predecessor.map(str::to_string),
         default_variant: stage.default_variant().to_string(),
         identity: stage.report.identity.clone(),

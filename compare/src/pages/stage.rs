@@ -51,10 +51,6 @@ fn about(report: &Report<'_>, stage: &StageMeta) -> Vec<String> {
             .as_ref()
             .map(|before| format!("compared with {before}")),
     );
-    lines.push(format!(
-        "declared: {} risk, {} effort",
-        stage.risk, stage.effort
-    ));
     let known = &report.known;
     lines.push(match known.session() {
         None => "NO DATA: there is no table".to_string(),

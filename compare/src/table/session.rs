@@ -8,7 +8,6 @@ use common::limits::DeviceLimits;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::resources::{KernelFacts, PtxasEntry};
-use common::stage::Level;
 use common::verdict::GateId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -91,8 +90,6 @@ pub struct StageMeta {
     /// `stage0-scalar`.
     pub id: String,
     pub idea: String,
-    pub risk: Level,
-    pub effort: Level,
     pub predecessor: Option<String>,
     pub default_variant: String,
     /// Hash of kernel.cu, headers and flags. Rows of another identity are STALE.
