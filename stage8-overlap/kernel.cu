@@ -116,10 +116,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
  ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
     // The slots of K of the current and of the previous tile, and of V of the previous one.
     auto &current = slots.k, previous = current;
-    auto &previous_v = [&]() -> auto & {
-        if constexpr (Preset::V_STAGES == Preset::STAGES) return previous;
-        else return slots.v;
-    }();
+    auto &previous_v = attn::state_of_v(previous, slots.v);
     const auto advance_v = [&] {
         if constexpr (Preset::V_STAGES != Preset::STAGES) slots.v.advance();
     };

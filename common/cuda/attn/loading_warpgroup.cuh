@@ -10,6 +10,16 @@
 
 namespace attn {
 
+// The state of V's ring: K's where both have the same depth.
+template <int STAGES>
+static __device__ __forceinline__ PipelineState<STAGES> &state_of_v(PipelineState<STAGES> &k, PipelineState<STAGES> &) {
+    return k;
+}
+template <int K_STAGES, int V_STAGES>
+static __device__ __forceinline__ PipelineState<V_STAGES> &state_of_v(PipelineState<K_STAGES> &, PipelineState<V_STAGES> &v) {
+    return v;
+}
+
 // By one thread, before any other uses the barriers. `readers`: warpgroups that read a tile.
 template <class Preset>
 static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, int readers) {
@@ -35,11 +45,8 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     if (work.tiles == 0) return; // nobody will wait for a copy
     constexpr int K_STAGES = std::extent_v<decltype(smem.k)>, V_STAGES = std::extent_v<decltype(smem.v)>;
     auto k_slot = PipelineState<K_STAGES>::first();
-    auto other_depth = PipelineState<V_STAGES>::first();
-    auto &v_slot = [&]() -> auto & {
-        if constexpr (V_STAGES == K_STAGES) return k_slot;
-        else return other_depth;
-    }();
+    auto v_of_other_depth = PipelineState<V_STAGES>::first();
+    auto &v_slot = state_of_v(k_slot, v_of_other_depth);
     const auto advance = [&] {
         k_slot.advance();
         if constexpr (V_STAGES != K_STAGES) v_slot.advance();
