@@ -34,9 +34,6 @@ pub enum InvestigateError {
 pub struct Investigated {
     /// Batch, head and query row.
     pub row: [usize; 3],
-    pub staged: Staged,
-    /// `[batch, heads_q, seq_q, head_dim]`, dense; none where the launch was stopped.
-    pub output: Option<Vec<f32>>,
     pub fault: Option<Fault>,
     /// C1 to C4, of the whole output or of the row asked for.
     pub gates: Vec<GateResult>,
@@ -116,8 +113,6 @@ pub fn investigate(
     let explained = explain(&case, &traced.observations);
     Ok(Investigated {
         row,
-        staged,
-        output,
         fault,
         gates,
         traced,

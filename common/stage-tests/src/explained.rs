@@ -62,7 +62,7 @@ pub fn explained(attention: &'static dyn Attention) {
             for row in [None, Some([0, problem.shape.heads_q - 1, 0])] {
                 let found = investigate(&prepared, &inputs, Some(family), row);
                 let found = found.unwrap_or_else(|error| panic!("{variant} {name}: {error}"));
-                if found.is_explained() || found.is_red() || !shows_all(&found) {
+                if found.is_explained() || found.is_red() || !shows_all(&problem, &found) {
                     let deviation = &found.explained.deviation;
                     wrong.push(format!(
                         "{variant} {name}, row {:?}: {deviation:?}",
@@ -75,8 +75,7 @@ pub fn explained(attention: &'static dyn Attention) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn shows_all(found: &Investigated) -> bool {
-    let problem = found.staged.problem;
+fn shows_all(problem: &Problem, found: &Investigated) -> bool {
     let steps = || found.explained.chains.iter().flat_map(|chain| &chain.steps);
     let visible = problem.visible_keys(found.row[2]);
     let has_keys =

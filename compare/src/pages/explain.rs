@@ -20,13 +20,6 @@ pub struct Finding<'a> {
     pub is_given: bool,
     pub probability: Probability,
     pub found: &'a Investigated,
-    pub gpu: Option<&'a Gpu>,
-}
-
-/// Gate B1 of the same launch on a GPU.
-pub struct Gpu {
-    pub name: String,
-    pub verdict: GateResult,
 }
 
 pub fn document(finding: &Finding<'_>) -> Document {
@@ -62,8 +55,6 @@ pub fn document(finding: &Finding<'_>) -> Document {
             _ => blocks.push(Block::paragraph(silence(finding))),
         },
     }
-    let is_right_here = !found.is_explained() && !found.is_red();
-    blocks.extend(list(finding.gpu.map(|gpu| on_gpu(gpu, is_right_here))));
     Document::of(blocks)
 }
 
@@ -239,57 +230,9 @@ fn line(suspect: &Suspect) -> String {
     }
 }
 
-/// Whether the source is wrong, or what nvcc makes of it.
-fn on_gpu(gpu: &Gpu, is_right_here: bool) -> String {
-    let on = format!("On the {} B1", gpu.name);
-    let reason = &gpu.verdict.reason;
-    match (gpu.verdict.is_fail(), is_right_here) {
-        (true, true) => format!(
-            "{on} fails: {reason}. The source is right in the emulator: look at what nvcc makes of it (`cuobjdump -sass`)."
-        ),
-        (true, false) => format!("{on} fails: {reason}."),
-        (false, _) => format!("{on} passes: it computes the same as the emulator."),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::gate;
-    use common::inputs::Family;
-    use common::problem::{Dtype, Mask, Problem, Shape};
-
-    /// Outputs of a GPU and of the emulator that are made up: whose fault it is follows from both.
-    #[test]
-    fn a_miscompiled_kernel_is_told_from_a_wrong_one() {
-        let problem = Problem::new(Shape::bhsd(1, 1, 4, 64), Dtype::F16, Mask::Full).unwrap();
-        let here: Vec<f32> = (0..4 * 64).map(|at| (at as f32).sin()).collect();
-        let says = |is_right_here, wrong: &dyn Fn(usize, f32) -> f32| {
-            let there = here.iter().enumerate().map(|(at, value)| wrong(at, *value));
-            let there: Vec<f32> = there.collect();
-            let gpu = Gpu {
-                name: "GPU".into(),
-                verdict: gate::b1(&problem, Family::Normal, &there, &here),
-            };
-            on_gpu(&gpu, is_right_here)
-        };
-        let same = says(true, &|_, x| x);
-        assert!(same.contains("B1 passes"), "{same}");
-        let wrong: [&dyn Fn(usize, f32) -> f32; 2] =
-            [&|at, x| if at / 64 == 3 { 2.0 * x } else { x }, &|at, x| {
-                if at == 3 * 64 { f32::NAN } else { x }
-            }];
-        for wrong in wrong {
-            let miscompiled = says(true, wrong);
-            assert!(
-                miscompiled.contains("row [0, 0, 3]") && miscompiled.contains("what nvcc makes"),
-                "{miscompiled}"
-            );
-            // Where the emulator's is wrong, too, or a gate fails there, the source is not said to be right.
-            assert!(!says(false, wrong).contains("is right"));
-        }
-    }
-
     #[test]
     fn a_row_that_fails_a_gate_by_no_single_number_is_never_said_to_be_right() {
         let closest = Closest {
