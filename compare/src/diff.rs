@@ -2,7 +2,7 @@
 
 mod source;
 
-use crate::answer::{Answer, json};
+use crate::answer::Answer;
 use crate::document::markdown::markdown;
 use crate::document::terminal::terminal;
 use crate::judge::Known;
@@ -40,10 +40,11 @@ Exit codes:
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// All differences
     #[default]
     Terminal,
+    /// The first of each kind, for a comment on a pull request
     Markdown,
-    Json,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -68,11 +69,9 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
     let comparison = compare(&base, &new, &stages);
-    let page = layout::document(&comparison);
     let text = match args.format {
-        Format::Terminal => terminal(&page),
-        Format::Markdown => markdown(&page),
-        Format::Json => json(&layout::json(&comparison)),
+        Format::Terminal => terminal(&layout::document(&comparison, true)),
+        Format::Markdown => markdown(&layout::document(&comparison, false)),
     };
     let exit = comparison.overall.exit;
     let Some(path) = &args.out else {

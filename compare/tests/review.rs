@@ -144,11 +144,11 @@ fn run_of(side: &str, record: &str, flags: &str) -> String {
     format!("compare-{side} {flags} --out {place}\n")
 }
 
-/// The three calls of `compare diff` of two sides.
+/// The two calls of `compare diff` of two sides.
 fn diffs(sides: &str, name: &str) -> String {
     let call = format!("compare-head diff {sides}");
     let out = format!("--out checkout/target/review/{name}");
-    format!("{call} --format markdown {out}.md\n{call} --format json {out}.json\n{call}\n")
+    format!("{call} --format markdown {out}.md\n{call}\n")
 }
 
 fn diffs_of_runs() -> String {

@@ -56,7 +56,7 @@ fn the_exit_code_says_what_moved() {
         ),
         |line| {
             let found = compared(line);
-            let page = markdown(&layout::document(&found));
+            let page = markdown(&layout::document(&found, true));
             assert!(found.unpaired.iter().all(|line| page.contains(line)), "{page}");
             let is_outdated = page.contains("stage1-cpasync: variant: the kernel has changed since");
             let code = found.overall.exit.code();

@@ -14,12 +14,10 @@ use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
-use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// A gate fails now, or a figure moved the wrong way.
     Worse,
@@ -57,8 +55,7 @@ impl Change {
 }
 
 /// The part of a comparison that a difference belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Gates, claims, and whether there is a variant at all.
     Gates,
@@ -95,19 +92,13 @@ impl fmt::Display for What {
         match self {
             What::Gate(gate) => write!(f, "gate {gate}"),
             What::Metric(metric) => f.write_str(metric.label()),
-            What::Row(group) => group.serialize(f),
+            What::Row(group) => f.write_str(&format!("{group:?}").to_lowercase()),
             What::Variant => f.write_str("variant"),
         }
     }
 }
 
-impl Serialize for What {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// The variant, stage or claim.
     pub subject: Subject,
@@ -116,12 +107,9 @@ pub struct Difference {
     pub what: What,
     pub group: Group,
     pub change: Change,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
     /// `base / new` of a latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Ratio>,
     /// The reason, with the threshold.
     pub why: String,

@@ -3,7 +3,6 @@
 
 use super::best::{is_latency, p50};
 use crate::table::{Row, Table};
-use serde::Serialize;
 
 /// The share of unchanged kernels whose latencies stay within [`Drift::spread`].
 const COVERED: f64 = 0.95;
@@ -16,7 +15,7 @@ const UNMEASURED: f64 = 0.03;
 pub const FEWEST: usize = 20;
 
 /// How the latencies of unchanged kernels moved between two tables.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// How many latencies of unchanged kernels both have, of different sessions.
     pub kernels: usize,

@@ -8,15 +8,14 @@ use crate::judge::list::joined;
 use crate::judge::verdict::{Overall, count, counts};
 use crate::table::session::Moved;
 use crate::table::{self, Session, StageMeta, Subject};
-use serde_json::{Value, json};
 
-/// The most lines of each kind in all tables together.
+/// The most lines of each kind in all tables together, in a comment on a pull request.
 const MOST_WORSE: usize = 15;
 const MOST_BETTER: usize = 8;
 const MOST_NEW: usize = 8;
 const MOST_MISSING: usize = 5;
 
-const HOW: &str = "compare diff BASE NEW --format json";
+const HOW: &str = "compare diff BASE NEW";
 
 pub struct Comparison {
     pub base: String,
@@ -44,7 +43,8 @@ impl Pair {
     }
 }
 
-pub fn document(comparison: &Comparison) -> Document {
+/// Everything, or the first of each kind.
+pub fn document(comparison: &Comparison, is_whole: bool) -> Document {
     let overall = &comparison.overall;
     let all = comparison
         .pairs
@@ -59,7 +59,10 @@ pub fn document(comparison: &Comparison) -> Document {
             comparison.new, comparison.base
         )),
     ];
-    let share = |most: usize| (most / comparison.pairs.len().max(1)).max(2);
+    let share = |most: usize| match is_whole {
+        true => usize::MAX,
+        false => (most / comparison.pairs.len().max(1)).max(2),
+    };
     for pair in &comparison.pairs {
         if comparison.pairs.len() > 1 {
             blocks.push(Block::section(&*pair.name));
@@ -128,21 +131,4 @@ fn rest(pair: &Pair) -> String {
         )
     });
     joined([also].into_iter().chain(drift), " ")
-}
-
-pub fn json(comparison: &Comparison) -> Value {
-    let pair = |pair: &Pair| {
-        json!({
-            "table": pair.name,
-            "drift": pair.comparison.drift,
-            "differences": pair.comparison.differences,
-        })
-    };
-    json!({
-        "base": comparison.base,
-        "new": comparison.new,
-        "verdict": super::json::overall(&comparison.overall),
-        "pairs": comparison.pairs.iter().map(pair).collect::<Vec<_>>(),
-        "unpaired": comparison.unpaired,
-    })
 }

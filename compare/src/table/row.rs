@@ -5,7 +5,7 @@ use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::stats::{Ratio, Summary};
 use common::verdict::{GateId, GateResult, Verdict};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -381,12 +381,6 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cold = if self.cold { " cold" } else { "" };
         write!(f, "{} {} {}{cold}", self.shape, self.dtype, self.mask)
-    }
-}
-
-impl Serialize for On {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
