@@ -4,7 +4,6 @@ use super::{noted, or_dash, stale, state, times, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
-use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
 use crate::judge::state::{State, compiled, state as judged};
@@ -72,51 +71,37 @@ pub fn places(stage: &StageMeta) -> [Place; 2] {
     [first_place(Some(stage)), large]
 }
 
-/// The gain that a stage claims on a problem over its predecessor, else over another stage, and the pair measured for it.
-pub fn promise<'a>(
-    report: &'a Report<'_>,
-    stage: &StageMeta,
-    place: &Place,
-) -> Option<(&'a Claimed, f64, Option<&'a Row>)> {
-    let claims = report
+/// The gain that a stage claims on a problem over its predecessor, else over another stage, after what was measured of it:
+/// `1.57x (1.20x)`.
+pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
+    let gains = report
         .claims
         .iter()
         .filter_map(|of| match &of.claim.relation {
             Relation::Faster { base, at_least } => {
                 let counts =
                     of.stage == stage.id && of.claim.on == *place && base.stage != stage.id;
-                counts.then_some((of, base, *at_least))
+                counts.then_some((of, &base.stage, at_least))
             }
             _ => None,
         });
     let before = stage.predecessor.as_ref();
-    let (of, _, at_least) = claims.min_by_key(|(_, base, _)| Some(&base.stage) != before)?;
-    let row = of.finding.pair.as_ref().and_then(|pair| {
-        let on = On::Problem(place.clone());
-        let row = (report.known.table).pair(&pair.new, &pair.base, &on, Source::Gpu);
-        row.filter(|row| row.failure().is_none())
-    });
-    Some((of, at_least, row))
-}
-
-/// ` over stage6`, where a claim is not over the predecessor.
-fn over(stage: &StageMeta, of: &Claimed) -> String {
-    let base = of.claim.relation.base().map(|base| &base.stage);
-    let base = base.filter(|base| Some(*base) != stage.predecessor.as_ref());
-    base.map_or(String::new(), |base| format!(" over {}", short(base)))
-}
-
-/// What was measured of a claimed gain, and the claim: `1.57x (1.20x)`.
-pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
-    let Some((of, at_least, row)) = promise(report, stage, place) else {
+    let Some((of, base, at_least)) = gains.min_by_key(|(_, base, _)| Some(*base) != before) else {
         return Cell::Missing;
     };
-    let measured = row.map(|row| {
+    let row = of.finding.pair.as_ref().and_then(|pair| {
+        let on = On::Problem(place.clone());
+        (report.known.table).pair(&pair.new, &pair.base, &on, Source::Gpu)
+    });
+    let measured = row.filter(|row| row.failure().is_none()).map(|row| {
         let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
         stale(times(ratio, 2), report.known.is_stale(row))
     });
-    let claimed = format!("{at_least:.2}x{}", over(stage, of));
-    noted(or_dash(measured), Some(&claimed))
+    let over = match Some(base) == before {
+        true => String::new(),
+        false => format!(" over {}", short(base)),
+    };
+    noted(or_dash(measured), Some(&format!("{at_least:.2}x{over}")))
 }
 
 /// The latency of a variant on the claims' problem in its stage's first element type.

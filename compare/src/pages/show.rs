@@ -104,9 +104,11 @@ impl<'a> Show<'a> {
             Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
             Section::SelfTest => {
-                let rows = self.table.by(Source::SelfTest).collect::<Vec<_>>();
-                let killed = super::self_test::summary(rows).into_iter().collect();
-                [killed, self.measured(&[Source::SelfTest], all)].concat()
+                let tested = self.table.by(Source::SelfTest);
+                let tested = tested.filter(|row| {
+                    row.subject.name().is_empty() || self.covers(row.subject.stage())
+                });
+                super::self_test::blocks(tested.collect::<Vec<_>>())
             }
             Section::Missing => self.missing(),
         }
@@ -125,9 +127,7 @@ impl<'a> Show<'a> {
         };
         let is_shown = |row: &&Row| match row.by {
             Source::Peers => true,
-            Source::ComputeSanitizer | Source::SelfTest => {
-                self.covers(row.subject.stage()) || row.subject.name().is_empty()
-            }
+            Source::ComputeSanitizer => self.covers(row.subject.stage()),
             Source::Gpu if best::withheld(known, row).is_some() || !best::is_latency(row) => false,
             Source::Emulator if row.on.problem().is_none() => false,
             _ if self.stages.is_empty() => is_best(row),
@@ -154,7 +154,7 @@ impl<'a> Show<'a> {
         let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
         let tools = distinct(tools.map(|tools| tools.join(", ")));
         let best = match by[0] {
-            Source::Peers | Source::ComputeSanitizer | Source::SelfTest => "",
+            Source::Peers | Source::ComputeSanitizer => "",
             _ if !self.stages.is_empty() => "",
             _ => "Best variants only; `--stage STAGE` shows every variant of a stage.",
         };
