@@ -4,9 +4,8 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::table::session::{DeviceCompiler, Measurable, Progress};
+use crate::table::session::{Measurable, Progress};
 use crate::table::{On, Place, Row, Session, Source, Subject};
-use common::device::BackendKind;
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeSet;
@@ -134,16 +133,6 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
     if !run.source_lines {
         let why = "the program has no debug information, so that `compare accept` refuses the run: build it unstripped";
         missing.push(optional("source lines", why));
-    }
-    if let DeviceCompiler::Absent { reason } = &run.device_compiler {
-        missing.push(optional(
-            "registers, spills, occupancy and GPU code",
-            reason,
-        ));
-    }
-    if run.backend != BackendKind::Cuda {
-        let why = "the emulator is functional, not a timer; run on a GPU";
-        missing.push(optional("latency", why));
     }
     missing
 }

@@ -368,13 +368,13 @@ fn data_that_a_whole_tier_should_have_is_required() {
     );
     insta::assert_snapshot!(found, @"
     emulated; - cpasync mission; measurable E1 no traced build
-        gate R1, gate L1, gate E1, registers, spills, occupancy and GPU code, latency
+        gate R1, gate L1, gate E1
     timed; measurable C7 not run
-        gate C7, gate R1, registers, spills, occupancy and GPU code
+        gate C7, gate R1
     timed; clean; measurable C7 not run
-        gate R1, registers, spills, occupancy and GPU code
+        gate R1
     timed; partial 9 9
-        some timings, gate R1, registers, spills, occupancy and GPU code
+        some timings, gate R1
     ");
 }
 
