@@ -234,7 +234,6 @@ mod tests {
         assert!(error.contains("no variant that is green"), "{error}");
         let nowhere = Target {
             run: Some("no/such".into()),
-            ..Target::default()
         };
         let error = Completing::open(&nowhere, &ladder()).unwrap_err();
         assert!(error.to_string().contains("with --run DIR"), "{error}");
