@@ -215,6 +215,29 @@ fn baseline_error_grows_as_the_probability_type_shrinks() {
     );
 }
 
+/// Maxima that are kept: the largest P is no power of two.
+#[test]
+fn codes_under_a_kept_maximum_are_no_more_exact_than_under_a_new_one() {
+    let problem = Problem::new(Shape::bhsd(1, 2, 64, 64), Dtype::E4m3, Mask::Full).unwrap();
+    for family in [Family::Normal, Family::Shifted] {
+        let inputs = Inputs::generate(&problem, family, 0);
+        let of_row = |p| -> Vec<f64> {
+            let r = reference(&inputs, p).unwrap();
+            let rows = r.baseline.chunks(64).zip(r.output.chunks(64));
+            rows.map(|(row, exact)| {
+                let errors = row.iter().zip(exact).map(|(a, b)| f64::from(*a) - b);
+                errors.map(|error| error * error).sum::<f64>().sqrt()
+            })
+            .collect()
+        };
+        let [codes, half] = [Probability::Fp8Sums, Probability::F16].map(of_row);
+        assert!(
+            codes.iter().zip(&half).all(|(codes, half)| codes > half),
+            "{family}"
+        );
+    }
+}
+
 /// Over 8,192 keys with logits of N(0, 1) weights are about 2^-13, below half of E4M3's smallest step.
 #[test]
 fn weights_normalised_before_rounding_to_e4m3_vanish() {
@@ -245,7 +268,7 @@ fn weights_normalised_before_rounding_to_e4m3_vanish() {
 
 #[test]
 fn p_is_declared_in_16_bits_at_least_and_as_bf16_only_where_inputs_have_no_more() {
-    use Probability::{Bf16, E4m3, F16, F32};
+    use Probability::{Bf16, E4m3, F16, F32, Fp8Sums};
     for (dtype, bf16) in [
         (Dtype::F16, false),
         (Dtype::E4m3, true),
@@ -254,6 +277,7 @@ fn p_is_declared_in_16_bits_at_least_and_as_bf16_only_where_inputs_have_no_more(
         let declarable = Probability::declarable(dtype);
         assert_eq!(declarable.contains(&Bf16), bf16, "{dtype}");
         assert!(!declarable.contains(&E4m3) && declarable.contains(&F32));
+        assert_eq!(declarable.contains(&Fp8Sums), dtype == Dtype::E4m3);
         // Whatever is declared, 16 bits are those of the output.
         assert!(declarable.contains(&Probability::half(dtype)));
         for of in [F16, Bf16] {
