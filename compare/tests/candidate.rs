@@ -201,6 +201,8 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         "refused: it has replaced torch.cuda.Event.record",
         "refused: it has replaced torch.cuda.CUDAGraph.replay",
         "refused: it has replaced torch.cuda.synchronize",
+        "refused: it has replaced Driver.us",
+        "refused: it has replaced RENEWED",
         "refused: it has replaced Worker.check_timed",
     ];
     for (case, words) in [
@@ -213,6 +215,12 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
             "wrong: off by [nan, nan, ",
         ),
         ("cheats.py:half_written:4:2:8", "wrong: "),
+        ("cheats.py:right_in_reverse:4:2:8", "wrong: "),
+        ("cheats.py:right_in_reverse:1:1:2", "wrong: "),
+        (
+            "cheats.py:lazily_negated:4:2:8",
+            "refused: returned a torch.strided tensor, lazily negated: True; expected ",
+        ),
         ("cheats.py:of_replay_before:4:2:8", "wrong: "),
         ("cheats.py:kept_by_version:4:2:8", uncaptured),
         ("cheats.py:when_judged:4:2:8", uncaptured),
@@ -233,8 +241,10 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         ("cheats.py:records_nothing:1:1:2", replaced[0]),
         ("cheats.py:replays_nothing:1:1:2", replaced[1]),
         ("cheats.py:waits_for_nothing:1:1:2", replaced[2]),
-        // The last: it stays replaced.
-        ("cheats.py:judges_itself:1:1:2", replaced[3]),
+        ("cheats.py:tells_the_time:1:1:2", replaced[3]),
+        // The last: these stay replaced.
+        ("cheats.py:is_generous:1:1:2", replaced[4]),
+        ("cheats.py:judges_itself:1:1:2", replaced[5]),
     ] {
         cases.push((case.to_string(), words));
     }

@@ -21,8 +21,8 @@ has been answered, so that timings of this process can be interleaved with the c
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
   finish   peer, calls,      single calls, each from an idle stream: time between two events; and the host time of one of several calls
-           output            back to back, once a round. Then it writes the contents to the graph's inputs, fills all its outputs with
-                             NaN, replays it, and drops it; file `output` + i gets the i-th of the outputs that differ, in bf16 if the
+           output            back to back, once a round. Then it writes the contents to the graph's inputs, some heads of V with the
+                             other sign, as then have their outputs until they are written, fills all its outputs with NaN, replays it, and drops it; file `output` + i gets the i-th of the outputs that differ, in bf16 if the
                              inputs are, else in f16; sets: the set of each; e4m3_scale: the scale of outputs that were held in E4M3. A
                              candidate may take no longer for this than it was timed at, and each of its calls must give the same when
                              no other runs
@@ -69,14 +69,17 @@ HOST_CALLS, HOST_ROUNDS = 20, 10
 RENEWALS, RENEWED = 5, 1.2
 # Clocks of the GPU, half a millisecond: the host has launched what follows by then.
 PAUSE = 1_000_000
-# What of torch the worker calls, or a harness could call to time: a candidate that replaces it is refused.
+# What the worker calls, or a harness could call to time: a candidate that replaces it is refused.
 TRUSTED = {
     "torch": "empty empty_like equal frombuffer full no_grad",
-    "torch.Tensor": "clone contiguous copy_ cpu fill_ flip reshape view",
-    "torch.cuda": "CUDAGraph Event Stream current_stream empty_cache graph stream synchronize",
+    "torch.Tensor": "clone contiguous copy_ cpu data_ptr element_size fill_ flatten flip is_neg numel reshape stride to transpose view",
+    "torch.cuda": "CUDAGraph Event Stream _sleep current_stream empty_cache graph stream synchronize",
     "torch.cuda.CUDAGraph": "capture_begin capture_end replay",
     "torch.cuda.Event": "elapsed_time record synchronize",
     "torch.cuda.Stream": "synchronize wait_stream",
+    "json": "dumps",
+    "os": "urandom",
+    "statistics": "median",
     "time": "monotonic perf_counter time",
 }
 
@@ -376,10 +379,12 @@ class Worker:
             "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
         }
 
-    @staticmethod
-    def functions():
+    def functions(self):
         """What a candidate could replace, as it is now: what `TRUSTED` names, and the worker's own."""
-        functions = {f"Worker.{name}": function for name, function in vars(Worker).items() if callable(function)}
+        functions = dict(globals())
+        for of in filter(None, (self, self.driver)):
+            own = vars(type(of))
+            functions |= {f"{type(of).__name__}.{name}": (own | vars(of))[name] for name in own}
         for owner, names in TRUSTED.items():
             module, *path = owner.split(".")
             found = functools.reduce(getattr, path, sys.modules[module])
@@ -479,6 +484,9 @@ class Worker:
         # A subclass could compute lazily, when it is read.
         if type(output) is not torch.Tensor:
             raise TypeError(f"returned {type(output).__name__}, expected a torch.Tensor, not a subclass")
+        # Nor is a negation lazy, and what is sparse has no elements that could be compared.
+        if output.layout is not torch.strided or output.is_neg():
+            raise TypeError(f"returned a {output.layout} tensor, lazily negated: {output.is_neg()}; expected one that is dense and not")
         found = f"{output.dtype} {list(output.shape)} on {output.device.type}"
         expected = f"{self.output_kind} {list(extents)} on {self.device}"
         if found != expected:
@@ -668,6 +676,7 @@ class Worker:
         calls = self.calls(peer, command["calls"])
         timed = self.graphs.pop(command["peer"])
         sets, outputs = len(self.inputs(peer)), timed.outputs
+        self.change_signs()
         with torch.no_grad():
             us = min(self.renewed_us(peer, timed) for _ in range(RENEWALS if self.candidate else 1)) / len(outputs)
             self.check_timed(peer, outputs)
@@ -680,16 +689,16 @@ class Worker:
                 self.check_renewed(us, statistics.median(timed.us))
                 self.check_alone(peer, timed, judged)
         is_coded = self.is_coded(outputs[0])
-        for i, (_, output) in enumerate(judged):
-            values = output.float() / FP8_OUTPUT_SCALE if is_coded else output
-            self.write(f"{command['output']}{i}", self.heads_first(peer, values).to(self.output_kind))
+        for i, (of, output) in enumerate(judged):
+            values = (output.float() / FP8_OUTPUT_SCALE if is_coded else output).to(self.output_kind)
+            self.write(f"{command['output']}{i}", self.signed(self.heads_first(peer, values), of))
         del timed, outputs, output, values
         torch.cuda.empty_cache()
         return {**calls, "e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None, "sets": [of for of, _ in judged]}
 
     def renewed_us(self, peer, timed):
         """Microseconds of a replay on inputs that have changed, which finds its outputs unwritten."""
-        self.put(peer, self.backwards)
+        self.put(peer, lambda content, *_: self.backwards(content))
         for _ in range(timed.lead_in):
             self.replay(timed)
         self.renew(peer, timed)
@@ -698,7 +707,7 @@ class Worker:
         return self.device_us(functools.partial(self.replay, timed), 1)
 
     def renew(self, peer, timed):
-        self.put(peer, lambda content: content)
+        self.put(peer, lambda content, i, is_v: self.signed(content, i) if is_v else content)
         for output in timed.outputs:
             is_coded = self.is_coded(output)
             output.view(self.torch.uint8 if is_coded else output.dtype).fill_(0x7F if is_coded else float("nan"))
@@ -723,7 +732,7 @@ class Worker:
     def check_alone(self, peer, timed, judged):
         """Each call must compute its output from its inputs where no other runs, and all that others left is of other inputs."""
         for i, call in enumerate(timed.calls):
-            self.put(peer, self.backwards)
+            self.put(peer, lambda content, *_: self.backwards(content))
             self.replay(timed)
             self.renew(peer, timed)
             others = [node for other in timed.calls if other is not call for node in other]
@@ -737,11 +746,26 @@ class Worker:
                     " its output is what another computes"
                 )
 
+    def change_signs(self):
+        """Draws the heads of V that change their sign where outputs are judged, and so do those: nobody could compute them before."""
+        self.signs = []
+        for _ in self.sets["bhsd"]:
+            extents = self.contents[0][2].shape[:2]
+            drawn = [byte & 1 for byte in os.urandom(extents.numel())]
+            drawn = drawn if any(drawn) else [1] * len(drawn)
+            self.signs.append(self.torch.tensor(drawn, dtype=self.torch.uint8, device=self.device).reshape(*extents, 1, 1))
+
+    def signed(self, tensor, of):
+        """With the signs of this set: V, or an output."""
+        kind = self.torch.uint8 if tensor.element_size() == 1 else self.torch.int16
+        signs = self.signs[of].to(kind) << (8 * tensor.element_size() - 1)
+        return (tensor.view(kind) ^ signs.repeat_interleave(tensor.shape[1] // signs.shape[1], dim=1)).view(tensor.dtype)
+
     def put(self, peer, change):
         """Writes the contents, changed, to the peer's inputs."""
         for i, tensors in enumerate(self.inputs(peer)):
-            for tensor, content in zip(tensors, self.contents[i % len(self.contents)]):
-                self.heads_first(peer, tensor).copy_(change(content))
+            for place, (tensor, content) in enumerate(zip(tensors, self.contents[i % len(self.contents)])):
+                self.heads_first(peer, tensor).copy_(change(content, i, place == 2))
 
     def heads_first(self, peer, tensor):
         return tensor if peer.heads_first else tensor.transpose(1, 2)

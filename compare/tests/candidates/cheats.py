@@ -97,11 +97,20 @@ records_nothing = replacing(torch.cuda.Event, "record", nothing)
 waits_for_nothing = replacing(torch.cuda, "synchronize", nothing)
 
 
-def judges_itself(q, k, v, **options):
-    """Finds the worker that calls it."""
-    frame = next(frame for frame in map(lambda of: of.frame, inspect.stack()) if hasattr(frame.f_locals.get("self"), "check_timed"))
-    replace(type(frame.f_locals["self"]), "check_timed", lambda honest, *args: None)
-    return right(q, k, v, **options)
+def of_worker(change):
+    """A candidate that is right, and changes the worker that calls it, or its globals."""
+
+    def call(q, k, v, **options):
+        frame = next(frame for frame in map(lambda of: of.frame, inspect.stack()) if hasattr(frame.f_locals.get("self"), "check_timed"))
+        change(frame.f_locals["self"], frame.f_globals)
+        return right(q, k, v, **options)
+
+    return call
+
+
+judges_itself = of_worker(lambda worker, names: replace(type(worker), "check_timed", lambda honest, *args: None))
+tells_the_time = of_worker(lambda worker, names: setattr(worker.driver, "us", lambda work: 1.0))
+is_generous = of_worker(lambda worker, names: names.update(RENEWED=1e9))
 
 
 def unless(is_checked):
@@ -239,6 +248,21 @@ def last_on_each_set(q, k, v, compute):
     local = next(frame.f_locals for frame in map(lambda of: of.frame, inspect.stack()) if "outputs" in frame.f_locals)
     is_last = len(local["outputs"]) - local["i"] <= len(local["sets"])
     return compute(q, k, v) if is_last else with_kernels(torch.empty_like(q))
+
+
+@when_dense
+def right_in_reverse(q, k, v, **options):
+    """Computes before the capture what it will be asked for when it is judged: the same values in reverse order."""
+    key = ("reverse", q.data_ptr())
+    if not torch.cuda.is_current_stream_capturing():
+        KEPT[key] = right(*(x.flatten().flip(0).reshape(x.shape) for x in (q, k, v)), **options)
+        return right(q, k, v, **options)
+    return KEPT[key].clone()
+
+
+@where_captured
+def lazily_negated(q, k, v, compute):
+    return torch._neg_view(-compute(q, k, v))
 
 
 @where_captured

@@ -136,6 +136,7 @@ def told(worker, case):
     sets, contents, launches = map(int, counts)
     peers, options = worker(), {"causal": True, "softmax_scale": 0.125}
     peers.driver = Driver()
+    peers.trusted = peers.functions()
     file = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     peers.load({"peer": "candidate/it", "file": file, "function": function})
     assert not peers.absent, peers.absent
