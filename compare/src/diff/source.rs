@@ -88,7 +88,10 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
     let cannot = |why: String| anyhow!("git cannot read results/ of {name}: {why}");
     let list = git(root, &list).map_err(cannot)?;
     let mut results = Results::default();
-    for path in String::from_utf8_lossy(&list).split('\0') {
+    let list = String::from_utf8_lossy(&list);
+    let mut paths: Vec<&str> = list.split('\0').collect();
+    paths.sort_by_key(|path| FILES.iter().position(|file| path.ends_with(file)));
+    for path in paths {
         let [_, folder, file] = path.split('/').collect::<Vec<_>>()[..] else {
             continue;
         };

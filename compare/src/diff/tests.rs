@@ -142,7 +142,12 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
         .write(&at("results"))
         .unwrap();
     commit(root, "tables");
-    std::fs::remove_file(at("results/nvidia-h200/rows.jsonl")).unwrap();
+    let rows = at("results/nvidia-h200/rows.jsonl");
+    let fast = r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"peers","session":"20261120T183000Z-linux","p50":1e-9}"#;
+    let before = std::fs::read_to_string(&rows).unwrap();
+    std::fs::write(&rows, before + fast).unwrap();
+    commit(root, "fast");
+    std::fs::remove_file(rows).unwrap();
     std::fs::create_dir(at("nothing")).unwrap();
     std::fs::create_dir_all(at("broken")).unwrap();
     timed(US).write(&at("broken")).unwrap();
@@ -154,7 +159,7 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
         "ROOT/runs/1
         ROOT/runs
         tables
-        main
+        fast
         ROOT/results
         ROOT/nothing
         ROOT/broken
@@ -190,8 +195,8 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
         2: 15 rows of 1 sessions, run true
     tables
         tables: 15 rows of 1 sessions, run false
-    main
-        main: 15 rows of 1 sessions, run false
+    fast
+        no data false: fast:results/nvidia-h200/rows.jsonl: line 9 is malformed: s/v on mission f16 full by peers: 0.000000001 µs, and nothing can take less than 0.543 µs on NVIDIA H200; find out what was timed
     ROOT/results
         ROOT/results: 7 rows of 1 sessions, run false
     ROOT/nothing

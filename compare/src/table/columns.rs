@@ -4,10 +4,11 @@ use super::row::{Figure, Judged, On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::verdict::GateId;
-use serde::de::{DeserializeOwned, Error};
+use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// Suffixes of the columns that belong to a metric or a gate.
 const LOW: &str = "_low";
@@ -120,8 +121,31 @@ struct Columns {
     code: Option<String>,
     note: Option<String>,
     /// Of metrics and gates.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "once")]
     others: Map<String, Value>,
+}
+
+/// Each column once: JSON would take the last of two.
+fn once<'de, D: Deserializer<'de>>(columns: D) -> Result<Map<String, Value>, D::Error> {
+    struct Once;
+    impl<'de> Visitor<'de> for Once {
+        type Value = Map<String, Value>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("columns")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Self::Value, A::Error> {
+            let mut all = Map::new();
+            while let Some((column, value)) = columns.next_entry::<String, _>()? {
+                if all.insert(column.clone(), value).is_some() {
+                    return Err(A::Error::custom(format!("duplicate field `{column}`")));
+                }
+            }
+            Ok(all)
+        }
+    }
+    columns.deserialize_map(Once)
 }
 
 impl TryFrom<Columns> for Row {
@@ -169,9 +193,17 @@ impl TryFrom<Columns> for Row {
             let Some(value) = number(&name)? else {
                 continue;
             };
-            let low = number(&format!("{name}{LOW}"))?;
-            let high = number(&format!("{name}{HIGH}"))?;
-            let interval = low.zip(high);
+            let ends = [LOW, HIGH].map(|end| format!("{name}{end}"));
+            let interval = match (number(&ends[0])?, number(&ends[1])?) {
+                (None, None) => None,
+                (Some(low), Some(high)) => Some((low, high)),
+                _ => {
+                    return Err(format!(
+                        "an interval has two ends: `{}`",
+                        ends.join("` and `")
+                    ));
+                }
+            };
             row.figures.insert(metric, Figure { value, interval });
         }
         for gate in GateId::ALL {
@@ -271,6 +303,9 @@ mod tests {
             {"subject":"s/v","by":"gpu","p50":null}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
+            {"subject":"s/v","by":"ptxas","spill_bytes":-8}
             {"subject":"s/v","by":"gpu","speedup_p50":0.0}"#,
             |line| read(line).unwrap_err().to_string(),
         );
@@ -303,6 +338,12 @@ mod tests {
         s/v on all by GPU: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
         s/v on all by GPU: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
+        an interval has two ends: `p50_low` and `p50_high`
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
+        duplicate field `p50` at line 1 column 48
+    {"subject":"s/v","by":"ptxas","spill_bytes":-8}
+        s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","speedup_p50":0.0}
         s/v on all by GPU: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     "#);

@@ -9,7 +9,7 @@ use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
 use common::problem::Dtype;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ pub const ROWS: &str = "rows.jsonl";
 pub const DRAWS: &str = "draws.jsonl";
 pub const SESSIONS: &str = "sessions.jsonl";
 
-/// The files of a table.
-pub const FILES: [&str; 3] = [ROWS, DRAWS, SESSIONS];
+/// The files of a table, in the order in which they are read: what a time can be depends on the GPU of its session.
+pub const FILES: [&str; 3] = [SESSIONS, ROWS, DRAWS];
 
 /// The table of what depends on sources and compilers alone.
 pub const BUILD: &str = "build";
@@ -252,13 +252,14 @@ impl Table {
     /// Reads the text of one of its [`FILES`]; `path` is for messages.
     pub fn parse(&mut self, file: &str, text: &[u8], path: &Path) -> Result<(), StoreError> {
         let rows = match file {
-            ROWS => lines::<Row>(text, path)?,
+            ROWS => lines(text, path, |row| self.too_fast(row))?,
             DRAWS => {
-                let lines = lines::<draws::Rows>(text, path)?.into_iter();
+                let wrong = |line: &draws::Rows| line.0.iter().find_map(|row| self.too_fast(row));
+                let lines = lines(text, path, wrong)?.into_iter();
                 lines.flat_map(|draws::Rows(rows)| rows).collect()
             }
             _ => {
-                let sessions = lines::<Session>(text, path)?.into_iter();
+                let sessions = lines::<Session>(text, path, |_| None)?.into_iter();
                 (self.sessions).extend(sessions.map(|session| (session.name.clone(), session)));
                 vec![]
             }
@@ -273,6 +274,10 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    fn too_fast(&self, row: &Row) -> Option<String> {
+        row.too_fast(self.session(row)?.gpu()?)
     }
 
     /// Its files: names and bytes. The same rows give the same bytes.
@@ -388,12 +393,21 @@ impl Results {
     }
 }
 
-/// What the lines of a file are; `path` is for messages.
-fn lines<T: DeserializeOwned>(text: &[u8], path: &Path) -> Result<Vec<T>, StoreError> {
+/// What the lines of a file are, unless something is `wrong` with one; `path` is for messages.
+fn lines<T: DeserializeOwned>(
+    text: &[u8],
+    path: &Path,
+    wrong: impl Fn(&T) -> Option<String>,
+) -> Result<Vec<T>, StoreError> {
     let lines = text.split(|byte| *byte == b'\n').zip(1..);
-    let lines = lines.filter(|(line, _)| !line.is_empty());
+    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
     let read = |(line, number): (&[u8], usize)| {
-        serde_json::from_slice(line).map_err(|source| StoreError::Malformed {
+        let read = serde_json::from_slice(line);
+        let read = read.and_then(|read| match wrong(&read) {
+            Some(why) => Err(Error::custom(why)),
+            None => Ok(read),
+        });
+        read.map_err(|source| StoreError::Malformed {
             path: path.to_path_buf(),
             line: number,
             source,

@@ -4,6 +4,7 @@ use common::device::BackendKind;
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
 use common::timing::stats::{Ratio, Summary};
+use common::timing::{Rotation, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -180,15 +181,19 @@ impl Row {
         self
     }
 
-    /// The first figure that cannot be: a time or ratio that is not a positive number, or outside of its interval.
+    /// The first figure that cannot be: a time or ratio that is not a positive number, or outside of its interval, and what is negative.
     pub fn impossible(&self) -> Option<String> {
         self.figures.iter().find_map(|(metric, figure)| {
             let is_measure = matches!(metric.spec().unit, Unit::Us | Unit::Ns | Unit::Ratio);
             let (value, (low, high)) = (figure.value, figure.ends());
             // Equal samples, and a GPU whose peaks are not known.
-            let may_be_zero = matches!(metric, Metric::Std | Metric::FloorUs);
-            let is_possible = 0.0 < low && low <= value && value <= high && high.is_finite();
-            (is_measure && !is_possible && !(may_be_zero && value == 0.0)).then(|| {
+            let may_be_zero = !is_measure || matches!(metric, Metric::Std | Metric::FloorUs);
+            let is_possible = match is_measure {
+                true => 0.0 < low && low <= value && value <= high && high.is_finite(),
+                // An error that is no number is a finding.
+                false => value > 0.0 || value.is_nan(),
+            };
+            (!is_possible && !(may_be_zero && value == 0.0)).then(|| {
                 let interval = figure.interval.map(|(low, high)| format!(" [{low}, {high}]"));
                 format!(
                     "{}: {} is {value}{}, which cannot be measured: it must be a positive number inside its interval; measure it again",
@@ -197,6 +202,26 @@ impl Row {
                     interval.unwrap_or_default()
                 )
             })
+        })
+    }
+
+    /// Why its time cannot be on this GPU: it is not above what the arithmetic of its problem takes at the GPU's peak, or its own floor.
+    pub fn too_fast(&self, gpu: &str) -> Option<String> {
+        // Of a pair the least time is that of either arm.
+        let least = self.value(Metric::Min).unwrap_or(f64::INFINITY);
+        let us = self.value(Metric::P50)?.min(least);
+        let arithmetic = |problem: Problem| {
+            let no_memory = Rotation::choose(0, 0, 1);
+            SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
+        };
+        let problem = self.on.problem().and_then(Place::problem);
+        let floor = self.value(Metric::FloorUs).unwrap_or(0.0);
+        let floor = problem.map_or(0.0, arithmetic).max(floor);
+        (us <= floor).then(|| {
+            format!(
+                "{}: {us} µs, and nothing can take less than {floor:.3} µs on {gpu}; find out what was timed",
+                self.key()
+            )
         })
     }
 }

@@ -101,7 +101,9 @@ impl Run {
     pub fn read(folder: &Path, stages: &[StageMeta]) -> Result<Self, StoreError> {
         let mut session = session(folder)?;
         let mut table = Table::default();
+        table.sessions.insert(session.name.clone(), session.clone());
         table.read_file(&folder.join(ROWS), ROWS)?;
+        table.sessions.clear();
         let found = table.rows().count();
         if found < session.rows {
             return Err(StoreError::Lost {

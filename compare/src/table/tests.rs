@@ -1,7 +1,7 @@
 //! Tables: what is merged, dropped and restamped, and what is read back from their files and from those of a run.
 
 use super::files::is_run;
-use super::merge::{BUILD, ROWS, SESSIONS};
+use super::merge::{BUILD, DRAWS, ROWS, SESSIONS};
 use super::run::newest_run;
 use super::*;
 use crate::testing::scenario::{each, known, row, run};
@@ -313,12 +313,43 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
     assert!(read.variants().eq(VARIANTS.map(Subject::from)));
 }
 
+#[test]
+fn a_time_below_the_floor_of_its_gpu_is_refused_where_a_table_is_read() {
+    let mut results = Results::default();
+    results.put(Some("nvidia-h200"), &known("timed").1);
+    for (file, line) in [
+        (
+            ROWS,
+            r#"{"subject":"s/v","shape":"mission","dtype":"f16","mask":"full","by":"peers","session":"1","p50":1e-9}"#,
+        ),
+        (
+            DRAWS,
+            r#"{"session":"1","dtype":"f16","shape":["1x8x512x64"],"mask":["full"],"draw":[7],"kernels":[{"subject":"s/v","p50":[1e-9]}]}"#,
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        results.write(folder.path()).unwrap();
+        let path = folder.path().join("nvidia-h200").join(file);
+        let before = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{before}{line}\n")).unwrap();
+        let error = Results::read(folder.path()).unwrap_err();
+        let words = format!("{error}: {}", error.source().unwrap());
+        let number = before.lines().count() + 1;
+        for says in [
+            &format!("{file}: line {number} is malformed: s/v on "),
+            "0.000000001 µs, and nothing can take less than 0.543 µs on NVIDIA H200",
+        ] {
+            assert!(words.contains(says), "{words}");
+        }
+    }
+}
+
 /// Of a file what stands in it, `FIRST` for its first line and `ALL` for all; `none` is no file and `folder` one in its place.
 #[test]
 fn what_cannot_be_read_says_where_and_why() {
     let found = each(
         r#"rows.jsonl ALL{"subject": 1}
-        rows.jsonl \nFIRST\n{
+        rows.jsonl \r\nFIRST\r\n{
         rows.jsonl FIRST\nFIRST
         rows.jsonl FIRST
         rows.jsonl none
@@ -337,7 +368,8 @@ fn what_cannot_be_read_says_where_and_why() {
                 "none" => {}
                 "folder" => fs::create_dir(&path).unwrap(),
                 _ => {
-                    let text = text.replace("\\n", "\n").replace("ALL", &all);
+                    let text = text.replace("\\n", "\n").replace("\\r", "\r");
+                    let text = text.replace("ALL", &all);
                     fs::write(&path, text.replace("FIRST", first)).unwrap();
                 }
             }
@@ -350,7 +382,7 @@ fn what_cannot_be_read_says_where_and_why() {
     insta::assert_snapshot!(found, @r#"
     rows.jsonl ALL{"subject": 1}
         RUN/rows.jsonl: line 16 is malformed: invalid type: integer `1`, expected a string at line 1 column 13
-    rows.jsonl \nFIRST\n{
+    rows.jsonl \r\nFIRST\r\n{
         RUN/rows.jsonl: line 3 is malformed: EOF while parsing an object at line 1 column 1
     rows.jsonl FIRST\nFIRST
         RUN/rows.jsonl: duplicate row of self-test on : correct model by self-test
