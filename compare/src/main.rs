@@ -35,25 +35,28 @@ mod table;
 mod testing;
 
 use answer::{Answer, NoData};
+use anyhow::Context;
 use clap::Parser;
 use cli::{Cli, Command};
 use common::device::cuda::CudaError;
 use judge::verdict::Exit;
 use measure::limits;
 use measure::sink::ExecuteError;
+use signal_hook::consts::SIGXFSZ;
 use std::io::ErrorKind;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let answer = answer(cli.command.unwrap_or(Command::Run(cli.run)));
     let answer = answer.or_else(|error| error.downcast::<NoData>().map(Answer::from));
     let exit = answer.and_then(|answer| {
-        answer.print()?;
+        answer.print().context("cannot write to standard output")?;
         Ok(answer.exit)
     });
     let exit = exit.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        progress::say(&format!("error: {error:#}"));
         exit_of(&error)
     });
     ExitCode::from(exit.code())
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
     use Command::{Accept, Diff, Doctor, Render, Show};
+    // With a handler, a write beyond `ulimit -f` fails and does not end the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     // The others launch kernels or compute references. `doctor` says what it finds.
     if !matches!(
         command,

@@ -1,5 +1,7 @@
 //! Progress on standard error: a line per tenth of what there is to do.
 
+use std::io::{self, Write};
+
 #[derive(Default)]
 pub struct Progress {
     shown: (&'static str, usize),
@@ -16,6 +18,7 @@ impl Progress {
     }
 }
 
+/// As far as it can be written: `eprintln!` panics where it cannot.
 pub fn say(line: &str) {
-    eprintln!("{line}");
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -7,6 +7,7 @@ use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select;
 use crate::pages::self_test::blocks;
+use crate::progress;
 use crate::stages::Ladder;
 use crate::table::{On, Row};
 use anyhow::Context;
@@ -38,22 +39,20 @@ pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let named = select::stages(&args.stages, &builds)?;
     let is_named = |stage: &&LoadedStage| named.iter().any(|named| named.id == stage.info().id);
     let chosen: Vec<&LoadedStage> = ladder.stages.iter().filter(is_named).collect();
-    eprintln!("planting faults (a few seconds)");
+    progress::say("planting faults (a few seconds)");
     let found = faults::selftest()
         .context("the gates have no reference, which is a bug of this program, not of a stage")?;
     let sites = suppress_each(&chosen, Presets::All, |stage| {
-        eprintln!(
-            "removing each synchronisation site of {} (seconds to a minute)",
-            stage.info().id
-        );
+        let id = &stage.info().id;
+        progress::say(&format!(
+            "removing each synchronisation site of {id} (seconds to a minute)"
+        ));
     });
     let mut rows = rows::self_test(Ok(found), &sites);
     match &ladder.gpu {
         Ok(device) => {
-            eprintln!(
-                "checking the timer on {} (half a minute)",
-                device.info().name
-            );
+            let name = &device.info().name;
+            progress::say(&format!("checking the timer on {name} (half a minute)"));
             rows.extend(timer(device, &ladder.stages)?);
         }
         Err(reason) => rows.push(rows::not_tested(TIMER, reason)),

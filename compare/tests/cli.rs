@@ -475,6 +475,27 @@ fn selftest_kills_every_planted_fault_and_every_mutant() {
 }
 
 #[test]
+fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
+    let folder = Folder::new();
+    let full = || std::fs::File::create("/dev/full").unwrap();
+    let mut shown = compare(&["show"]);
+    let shown = shown.stdout(full()).output().unwrap();
+    let said = String::from_utf8_lossy(&shown.stderr);
+    let says = "cannot write to standard output: No space left on device";
+    assert!(
+        shown.status.code() == Some(2) && said.contains(says),
+        "{said}"
+    );
+    let mut refused = compare(&["accept", "no/such/run"]);
+    assert_eq!(refused.stderr(full()).status().unwrap().code(), Some(2));
+    let mut limited = Command::new("bash");
+    let runs = folder.text("runs");
+    limited.args(["-c", "ulimit -f 0 && exec \"$@\"", "bash", COMPARE]);
+    limited.args(["--quick", "--backend", "emulated", "--out", &runs]);
+    expect(limited, 2, &["cannot write ", "File too large"]);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     for arguments in [&["show"][..], &["show", "--stage", "0"]] {
         let (reader, writer) = std::io::pipe().unwrap();
