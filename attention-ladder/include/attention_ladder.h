@@ -71,7 +71,8 @@ typedef struct AttentionLadderCall {
   // as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
   // near the largest give inf where their sum over the keys exceeds f32, as in PyTorch's flash backend.
   struct AttentionLadderTensor v;
-  // [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v or itself is refused.
+  // [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v, scales, lse or
+  // itself is refused.
   struct AttentionLadderTensor o;
   // [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
   // sees no key. Null: not wanted. For a query, any non-null address requests it.
@@ -92,7 +93,7 @@ typedef struct AttentionLadderCall {
   int32_t seq_kv;
   // 64 or 128.
   int32_t head_dim;
-  // Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim). Scaled scores beyond 1e8 may overflow P to inf.
+  // Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim).
   float softmax_scale;
   // 0 or ATTENTION_LADDER_BATCH_INVARIANT.
   int32_t flags;

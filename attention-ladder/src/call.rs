@@ -104,6 +104,14 @@ pub fn tensors(
             return Err(overlaps(name));
         }
     }
+    let [batch, heads_q, rows, _] = of_q;
+    let of_scales = [heads_q, of_kv[1], of_kv[1]].map(|heads| batch * heads);
+    let counts = std::iter::once(batch * heads_q * rows).chain(of_scales);
+    for ((name, address), count) in of_floats.into_iter().zip(counts) {
+        if !address.is_null() && o.overlap(&Rows::dense(address, count)) {
+            return Err(overlaps(name));
+        }
+    }
     Ok(tensors)
 }
 
@@ -136,6 +144,15 @@ impl Rows {
             start: tensor.data as usize as i128,
             length: in_bytes(extents[3] as i64),
             steps,
+        }
+    }
+
+    /// One row of floats.
+    fn dense(address: *const f32, floats: usize) -> Self {
+        Self {
+            start: address as usize as i128,
+            length: (floats * size_of::<f32>()) as i128,
+            steps: [(1, 1); 3],
         }
     }
 
@@ -411,6 +428,23 @@ mod tests {
             at(&mut call, address);
             let checked = tensors(&call, &problem(&call).unwrap());
             assert_eq!(checked.is_err(), is_shared, "{address}");
+        }
+        let last = (1 << 20) + bytes - 4;
+        let floats: [(&str, fn(&mut AttentionLadderCall, *mut f32)); 4] = [
+            ("lse", |c, at| c.lse = at),
+            ("q's scales", |c, at| c.q.scales = at),
+            ("k's scales", |c, at| c.k.scales = at),
+            ("v's scales", |c, at| c.v.scales = at),
+        ];
+        for (name, put) in floats {
+            for (address, is_shared) in [(last, true), (last + 4, false)] {
+                let mut call = call();
+                put(&mut call, address as *mut f32);
+                let checked = tensors(&call, &problem(&call).unwrap());
+                let says = format!("the output overlaps {name} in memory");
+                let is_refused = checked.is_err_and(|failure| failure.message.contains(&says));
+                assert_eq!(is_refused, is_shared, "{name}");
+            }
         }
         // Rows [q, k, v, o] of 512 positions and 8 heads in one buffer, and o as [heads, rows] where q is [rows, heads].
         let packed = |place: usize| AttentionLadderTensor {

@@ -77,7 +77,8 @@ pub struct AttentionLadderCall {
     /// as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
     /// near the largest give inf where their sum over the keys exceeds f32, as in PyTorch's flash backend.
     pub v: AttentionLadderTensor,
-    /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v or itself is refused.
+    /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v, scales, lse or
+    /// itself is refused.
     pub o: AttentionLadderTensor,
     /// [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
     /// sees no key. Null: not wanted. For a query, any non-null address requests it.
@@ -98,7 +99,7 @@ pub struct AttentionLadderCall {
     pub seq_kv: i32,
     /// 64 or 128.
     pub head_dim: i32,
-    /// Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim). Scaled scores beyond 1e8 may overflow P to inf.
+    /// Multiplies Q.K before the softmax; 0 means 1 / sqrt(head_dim).
     pub softmax_scale: f32,
     /// 0 or ATTENTION_LADDER_BATCH_INVARIANT.
     pub flags: i32,

@@ -238,6 +238,9 @@ class AmongTensors:
             raises(ValueError, "the output overlaps itself", call, q, k, v, out=held.as_strided(q.shape, (64 * 17, 64, 64, 1)))
             raises(ValueError, "a multiple of 16 bytes", call, q, k, v, out=torch.empty(q.numel() + 1, dtype=F16, device=self.device)[1:].view(q.shape))
             assert held._version == before, "a refusal is no write"
+            held[0, 0, 0] = 1
+            scales = dict(zip(NAMES, [held.view(torch.float32).flatten()[:8].view(2, 4), *self.scales[1:]]))
+            raises(ValueError, "the output overlaps q's scales", call, *self.codes, **scales, out=held)
             packed = torch.randn(2, 17, 4, 4, 64, device=self.device).to(F16).permute(2, 0, 3, 1, 4)
             self.right(call, *packed[:3], plain=list(packed[:3].clone()), out=packed[3])
             for place, words in enumerate("qkv"):

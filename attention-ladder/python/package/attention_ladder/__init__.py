@@ -40,7 +40,7 @@ def sdpa(
     scale, a Python number, multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32
     [batch, heads] each: a value is scale * code, and scales are positive and finite (1 for a head of zeros; 0 would give NaN). The result
     is bfloat16 for bfloat16, else float16, in the layout of q; if out is given, of that type and q's shape, the result is written into it.
-    out must not overlap q, k, v or itself, nor require a gradient; backward through what it held before raises.
+    out must not overlap q, k, v, scales or itself, nor require a gradient; backward through what it held before raises.
 
     The LSE is torch.logsumexp(scale * q @ k.T + mask, -1): float32 [batch, heads_q, seq_q], contiguous, natural logarithm, -inf for a
     query that sees no key. Use it to merge partial results over parts of the keys.
