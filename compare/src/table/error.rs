@@ -26,6 +26,13 @@ pub enum StoreError {
     },
     #[error("{}: duplicate row of {row}", path.display())]
     Twice { path: PathBuf, row: String },
+    #[error("{}: {row} was timed on {gpu}, and the table is of {newest}; take it out", path.display())]
+    Unlike {
+        path: PathBuf,
+        row: String,
+        gpu: String,
+        newest: String,
+    },
     #[error("{} has {found} of the {written} rows that were written; copy the run again", path.display())]
     Lost {
         path: PathBuf,

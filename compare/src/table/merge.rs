@@ -241,7 +241,28 @@ impl Table {
         for file in FILES {
             table.read_file(&folder.join(file), file)?;
         }
+        table.of_one_gpu(folder)?;
         Ok(table)
+    }
+
+    /// Refuses times of another GPU than the newest session's, or of a session that is not there.
+    fn of_one_gpu(&self, folder: &Path) -> Result<(), StoreError> {
+        let gpu = |session: Option<&Session>| {
+            let gpu = session.and_then(Session::gpu);
+            gpu.unwrap_or("an unknown GPU").to_string()
+        };
+        let newest = gpu(self.newest_on_gpu());
+        let timed = self.rows().filter(|row| row.has(Metric::P50));
+        let mut timed = timed.map(|row| (row, gpu(self.session(row))));
+        match timed.find(|(_, gpu)| *gpu != newest) {
+            None => Ok(()),
+            Some((row, gpu)) => Err(StoreError::Unlike {
+                path: folder.to_path_buf(),
+                row: row.key().to_string(),
+                gpu,
+                newest,
+            }),
+        }
     }
 
     pub(super) fn read_file(&mut self, path: &Path, file: &str) -> Result<(), StoreError> {

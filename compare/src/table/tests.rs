@@ -344,6 +344,26 @@ fn a_time_below_the_floor_of_its_gpu_is_refused_where_a_table_is_read() {
     }
 }
 
+#[test]
+fn a_table_of_two_gpu_models_or_of_a_session_that_is_not_there_is_refused() {
+    let (_, table) = known("timed & timed; - scalar; card NVIDIA H100");
+    for (is_there, gpu) in [(true, "NVIDIA H200"), (false, "an unknown GPU")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut results = Results::default();
+        results.put(Some("nvidia-h100"), &table);
+        let gpus = results.gpus.get_mut("nvidia-h100").unwrap();
+        gpus.sessions.retain(|name, _| is_there || name != "1");
+        results.write(folder.path()).unwrap();
+        let error = Results::read(folder.path()).unwrap_err().to_string();
+        let says = format!("was timed on {gpu}, and the table is of NVIDIA H100; take it out");
+        assert!(
+            error.contains("nvidia-h100: stage0-scalar/scalar-32x64 on "),
+            "{error}"
+        );
+        assert!(error.ends_with(&says), "{error}");
+    }
+}
+
 /// Of a file what stands in it, `FIRST` for its first line and `ALL` for all; `none` is no file and `folder` one in its place.
 #[test]
 fn what_cannot_be_read_says_where_and_why() {
