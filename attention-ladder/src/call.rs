@@ -430,16 +430,15 @@ mod tests {
             assert_eq!(checked.is_err(), is_shared, "{address}");
         }
         let last = (1 << 20) + bytes - 4;
-        let floats: [(&str, fn(&mut AttentionLadderCall, *mut f32)); 4] = [
-            ("lse", |c, at| c.lse = at),
-            ("q's scales", |c, at| c.q.scales = at),
-            ("k's scales", |c, at| c.k.scales = at),
-            ("v's scales", |c, at| c.v.scales = at),
-        ];
-        for (name, put) in floats {
+        for name in ["lse", "q's scales", "k's scales", "v's scales"] {
             for (address, is_shared) in [(last, true), (last + 4, false)] {
-                let mut call = call();
-                put(&mut call, address as *mut f32);
+                let (mut call, at) = (call(), address as *mut f32);
+                match name {
+                    "lse" => call.lse = at,
+                    "q's scales" => call.q.scales = at,
+                    "k's scales" => call.k.scales = at,
+                    _ => call.v.scales = at,
+                }
                 let checked = tensors(&call, &problem(&call).unwrap());
                 let says = format!("the output overlaps {name} in memory");
                 let is_refused = checked.is_err_and(|failure| failure.message.contains(&says));

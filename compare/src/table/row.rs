@@ -189,11 +189,12 @@ impl Row {
             // Equal samples, and a GPU whose peaks are not known.
             let may_be_zero = !is_measure || matches!(metric, Metric::Std | Metric::FloorUs);
             let is_possible = match is_measure {
+                _ if value == 0.0 => may_be_zero,
                 true => 0.0 < low && low <= value && value <= high && high.is_finite(),
                 // An error that is no number is a finding.
                 false => value > 0.0 || value.is_nan(),
             };
-            (!is_possible && !(may_be_zero && value == 0.0)).then(|| {
+            (!is_possible).then(|| {
                 let interval = figure.interval.map(|(low, high)| format!(" [{low}, {high}]"));
                 format!(
                     "{}: {} is {value}{}, which cannot be measured: it must be a positive number inside its interval; measure it again",
