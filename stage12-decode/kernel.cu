@@ -274,19 +274,15 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Keys split over the warps of two blocks, where tiles are half as many as multiprocessors, and of eight: as warpgroups with 64 rows,
-// and as single warps with 16, each with one tile of K and V on its way; and of one block, since half of the multiprocessors suffice.
+// and as single warps with 16, each with one tile of K and V on its way.
 template <class Element, int HEAD_DIM> using Two64x256 = Tile<Element, HEAD_DIM, 2, 64, 8, 2>;
 template <class Element, int HEAD_DIM> using Eight64x1024 = Tile<Element, HEAD_DIM, 8, 64, 8, 2>;
-template <class Element, int HEAD_DIM> using One16x256 = Tile<Element, HEAD_DIM, 1, 16, 8, 1>;
 template <class Element, int HEAD_DIM> using Two16x256 = Tile<Element, HEAD_DIM, 2, 16, 4, 1>;
-template <class Element, int HEAD_DIM> using Two16x512 = Tile<Element, HEAD_DIM, 2, 16, 8, 1>;
 template <class Element, int HEAD_DIM> using Eight16x2048 = Tile<Element, HEAD_DIM, 8, 16, 8, 1>;
 
 } // namespace
 
 ATTN_CLUSTER_VARIANT(decode, decode_64x256, Two64x256)
 ATTN_CLUSTER_VARIANT(decode, decode_64x1024, Eight64x1024)
-ATTN_CLUSTER_VARIANT(decode, decode_16x256_c1, One16x256)
 ATTN_CLUSTER_VARIANT(decode, decode_16x256, Two16x256)
-ATTN_CLUSTER_VARIANT(decode, decode_16x512, Two16x512)
 ATTN_CLUSTER_VARIANT(decode, decode_16x2048, Eight16x2048)
