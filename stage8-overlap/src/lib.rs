@@ -115,7 +115,6 @@ const INFO: StageInfo = StageInfo {
         ),
         Claim::by_descriptor("overlap"),
         Claim::by_descriptor("overlap-lazy"),
-        Claim::by_descriptor("overlap-turns"),
     ],
     redundant: &[],
 };
