@@ -1,9 +1,8 @@
 // Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and only V is converted. Heads whose scores
-// may be too large for the sums of these tensor cores get stage 8's scores, from halves. The family fp8_products, for those
-// who ask for it, multiplies codes of P and V, too.
+// may be too large for the sums of these tensor cores get stage 8's scores, from halves.
 
 #include <attn/block_work.cuh>
-#include <attn/fp8_products.cuh>
+#include <attn/fp8_scores.cuh>
 #include <attn/mapped_e4m3.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
@@ -18,15 +17,13 @@ namespace {
 template <int HEAD_DIM_,  // columns
           int CONSUMERS_, // warpgroups that compute
           int BLOCK_N_,   // keys of a tile
-          int STAGES_,    // tiles of K and V in the ring
-          bool CODES_>    // P·V of codes, too
+          int STAGES_>    // tiles of K and V in the ring
 struct Tile {
     using Element = attn::E4M3;
     using Operand = Element::Operand;
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_N = BLOCK_N_;
     static constexpr int CONSUMERS = CONSUMERS_, BLOCK_M = CONSUMERS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_;
-    static constexpr bool CODES = CODES_;
     static constexpr bool LSE = false;                    // sums of codes are not exact enough for log-sum-exps
     static constexpr bool Q_IN_REGISTERS = CONSUMERS < 4; // where some are left: tensor cores then read only K
     // Of a loading and of a computing thread: those of the launch, redistributed.
@@ -36,21 +33,19 @@ struct Tile {
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>; // as it lands
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
-    union KTile { KvCodes codes; std::conditional_t<CODES, KvCodes, KvTile> halves; };
-    using VTile = std::conditional_t<CODES, attn::BoxTile<Element, BLOCK_N, HEAD_DIM>, KvTile>; // of codes: transposed
-    using QPlace = std::conditional_t<CODES, attn::WarpOutputs<HEAD_DIM, BLOCK_M>, QTile>; // of codes: of O alone
+    union KTile { KvCodes codes; KvTile halves; };
     struct Shared {
-        QPlace q;        // [BLOCK_M, HEAD_DIM], and O on its way out
-        KTile k[STAGES]; // [BLOCK_N, HEAD_DIM] each
-        VTile v[STAGES]; // [BLOCK_N, HEAD_DIM] each
+        QTile q;          // [BLOCK_M, HEAD_DIM], and O on its way out
+        KTile k[STAGES];  // [BLOCK_N, HEAD_DIM] each
+        KvTile v[STAGES]; // [BLOCK_N, HEAD_DIM] each
         QCodes q_codes;
         KvCodes staging[2]; // before the loading warpgroup converts them
         attn::Mbarrier q_codes_full, staging_full[2], q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
-    // P in halves: scores from codes are less exact than that, so C2 and C3 apply the bounds of a P in BF16.
-    static constexpr int MIN_BLOCKS = 1, PROBABILITY = CODES ? ATTENTION_P_FP8_SUMS : ATTENTION_P_BF16;
+    // P is held in halves. Scores from codes are less exact than that, so C2 and C3 apply the bounds of a P in BF16.
+    static constexpr int MIN_BLOCKS = 1, PROBABILITY = ATTENTION_P_BF16;
     // Named barriers: one of each consumer, and one of the loading warpgroup.
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS;
     static_assert(STAGES >= 2, "a tile lands while another is read");
@@ -133,20 +128,14 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
     const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
     const int visible_to_any = consumer < work.groups ? attn::visible_keys(params, last_row) : 0;
-    float s[BLOCK_N / 2];                                                        // of [64, BLOCK_N]
-    float o_acc[HEAD_DIM / 2];                                                   // of [64, HEAD_DIM]
-    uint32_t p_frag[BLOCK_N / (Preset::CODES ? attn::FP8_K : attn::WGMMA_K)][4]; // of [64, BLOCK_N]
-    uint32_t codes[Preset::CODES ? BLOCK_N / 8 : 1];                             // of the next P
+    float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
+    float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
+    uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
     uint32_t q_frag[Q_IN_REGISTERS ? HEAD_DIM / attn::FP8_K : 1][4];
     float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
  ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
- ATTN_PLACES(at_o, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8,
-             attn::output_column<Preset::CODES>(i, lane));
-    // Heads whose scores may be too large for sums of codes: warps then compute them, and maxima, for every tile.
-    const bool exact_scores = Preset::CODES && fabsf(scale_log2) > attn::LARGEST_SCALE<HEAD_DIM>;
-    auto sums = attn::long_sums(smem.q, warp_row, lane);
     // The slots of K of the current tile, and of V of the previous one.
     auto current = attn::PipelineState<Preset::STAGES>::first(), previous = current;
     const auto wait_k = [&](const auto &pipe) { attn::mbarrier_wait_tx(&smem.k_full[pipe.slot], pipe.parity); };
@@ -165,25 +154,10 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         if constexpr (FP8) attn::exact_warp_scores(s, smem.q_codes, warp_row, smem.k[current.slot].codes);
         else attn::warp_scores(s, smem.q, warp_row, smem.k[current.slot].halves);
     };
-    const auto softmax = [&] {
-        if constexpr (Preset::CODES) attn::codes_of_rows(codes, s, state, scale_log2, rescale);
-        else attn::softmax_rows(s, state, scale_log2, rescale);
-    };
-    const auto softmax_of_old_maxima = [&] {
-        if constexpr (Preset::CODES) return attn::codes_of_rows(codes, s, state, scale_log2);
-        else return attn::exponentials_of_rows(s, state, scale_log2);
-    };
-    const auto take_p = [&] {
-        if constexpr (!Preset::CODES) return attn::round_rows<typename Preset::Operand>(p_frag, s);
-        else attn::copy_codes(p_frag, codes, work.tiles < 0);
-    };
     const auto mask_and_softmax = [&](int tile) {
-        if constexpr (Preset::CODES) {
-            if (exact_scores) warp_scores();
-        }
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        softmax();
+        attn::softmax_rows(s, state, scale_log2, rescale);
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
@@ -202,24 +176,23 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
-        else in_range = softmax_of_old_maxima();
+        else in_range = attn::exponentials_of_rows(s, state, scale_log2);
         // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         next.advance();
         if (tile > 0) wait_k(next); // it has landed
         attn::wgmma_wait<0>(o_acc);
- ATTN_OBSERVE(OUTPUT, at_o, (tile + 1) * BLOCK_N, sums.with(o_acc));
+ ATTN_OBSERVE(OUTPUT, at, (tile + 1) * BLOCK_N, o_acc);
         release(smem.v_empty, previous);
         if (!in_range) { // the warp computes its scores again, for new maxima
             warp_scores();
-            softmax();
+            attn::softmax_rows(s, state, scale_log2, rescale);
         }
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
-        if (EXACT || !in_range) attn::scale_rows(o_acc, rescale), sums.scale(rescale);
- ATTN_OBSERVE(RESCALED, at_o, tile * BLOCK_N, sums.with(o_acc));
-        sums.template take<BLOCK_N>(tile, o_acc);
-        take_p();
+        if (EXACT || !in_range) attn::scale_rows(o_acc, rescale);
+ ATTN_OBSERVE(RESCALED, at, tile * BLOCK_N, o_acc);
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
         previous = current, current = next;
     };
 
@@ -247,22 +220,21 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         start_scores();
         attn::wgmma_wait<0>(s);
         mask_and_softmax(tile);
-        take_p();
+        attn::round_rows<typename Preset::Operand>(p_frag, s);
         previous = current, current.advance();
         if (tile > 0) wait_k(current);
         // Tiles that some rows see only in part, until all rows have seen a key and have a maximum.
 #pragma unroll 1
-        for (--tile; tile >= 0 && (exact_scores || (tile + 1) * BLOCK_N >= visible_to_all); --tile) step(tile, std::true_type{});
+        for (--tile; tile >= 0 && (tile + 1) * BLOCK_N >= visible_to_all; --tile) step(tile, std::true_type{});
 #pragma unroll 1
         for (; tile >= 0; --tile) step(tile, std::false_type{});
         wait_v(previous);
         attn::start_pv<HEAD_DIM, BLOCK_N>(o_acc, p_frag, smem.v[previous.slot]);
         attn::wgmma_wait<0>(o_acc);
- ATTN_OBSERVE(OUTPUT, at_o, 0, sums.with(o_acc));
+ ATTN_OBSERVE(OUTPUT, at, 0, o_acc);
     }
 
-    sums.add_to(o_acc);
-    __syncwarp(); // lanes that read Q for their own scores, or their sums, have done so
+    __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
 }
 
@@ -272,7 +244,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     const attn::Work work = attn::work_of_block<Preset>(params);
     const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
-    const bool fp8 = Preset::CODES || fabsf(scale_log2) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>;
+    const bool fp8 = fabsf(scale_log2) <= attn::LARGEST_SCALE<Preset::HEAD_DIM>;
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) {
         attn::mbarrier_init(&smem.q_codes_full, 1);
@@ -292,25 +264,22 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (warpgroup == Preset::CONSUMERS) {
         if constexpr (Preset::CONSUMERS > 1) attn::give_registers_back<Preset::LOADER_REGISTERS>();
         if (fp8) load<Preset, true>(launch, smem, work);
-        else load<Preset, Preset::CODES>(launch, smem, work);
+        else load<Preset, false>(launch, smem, work);
     } else {
         if constexpr (Preset::CONSUMERS > 1) attn::take_registers<Preset::CONSUMER_REGISTERS>();
         if (fp8) compute<Preset, true>(launch, smem, work, warpgroup, scale_log2);
-        else compute<Preset, Preset::CODES>(launch, smem, work, warpgroup, scale_log2);
+        else compute<Preset, false>(launch, smem, work, warpgroup, scale_log2);
     }
 }
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups of 64 rows for four.
-template <int HEAD_DIM> using Tile256x64 = Tile<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 4, false>;
+template <int HEAD_DIM> using Tile256x64 = Tile<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 4>;
 // For grids that fill the GPU about once, and for those that do not.
-template <int HEAD_DIM> using Tile128x128 = Tile<HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 2, false>;
-template <int HEAD_DIM> using Tile64x128 = Tile<HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 2, false>;
-// P·V of codes, too.
-template <int HEAD_DIM> using Codes256x64 = Tile<HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64, HEAD_DIM == 64 ? 6 : 5, true>;
+template <int HEAD_DIM> using Tile128x128 = Tile<HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 2>;
+template <int HEAD_DIM> using Tile64x128 = Tile<HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 2>;
 
 } // namespace
 
 ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_256x64, Tile256x64)
 ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_128x128, Tile128x128)
 ATTN_MAPPED_E4M3_VARIANT(fp8_scores, fp8_scores_64x128, Tile64x128)
-ATTN_MAPPED_E4M3_VARIANT(fp8_products, fp8_products_256x64, Codes256x64)

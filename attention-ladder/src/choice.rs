@@ -262,22 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_less_exact_than_16_bits_is_never_chosen() {
-        let cost = |variant: &str, us| Cost {
-            dtype: Dtype::E4m3,
-            ..cost(&format!("stage10-fp8/{variant}"), us)
-        };
-        let (fast, exact) = (
-            cost("fp8-products-256x64", 0.1),
-            cost("fp8-scores-64x128", 1.0),
-        );
-        let by = |costs| H200.chosen_by(&[model(H200.0, 90, 132, costs)], Dtype::E4m3);
-        assert_eq!(by(vec![fast.clone(), exact]), "fp8-scores-64x128");
-        let unknown = by(vec![fast]);
-        assert!(!unknown.starts_with("fp8-products"), "{unknown}");
-    }
-
-    #[test]
     fn what_is_fastest_and_lacks_what_is_asked_for_is_passed_over_or_refused_in_the_words_of_compare()
      {
         let load = |stage| LoadedStage::load(stage).unwrap();

@@ -147,8 +147,7 @@ impl Chooser {
                     let is_known = (modelled(kernel.dtype), kernel.head_dim)
                         == (cost.dtype, cost.head_dim)
                         && is_its(&kernel.variant);
-                    let is_free = !kernel.probability.is_by_request();
-                    if is_known && is_free && stage.refuse(kernel).is_ok() {
+                    if is_known && stage.refuse(kernel).is_ok() {
                         let instances = candidates.entry((kernel.dtype, kernel.head_dim));
                         instances.or_default().push(Candidate {
                             stage: at,
@@ -218,11 +217,7 @@ impl Chooser {
         let mut refused = None;
         for stage in stages.iter().rev() {
             let names = std::iter::once(stage.default_variant()).chain(stage.variants());
-            let by_request = |variant: &str| {
-                let mut kernels = stage.kernels.iter();
-                kernels.any(|of| of.variant == variant && of.probability.is_by_request())
-            };
-            for variant in names.filter(|variant| !by_request(variant)) {
+            for variant in names {
                 match stage.prepare(variant, problem).and_then(lse) {
                     Ok(prepared) => return Ok((stage, prepared)),
                     Err(reason) => refused = Some(reason),

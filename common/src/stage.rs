@@ -430,7 +430,6 @@ fn read_record(
         params::AttentionProbability_ATTENTION_P_F16 => Probability::F16,
         params::AttentionProbability_ATTENTION_P_BF16 => Probability::Bf16,
         params::AttentionProbability_ATTENTION_P_E4M3 => Probability::E4m3,
-        params::AttentionProbability_ATTENTION_P_FP8_SUMS => Probability::Fp8Sums,
         other => return Err(fail(format!("unknown type of P, {other}"))),
     };
     let declarable = Probability::declarable(dtype);

@@ -1,6 +1,5 @@
 //! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to halves. For E4M3
-//! alone: problems of other element types are Unsupported. The family `fp8-products`, taken only when asked for, multiplies codes of P
-//! and V, too.
+//! alone: problems of other element types are Unsupported.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
@@ -15,12 +14,6 @@ pub struct Fp8;
 const OVERLAP: Base = Base {
     stage: "stage8-overlap",
     family: "overlap-lazy",
-};
-
-/// P and V in halves.
-const SCORES: Base = Base {
-    stage: "stage10-fp8",
-    family: "fp8-scores",
 };
 
 const INFO: StageInfo = StageInfo {
@@ -67,7 +60,6 @@ const INFO: StageInfo = StageInfo {
             on: claim::E4M3,
             ..Claim::by_descriptor("fp8-scores")
         },
-        Claim::faster_on("fp8-products", SCORES, &Where::e4m3("big_wide"), 1.1),
     ],
     redundant: &[],
 };

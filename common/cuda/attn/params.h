@@ -12,10 +12,9 @@ enum AttentionDtype {
 };
 
 // How exact P is where it meets V (gates C2 and C3): its type, or one of fewer bits where scores are exact enough for no more.
-// The type's number of bits, but for bf16, which has as many as f16, and for E4M3 whose products with V FP8 tensor cores sum.
+// The type's number of bits, but for bf16, which has as many as f16.
 enum AttentionProbability {
     ATTENTION_P_E4M3 = 8,
-    ATTENTION_P_FP8_SUMS = 9,
     ATTENTION_P_F16 = 16,
     ATTENTION_P_BF16 = 17,
     ATTENTION_P_F32 = 32,

@@ -6,7 +6,6 @@ mod look;
 mod operands;
 mod steps;
 
-use crate::e4m3::E4m3;
 use crate::inputs::{Inputs, Operand};
 use crate::problem::Dtype;
 use crate::reference::Probability;
@@ -59,8 +58,6 @@ pub struct Case<'a> {
 }
 
 const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
-/// f16's.
-const HALF: f64 = 1.0 / (1u64 << 11) as f64;
 
 /// A largest score that kernels scale exactly, as `is_far` of softmax.cuh has it.
 const FAR: f64 = (1u64 << 28) as f64;
@@ -248,15 +245,13 @@ impl Operands {
             )?;
         }
         let probabilities = step.probabilities.iter();
-        // A far maximum has no bits for more.
-        let grown = if max.abs() < FAR { p.scale() } else { 1.0 };
         compare(
             of_bounds,
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
                 let of = score * scale;
-                let model = (of - max).exp2() * grown;
+                let model = (of - max).exp2();
                 let bound = match model {
                     0.0 => 0.0,
                     _ => model * exponential(of, max),
@@ -268,16 +263,9 @@ impl Operands {
         let factor = before.factor(max);
         let slack = exponential(before.max, max);
         if let Some(cell) = &step.sum {
-            // Codes are summed as they meet V, in halves, of which a lane has an eighth.
-            let (added, unit): (f64, f64) = match p {
-                Probability::Fp8Sums => {
-                    let codes = weights(step, p);
-                    (codes.iter().map(|(_, code)| code).sum(), HALF / 8.0)
-                }
-                _ => (step.probabilities.values().map(Cell::any).sum(), UNIT),
-            };
+            let added: f64 = step.probabilities.values().map(Cell::any).sum();
             let model = before.sum * factor + added;
-            let bound = model * (step.probabilities.len() as f64 * unit + EXPONENTIAL)
+            let bound = model * (step.probabilities.len() as f64 * UNIT + EXPONENTIAL)
                 + before.sum * factor * slack;
             let values: Vec<f64> = if step.sum_in_parts {
                 vec![cell.sum()]
@@ -326,10 +314,7 @@ impl Operands {
                 let rounding = (weights.len() + 16) as f64 * UNIT;
                 let rounding = match p {
                     Probability::F32 | Probability::F16 | Probability::Bf16 => rounding,
-                    Probability::E4m3 | Probability::Fp8Sums => {
-                        // Each product may be truncated, and each sum of 32.
-                        rounding + weights.len() as f64 * 33.0 / 32.0 * E4M3_UNIT
-                    }
+                    Probability::E4m3 => rounding + weights.len() as f64 / 32.0 * E4M3_UNIT,
                 };
                 (at, cell, cell.sum(), (model, rounding * magnitude + slack))
             }),
@@ -355,9 +340,6 @@ impl Operands {
 }
 
 fn rounded(p: Probability, weight: f64) -> f64 {
-    if p == Probability::Fp8Sums {
-        return E4m3::from_f32(weight as f32).to_f32().into(); // it is shown as large as its codes
-    }
     let mut weight = [weight as f32];
     p.round(&mut weight);
     weight[0].into()

@@ -1,7 +1,7 @@
 use super::{
-    C2_FP8_SUMS, C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C2_STEPS, C3_ROW,
-    C3_ROW_BF16, C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING,
-    SEEDS_MAX, SEEDS_MEAN, c3_floor, c4_tolerance,
+    C2_OUTPUT_ULPS, C2_PLAIN_FACTOR, C2_ROWS_FACTOR, C2_ROWS_NOISE, C2_STEPS, C3_ROW, C3_ROW_BF16,
+    C3_ROW_E4M3_P, C4_E4M3_BAD, C4_E4M3_BAD_SHARE, Evidence, SCORE_ROUNDING, SEEDS_MAX, SEEDS_MEAN,
+    c3_floor, c4_tolerance,
 };
 use crate::format::Format;
 use crate::reference::{Probability, row_index};
@@ -151,15 +151,11 @@ impl Errors {
         factor * self.baseline_rms_row_rel
             + SCORE_ROUNDING * self.largest_score
             + C2_STEPS * self.rms_step
-            + match self.probability {
-                Probability::Fp8Sums => C2_FP8_SUMS,
-                _ => 0.0,
-            }
     }
 
     pub fn c3_bound(&self) -> f64 {
         let bound = match (self.probability, self.output) {
-            (Probability::E4m3 | Probability::Fp8Sums, _) => C3_ROW_E4M3_P,
+            (Probability::E4m3, _) => C3_ROW_E4M3_P,
             (Probability::Bf16, _) | (_, Format::Bf16) => C3_ROW_BF16,
             (Probability::F32 | Probability::F16, Format::F16) => C3_ROW,
         };

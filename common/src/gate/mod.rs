@@ -43,8 +43,6 @@ pub const C2_ROWS_NOISE: f64 = 4.0;
 /// C2: on top, of one subnormal step of the output's format in each element: the root mean square of one rounding more. Kernels that
 /// send each other parts of an output in that format round them to such steps where the baseline rounds the output alone.
 pub const C2_STEPS: f64 = 0.29;
-/// C2: what FP8 tensor cores lose of a row where V has a mean (`common/docs/error-budgets.md`).
-pub const C2_FP8_SUMS: f64 = 2.5e-3;
 /// C2 and C3: f32 scores are off by about this times [`Errors::largest_score`], weights by as much of themselves: 1e-6 for
 /// logits of 10, more than [`C3_ROW`] for near ties between logits of 30,000.
 pub const SCORE_ROUNDING: f64 = 1.0 / (1u64 << 24) as f64;

@@ -178,31 +178,12 @@ fn c3_is_wider_only_for_a_declared_e4m3_probability() {
         (Probability::F16, Verdict::Fail),
         (Probability::Bf16, Verdict::Fail),
         (Probability::E4m3, Verdict::Pass),
-        (Probability::Fp8Sums, Verdict::Pass),
     ] {
         for output in [Format::F16, Format::Bf16] {
             (errors.probability, errors.output) = (probability, output);
             assert_eq!(c3(&errors).verdict, verdict, "{}", c3(&errors).reason);
         }
     }
-}
-
-#[test]
-fn c2_allows_for_sums_of_fp8_tensor_cores_only_where_they_are_declared() {
-    let mut errors = Errors::measure(&Case::small().evidence());
-    let bound = |errors: &Errors, probability| {
-        let of = Errors {
-            probability,
-            ..errors.clone()
-        };
-        of.c2_rows_bound()
-    };
-    errors.probability = Probability::F16;
-    for exact in [Probability::F32, Probability::Bf16, Probability::E4m3] {
-        assert_eq!(bound(&errors, exact), errors.c2_rows_bound());
-    }
-    let more = bound(&errors, Probability::Fp8Sums) - errors.c2_rows_bound();
-    assert!((more - C2_FP8_SUMS).abs() < 1e-12, "{more}");
 }
 
 #[test]

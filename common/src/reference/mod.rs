@@ -23,9 +23,6 @@ named! {
         Bf16 = "bf16",
         /// Scaled by 2^8 before rounding (see [`E4M3_PROBABILITY_SCALE`]).
         E4m3 = "e4m3",
-        /// The same, its products with codes of V summed by FP8 tensor cores, some hundred keys at a time, and divided by the
-        /// sum of the codes of P.
-        Fp8Sums = "e4m3 with fp8 sums",
     }
 }
 
@@ -33,21 +30,6 @@ named! {
 /// (FlashAttention-3, `hopper/softmax.h`, `Max_offset = 8`). Normalised first, weights below 2^-10 would be lost: with some
 /// thousands of keys nearly all.
 pub const E4M3_PROBABILITY_SCALE: f32 = 256.0;
-
-/// The largest P under a new maximum: kernels keep it while P may grow, to the largest code.
-pub const FP8_SUMS_PROBABILITY_SCALE: f32 = 64.0;
-/// The largest P of a row, of which either baseline may be the less exact: under its own maximum it is a power of two, under one
-/// that was kept any number.
-const FP8_SUMS_LARGEST: [f32; 2] = [
-    FP8_SUMS_PROBABILITY_SCALE,
-    FP8_SUMS_PROBABILITY_SCALE * std::f32::consts::SQRT_2,
-];
-
-fn in_codes(weights: &mut [f32], scale: f32) {
-    for weight in weights {
-        *weight = E4m3::from_f32(*weight * scale).to_f32() / scale;
-    }
-}
 
 impl Probability {
     pub fn of_operands(dtype: Dtype) -> Self {
@@ -71,12 +53,7 @@ impl Probability {
         match dtype {
             Dtype::F16 => &[Probability::F32, Probability::F16],
             Dtype::Bf16 => &[Probability::F32, Probability::Bf16],
-            Dtype::E4m3 => &[
-                Probability::F32,
-                Probability::F16,
-                Probability::Bf16,
-                Probability::Fp8Sums,
-            ],
+            Dtype::E4m3 => &[Probability::F32, Probability::F16, Probability::Bf16],
         }
     }
 
@@ -85,20 +62,7 @@ impl Probability {
     pub fn held(self, dtype: Dtype) -> Self {
         match self {
             Probability::F16 | Probability::Bf16 => Self::half(dtype),
-            Probability::F32 | Probability::E4m3 | Probability::Fp8Sums => self,
-        }
-    }
-
-    /// Less exact than the output and its inputs: for those who ask for it.
-    pub fn is_by_request(self) -> bool {
-        self == Probability::Fp8Sums
-    }
-
-    /// The largest P under a new maximum.
-    pub fn scale(self) -> f64 {
-        match self {
-            Probability::Fp8Sums => FP8_SUMS_PROBABILITY_SCALE.into(),
-            _ => 1.0,
+            Probability::F32 | Probability::E4m3 => self,
         }
     }
 
@@ -106,7 +70,7 @@ impl Probability {
         match self {
             Probability::F16 => Some(Format::F16),
             Probability::Bf16 => Some(Format::Bf16),
-            Probability::F32 | Probability::E4m3 | Probability::Fp8Sums => None,
+            Probability::F32 | Probability::E4m3 => None,
         }
     }
 
@@ -116,8 +80,10 @@ impl Probability {
             Probability::F32 => {}
             Probability::F16 => Format::F16.round_all(weights),
             Probability::Bf16 => Format::Bf16.round_all(weights),
-            Probability::E4m3 => in_codes(weights, E4M3_PROBABILITY_SCALE),
-            Probability::Fp8Sums => in_codes(weights, FP8_SUMS_PROBABILITY_SCALE),
+            Probability::E4m3 => weights.iter_mut().for_each(|weight| {
+                *weight = E4m3::from_f32(*weight * E4M3_PROBABILITY_SCALE).to_f32()
+                    / E4M3_PROBABILITY_SCALE;
+            }),
         }
     }
 }
@@ -209,14 +175,7 @@ pub fn reference_of_rows(
     };
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
     let (exact, lse) = attend_f64(problem, &rows, values);
-    let baseline = match p {
-        Probability::Fp8Sums => {
-            let [kept, new] =
-                FP8_SUMS_LARGEST.map(|largest| attend_baseline(inputs, &rows, p, largest));
-            worse_rows(&exact, kept, &new, problem.shape.head_dim)
-        }
-        _ => attend_baseline(inputs, &rows, p, E4M3_PROBABILITY_SCALE),
-    };
+    let baseline = attend_baseline(inputs, &rows, p);
     let unquantised = if problem.dtype == Dtype::E4m3 {
         unquantised_rows(inputs, &rows)
     } else {
@@ -325,23 +284,8 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (V
     )
 }
 
-/// Of each row the output that is further off.
-fn worse_rows(exact: &[f64], mut outputs: Vec<f32>, others: &[f32], dim: usize) -> Vec<f32> {
-    let off = |row: &[f32], exact: &[f64]| -> f64 {
-        let errors = row.iter().zip(exact).map(|(a, b)| f64::from(*a) - b);
-        errors.map(|error| error * error).sum()
-    };
-    let rows = outputs.chunks_exact_mut(dim).zip(others.chunks_exact(dim));
-    for ((row, other), exact) in rows.zip(exact.chunks_exact(dim)) {
-        if off(other, exact) > off(row, exact) {
-            row.copy_from_slice(other);
-        }
-    }
-    outputs
-}
-
-/// On codes: scales are factors of the scores and of the output, as in the kernels. `largest_p`: of a row, in E4M3.
-fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability, largest_p: f32) -> Vec<f32> {
+/// On codes: scales are factors of the scores and of the output, as in the kernels.
+fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
     let format = problem.dtype.output();
     let group = problem.shape.heads_q / problem.shape.heads_kv;
@@ -361,20 +305,14 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability, largest_p: f
                 .iter_mut()
                 .for_each(|score| *score = (*score - largest).exp());
             let sum: f32 = scores.iter().sum();
-            let lse = largest + sum.ln();
-            let is_in_codes = matches!(p, Probability::E4m3 | Probability::Fp8Sums);
-            if is_in_codes {
-                in_codes(scores, largest_p);
-            }
-            let sum = match p {
-                Probability::Fp8Sums => scores.iter().sum(),
-                _ => sum,
-            };
-            scores.iter_mut().for_each(|score| *score /= sum);
-            if !is_in_codes {
+            if p == Probability::E4m3 {
                 p.round(scores);
             }
-            lse
+            scores.iter_mut().for_each(|score| *score /= sum);
+            if p != Probability::E4m3 {
+                p.round(scores);
+            }
+            largest + sum.ln()
         },
         |value| format.round(value),
     )

@@ -2,7 +2,7 @@
 
 use super::Known;
 use super::state::{is_green, summary};
-use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table, VariantMeta};
+use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
 
 /// Whether the row is the latency of a variant on a problem.
@@ -51,28 +51,17 @@ pub fn p50(row: &Row) -> f64 {
     row.value(Metric::P50).unwrap_or(f64::INFINITY)
 }
 
-/// The fastest shown variant of a stage on a problem, of those that `is_eligible` and need not be asked for: of the kernels as they
-/// are now, if any is.
+/// The fastest shown variant of a stage on a problem, of those that `is_eligible`: of the kernels as they are now, if any is.
 pub fn best<'a>(
     known: &'a Known<'_>,
     stage: &StageMeta,
     place: &Place,
     is_eligible: impl Fn(&str) -> bool,
 ) -> Option<&'a Row> {
-    let variants = stage.variants.iter();
-    let eligible =
-        variants.filter(|variant| !variant.is_by_request() && is_eligible(&variant.name));
-    fastest_shown(known, stage, place, eligible)
-}
-
-fn fastest_shown<'a, 'm>(
-    known: &'a Known<'_>,
-    stage: &StageMeta,
-    place: &Place,
-    variants: impl Iterator<Item = &'m VariantMeta>,
-) -> Option<&'a Row> {
-    let rows = variants
-        .filter_map(|variant| time(&known.table, &stage.subject(&variant.name), place))
+    let names = stage.variants.iter().map(|variant| &*variant.name);
+    let rows = names
+        .filter(|name| is_eligible(name))
+        .filter_map(|name| time(&known.table, &stage.subject(name), place))
         .filter(|row| withheld(known, row).is_none());
     fastest(known, rows, p50)
 }
@@ -93,7 +82,8 @@ pub fn best_of<'a>(
     family: &str,
     place: &Place,
 ) -> Option<&'a Row> {
-    fastest_shown(known, stage, place, stage.family(family))
+    let is_of_family = |name: &str| stage.family(family).any(|variant| variant.name == name);
+    best(known, stage, place, is_of_family)
 }
 
 /// The best variant of a stage: the fastest that the device can run on mission, in the stage's first element type; without any

@@ -40,16 +40,10 @@ struct Sample<'a> {
     slower: f64,
 }
 
-/// Every problem's times that may be shown, without variants that are taken only when asked for; of the kernels as they are now, where a variant has any.
+/// Every problem's times that may be shown; of the kernels as they are now, where a variant has any.
 fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
     let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
-    let by_request = |row: &&Row| {
-        let stage = known.stage(row.subject.stage());
-        let variant = stage.and_then(|stage| stage.variant(row.subject.name()));
-        variant.is_some_and(|variant| variant.is_by_request())
-    };
-    let mut rows: Vec<&Row> = named.chain(drawn(&known.table)).collect();
-    rows.retain(|row| !by_request(row));
+    let rows: Vec<&Row> = named.chain(drawn(&known.table)).collect();
     let fresh = |row: &&Row| !known.is_stale(row);
     let fresh_ones = rows.iter().copied().filter(fresh);
     let has_fresh: BTreeSet<&Subject> = fresh_ones.map(|row| &row.subject).collect();

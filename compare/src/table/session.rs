@@ -147,12 +147,6 @@ impl VariantMeta {
         kernels.any(|kernel| kernel.facts.dtype == dtype)
     }
 
-    /// Less exact than what a stage stands for, and not chosen unless asked for.
-    pub fn is_by_request(&self) -> bool {
-        let mut kernels = self.kernels.iter();
-        kernels.any(|kernel| kernel.facts.probability.is_by_request())
-    }
-
     /// The instance for the claims' problem: head_dim 64.
     pub fn claims_kernel(&self, dtype: Dtype) -> Option<&KernelBuild> {
         self.instance(dtype, 64)

@@ -88,17 +88,6 @@ __forceinline__ int __float2int_rn(float x) {
 __forceinline__ float __int2float_rn(int x) { return float(x); }
 __forceinline__ float __uint2float_rn(unsigned x) { return float(x); }
 
-// Four of the eight bytes of a (0 to 3) and b (4 to 7); a selector of 8 and more asks for the sign of its byte.
-__forceinline__ unsigned __byte_perm(unsigned a, unsigned b, unsigned selectors) {
-    const uint64_t bytes = uint64_t(b) << 32 | a;
-    unsigned picked = 0;
-    for (int i = 0; i < 4; ++i) {
-        const unsigned selector = selectors >> 4 * i & 0xf, byte = bytes >> 8 * (selector & 7) & 0xff;
-        picked |= (selector & 8 ? (byte & 0x80 ? 0xffu : 0u) : byte) << 8 * i;
-    }
-    return picked;
-}
-
 __forceinline__ int __popc(unsigned x) { return __builtin_popcount(x); }
 __forceinline__ int __clz(int x) { return x == 0 ? 32 : __builtin_clz(unsigned(x)); }
 __forceinline__ int __ffs(int x) { return __builtin_ffs(x); }
