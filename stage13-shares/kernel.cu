@@ -112,6 +112,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     if (warp == FILLING_WARP && attn::elect_one()) {
         attn::mbarrier_init(&smem.q_full, 1);
         init_all(smem.k_full);
+        init_all(smem.v_full);
         attn::fence_mbarrier_init();
         if (tiles > 0) {
             attn::mbarrier_arrive_expect_tx(&smem.q_full, Preset::QCodes::BYTES);
@@ -119,8 +120,6 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         }
 #pragma unroll
         for (int part = 0; part < WARPGROUPS; ++part) load_k(part, 0, part);
-        init_all(smem.v_full);
-        attn::fence_mbarrier_init();
     }
 
     const int warp_row = first_row + rank * 16, thread_row = warp_row + lane / 4; // and the 8th row after it
