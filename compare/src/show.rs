@@ -59,7 +59,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         let table = results.of_gpu(&run.session.machine.name);
         return Ok(print(report_of_run(&run, &table)));
     }
-    let Some(gpu) = args.gpu.as_deref().or(results.main()) else {
+    let Some(gpu) = args.gpu.as_deref().or(results.main(&stages)) else {
         bail!(NoData(
             "there is no table in results/; commit one with `compare accept`".to_string()
         ))

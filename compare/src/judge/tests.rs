@@ -701,7 +701,6 @@ fn the_committed_table_of_the_h200_says_what_was_measured() {
 fn the_committed_tables_are_written_as_they_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
     let results = results();
-    assert_eq!(results.main(), Some("nvidia-h200"));
     for (path, bytes) in results.files() {
         assert!(
             std::fs::read(folder.join(&path)).unwrap() == bytes,

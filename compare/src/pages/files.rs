@@ -41,13 +41,13 @@ pub fn write_report(
     Ok(places)
 }
 
-/// COMPARE.md from the table of the GPU model that most is known of, and the pages of the workspace at `root` that have generated parts.
+/// COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root` that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
     root: &Path,
 ) -> anyhow::Result<Vec<Rendered>> {
-    let main = results.main().unwrap_or_default();
+    let main = results.main(stages).unwrap_or_default();
     let others = results.gpus.keys().filter(|gpu| *gpu != main);
     let gpus = [main].into_iter().chain(others.map(String::as_str));
     let tables: Vec<Table> = gpus.map(|gpu| results.of_gpu(gpu)).collect();

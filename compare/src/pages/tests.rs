@@ -44,8 +44,9 @@ fn report_of(stages: &[StageMeta], table: &table::Table, look: impl Fn(&Report<'
 
 fn committed() -> (Vec<StageMeta>, table::Table) {
     let results = crate::testing::results();
-    let table = results.of_gpu(results.main().unwrap());
-    (crate::stages::builds().unwrap(), table)
+    let stages = crate::stages::builds().unwrap();
+    let table = results.of_gpu(results.main(&stages).unwrap());
+    (stages, table)
 }
 
 fn fits_the_terminal(document: &Document, most: usize) {

@@ -248,9 +248,10 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
 #[test]
 fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, whole) = known("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
+    let (stages, whole) =
+        known("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
     let mut results = Results::default();
-    assert!(results.is_empty() && results.main().is_none());
+    assert!(results.is_empty() && results.main(&[]).is_none());
     results.put(Some("nvidia-h200"), &whole);
     results
         .gpus
@@ -262,11 +263,12 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let mut read = Results::read(folder.path()).unwrap();
     assert_eq!(read.files(), results.files());
     assert!(read.gpus.keys().eq(["nvidia-h200", "nvidia-l4"]));
-    assert_eq!(
-        read.main(),
-        Some("nvidia-h200"),
-        "the one that most is known of"
-    );
+    assert_eq!(read.main(&stages), Some("nvidia-h200"), "it has most rows");
+    let (rebuilt, fresh) = known("timed; - !gpu @ emulated; rebuilt");
+    let other = known("timed; rebuilt; - !gpu").1;
+    read.gpus.insert("nvidia-l4".into(), other);
+    assert_eq!(read.main(&rebuilt), Some("nvidia-l4"), "of these kernels");
+    read.gpus.insert("nvidia-l4".into(), fresh);
     // Both parts are the whole; the sessions are those that their rows name.
     let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.by.is_of_build()));
     assert!(read.of_gpu("nvidia-h200").rows().eq(whole.rows()));
