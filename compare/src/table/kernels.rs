@@ -21,6 +21,15 @@ pub fn is_stale(stages: &[StageMeta], row: &Row) -> bool {
     row.identity.is_some() && row.identity != identity(stages, row)
 }
 
+impl Results {
+    /// The GPU model with most rows of the kernels as they are: the one that COMPARE.md is about.
+    pub fn main(&self, stages: &[StageMeta]) -> Option<&str> {
+        let fresh = |table: &Table| table.rows().filter(|row| !is_stale(stages, row)).count();
+        let most = self.gpus.iter().max_by_key(|(_, table)| fresh(table));
+        most.map(|(name, _)| name.as_str())
+    }
+}
+
 /// The machine code that the row is about, as the rows by ptxas in `built` have it; `arch` is that of the code that the GPU runs:
 /// `sm_90a`. `None` where it was not built.
 pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {

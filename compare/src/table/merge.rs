@@ -4,7 +4,6 @@
 use super::draws;
 use super::error::StoreError;
 use super::files::{is_run, read, write_atomically};
-use super::kernels::is_stale;
 use super::row::{Key, On, Row, Source, Subject};
 use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
@@ -376,13 +375,6 @@ impl Results {
             table.join(gpu.clone());
         }
         table
-    }
-
-    /// The GPU model with most rows of the kernels as they are: the one that COMPARE.md is about.
-    pub fn main(&self, stages: &[StageMeta]) -> Option<&str> {
-        let fresh = |table: &Table| table.rows().filter(|row| !is_stale(stages, row)).count();
-        let most = self.gpus.iter().max_by_key(|(_, table)| fresh(table));
-        most.map(|(name, _)| name.as_str())
     }
 
     /// Splits a table of one GPU model into the part of the build and that of the GPU, and keeps both.
