@@ -18,7 +18,10 @@ pub static STAGES: &[&dyn Attention] = &[
 ];
 
 /// The files of `choice/`.
-const MODELS: &[&str] = &[include_str!("../choice/nvidia-h200.json")];
+const MODELS: &[&str] = &[
+    include_str!("../choice/nvidia-h100-80gb-hbm3.json"),
+    include_str!("../choice/nvidia-h200.json"),
+];
 
 /// A release needs GPU code: nvcc was not found, and nobody asked for a build without it.
 #[cfg(not(debug_assertions))]
