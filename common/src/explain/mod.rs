@@ -230,7 +230,7 @@ impl Operands {
         let max = step.max.as_ref().map_or(before.max, Cell::any);
         let scale = self.scale(step);
         if let Some(cell) = &step.max {
-            let model = self.maximum(step, before.max);
+            let model = maximum(step, scale, before.max);
             // A maximum of earlier tiles will do as long as no exponential overflows: P and the sum are judged by it.
             let model = match max == before.max && model - max < 15.0 {
                 true => max,
@@ -321,13 +321,6 @@ impl Operands {
         )
     }
 
-    /// With that of the keys before; by the kernel's scores.
-    fn maximum(&self, step: &Step, before: f64) -> f64 {
-        let scores = step.scores.values().map(Cell::any);
-        let scale = self.scale(step);
-        scores.map(|score| score * scale).fold(before, f64::max)
-    }
-
     /// What the step's scores are scaled by: their largest decides.
     fn scale(&self, step: &Step) -> f64 {
         let scores = step.scores.values().map(Cell::any);
@@ -337,6 +330,12 @@ impl Operands {
             false => far_scale(self.scale_log2),
         }
     }
+}
+
+/// With that of the keys before; by the kernel's scores.
+fn maximum(step: &Step, scale: f64, before: f64) -> f64 {
+    let scores = step.scores.values().map(Cell::any);
+    scores.map(|score| score * scale).fold(before, f64::max)
 }
 
 fn rounded(p: Probability, weight: f64) -> f64 {
