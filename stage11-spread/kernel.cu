@@ -188,7 +188,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 
     __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, lane);
+    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, scale_log2, lane);
 }
 
 template <class Preset>

@@ -173,7 +173,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         if constexpr (Preset::WARPS == 1) {
             attn::multiply_qk<Rows>(reinterpret_cast<typename Rows::Scores &>(s), q_frag, k, 0, lane);
         } else {
-            start_qk(s, q_frag[0], k);
+            attn::start_qk(s, q_frag[0], k);
             attn::wgmma_wait<0>(s);
         }
         refill(k, launch.k, &k_full[current.slot], tile + STAGES);
@@ -259,7 +259,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int i = 0; i < Preset::SENT; ++i) factor[i][half] *= inverse;
         if (rank == 0 && team == 0 && lane % 4 == 0 && exists[half]) {
-            attn::store_lse(params, batch, row[half].head, row[half].query, total);
+            attn::store_lse(params, batch, row[half].head, row[half].query, total, scale_log2[half]);
         }
     }
 #pragma unroll

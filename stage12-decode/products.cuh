@@ -30,18 +30,4 @@ __device__ __forceinline__ void multiply_pv(float (&o)[HEAD_DIM / 8][4], const u
     }
 }
 
-// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, with q in registers.
-template <class Operand, int HEAD_DIM, int KEYS>
-__device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / attn::WGMMA_K][4],
-                                         const attn::BoxTile<Operand, HEAD_DIM, KEYS> &k) {
-    attn::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < HEAD_DIM / attn::WGMMA_K; ++step) {
-        const uint64_t k_step = attn::k_major(k, 0, step);
-        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], k_step, step != 0);
-        else attn::wgmma_f16<false>(s, q[step], k_step, step != 0);
-    }
-    attn::wgmma_commit();
-}
-
 } // namespace

@@ -288,7 +288,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 #pragma unroll
         for (int d = 0; d < SHARE / 4; ++d) o[d * 4] = Operand::pack(own[4 * d + 2 * half], own[4 * d + 2 * half + 1]);
     }
-    if (warpgroup == 0) attn::store_lse_rows(params, batch, head_q, thread_row, state, lane);
+    if (warpgroup == 0) attn::store_lse_rows(params, batch, head_q, thread_row, state, scale_log2, lane);
 }
 
 // Rows x keys that are requested at once; at head_dim 128, where the output takes more registers, half of the keys and of the

@@ -189,7 +189,7 @@ __device__ __forceinline__ void attend(const AttentionParams &params) {
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
         params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
     if constexpr (Preset::LSE) {
-        attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, threadIdx.x);
+        attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, scale_log2, threadIdx.x);
     }
 }
 

@@ -203,7 +203,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     attn::store_merged<Preset::THREADS, Operand>(
         attn::row_address<typename Operand::Storage>(params.o, batch, head_q, block_row), params.o.row_stride,
         params.seq_q - block_row, partial, attn::scale_of(params.v, params.heads_kv, batch, head_kv), threadIdx.x);
-    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, threadIdx.x);
+    attn::store_merged_lse<Preset::THREADS>(params, batch, head_q, block_row, partial, scale_log2, threadIdx.x);
 }
 
 // Rows x keys of a tile; at head_dim 128, half the keys where the rings would not fit.

@@ -202,7 +202,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             o[d * 4] = Operand::pack(o_acc[4 * d + 2 * half] * inverse, o_acc[4 * d + 2 * half + 1] * inverse);
         }
     }
-    attn::store_lse_rows(params, batch, head_q, thread_row, state, lane);
+    attn::store_lse_rows(params, batch, head_q, thread_row, state, scale_log2, lane);
 }
 
 // Rows x keys of a tile. Few rows for grids that hardly fill the GPU; at head_dim 64 three such blocks share an SM.

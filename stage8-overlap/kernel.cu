@@ -71,20 +71,6 @@ struct Slots {
     static __device__ __forceinline__ Slots first() { return {decltype(k)::first(), decltype(v)::first()}; }
 };
 
-// Starts s[64, KEYS] = q[64, HEAD_DIM] · k[KEYS, HEAD_DIM]ᵀ, with q in registers.
-template <class Operand, int HEAD_DIM, int KEYS>
-__device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / attn::WGMMA_K][4],
-                                         const attn::BoxTile<Operand, HEAD_DIM, KEYS> &k) {
-    attn::wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < HEAD_DIM / attn::WGMMA_K; ++step) {
-        const uint64_t k_step = attn::k_major(k, 0, step);
-        if constexpr (std::is_same_v<Operand, attn::BF16>) attn::wgmma_bf16<false>(s, q[step], k_step, step != 0);
-        else attn::wgmma_f16<false>(s, q[step], k_step, step != 0);
-    }
-    attn::wgmma_commit();
-}
-
 // The computing warpgroup number `consumer`, for one group of 64 rows.
 template <class Preset>
 __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename Preset::Shared &smem, const attn::Work &work,
@@ -141,7 +127,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         }
     };
     const auto start_scores = [&] {
-        if constexpr (Preset::Q_IN_REGISTERS) start_qk(s, q_frag, smem.k[current.slot]);
+        if constexpr (Preset::Q_IN_REGISTERS) attn::start_qk(s, q_frag, smem.k[current.slot]);
         else attn::start_qk(s, smem.q, group_row, smem.k[current.slot]);
     };
     const auto mask_and_softmax = [&](int tile) {
@@ -240,7 +226,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
 
     if constexpr (Preset::LAZY && Preset::PASSES == 1) __syncwarp(); // lanes that read Q for their own scores have done so
     attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, lane);
+    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, scale_log2, lane);
 }
 
 template <class Preset>

@@ -275,7 +275,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
         attn::RowState total = state[half];
         total.merge(others[half]);
         const int row = first_row + threadIdx.x / 32 * 16 + lane / 4 + half * 8; // 64 bits of `thread_row` would be kept
-        if (Preset::LSE && rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total);
+        if (Preset::LSE && rank == 0 && lane % 4 == 0) attn::store_lse(params, batch, head_q, row, total, scale_log2);
         const float inverse = total.inverse_sum() * scale, factor = inverse * total.factor(state[half]);
         other_factor[half] = inverse * total.factor(others[half]) * 2.0f * others[half].sum;
 #pragma unroll

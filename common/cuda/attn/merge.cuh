@@ -52,20 +52,19 @@ static __device__ __forceinline__ void store_merged(typename Operand::Storage *o
 
 // The log-sum-exp of a row whose keys are all in `state`, if it is requested and the row exists.
 static __device__ __forceinline__ void store_lse(const AttentionParams &params, int batch, int head, int row,
-                                                 const RowState &state) {
+                                                 const RowState &state, float scale_log2) {
     if (params.lse == nullptr || row >= params.seq_q) return;
-    const auto scale_log2 = [&] { return scale_of_scores(params, batch, head, kv_head(params, head)); };
     params.lse[(static_cast<int64_t>(batch) * params.heads_q + head) * params.seq_q + row] = state.log_sum_exp(scale_log2);
 }
 
 // The same of merged parts, whose first row is `first_row`, by THREADS threads.
 template <int THREADS, class Partial>
 static __device__ __forceinline__ void store_merged_lse(const AttentionParams &params, int batch, int head, int first_row,
-                                                        const Partial &partial, int thread) {
+                                                        const Partial &partial, float scale_log2, int thread) {
     if (params.lse == nullptr) return;
 #pragma unroll 1
     for (int row = thread; row < Partial::ROWS; row += THREADS) {
-        store_lse(params, batch, head, first_row + row, partial.total(row));
+        store_lse(params, batch, head, first_row + row, partial.total(row), scale_log2);
     }
 }
 

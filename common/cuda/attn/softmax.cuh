@@ -111,10 +111,9 @@ struct RowState {
     __device__ __forceinline__ float inverse_sum() const { return sum > 0.0f ? __fdividef(1.0f, sum) : 0.0f; }
 
     // log(sum of exp(score * scale)) over the row's keys; -inf for a row that saw none. For 2^17 keys off by at most 2e-6, where gate
-    // C8 allows 1e-5. `scale_log2()`: called if the maximum is far.
-    template <class Scale>
-    __device__ __forceinline__ float log_sum_exp(Scale scale_log2) const {
-        const float scaled_max = is_far(max) ? max * far_ratio(scale_log2()) : max;
+    // C8 allows 1e-5.
+    __device__ __forceinline__ float log_sum_exp(float scale_log2) const {
+        const float scaled_max = is_far(max) ? max * far_ratio(scale_log2) : max;
         return (scaled_max + log2_approx(sum)) * LN_2;
     }
 

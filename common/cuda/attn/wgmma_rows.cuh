@@ -159,10 +159,10 @@ static __device__ __forceinline__ void warp_scores(float (&s)[KEYS / 2], BoxTile
 // The log-sum-exps of a thread's two rows, `row` and the 8th after it, if they are requested. Called last, so that no output waits
 // for a logarithm.
 static __device__ __forceinline__ void store_lse_rows(const AttentionParams &params, int batch, int head, int row,
-                                                      const RowState (&state)[2], int lane) {
+                                                      const RowState (&state)[2], float scale_log2, int lane) {
     if (lane % 4 != 0) return;
-    store_lse(params, batch, head, row, state[0]);
-    store_lse(params, batch, head, row + 8, state[1]);
+    store_lse(params, batch, head, row, state[0], scale_log2);
+    store_lse(params, batch, head, row + 8, state[1], scale_log2);
 }
 
 } // namespace attn

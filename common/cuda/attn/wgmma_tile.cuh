@@ -43,6 +43,20 @@ static __device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const BoxT
     wgmma_commit();
 }
 
+// The same, with q in registers.
+template <class Operand, int HEAD_DIM, int KEYS>
+static __device__ __forceinline__ void start_qk(float (&s)[KEYS / 2], const uint32_t (&q)[HEAD_DIM / WGMMA_K][4],
+                                                const BoxTile<Operand, HEAD_DIM, KEYS> &k) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < HEAD_DIM / WGMMA_K; ++step) {
+        const uint64_t k_step = k_major(k, 0, step);
+        if constexpr (std::is_same_v<Operand, BF16>) wgmma_bf16<false>(s, q[step], k_step, step != 0);
+        else wgmma_f16<false>(s, q[step], k_step, step != 0);
+    }
+    wgmma_commit();
+}
+
 // o[64, HEAD_DIM] += p[64, KEYS] · v[KEYS, HEAD_DIM], of the keys from 16 * FROM to 16 * TO: as part of the next group.
 template <int FROM, int TO, class Operand, int HEAD_DIM, int KEYS>
 static __device__ __forceinline__ void add_pv(float (&o)[HEAD_DIM / 2], const uint32_t (&p)[KEYS / WGMMA_K][4],
