@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Examples:
   compare show                                  the names of stages, variants, shapes, input families and parts
-  compare show --stage 5                        stage 5 on one page
+  compare show --stage 5                        gates, latencies and claims of stage 5
   compare show claims missing --run target/compare/20261120T183000Z-nvidia-h200
 
 Exit codes:
@@ -35,7 +35,7 @@ pub struct ShowArgs {
     /// The GPU model whose committed table is shown: a folder of results/ [default: the one that COMPARE.md is about]
     #[arg(long, value_name = "NAME", conflicts_with = "run")]
     pub gpu: Option<String>,
-    /// Only these stages, by id or number: with parts in full, else each on a page
+    /// Only these stages, by id or number, every variant in full [default parts: gates, latencies, claims]
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
     pub stages: Vec<String>,
 }

@@ -13,7 +13,6 @@ pub mod names;
 pub mod report;
 pub mod self_test;
 pub mod show;
-mod stage;
 pub mod summary;
 
 use crate::document::{Block, Cell, Table, TableRow, Text, row};

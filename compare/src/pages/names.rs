@@ -47,7 +47,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
         ]),
         Block::section("What else can be shown"),
         Block::bullets([
-            "a stage on one page: `compare show --stage 5`".to_string(),
+            "a stage: `compare show --stage 5`".to_string(),
             format!("parts of the committed table, or of a run with `--run DIR`: {parts}"),
             format!(
                 "what the gates {} demand, and every metric: docs/rows.md",

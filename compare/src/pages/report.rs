@@ -320,7 +320,7 @@ fn more(report: &Report<'_>) -> Vec<Block> {
     let stage = report.known.stages.last();
     let stage = stage.map_or("STAGE", |stage| &stage.id);
     let line = format!(
-        "`compare show --stage {stage}` shows a stage on one page, `compare show gates latencies peers` parts of the table; \
+        "`compare show --stage {stage}` shows a stage, `compare show gates latencies peers` parts of the table; \
          `compare show` lists all parts."
     );
     let text = Text::from("Terms are in ").link("docs/glossary.md", "docs/glossary.md");

@@ -1,7 +1,7 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
 use super::{
-    cells, claims, each, list, or_dash, or_line, report, sections, short, some, stage, state, times,
+    cells, claims, each, list, or_dash, or_line, report, sections, short, some, state, times,
 };
 use crate::document::{Block, Document, Table, Text, row};
 use crate::judge::best;
@@ -10,7 +10,7 @@ use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Report, count};
-use crate::table::{self, Row, Source, Subject};
+use crate::table::{self, Relation, Row, Source, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -39,12 +39,15 @@ pub enum Section {
     Missing,
 }
 
-/// The parts asked for, of the stages named or of all. Without parts each of the stages on a page; without stages either, the summary.
+/// What is shown of stages where no part is asked for.
+const OF_STAGES: [Section; 3] = [Section::Gates, Section::Latencies, Section::Claims];
+
+/// The parts asked for, of the stages named or of all. Without parts [`OF_STAGES`]; without stages either, the summary.
 pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
-    if what.is_empty() && !stages.is_empty() {
-        let pages = stages.iter().flat_map(|id| stage::blocks(report, id));
-        return Document::of(pages.collect());
-    }
+    let what = match what {
+        [] if !stages.is_empty() => &OF_STAGES,
+        what => what,
+    };
     let verdict = Some(report::verdict(report));
     let Some(session) = report.known.session() else {
         return Document {
@@ -226,7 +229,12 @@ impl<'a> Show<'a> {
                 .negative
                 .as_ref()
                 .map(|negative| negative.measured.as_str());
+            let goal = match of.claim.relation {
+                Relation::FasterThanPeer { goal, .. } => goal,
+                _ => None,
+            };
             row! {
+                "goal" => or_dash(goal.map(|goal| times(goal, 2))),
                 "recorded as refuted" => or_dash(recorded),
                 "same preset" => or_dash(same.map(|ratio| times(ratio, 3))),
                 "session" => of.session.as_deref().unwrap_or("–"),
