@@ -69,16 +69,12 @@ pub fn committed(
         let text = text.with_context(|| path.display().to_string())?;
         Ok(Rendered { text, path })
     });
-    let figures = [
-        ("docs/ladder.svg", figure::ladder(&reports[0])),
-        ("docs/peers.svg", figure::against_peers(&reports[0])),
-    ];
-    let figures = figures.map(|(path, text)| Rendered {
-        path: root.join(path),
-        text,
-    });
+    let figure = Rendered {
+        text: figure::against_peers(&reports[0]),
+        path: root.join("docs/peers.svg"),
+    };
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare].into_iter().chain(figures).chain(pages).collect())
+    Ok([compare, figure].into_iter().chain(pages).collect())
 }
 
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {

@@ -66,14 +66,14 @@ pub fn short(id: &str) -> &str {
 }
 
 /// The two problems of the table, in a stage's first element type.
-pub fn places(stage: &StageMeta) -> [Place; 2] {
+fn places(stage: &StageMeta) -> [Place; 2] {
     let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
     [first_place(Some(stage)), large]
 }
 
 /// The gain that a stage claims on a problem over its predecessor, else over another stage, after what was measured of it:
 /// `1.57x (1.20x)`.
-pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
+fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let gains = report
         .claims
         .iter()
