@@ -382,7 +382,6 @@ metrics! {
     /// Of the same library in the same session.
     MatrixFlops: context("matrix product", Unit::Rate),
     CopyBytesPerSecond: context("copy", Unit::Rate),
-    PeakShare: context("share of the matrix product's rate", Unit::Share),
 }
 
 impl Metric {

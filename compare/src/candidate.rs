@@ -213,7 +213,6 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             // An empty kernel is compiled with ours.
             zero_us: zero_line.map_or(0.0, |zero| zero.device.p50),
             plan,
-            matrix_flops: None,
             exchange,
         };
         for (done, PlannedTiming { problem, .. }) in timings.iter().enumerate() {

@@ -124,12 +124,10 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let planned = items.len();
     begin_session(&mut completing.run, hello.tools(), &items);
     completing.append(hello.absent)?;
-    // Only the rate of this session says which share of it was reached.
-    let ceiling = match python.ask("ceilings", json!({})) {
+    let ceiling: Row = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
         Err(error) => absent("ceiling", On::All, error.to_string()),
     };
-    let matrix_flops = ceiling.value(Metric::MatrixFlops);
     completing.append([ceiling])?;
     let mut bars = Progress::default();
     let timed = completing.run.clone();
@@ -143,7 +141,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
         known: Known::alone(&timed),
         zero_us: zero_line.device.p50,
         plan,
-        matrix_flops,
         exchange: Scratch::new("peers")?,
     };
     for (done, item) in items.iter().enumerate() {

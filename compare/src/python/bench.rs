@@ -15,7 +15,6 @@ use crate::table::{On, Place, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::inputs::{Inputs, Operand};
-use common::metric::Metric;
 use common::problem::{Mask, Problem};
 use common::reference::Probability;
 use common::stage::LoadedStage;
@@ -60,8 +59,6 @@ pub struct Bench<'a> {
     pub plan: Plan,
     /// What an empty kernel takes.
     pub zero_us: f64,
-    /// FLOP/s that a matrix product reached in this session, if it was measured.
-    pub matrix_flops: Option<f64>,
     pub exchange: Scratch,
 }
 
@@ -269,20 +266,7 @@ impl<'a> Bench<'a> {
                     .gates
                     .extend(speed_of_light.impossible(least));
             }
-            let row = sampled.row(&item.place, problem.pool.rotation().state.name())?;
-            let rate = self
-                .matrix_flops
-                .filter(|_| item.problem.dtype.bytes() == 2);
-            // A wrong output has no rate.
-            let us = row.value(Metric::P50).filter(|_| row.failure().is_none());
-            rows.push(match rate.zip(us) {
-                // Of the time that the problem takes at the rate of a matrix product of the same 16-bit operands.
-                Some((rate, us)) => {
-                    let matrix_us = item.problem.flops() as f64 / rate * 1e6;
-                    row.figure(Metric::PeakShare, matrix_us / us)
-                }
-                None => row,
-            });
+            rows.push(sampled.row(&item.place, problem.pool.rotation().state.name())?);
             match is_judged(&arm) {
                 true => judged.push(sampled),
                 false => against.push(sampled),
