@@ -65,6 +65,23 @@ CLUSTER_KERNEL(cluster_exchange, 2) {
     if (breaks & STORE_BEFORE_WAIT) attn::cluster_wait(); // at the end
 }
 
+// The block is its cluster: each of 128 threads stores 16 bytes of in[0] to block n[0], itself if 0. out[0]: what each found in its place.
+CLUSTER_KERNEL(cluster_of_one, 1) {
+    auto *places = shared<uint4>(); // [128]
+    auto *full = shared<attn::Mbarrier>(2048);
+    const int thread = threadIdx.x;
+    if (thread == 0) {
+        attn::mbarrier_init(full, 1);
+        attn::fence_mbarrier_init();
+        attn::mbarrier_arrive_expect_tx(full, 128 * 16);
+    }
+    attn::cluster_arrive_relaxed();
+    attn::cluster_wait(); // the barrier is there
+    attn::store_async(params->n[0], places + thread * 37 % 128, in<uint4>(params)[thread], full);
+    attn::mbarrier_wait_cluster(full, 0);
+    out<uint4>(params)[thread] = places[thread];
+}
+
 // n[0] = 0: a warp has left and is not waited for; 1: one waits elsewhere.
 CLUSTER_KERNEL(cluster_barrier_missed, 2) {
     const int warp = threadIdx.x / 32;

@@ -46,7 +46,7 @@ macro_rules! kernels {
 
 kernels! {
     accumulate_registers arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one blocks_hand_over
-    blocks_overlap builtins cluster_barrier_missed cluster_exchange
+    blocks_overlap builtins cluster_barrier_missed cluster_exchange cluster_of_one
     copied_by_a_producer copied_one_ahead copy_from_far copy_source_overwritten copy_without cp_async_groups cp_async_misused
     cp_async_of_each_size cp_async_to_global divides double_to_half e4m3_to_half elect_one
     exit_completes_sync_warp failing_assert far_from_any_memory float_to_e4m3 float_to_half global_within_block

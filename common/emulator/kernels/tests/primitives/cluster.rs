@@ -3,8 +3,8 @@ use emulator::Fault;
 use crate::launch::{Run, launch};
 use crate::ptx::{Case, bytes};
 
-/// Blocks of a cluster store to each other; all values differ, and 37 has an inverse modulo 128.
-pub fn case() -> Case {
+/// Blocks of a cluster store to each other, and one that is its cluster to itself; all values differ, and 37 has an inverse modulo 128.
+pub fn cases() -> [Case; 2] {
     const ROUNDS: usize = 3;
     let start =
         |block: usize, round: usize, thread: usize| ((block * ROUNDS + round) * 128 + thread) * 4;
@@ -16,13 +16,20 @@ pub fn case() -> Case {
             output[to..to + 4].copy_from_slice(&input[start(block, round, thread)..][..4]);
         }
     }
-    let [input, output] =
-        [input, output].map(|floats| bytes(floats.into_iter().map(f32::to_le_bytes)));
-    Case::new(
-        format!("cluster_exchange<<<2, 128, 2056>>>(0, {ROUNDS})"),
-        [input],
-        output,
-    )
+    let mut own = vec![0.0; start(0, 1, 0)];
+    for thread in 0..128 {
+        own[thread * 37 % 128 * 4..][..4].copy_from_slice(&input[thread * 4..][..4]);
+    }
+    let [input, output, own] =
+        [input, output, own].map(|floats| bytes(floats.into_iter().map(f32::to_le_bytes)));
+    [
+        Case::new(
+            format!("cluster_exchange<<<2, 128, 2056>>>(0, {ROUNDS})"),
+            [input.clone()],
+            output,
+        ),
+        Case::new("cluster_of_one<<<1, 128, 2056>>>(0)", [input], own),
+    ]
 }
 
 #[test]

@@ -278,7 +278,7 @@ fn cases() -> Vec<Case> {
     }
     cases.extend(wgmma::cases());
     cases.extend(tma::cases());
-    cases.push(cluster::case());
+    cases.extend(cluster::cases());
     cases
 }
 
