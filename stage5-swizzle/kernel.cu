@@ -227,9 +227,6 @@ using Swizzle64x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, 4, 16, 1, 64,
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Swizzle128x64 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
-template <class Element, int HEAD_DIM>
-using Swizzle128x128K2 = Tile<attn::SwizzledLayout, Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2,
-                              false>;
 
 } // namespace
 
@@ -244,4 +241,3 @@ ATTN_BF16_VARIANT(swizzle, swizzle_64x128_k2, Swizzle64x128K2)
 ATTN_BF16_VARIANT(swizzle, swizzle_80x64_k2, Swizzle80x64K2)
 ATTN_VARIANT(swizzle, swizzle_64x64, Swizzle64x64)
 ATTN_BF16_VARIANT(swizzle, swizzle_128x64, Swizzle128x64)
-ATTN_BF16_VARIANT(swizzle, swizzle_128x128_k2, Swizzle128x128K2)

@@ -211,11 +211,8 @@ template <class Element, int HEAD_DIM> using Tma32x256K4 = Tile<Element, HEAD_DI
 // At head_dim 64 twice the rows per warp, half the reads of K and V: for grids that fill the GPU many times over.
 template <class Element, int HEAD_DIM>
 using Tma128x64 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 1, 64, 3, false>;
-template <class Element, int HEAD_DIM>
-using Tma128x128K2 = Tile<Element, HEAD_DIM, HEAD_DIM / 16, 2048 / HEAD_DIM, 128 / HEAD_DIM, 64, 2, false>;
 
 } // namespace
 
 ATTN_MAPPED_VARIANT(tma, tma_32x256_k4, Tma32x256K4)
 ATTN_MAPPED_VARIANT(tma, tma_128x64, Tma128x64)
-ATTN_MAPPED_VARIANT(tma, tma_128x128_k2, Tma128x128K2)

@@ -267,8 +267,6 @@ using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + si
 template <class Element, int HEAD_DIM> // E4M3 of head_dim 128, whose codes need space, has tiles of 64 keys
 using Turns256x128 = Tile<Element, HEAD_DIM, 2, HEAD_DIM / sizeof(typename Element::Storage) == 128 ? 64 : 128, 3, true, true, 2,
                           HEAD_DIM == 64 ? 3 : 2>;
-template <class Element, int HEAD_DIM>
-using Turns256x64 = Tile<Element, HEAD_DIM, 2, 64, HEAD_DIM == 64 ? 6 : 1 + 2 * sizeof(typename Element::Storage), true, true, 2>;
 
 } // namespace
 
@@ -277,5 +275,4 @@ ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_256x64, Lazy256x64)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
 ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
-ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x64, Turns256x64)
 ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)
