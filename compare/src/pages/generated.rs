@@ -19,7 +19,7 @@ pub enum Unfilled {
     #[error("below '{BEGIN}{0}' there is no '{END}'")]
     Open(String),
     #[error(
-        "'{0}' is none of: metrics, ncu, gates, ladder, measured STAGE, gain STAGE, excerpt FILE \"FIRST\" \"LAST\""
+        "'{0}' is none of: metrics, gates, ladder, measured STAGE, gain STAGE, excerpt FILE \"FIRST\" \"LAST\""
     )]
     Unknown(String),
     #[error(
@@ -63,7 +63,6 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
     let stage = |id: &str| main.known.stage(id).ok_or_else(unknown);
     match (&words[..], &quoted[1..]) {
         (["metrics"], []) => Ok(blocks(&[Block::Table(metrics::metrics())])),
-        (["ncu"], []) => Ok(blocks(&[Block::Table(metrics::ncu_metrics())])),
         (["gates"], []) => Ok(blocks(&[Block::Table(metrics::gates())])),
         (["ladder"], []) => Ok(blocks(&ladder::readme(main))),
         (["measured", id], []) => {
@@ -209,10 +208,7 @@ mod tests {
         assert!(found.starts_with(gain), "{found}");
         assert!(part("measured stage1-cpasync").unwrap().contains(gain));
         for (wrong, says) in [
-            (
-                "ladders",
-                "'ladders' is none of: metrics, ncu, gates, ladder, ",
-            ),
+            ("ladders", "'ladders' is none of: metrics, gates, ladder, "),
             ("gain stage7", "none of"),
             ("excerpt kernel.cu \"for (\"", "none of"),
             (

@@ -3,7 +3,6 @@
 use super::{or_dash, text};
 use crate::document::{Table, row};
 use crate::judge::claims::NCU_TOLERANCE;
-use crate::table::ncu;
 use common::gate;
 use common::metric::{Metric, Threshold, Unit};
 use common::timing::claim::NOISE_LIMIT;
@@ -35,18 +34,6 @@ pub fn metrics() -> Table {
         }
     };
     Table::of(Metric::ALL.iter().map(row))
-}
-
-/// How each figure of `compare profile` is computed from the metrics that `ncu --metrics` names.
-pub fn ncu_metrics() -> Table {
-    let row = |formula: &ncu::Formula| {
-        row! {
-            "name" => format!("`{}`", formula.metric.name()),
-            "computed from" => format!("`{formula}`"),
-            "meaning" => formula.meaning,
-        }
-    };
-    Table::of(ncu::FORMULAS.iter().map(row))
 }
 
 fn threshold(threshold: Threshold) -> String {
@@ -130,16 +117,13 @@ mod tests {
 
     #[test]
     fn every_metric_and_gate_has_its_line() {
-        let tables = [metrics(), ncu_metrics(), gates()];
+        let tables = [metrics(), gates()];
         let page = markdown::blocks(&tables.map(Block::Table));
         assert!(
             Metric::ALL
                 .iter()
                 .all(|metric| page.contains(&format!("| `{}` |", metric.name())))
         );
-        for name in ncu::names() {
-            assert!(page.contains(name), "{name}");
-        }
         for gate in GateId::ALL {
             assert_eq!(
                 page.lines()

@@ -1,10 +1,9 @@
 //! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. The metric names are
-//! those of sm_90.
+//! those of sm_90; docs/rows.md says what each figure means.
 
 use crate::table::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// How one figure is computed from ncu's metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,34 +13,14 @@ pub struct Formula {
     pub factor: f64,
     /// Metrics whose sum divides it; empty for 1.
     pub over: &'static [&'static str],
-    /// What the figure means on the GPU.
-    pub meaning: &'static str,
 }
 
-const fn sum(metric: Metric, sum: &'static [&'static str], meaning: &'static str) -> Formula {
+const fn sum(metric: Metric, sum: &'static [&'static str]) -> Formula {
     Formula {
         metric,
         sum,
         factor: 1.0,
         over: &[],
-        meaning,
-    }
-}
-
-impl fmt::Display for Formula {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.factor != 1.0 {
-            write!(f, "{} × ", self.factor)?;
-        }
-        let sum = |names: &[&str]| match names {
-            [name] => name.to_string(),
-            names => format!("({})", names.join(" + ")),
-        };
-        f.write_str(&sum(self.sum))?;
-        match self.over {
-            [] => Ok(()),
-            over => write!(f, " / {}", sum(over)),
-        }
     }
 }
 
@@ -99,143 +78,89 @@ pub fn without_unseen(mut row: Row) -> Row {
 
 /// All formulas, in the order of the tables.
 pub static FORMULAS: [Formula; 27] = [
-    sum(
-        Metric::ProfiledNs,
-        &["gpu__time_duration.sum"],
-        "one launch with cold caches; no latency of the ladder",
-    ),
+    sum(Metric::ProfiledNs, &["gpu__time_duration.sum"]),
     sum(
         Metric::SmThroughput,
         &["sm__throughput.avg.pct_of_peak_sustained_elapsed"],
-        "of the busiest unit of an SM, of its peak",
     )
     .times(PERCENT),
     sum(
         Metric::DramThroughput,
         &["dram__throughput.avg.pct_of_peak_sustained_elapsed"],
-        "of its peak",
     )
     .times(PERCENT),
-    sum(
-        Metric::DramBytes,
-        &["dram__bytes.sum"],
-        "read and written, with a cold L2",
-    ),
+    sum(Metric::DramBytes, &["dram__bytes.sum"]),
     sum(
         Metric::AchievedOccupancy,
         &["sm__warps_active.avg.pct_of_peak_sustained_active"],
-        "warps resident on an SM with work, of those possible",
     )
     .times(PERCENT),
     sum(
         Metric::TensorPipeActive,
         &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"],
-        "of the cycles in which an SM has work",
     )
     .times(PERCENT),
     // A multiply-add is two operations.
     sum(
         Metric::TensorMacs,
         &["sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"],
-        "f16 products with f32 sums",
     )
     .times(0.5),
     sum(
         Metric::TensorOps,
         &["sm__inst_executed_pipe_tensor_op_hmma.sum"],
-        "HMMA per warp, and the HFMA2.MMA that nvcc writes constants with",
     ),
-    sum(
-        Metric::GlobalReadBytes,
-        &[LOADED_BYTES, COPIED_BYTES],
-        "by loads and cp.async, as the instructions ask",
-    ),
-    sum(Metric::PlainReadBytes, &[LOADED_BYTES], "by loads"),
-    sum(Metric::AsyncCopyBytes, &[COPIED_BYTES], "by cp.async"),
-    sum(Metric::AsyncCopyShare, &[COPIED_BYTES], "of the bytes read")
-        .over(&[LOADED_BYTES, COPIED_BYTES]),
+    sum(Metric::GlobalReadBytes, &[LOADED_BYTES, COPIED_BYTES]),
+    sum(Metric::PlainReadBytes, &[LOADED_BYTES]),
+    sum(Metric::AsyncCopyBytes, &[COPIED_BYTES]),
+    sum(Metric::AsyncCopyShare, &[COPIED_BYTES]).over(&[LOADED_BYTES, COPIED_BYTES]),
     sum(
         Metric::GlobalWriteBytes,
         &["smsp__sass_data_bytes_mem_global_op_st.sum"],
-        "by stores, as the instructions ask",
     ),
-    sum(
-        Metric::GlobalReadSectors,
-        &[READ_SECTORS],
-        "32 bytes each, that L1 looks up",
-    ),
-    sum(
-        Metric::SectorsPerRead,
-        &[READ_SECTORS],
-        "16 is all of a request of 16 bytes a lane",
-    )
-    .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
+    sum(Metric::GlobalReadSectors, &[READ_SECTORS]),
+    sum(Metric::SectorsPerRead, &[READ_SECTORS])
+        .over(&["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]),
     sum(
         Metric::L2SectorsRead,
         &["lts__t_sectors_srcunit_tex_op_read.sum"],
-        "that reach L2",
     ),
-    sum(
-        Metric::L2HitRate,
-        &["lts__t_sector_hit_rate.pct"],
-        "of sectors, from a cold cache",
-    )
-    .times(PERCENT),
+    sum(Metric::L2HitRate, &["lts__t_sector_hit_rate.pct"]).times(PERCENT),
     sum(
         Metric::SharedReadRequests,
         &[
             "smsp__sass_inst_executed_op_shared_ld.sum",
             "smsp__sass_inst_executed_op_ldsm.sum",
         ],
-        "loads and ldmatrix, as nvcc joins them",
     ),
-    sum(
-        Metric::SharedReadWavefronts,
-        &[LOAD_WAVEFRONTS],
-        "of loads and ldmatrix",
-    ),
-    sum(
-        Metric::SharedReadConflicts,
-        &[LOAD_CONFLICTS],
-        "wavefronts more than needed",
-    ),
-    sum(
-        Metric::SharedReadConflictShare,
-        &[LOAD_CONFLICTS],
-        "of those wavefronts",
-    )
-    .over(&[LOAD_WAVEFRONTS]),
+    sum(Metric::SharedReadWavefronts, &[LOAD_WAVEFRONTS]),
+    sum(Metric::SharedReadConflicts, &[LOAD_CONFLICTS]),
+    sum(Metric::SharedReadConflictShare, &[LOAD_CONFLICTS]).over(&[LOAD_WAVEFRONTS]),
     sum(
         Metric::SharedWriteWavefronts,
         &["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum"],
-        "of stores",
     ),
     sum(
         Metric::AsyncWriteWavefronts,
         &["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"],
-        "of cp.async's writes",
     ),
     sum(
         Metric::LocalInstructions,
         &["smsp__sass_inst_executed_op_local.sum"],
-        "spills and stack; 0 is right",
     ),
     sum(
         Metric::BarrierStallShare,
         &["smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio"],
-        "named barriers included, mbarriers not",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::LongScoreboardShare,
         &["smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio"],
-        "waits for global memory",
     )
     .over(&[WARP_LATENCY]),
     sum(
         Metric::ShortScoreboardShare,
         &["smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio"],
-        "waits for shared memory, exp and the like",
     )
     .over(&[WARP_LATENCY]),
 ];
@@ -268,12 +193,8 @@ mod tests {
             "a part of nothing"
         );
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
-        assert_eq!(
-            share.to_string(),
-            format!("{COPIED_BYTES} / ({LOADED_BYTES} + {COPIED_BYTES})")
-        );
-        let macs = formula(Metric::TensorMacs).unwrap().to_string();
-        assert!(macs.starts_with("0.5 × sm__ops_path_tensor"), "{macs}");
+        let macs = formula(Metric::TensorMacs).unwrap();
+        assert_eq!(macs.value(&values(&[(macs.sum[0], 8.0)])), Some(4.0));
     }
 
     #[test]
@@ -294,9 +215,27 @@ mod tests {
         assert_eq!(left(0.0), [Metric::L2HitRate]);
     }
 
+    /// So that a figure can be repeated by hand.
     #[test]
-    fn each_metric_has_one_formula_of_its_unit() {
+    fn each_metric_has_one_formula_of_its_unit_which_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/rows.md");
+        let page = std::fs::read_to_string(page).unwrap();
         for formula in &FORMULAS {
+            let sum = |names: &[&str]| match names {
+                [name] => name.to_string(),
+                names => format!("({})", names.join(" + ")),
+            };
+            let factor = match formula.factor {
+                1.0 => String::new(),
+                factor => format!("{factor} × "),
+            };
+            let over = match formula.over {
+                [] => String::new(),
+                over => format!(" / {}", sum(over)),
+            };
+            let (name, of) = (formula.metric.name(), sum(formula.sum));
+            let line = format!("| `{name}` | `{factor}{of}{over}` | ");
+            assert!(page.contains(&line), "{line}");
             assert_eq!(
                 FORMULAS
                     .iter()
