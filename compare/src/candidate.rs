@@ -12,7 +12,6 @@ use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, PlannedTiming, Request};
 use crate::measure::rows;
-use crate::measure::select;
 use crate::measure::summary::summary;
 use crate::pages;
 use crate::progress::Progress;
@@ -20,8 +19,8 @@ use crate::python;
 use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
 use crate::python::session::{Callable, Python, SessionError};
-use crate::stages::{self, Ladder};
-use crate::table::{On, Place, Results, Row, Run, Source, StageMeta, Subject, Table};
+use crate::stages::Ladder;
+use crate::table::{On, Place, Results, Row, Source, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
@@ -30,7 +29,7 @@ use common::device::cuda::CudaDevice;
 use common::inputs::Inputs;
 use common::reference::reference;
 use common::verdict::Verdict;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -69,12 +68,6 @@ pub struct CandidateArgs {
     pub candidate: String,
     #[command(flatten)]
     pub cases: CaseFlags,
-    /// Stages to time it against [default: the fastest]
-    #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]
-    pub stages: Vec<String>,
-    /// The run that says which of our variants are green and fastest [default: the committed table of this GPU]
-    #[arg(long, alias = "record", value_name = "DIR")]
-    pub run: Option<PathBuf>,
     /// Seconds that a call may take, compilation included, before its process is ended
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
@@ -117,11 +110,6 @@ fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
     let subject = Subject::from(named.name.as_str());
-    // Read whether or not there is a GPU to time on: a run that cannot be read is refused, not ignored.
-    let stages = stages::builds()?;
-    let read = |folder: &Path| Run::read(folder, &stages);
-    let run = args.run.as_deref().map(read).transpose();
-    let run = run.context("--run")?;
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
@@ -138,12 +126,6 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         bail!("{} cannot be loaded: {reason}", args.candidate);
     }
     let ladder = Ladder::open()?;
-    let rivals = select::stages(&args.stages, &stages)?.into_iter();
-    let rivals = Vec::from_iter(rivals.map(|stage| stage.id.clone()));
-    let (timed, tried) = match args.stages.is_empty() {
-        true => (vec![], rivals),
-        false => (rivals, vec![]),
-    };
     // A GPU that our stages have no code for can still time the candidate.
     let opened;
     let device = match (&hello.gpu, &ladder.gpu) {
@@ -198,7 +180,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             Ok(hello) => rows.extend(hello.absent.clone()),
             Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
         }
-        let table = ours(run.as_ref(), &ladder, &builds);
+        let table = ours(&ladder, &builds);
         if let Err(reason) = &table {
             rows.push(absent("our stages", On::All, reason));
         }
@@ -224,8 +206,8 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             let item = Item {
                 place,
                 problem: *problem,
-                stages: timed.clone(),
-                tried: tried.clone(),
+                stages: vec![],
+                tried: builds.iter().map(|stage| stage.id.clone()).collect(),
             };
             rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
         }
@@ -258,28 +240,21 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
     Ok(rows::of_outcome(row, &outcome))
 }
 
-/// What says which of ours are right and fast here: the run that was named, else the committed table of this GPU.
-fn ours(named: Option<&Run>, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
+/// What the committed table of this GPU says of which of ours are right and fast.
+fn ours(ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
-    let table = match named {
-        Some(run) if run.session.gpu() == Some(&info.name) => run.table.clone(),
-        Some(_) => Table::default(),
-        None => {
-            let results = Results::read(&machine::results());
-            let results = results.map_err(|error| error.to_string())?;
-            results.of_gpu(&machine::machine(Ok(info)).name)
-        }
-    };
+    let results = Results::read(&machine::results()).map_err(|error| error.to_string())?;
+    let table = results.of_gpu(&machine::machine(Ok(info)).name);
     let known = Known::committed(stages, &table);
     let table = table.part(|row| !known.is_stale(row));
-    if best::shown(&Known::committed(stages, &table))
+    let is_known = best::shown(&Known::committed(stages, &table))
         .next()
-        .is_none()
-    {
-        return Err(format!(
-            "nothing says which of our variants are green on {}; run `compare`, and name its folder by --run",
+        .is_some();
+    let none = || {
+        format!(
+            "no table says which of our variants are green on {}; run `compare`, and `compare accept` the run",
             info.name
-        ));
-    }
-    Ok(table)
+        )
+    };
+    is_known.then_some(table).ok_or_else(none)
 }

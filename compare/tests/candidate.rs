@@ -71,7 +71,6 @@ fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
     let full = "1x2x33x64 f16 causal: NotImplementedError: no causal mask";
     let halves = "1x2x33x64 e4m3 full: it has no argument scales, which E4M3 needs";
     let both = "--shapes 1x2x33x64 --dtypes f16,e4m3";
-    let nowhere = "--run /no/such/record";
     let passes = "PASS: right.py:attention passes every gate in ";
     let named = "expected FILE.py:FUNCTION";
     for (candidate, flags, code, words) in [
@@ -80,7 +79,6 @@ fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
         ("right.py:takes_nothing", both, 3, &[]),
         // It has no standard input to take commands from.
         ("right.py:reads_input", ONE, 0, &[]),
-        ("right.py:attention", nowhere, 2, &["/no/such/record"]),
         (
             "right.py:no_such",
             "",
