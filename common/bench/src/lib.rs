@@ -1,8 +1,8 @@
 //! The criterion benchmark that every stage runs: `cargo bench -p stage0-scalar`.
 //!
 //! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every variant at the mission
-//! shape, in each dtype and mask. Without a GPU it reads the emulator's wall time at the small shape, and of the
-//! default variant at mission, which says nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
+//! shape, in each dtype and mask. Without a GPU it reads the emulator's wall time at the small shape,
+//! which says nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
 //! not green ends the run with exit code 1. What the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks
 //! for, is skipped and said. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
 //!
@@ -14,21 +14,18 @@
 
 #![forbid(unsafe_code)]
 
-mod measurement;
-
 use common::check::{Target, check};
 use common::device::cuda::{Arm, CudaDevice, CudaError, RotatedOutput};
 use common::device::{Staged, emulated};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
-use common::problem::{Dtype, Mask, Problem, SHAPES, Shape};
+use common::problem::{Dtype, Mask, Problem, parse_shape};
 use common::stage::{Attention, LoadedStage};
 use common::tier0;
 use common::timing::Plan;
-use criterion::measurement::Measurement;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
-use measurement::LaunchTime;
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -50,7 +47,6 @@ pub fn main(stage: &'static dyn Attention) -> ExitCode {
 fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
     let mut stage = LoadedStage::load(attention)?;
     let mut criterion = Criterion::default()
-        .with_measurement(LaunchTime)
         .without_plots()
         .warm_up_time(Duration::from_secs(1))
         .measurement_time(Duration::from_secs(2))
@@ -71,7 +67,6 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
             );
             let mut group = criterion.benchmark_group(stage.info().id);
             each_case(&stage, "mission", |variant, problem, id| {
-                group.throughput(Throughput::Elements(problem.flops()));
                 on_gpu(&mut group, &device, &stage, variant, &problem, id);
             })?;
             group.finish();
@@ -84,16 +79,6 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
             each_case(&stage, "small", |variant, problem, id| {
                 on_emulator(&mut group, &stage, variant, &problem, id)
             })?;
-            // What the emulator itself costs on the ladder's own shape.
-            let default = stage.default_variant();
-            let mission = Problem::new(named("mission")?, Dtype::F16, Mask::Full)?;
-            on_emulator(
-                &mut group,
-                &stage,
-                default,
-                &mission,
-                BenchmarkId::new(default, "mission-f16-full"),
-            );
             group.finish();
         }
     }
@@ -112,20 +97,13 @@ fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
     CudaDevice::open(0).map_err(|error| error.to_string())
 }
 
-fn named(name: &str) -> Result<Shape, String> {
-    let named = SHAPES.iter().find(|named| named.name == name);
-    named
-        .map(|named| named.shape)
-        .ok_or_else(|| format!("no shape is named {name}"))
-}
-
 /// With every dtype and mask.
 fn each_case(
     stage: &LoadedStage,
     shape_name: &str,
     mut body: impl FnMut(&str, Problem, BenchmarkId),
 ) -> Result<(), Box<dyn Error>> {
-    let shape = named(shape_name)?;
+    let shape = parse_shape(shape_name)?;
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             let problem = Problem::new(shape, dtype, mask)?;
@@ -184,7 +162,7 @@ fn stop(error: &dyn std::fmt::Display) -> ! {
 }
 
 fn on_gpu(
-    group: &mut BenchmarkGroup<'_, LaunchTime>,
+    group: &mut BenchmarkGroup<'_, WallTime>,
     device: &CudaDevice,
     stage: &LoadedStage,
     variant: &str,
@@ -236,8 +214,8 @@ fn arm<'d>(
     Ok(device.arm(stage, &stage.prepare(variant, &staged.problem)?, &pool)?)
 }
 
-fn on_emulator<M: Measurement>(
-    group: &mut BenchmarkGroup<'_, M>,
+fn on_emulator(
+    group: &mut BenchmarkGroup<'_, WallTime>,
     stage: &LoadedStage,
     variant: &str,
     problem: &Problem,
