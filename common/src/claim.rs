@@ -3,7 +3,6 @@
 
 use crate::metric::Metric;
 use crate::problem::{Dtype, Mask};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A prediction about metrics of one family on some problems.
@@ -18,14 +17,12 @@ pub struct Claim {
     pub why: &'static str,
 }
 
-/// A prediction of a metric. A record has names of its own in place of constants.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum Relation<Name = &'static str> {
+/// A prediction of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
     Faster {
-        #[serde(flatten)]
-        base: Base<Name>,
+        base: Base,
         /// The least ratio on p50, p90 and mean.
         at_least: f64,
     },
@@ -34,14 +31,12 @@ pub enum Relation<Name = &'static str> {
         /// The least ratio on p50, p90 and mean.
         at_least: f64,
         /// Shown, never judged.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         goal: Option<f64>,
     },
     /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset, else the
     /// families' defaults are.
     Ratio {
-        #[serde(flatten)]
-        base: Base<Name>,
+        base: Base,
         /// Equal to `at_most` for an exact ratio.
         at_least: f64,
         at_most: f64,
@@ -52,19 +47,12 @@ pub enum Relation<Name = &'static str> {
     AtMost { bound: f64 },
 }
 
-impl<Name> Relation<Name> {
-    pub fn base(&self) -> Option<&Base<Name>> {
+impl Relation {
+    pub fn base(&self) -> Option<&Base> {
         match self {
             Relation::Faster { base, .. } | Relation::Ratio { base, .. } => Some(base),
             _ => None,
         }
-    }
-}
-
-impl Relation {
-    pub fn recorded(self) -> Relation<String> {
-        let written = serde_json::to_value(self).expect("a relation is plain data");
-        serde_json::from_value(written).expect("what is written is read")
     }
 
     /// The metric is exactly the base's.
@@ -219,8 +207,7 @@ const fn mission(dtype: Dtype) -> Where {
 }
 
 named! {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Rival {
         FastestPeer = "the fastest peer",
         /// The fastest right backend of PyTorch's `scaled_dot_product_attention`.
@@ -241,13 +228,13 @@ impl Rival {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Base<Name = &'static str> {
-    pub stage: Name,
-    pub family: Name,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    pub stage: &'static str,
+    pub family: &'static str,
 }
 
-impl<Name: fmt::Display> fmt::Display for Base<Name> {
+impl fmt::Display for Base {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.stage, self.family)
     }

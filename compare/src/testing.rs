@@ -67,55 +67,55 @@ pub fn instance() -> On {
 
 /// Two stages, of which each claims to be faster than the family before, and to read as many bytes. Built without nvcc.
 pub fn ladder() -> Vec<StageMeta> {
-    let stage =
-        |id: &str, idea: &str, predecessor: Option<&str>, families: &[&str], claim: (&str, f64)| {
-            let family = families.last().expect("a stage has variants").to_string();
-            let base = Base {
-                stage: "stage0-scalar".to_string(),
-                family: claim.0.to_string(),
-            };
-            let at_least = claim.1;
-            let claim = |metric, relation, why: &str| Claim {
-                family: family.clone(),
-                metric,
-                relation,
-                on: Place::claims(Dtype::F16),
-                gpu: None,
-                why: why.into(),
-            };
-            let faster = Relation::Faster {
-                base: base.clone(),
-                at_least,
-            };
-            let equal = Relation::Ratio {
-                base,
-                at_least: 1.0,
-                at_most: 1.0,
-            };
-            let variant = |family: &&str| VariantMeta {
-                name: format!("{family}-32x64"),
-                family: family.to_string(),
-                kernels: instances(&format!("{family}-32x64"), &DTYPES),
-            };
-            StageMeta {
-                id: id.into(),
-                idea: idea.into(),
-                predecessor: predecessor.map(String::from),
-                default_variant: format!("{family}-32x64"),
-                identity: format!("{id}-identity"),
-                host_compiler: "g++ (GCC) 12.2.0".into(),
-                device_compiler: DeviceCompiler::Absent {
-                    reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
-                },
-                claims: vec![
-                    claim(Metric::P50, faster, ""),
-                    claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
-                ],
-                variants: families.iter().map(variant).collect(),
-                negatives: vec![],
-                refused: vec![],
-            }
+    let stage = |id: &str,
+                 idea: &str,
+                 predecessor: Option<&str>,
+                 families: &[&str],
+                 claim: (&'static str, f64)| {
+        let family = families.last().expect("a stage has variants").to_string();
+        let base = Base {
+            stage: "stage0-scalar",
+            family: claim.0,
         };
+        let at_least = claim.1;
+        let claim = |metric, relation, why: &str| Claim {
+            family: family.clone(),
+            metric,
+            relation,
+            on: Place::claims(Dtype::F16),
+            gpu: None,
+            why: why.into(),
+        };
+        let faster = Relation::Faster { base, at_least };
+        let equal = Relation::Ratio {
+            base,
+            at_least: 1.0,
+            at_most: 1.0,
+        };
+        let variant = |family: &&str| VariantMeta {
+            name: format!("{family}-32x64"),
+            family: family.to_string(),
+            kernels: instances(&format!("{family}-32x64"), &DTYPES),
+        };
+        StageMeta {
+            id: id.into(),
+            idea: idea.into(),
+            predecessor: predecessor.map(String::from),
+            default_variant: format!("{family}-32x64"),
+            identity: format!("{id}-identity"),
+            host_compiler: "g++ (GCC) 12.2.0".into(),
+            device_compiler: DeviceCompiler::Absent {
+                reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
+            },
+            claims: vec![
+                claim(Metric::P50, faster, ""),
+                claim(Metric::GlobalReadBytes, equal, "the same tiles are read"),
+            ],
+            variants: families.iter().map(variant).collect(),
+            negatives: vec![],
+            refused: vec![],
+        }
+    };
     let scalar = stage(
         "stage0-scalar",
         "tiled softmax",

@@ -84,9 +84,9 @@ pub fn arms(
         .relation
         .base()
         .filter(|_| claim.is_about(known.gpu()))?;
-    let base_stage = known.stage(&base.stage)?;
+    let base_stage = known.stage(base.stage)?;
     let new = &best_of(known, stage, &claim.family, &claim.on)?.subject;
-    let old = &best_of(known, base_stage, &base.family, &claim.on)?.subject;
+    let old = &best_of(known, base_stage, base.family, &claim.on)?.subject;
     let same = same_preset(known, stage, claim, new);
     Some((new.clone(), old.clone(), same))
 }
@@ -99,9 +99,9 @@ fn same_preset(
     new: &Subject,
 ) -> Option<Subject> {
     let base = claim.relation.base()?;
-    let base_stage = known.stage(&base.stage)?;
+    let base_stage = known.stage(base.stage)?;
     let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
-    let same = base_stage.same_preset(&base.family, preset)?;
+    let same = base_stage.same_preset(base.family, preset)?;
     Some(base_stage.subject(&same.name))
 }
 
@@ -113,7 +113,7 @@ fn interleaved<'a>(
     claim: &Claim,
 ) -> Option<(&'a Row, Option<&'a Row>)> {
     let base = claim.relation.base()?;
-    let base_stage = known.stage(&base.stage)?;
+    let base_stage = known.stage(base.stage)?;
     let on = On::Problem(claim.on.clone());
     // What is wrong is not fast.
     let is_withheld =
@@ -122,7 +122,7 @@ fn interleaved<'a>(
         let all = stage.family_subjects(family);
         all.filter(|subject| !is_withheld(subject)).collect()
     };
-    let (ours, theirs) = (arms(stage, &claim.family), arms(base_stage, &base.family));
+    let (ours, theirs) = (arms(stage, &claim.family), arms(base_stage, base.family));
     let table = &known.table;
     let pair = |new: &Subject, base: &Subject| table.pair(new, base, &on, Source::Gpu);
     let pairs = (ours.iter()).flat_map(|new| theirs.iter().filter_map(move |base| pair(new, base)));
@@ -224,16 +224,16 @@ pub fn compared<'a>(
     let Some(base) = claim.relation.base() else {
         return Ok(family.map(|variant| (variant, None)).collect());
     };
-    let base_stage = session::by_id(stages, &base.stage);
+    let base_stage = session::by_id(stages, base.stage);
     let base_stage = base_stage.ok_or_else(|| format!("there is no stage {}", base.stage))?;
     let same_preset = |variant: &'a VariantMeta| {
-        let same = base_stage.same_preset(&base.family, variant.preset())?;
+        let same = base_stage.same_preset(base.family, variant.preset())?;
         Some((variant, Some((base_stage, same))))
     };
     let pairs: Vec<Compared<'_>> = family.filter_map(same_preset).collect();
     let defaults = || {
         let new = stage.default_of(&claim.family)?;
-        let old = base_stage.default_of(&base.family)?;
+        let old = base_stage.default_of(base.family)?;
         Some(vec![(new, Some((base_stage, old)))])
     };
     let found = Some(pairs)

@@ -102,7 +102,7 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
     each.map(|(on, metric)| Claim {
         family: stated.family.to_string(),
         metric,
-        relation: stated.relation.recorded(),
+        relation: stated.relation,
         on: Place::new(on.shape, on.dtype, on.mask),
         gpu: on.gpu.map(str::to_string),
         why: stated.why.to_string(),
@@ -204,8 +204,8 @@ mod tests {
                 let Some(base) = claim.relation.base() else {
                     continue;
                 };
-                let base_stage = limited_of(&base.stage).expect("it is a stage");
-                assert!(base_stage.default_of(&base.family).is_some(), "{base}");
+                let base_stage = limited_of(base.stage).expect("it is a stage");
+                assert!(base_stage.default_of(base.family).is_some(), "{base}");
             }
         }
         let gone = whole

@@ -635,7 +635,7 @@ fn claimed(
     let is_ours = |id: &str, family: &str| id == stage.id && variant.is_of(family);
     let is_side = |(other, claim): &(&StageMeta, &Claim)| match &claim.relation {
         Relation::Faster { base, .. } => {
-            is_ours(&other.id, &claim.family) || is_ours(&base.stage, &base.family)
+            is_ours(&other.id, &claim.family) || is_ours(base.stage, base.family)
         }
         _ => false,
     };

@@ -81,11 +81,11 @@ fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
             Relation::Faster { base, at_least } => {
                 let counts =
                     of.stage == stage.id && of.claim.on == *place && base.stage != stage.id;
-                counts.then_some((of, &base.stage, at_least))
+                counts.then_some((of, base.stage, at_least))
             }
             _ => None,
         });
-    let before = stage.predecessor.as_ref();
+    let before = stage.predecessor.as_deref();
     let Some((of, base, at_least)) = gains.min_by_key(|(_, base, _)| Some(*base) != before) else {
         return Cell::Missing;
     };

@@ -1,7 +1,7 @@
 //! `meta.json`: what was built, where, and what the run set out to do; everything that is common to all rows.
 
 use super::row::{Place, Source, Subject};
-use common::claim;
+pub use common::claim::Relation;
 use common::device::BackendKind;
 use common::inputs::Family;
 use common::limits::DeviceLimits;
@@ -246,8 +246,6 @@ pub struct Claim {
     pub gpu: Option<String>,
     pub why: String,
 }
-
-pub type Relation = claim::Relation<String>;
 
 impl Claim {
     /// Identifies it among the claims of its stage, whatever it promises: `swizzle p50 over stage0-scalar wmma-qk on mission f16 full`.

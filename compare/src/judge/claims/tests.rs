@@ -291,8 +291,8 @@ fn what_is_broken_fails_whatever_is_missing() {
 fn ratio(at_least: f64, at_most: f64) -> Relation {
     Relation::Ratio {
         base: Base {
-            stage: "stage0-scalar".into(),
-            family: "wmma-qk".into(),
+            stage: "stage0-scalar",
+            family: "wmma-qk",
         },
         at_least,
         at_most,
