@@ -32,10 +32,12 @@ pub fn settle(
             .filter(|claimed| claimed.is_broken())
             .filter_map(|claimed| {
                 let mut measured = claimed.finding.reason.clone();
-                if let Some(pair) = &claimed.finding.pair {
-                    measured = format!("{} against {}: {measured}", pair.new.name(), pair.base);
+                if let Some(pair) = claimed.pair()
+                    && let Some(base) = &pair.against
+                {
+                    measured = format!("{} against {base}: {measured}", pair.subject.name());
                 }
-                let session = claimed.session.as_deref().unwrap_or_default();
+                let session = claimed.session().unwrap_or_default();
                 let is_of_gpu = is_of_gpu(&claimed.claim);
                 Some(Negative {
                     claim: claimed.claim.id(),

@@ -22,17 +22,6 @@ pub const NCU_TOLERANCE: f64 = 0.1;
 pub struct Finding {
     pub verdict: Verdict,
     pub reason: String,
-    /// Of a claim of speed: the two arms and the speedup of p50.
-    pub pair: Option<Pair>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
-    pub new: Subject,
-    pub base: Subject,
-    /// Of p50.
-    pub speedup: f64,
-    pub interval: (f64, f64),
     /// The speedup over the same-preset baseline, if there is one.
     pub same_preset: Option<f64>,
 }
@@ -42,7 +31,7 @@ impl Finding {
         Self {
             verdict,
             reason: reason.into(),
-            pair: None,
+            same_preset: None,
         }
     }
 }
@@ -165,13 +154,6 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
             let interval = Interval { low, high };
             Ratio { value, interval }
         });
-    let pair = row.against.as_ref().map(|base| Pair {
-        new: row.subject.clone(),
-        base: base.clone(),
-        speedup: p50.value,
-        interval: (p50.interval.low, p50.interval.high),
-        same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
-    });
     // Faster than the speed of light, or the output was wrong while it was timed.
     let (verdict, reason) = match row.failure() {
         Some(reason) => (Verdict::Fail, reason.to_string()),
@@ -184,7 +166,7 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     Finding {
         verdict,
         reason,
-        pair,
+        same_preset: same_preset.and_then(|row| row.value(Metric::SpeedupP50)),
     }
 }
 
@@ -410,7 +392,8 @@ pub struct Claimed {
     pub claim: Claim,
     /// NO DATA if the table says nothing.
     pub finding: Finding,
-    pub session: Option<String>,
+    /// What the finding rests on.
+    pub row: Option<Row>,
     /// Whether the finding is of this invocation's run.
     pub is_of_run: bool,
     pub is_stale: bool,
@@ -422,6 +405,15 @@ impl Claimed {
     /// `stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk`.
     pub fn title(&self) -> String {
         format!("{}: {}", self.stage, self.claim)
+    }
+
+    /// Of a claim of speed, the two arms that were timed.
+    pub fn pair(&self) -> Option<&Row> {
+        self.row.as_ref().filter(|row| row.against.is_some())
+    }
+
+    pub fn session(&self) -> Option<&str> {
+        self.row.as_ref().map(|row| row.session.as_str())
     }
 
     pub fn verdict(&self) -> Option<Verdict> {
@@ -450,7 +442,7 @@ impl Claimed {
         };
         let subject = Subject::variant(&self.stage, &self.claim.family);
         let mut row = Row::new(subject, On::Named(self.claim.id()), Source::Claim);
-        row.session = self.session.clone().unwrap_or_default();
+        row.session = self.session().unwrap_or_default().to_string();
         // A claim that fails with a note is refuted, and no failure.
         row.note = self.negative.as_ref().map(|negative| negative.why.clone());
         let judged = Judged {
@@ -501,7 +493,7 @@ fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
     Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
-        session: row.map(|row| row.session.clone()),
+        row: row.cloned(),
         is_of_run: row.is_some_and(|row| known.is_of_run(row)),
         is_stale: row.is_some_and(|row| known.is_stale(row)),
         finding: found.map_or_else(lacking, |(finding, _)| finding),

@@ -7,6 +7,7 @@ use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Report;
 use crate::table::{Relation, StageMeta};
+use common::metric::Metric;
 use std::path::Path;
 
 const BEGIN: &str = "<!-- generated: ";
@@ -117,9 +118,9 @@ fn measured(
     let found = reports.iter().flat_map(|report| {
         let claims = report.claims.iter();
         let claims = claims.filter(|of| of.stage == stage.id && is_shown(of));
-        let claims: Vec<&Claimed> = claims.filter(|of| of.finding.pair.is_some()).collect();
+        let claims: Vec<&Claimed> = claims.filter(|of| of.pair().is_some()).collect();
         let table = some(Table::of(claims.iter().filter_map(|of| claim(of))).filled());
-        let sessions = claims.iter().filter_map(|of| of.session.as_deref());
+        let sessions = claims.iter().filter_map(|of| of.session());
         let sessions = distinct(sessions).into_iter();
         let sessions = joined(sessions.map(|session| format!("`{session}`")), ", ");
         let gpu = report.known.gpu().unwrap_or("no GPU");
@@ -131,7 +132,7 @@ fn measured(
 }
 
 fn claim(of: &Claimed) -> Option<TableRow> {
-    let pair = of.finding.pair.as_ref()?;
+    let pair = of.pair()?;
     let (base, predicted) = match &of.claim.relation {
         Relation::Faster { base, at_least } => {
             let own = base.stage == of.stage;
@@ -143,14 +144,13 @@ fn claim(of: &Claimed) -> Option<TableRow> {
         } => (rival.to_string(), *at_least),
         _ => return None,
     };
-    let (low, high) = pair.interval;
-    let measured = times((pair.speedup, low, high), 3);
+    let measured = times(pair.estimate(Metric::SpeedupP50), 3);
     Some(row! {
         "faster than" => base.trim_start(),
         "on" => of.claim.on.to_string(),
         "predicted" => times(predicted, 2),
         "measured" => stale(measured, of.is_stale),
-        "same preset" => or_dash(pair.same_preset.map(|ratio| times(ratio, 3))),
+        "same preset" => or_dash(of.finding.same_preset.map(|ratio| times(ratio, 3))),
         "verdict" => standing(of),
     })
 }

@@ -89,11 +89,8 @@ fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let Some((of, base, at_least)) = gains.min_by_key(|(_, base, _)| Some(*base) != before) else {
         return Cell::Missing;
     };
-    let row = of.finding.pair.as_ref().and_then(|pair| {
-        let on = On::Problem(place.clone());
-        (report.known.table).pair(&pair.new, &pair.base, &on, Source::Gpu)
-    });
-    let measured = row.filter(|row| row.failure().is_none()).map(|row| {
+    let right = of.pair().filter(|row| row.failure().is_none());
+    let measured = right.map(|row| {
         let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
         stale(times(ratio, 2), report.known.is_stale(row))
     });

@@ -223,8 +223,7 @@ impl<'a> Show<'a> {
         let all = self.report.claims.iter();
         let all: Vec<&Claimed> = all.filter(|of| self.covers(&of.stage)).collect();
         let more = |of: &Claimed| {
-            let pair = of.finding.pair.as_ref();
-            let same = pair.and_then(|pair| pair.same_preset);
+            let same = of.finding.same_preset;
             let recorded = of
                 .negative
                 .as_ref()
@@ -237,7 +236,7 @@ impl<'a> Show<'a> {
                 "goal" => or_dash(goal.map(|goal| times(goal, 2))),
                 "recorded as refuted" => or_dash(recorded),
                 "same preset" => or_dash(same.map(|ratio| times(ratio, 3))),
-                "session" => of.session.as_deref().unwrap_or("–"),
+                "session" => of.session().unwrap_or("–"),
                 "because" => &of.claim.why,
             }
         };

@@ -118,9 +118,9 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
         let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &both));
         let (stages, table) = scenario::known(&format!("{line} @ {sources}"));
         let known = Known::committed(&stages, &table);
-        let (finding, _) = judge(&known, &stages[0], &stages[0].claims[0]).unwrap();
-        let pair = finding.pair.unwrap();
-        format!("{} over {} {}, {:?}\n", pair.new, pair.base, pair.speedup, pair.same_preset)
+        let (finding, row) = judge(&known, &stages[0], &stages[0].claims[0]).unwrap();
+        let (base, speedup) = (row.against.as_ref().unwrap(), row.value(Metric::SpeedupP50).unwrap());
+        format!("{} over {base} {speedup}, {:?}\n", row.subject, finding.same_preset)
     });
     insta::assert_snapshot!(found.concat(), @"
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
@@ -183,8 +183,9 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
         mission 10 torch-flash 20; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 30 torch-flash 20",
         |line| {
             let run = run(&format!("timed; peers {line}"));
-            let found = [2, 3].map(|claim| match finding(&run, 1, claim) {
-                Some(of) => format!("{} {}", of.pair.unwrap().base, of.verdict),
+            let (known, stage) = (Known::alone(&run), &run.session.stages[1]);
+            let found = [2, 3].map(|claim| match judge(&known, stage, &stage.claims[claim]) {
+                Some((of, row)) => format!("{} {}", row.against.as_ref().unwrap(), of.verdict),
                 None => "none".into(),
             });
             found.join(", ")
