@@ -323,7 +323,7 @@ const FULL: &[Mask] = &[Mask::Full];
 const CAUSAL: &[Mask] = &[Mask::Causal];
 
 /// Claims are stated on `mission`.
-pub const SHAPES: [NamedShape; 24] = [
+pub const SHAPES: [NamedShape; 25] = [
     small("small", Shape::bhsd(1, 1, 32, 64)),
     small("mission", Shape::bhsd(1, 8, 512, 64)),
     small("mission_b2", Shape::bhsd(2, 8, 512, 64)),
@@ -352,6 +352,11 @@ pub const SHAPES: [NamedShape; 24] = [
         over(Shape::bhsd(1, 32, 2048, 128), 1, 2048),
     ),
     everyday("chunk", CAUSAL, over(Shape::bhsd(1, 32, 512, 128), 8, 8192)),
+    everyday(
+        "chunk_64",
+        CAUSAL,
+        over(Shape::bhsd(8, 32, 64, 128), 8, 8192),
+    ),
     decode("decode_1k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 1024)),
     decode("decode_8k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 8192)),
     decode(
