@@ -6,12 +6,20 @@
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
+#include <attn/packed_rows.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/spread_exponentials.cuh>
 #include <attn/warpgroup_output.cuh>
 
 namespace {
+
+// The query rows of a block.
+enum class Rows {
+    NEIGHBOURS, // of one head
+    ZIGZAG,     // and 64 by 64 apart: under the causal mask all blocks have the same work
+    PACKED,     // of all query heads of a key head, whose keys are read once for them
+};
 
 // Each of the first CONSUMERS warpgroups owns 64 query rows and every PARTS-th tile of keys; the last warpgroup loads.
 template <class Element_,       // of Q, K and V
@@ -20,7 +28,7 @@ template <class Element_,       // of Q, K and V
           int PARTS_,           // of these that have the same rows and split the keys
           int BLOCK_N_,         // keys of a tile
           int STAGES_,          // tiles of K and V in the ring
-          bool ZIGZAG_ = false> // a block's rows lie apart, 64 by 64: under the causal mask all blocks have the same work
+          Rows ROWS = Rows::NEIGHBOURS>
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -28,7 +36,7 @@ struct Tile {
     static constexpr int CONSUMERS = CONSUMERS_, PARTS = PARTS_, GROUPS = CONSUMERS / PARTS; // of rows
     static constexpr int BLOCK_M = GROUPS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_;
-    static constexpr bool LSE = true, ZIGZAG = ZIGZAG_;
+    static constexpr bool LSE = true, ZIGZAG = ROWS == Rows::ZIGZAG, PACKED = ROWS == Rows::PACKED;
     static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
@@ -38,12 +46,12 @@ struct Tile {
     // As tiles land, before the loading warpgroup converts them.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    struct Empty {};
     struct Staging {
-        QCodes q;
+        std::conditional_t<PACKED, Empty, QCodes> q;
         KvCodes k, v;
         attn::Mbarrier q_full, k_full, v_full;
     };
-    struct Empty {};
     struct Shared {
         QTile q;                     // [BLOCK_M, HEAD_DIM], and O on its way out
         KvTile k[STAGES], v[STAGES]; // [BLOCK_N, HEAD_DIM] each
@@ -52,8 +60,8 @@ struct Tile {
         attn::Mbarrier q_full, k_full[STAGES], v_full[STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer of the tile
     };
-    static constexpr int Q_BOX_ROWS = ZIGZAG ? attn::WGMMA_M : BLOCK_M;
-    static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    static constexpr int Q_BOX_ROWS = PACKED ? 0 : ZIGZAG ? attn::WGMMA_M : BLOCK_M, O_BOX_ROWS = PACKED ? 0 : 16;
+    static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     // Named barriers: one of each consumer, one of the loading warpgroup, and one of the consumers with the same rows.
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, MERGE_BARRIER = LOADER_BARRIER + 1;
@@ -73,24 +81,43 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, thread = threadIdx.x % 128;
     const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
+    if constexpr (Preset::PACKED) {
+        if (work.tiles > 0) {
+            attn::load_packed_rows<typename Preset::Element, Preset::CONSUMERS * 128>(smem.q, params, work, threadIdx.x);
+            // Each thread makes its part visible to the tensor cores before it arrives for all warpgroups.
+            attn::fence_proxy_async();
+            attn::mbarrier_arrive(&smem.q_full);
+        }
+    }
+    const auto row_at = [&](int row) { return work.at(work.row + row); }; // of the block
     int visible[2];          // keys that the thread's two rows see
     attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
+        visible[half] = attn::visible_keys(params, row_at(warp_row + lane / 4 + half * 8).query);
         state[half] = attn::RowState::empty();
     }
-    const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
-    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
-    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row) : 0;
-    const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
+    // Keys that all rows of the warpgroup see, and those that any of them does.
+    const int visible_to_all = attn::visible_keys(params, row_at(group_row).query);
+    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q * work.heads) - 1;
+    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row / work.heads) : 0;
+    float scale_log2[2]; // of the thread's two rows
+    scale_log2[0] = scale_log2[1] = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
+    if constexpr (Preset::PACKED && Preset::CONVERTS) { // codes of each query head have their own
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int head_q = row_at(warp_row + lane / 4 + half * 8).head;
+            scale_log2[half] = attn::scale_of_scores(params, work.batch, head_q, work.head_kv);
+        }
+    }
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
     float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
- ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_PLACES(at, work.batch, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).head, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).query,
+             i / 4 * 8 + lane % 4 * 2 + i % 2);
     // The slots of K of the current tile, and of V of the previous one.
     auto current = attn::PipelineState<Preset::STAGES>::first();
     if (part == 1) current.advance();
@@ -187,8 +214,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     }
 
     __syncwarp(); // lanes that read Q for their own scores have done so
-    attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, scale_log2, lane);
+    attn::store_output<Preset::PACKED>(launch, work, smem.q, warp_row, o_acc, state, lane);
+    attn::store_lse_rows<Preset::PACKED>(params, work, work.row + warp_row + lane / 4, state, scale_log2, lane);
 }
 
 template <class Preset>
@@ -196,7 +223,7 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
     attn::Work work;
     if constexpr (Preset::ZIGZAG) work = attn::work_of_group<Preset>(launch.params, warpgroup % Preset::GROUPS);
-    else work = attn::work_of_block<Preset>(launch.params);
+    else work = attn::work_of_block<Preset, Preset::PACKED>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::GROUPS);
     // The barriers are initialised.
@@ -212,17 +239,20 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
 }
 
 // Rows x keys of a tile; at head_dim 128, where the output takes more registers, three warpgroups for four.
-template <class Element, int HEAD_DIM, bool ZIGZAG = false>
+template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
 using Tile256x64 =
-    Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ZIGZAG>;
+    Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 1, 64, HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), ROWS>;
 // For grids that fill the GPU about once; four warpgroups of head_dim 128 that split keys would have too few registers.
-template <class Element, int HEAD_DIM, bool ZIGZAG = false>
-using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ZIGZAG>;
+template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
+using Tile128x64K2 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 2, HEAD_DIM == 64 ? 2 : 1, 64, HEAD_DIM == 64 ? 8 : 5, ROWS>;
 // For those that do not.
-template <class Element, int HEAD_DIM> using Tile64x128K2 = Tile<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4>;
+template <class Element, int HEAD_DIM, Rows ROWS = Rows::NEIGHBOURS>
+using Tile64x128K2 = Tile<Element, HEAD_DIM, 2, 2, HEAD_DIM == 64 ? 128 : 64, 4, ROWS>;
 
-template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, true>;
-template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, true>;
+template <class Element, int HEAD_DIM> using Zigzag256x64 = Tile256x64<Element, HEAD_DIM, Rows::ZIGZAG>;
+template <class Element, int HEAD_DIM> using Zigzag128x64K2 = Tile128x64K2<Element, HEAD_DIM, Rows::ZIGZAG>;
+template <class Element, int HEAD_DIM> using Packed128x64K2 = Tile128x64K2<Element, HEAD_DIM, Rows::PACKED>;
+template <class Element, int HEAD_DIM> using Packed64x128K2 = Tile64x128K2<Element, HEAD_DIM, Rows::PACKED>;
 
 } // namespace
 
@@ -231,3 +261,5 @@ ATTN_MAPPED_VARIANT(spread, spread_128x64_k2, Tile128x64K2)
 ATTN_MAPPED_VARIANT(spread, spread_64x128_k2, Tile64x128K2)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_128x64_k2, Zigzag128x64K2)
 ATTN_MAPPED_VARIANT(zigzag, zigzag_256x64, Zigzag256x64)
+ATTN_MAPPED_VARIANT(packed, packed_128x64_k2, Packed128x64K2)
+ATTN_MAPPED_VARIANT(packed, packed_64x128_k2, Packed64x128K2)

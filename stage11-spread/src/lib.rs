@@ -1,11 +1,12 @@
 //! Stage 11: what bounds head_dim 64 spread. Warpgroups with the same rows split the keys, so that four of them compute on a
 //! multiprocessor that has rows for two, and FP32 arithmetic is spread among the exponentials, where it does not hold up wgmma.
-//! In the family `zigzag` the rows of a block lie apart, so that under the causal mask all blocks have the same work.
+//! In the family `zigzag` the rows of a block lie apart, so that under the causal mask all blocks have the same work; in `packed` they
+//! are those of all query heads of a key head.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::problem::{Dtype, Mask, Problem};
+use common::stage::{Artifacts, Attention, Kernel, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -18,7 +19,7 @@ const OVERLAP: Base = Base {
     family: "overlap-lazy",
 };
 
-/// The same kernel, where the rows of a block are neighbours.
+/// The same kernel, where the rows of a block are neighbours, of one head.
 const NEIGHBOURS: Base = Base {
     stage: "stage11-spread",
     family: "spread",
@@ -26,6 +27,8 @@ const NEIGHBOURS: Base = Base {
 
 const LONG_CAUSAL: &[Where] = &[Where::new("long", Dtype::F16, Mask::Causal)];
 const STRETCH_CAUSAL: &[Where] = &[Where::new("stretch", Dtype::F16, Mask::Causal)];
+
+const CHUNK_64: &[Where] = &Where::each_type("chunk_64", Mask::Causal);
 
 const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
@@ -90,6 +93,8 @@ const INFO: StageInfo = StageInfo {
             why: "the same work, in blocks that have the same",
         },
         Claim::by_descriptor("zigzag"),
+        Claim::faster_on("packed", NEIGHBOURS, CHUNK_64, 1.3),
+        Claim::by_descriptor("packed"),
     ],
     redundant: &[],
 };
@@ -101,5 +106,14 @@ impl Attention for Spread {
 
     fn artifacts(&self) -> &'static Artifacts {
         &ARTIFACTS
+    }
+
+    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
+        let shape = &problem.shape;
+        let (rows, heads) = match kernel.family.as_str() {
+            "packed" => (shape.seq_q * shape.heads_q / shape.heads_kv, shape.heads_kv),
+            _ => (shape.seq_q, shape.heads_q),
+        };
+        [rows.div_ceil(kernel.block_m), heads, shape.batch].map(|blocks| blocks as u32)
     }
 }

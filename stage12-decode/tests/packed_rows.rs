@@ -1,36 +1,10 @@
 //! Rows of a tile are the queries of all heads of a group: which row is which query's and head's, and which keys it sees.
 
-use common::check::{Target, check, failures};
-use common::inputs::Family;
-use common::problem::{Dtype, Mask, Problem, Shape};
-use emulator::Schedule;
+use common::problem::{Dtype, Mask};
 use stage12_decode::Decode;
 
-/// Judged by the gates: C8 has the log-sum-exps, which every second launch is asked for.
 fn right(group: usize, extents: [usize; 4], dtype: Dtype, mask: Mask) {
-    let [heads_kv, seq_q, seq_kv, head_dim] = extents;
-    let shape = Shape {
-        batch: 2,
-        heads_q: group * heads_kv,
-        heads_kv,
-        seq_q,
-        seq_kv,
-        head_dim,
-    };
-    let problem = Problem::new(shape, dtype, mask).unwrap();
-    let family = match dtype {
-        Dtype::E4m3 => Family::RandomScales,
-        _ => Family::Normal,
-    };
-    let stage = stage_tests::load(&Decode);
-    for variant in stage.variants() {
-        let target = Target::Emulated {
-            schedules: &[Schedule::InOrder, Schedule::Reversed],
-            traced: &[],
-        };
-        let failed = failures(check(&stage, variant, &problem, family, target));
-        assert_eq!(failed, [], "{variant} {shape} {dtype} {mask}");
-    }
+    stage_tests::packed_rows(&Decode, "decode", group, extents, dtype, mask);
 }
 
 #[test]

@@ -7,17 +7,27 @@
 
 namespace attn {
 
+// A row of Q and O.
+struct Row {
+    int query, head;
+};
+
 // What a block works on, or one group of its rows.
 struct Work {
     int batch, head_q, head_kv, row; // the first query row
     int groups;                      // of 64 rows, one per warpgroup; the last may be ragged
     int tiles;                       // of keys that the last row sees
+    int heads;                       // from head_q on, of which row p is query p / heads of the (p % heads)th
+
+    __device__ __forceinline__ Row at(int p) const { return {p / heads, head_q + p % heads}; }
 };
 
-template <class Preset>
+// PACKED: rows are those of all query heads of a key head, which are the heads of the grid; else of one.
+template <class Preset, bool PACKED = false>
 static __device__ __forceinline__ Work work_of_block(const AttentionParams &params) {
     constexpr int BLOCK_N = Preset::BLOCK_N, GROUPS = Preset::BLOCK_M / WGMMA_M;
-    const int groups = (params.seq_q + WGMMA_M - 1) / WGMMA_M; // of all blocks
+    const int heads = PACKED ? params.heads_q / params.heads_kv : 1, rows = params.seq_q * heads;
+    const int groups = (rows + WGMMA_M - 1) / WGMMA_M; // of all blocks
     int head = blockIdx.y + gridDim.y * blockIdx.z, row_tile = blockIdx.x;
     int spare = 0; // groups without rows that the first block has, rather than the last
     // Under the causal mask the blocks whose rows see most keys start first, for as many heads at a time as have K and V that stay in
@@ -33,9 +43,10 @@ static __device__ __forceinline__ Work work_of_block(const AttentionParams &para
         spare = gridDim.x * GROUPS - groups;
     }
     const int end = (row_tile + 1) * GROUPS - spare, first = max(0, end - GROUPS);
-    const int batch = head / gridDim.y, head_q = head % gridDim.y;
-    const int key_end = visible_keys(params, min(end * WGMMA_M, params.seq_q) - 1);
-    return {batch, head_q, kv_head(params, head_q), first * WGMMA_M, min(end, groups) - first, (key_end + BLOCK_N - 1) / BLOCK_N};
+    const int batch = head / gridDim.y, head_q = head % gridDim.y * heads;
+    const int key_end = visible_keys(params, (min(end * WGMMA_M, rows) - 1) / heads);
+    return {batch, head_q, kv_head(params, head_q), first * WGMMA_M, min(end, groups) - first, (key_end + BLOCK_N - 1) / BLOCK_N,
+            heads};
 }
 
 // The same for one group of a block whose groups lie apart: `row` is as far before the group's rows as these are from the block's
@@ -49,7 +60,8 @@ static __device__ __forceinline__ Work work_of_group(const AttentionParams &para
     const auto first_row = [&](int of) { return (of * blocks + (of % 2 ? blocks - 1 - block : block) - spare) * WGMMA_M; };
     const int row = first_row(group), head_q = blockIdx.y, batch = blockIdx.z;
     const int key_end = visible_keys(params, min(first_row(GROUPS - 1) + WGMMA_M, params.seq_q) - 1);
-    return {batch, head_q, kv_head(params, head_q), row - group * WGMMA_M, row < 0 ? 0 : GROUPS, (key_end + BLOCK_N - 1) / BLOCK_N};
+    return {batch, head_q, kv_head(params, head_q), row - group * WGMMA_M, row < 0 ? 0 : GROUPS, (key_end + BLOCK_N - 1) / BLOCK_N,
+            1};
 }
 
 } // namespace attn

@@ -1,5 +1,6 @@
 // A load-only warpgroup, for those that compute: Q, and tiles of K and V through a ring. Preset::Shared has the tiles q, k[] and
-// v[], their full and empty barriers, and, where Preset::CONVERTS, `staging`, where codes land.
+// v[], their full and empty barriers, and, where Preset::CONVERTS, `staging`, where codes land. Packed rows of Q, which are in no box,
+// are read by the warpgroups that compute.
 #pragma once
 
 #include <attn/block_work.cuh>
@@ -24,7 +25,7 @@ static __device__ __forceinline__ PipelineState<V_STAGES> &state_of_v(PipelineSt
 template <class Preset>
 static __device__ __forceinline__ void init_ring(typename Preset::Shared &smem, int readers) {
     constexpr int LOADERS = Preset::CONVERTS ? 128 : 1; // threads that arrive for a tile
-    mbarrier_init(&smem.q_full, LOADERS);
+    mbarrier_init(&smem.q_full, Preset::Q_BOX_ROWS > 0 ? LOADERS : Preset::CONSUMERS * 128);
     for (auto &full : smem.k_full) mbarrier_init(&full, LOADERS);
     for (auto &full : smem.v_full) mbarrier_init(&full, LOADERS);
     for (auto &empty : smem.k_empty) mbarrier_init(&empty, readers);
@@ -73,7 +74,7 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
     const int last = PASSES * work.tiles - 1;
     if constexpr (!Preset::CONVERTS) {
         if (thread != 0) return;
-        copy_q(smem.q, &smem.q_full);
+        if constexpr (Preset::Q_BOX_ROWS > 0) copy_q(smem.q, &smem.q_full);
 #pragma unroll 1
         for (int left = last; left >= 0; --left, advance()) {
             wait_empty(smem.k_empty, k_slot);
@@ -92,12 +93,14 @@ static __device__ __forceinline__ void load_ring(const AttentionLaunch &launch, 
             named_barrier_sync<Preset::LOADER_BARRIER, 128>();
         };
         if (thread == 0) {
-            copy_q(staging.q, &staging.q_full);
+            if constexpr (Preset::Q_BOX_ROWS > 0) copy_q(staging.q, &staging.q_full);
             copy_kv(staging.k, launch.k, &staging.k_full, last);
             copy_kv(staging.v, launch.v, &staging.v_full, last);
         }
-        mbarrier_wait_tx(&staging.q_full, 0);
-        convert(smem.q, staging.q, &smem.q_full);
+        if constexpr (Preset::Q_BOX_ROWS > 0) {
+            mbarrier_wait_tx(&staging.q_full, 0);
+            convert(smem.q, staging.q, &smem.q_full);
+        }
         int parity = 0; // of staging
 #pragma unroll 1
         for (int left = last; left >= 0; --left, advance(), parity ^= 1) {

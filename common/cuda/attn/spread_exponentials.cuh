@@ -11,18 +11,21 @@ namespace attn {
 // As exponentials_of_rows() of <attn/wgmma_rows.cuh>, but 8 scores at a time: the arithmetic of the next 8 waits for the last
 // exponential of these.
 template <int COUNT>
-static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
+static __device__ __forceinline__ bool spread_exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2],
+                                                                  const float (&scale_log2)[2]) {
     constexpr float LIMIT = 32768.0f;
     constexpr int AT_A_TIME = 8;
  ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // two chains per row
-    float scale = scale_log2;
+    float scale[2] = {scale_log2[0], scale_log2[1]};
     const uint32_t zero = threadIdx.y; // blocks are one-dimensional, which ptxas does not know
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        // The same scale again, but known only after the exponential before.
-        if (i % AT_A_TIME == 0 && i > 0) scale = __uint_as_float(__float_as_uint(scale_log2) | (__float_as_uint(s[i - 1]) & zero));
-        s[i] = exp2_approx(fmaf(s[i], scale, -state[i % 4 / 2].max));
+        // The same scales again, but known only after the exponential before.
+        for (int half = 0; half < 2 && i % AT_A_TIME == 0 && i > 0; ++half) {
+            scale[half] = __uint_as_float(__float_as_uint(scale_log2[half]) | (__float_as_uint(s[i - 1]) & zero));
+        }
+        s[i] = exp2_approx(fmaf(s[i], scale[i % 4 / 2], -state[i % 4 / 2].max));
         sum[i % 4 / 2][i % 2] += s[i];
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};

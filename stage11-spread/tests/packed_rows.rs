@@ -1,0 +1,61 @@
+//! In the family `packed` rows of a block are the queries of all heads of a group: which row is which query's and head's, and which
+//! keys it sees.
+
+use common::problem::{Dtype, Mask, Problem, Shape};
+use stage11_spread::Spread;
+
+fn right(group: usize, extents: [usize; 4], dtype: Dtype, mask: Mask) {
+    stage_tests::packed_rows(&Spread, "packed", group, extents, dtype, mask);
+}
+
+#[test]
+fn a_group_of_one_is_a_head() {
+    right(1, [2, 5, 67, 64], Dtype::F16, Mask::Causal);
+}
+
+/// 195 rows: warpgroups and blocks end within a query, and the last of these is ragged.
+#[test]
+fn a_query_may_lie_in_two_blocks() {
+    for mask in Mask::ALL {
+        right(3, [2, 65, 203, 128], Dtype::E4m3, mask);
+        right(3, [2, 65, 203, 64], Dtype::Bf16, mask);
+    }
+}
+
+/// 320 rows, of which the first 280 see no key: five groups of 64, so that a block of two has one alone.
+#[test]
+fn the_first_queries_may_see_no_key() {
+    right(8, [1, 40, 5, 64], Dtype::E4m3, Mask::Causal);
+    right(8, [1, 40, 5, 128], Dtype::F16, Mask::Causal);
+}
+
+#[test]
+fn a_group_may_be_larger_than_a_block() {
+    right(142, [1, 2, 130, 128], Dtype::F16, Mask::Causal);
+    right(71, [2, 1, 130, 64], Dtype::E4m3, Mask::Full);
+}
+
+/// Over several tiles for each part of the keys, whose exponentials are under earlier maxima.
+#[test]
+fn rows_of_a_group_see_many_keys() {
+    for dtype in Dtype::ALL {
+        right(4, [2, 33, 1000, 64], dtype, Mask::Causal);
+        right(4, [1, 33, 1000, 128], dtype, Mask::Full);
+    }
+}
+
+/// The keys of a key head are read once for so many rows, whatever heads these are of.
+#[test]
+fn a_block_has_rows_of_all_heads_of_a_group() {
+    let stage = stage_tests::load(&Spread);
+    let shape = Shape {
+        heads_kv: 2,
+        seq_kv: 300,
+        ..Shape::bhsd(3, 8, 33, 128)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+    let grid = |variant| stage.prepare(variant, &problem).unwrap().grid;
+    assert_eq!(grid("spread-128x64-k2"), [1, 8, 3]);
+    assert_eq!(grid("packed-128x64-k2"), [2, 2, 3]);
+    assert_eq!(grid("packed-64x128-k2"), [3, 2, 3]);
+}
