@@ -1,7 +1,7 @@
 //! The result of a command: what it prints, and its exit code.
 
 use crate::document::terminal::terminal;
-use crate::document::{self, Document};
+use crate::document::{self, Block};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use serde::Serialize;
@@ -24,8 +24,8 @@ impl Answer {
         Self::new(Exit::Pass, text)
     }
 
-    pub fn page(exit: Exit, document: &Document) -> Self {
-        Self::new(exit, terminal(document))
+    pub fn page(exit: Exit, page: &[Block]) -> Self {
+        Self::new(exit, terminal(page))
     }
 
     /// Nothing was measured, and nothing is overwritten.

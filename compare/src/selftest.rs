@@ -2,7 +2,6 @@
 //! if there is a GPU.
 
 use crate::answer::Answer;
-use crate::document::Document;
 use crate::judge::verdict::Exit;
 use crate::measure::rows;
 use crate::measure::select;
@@ -70,7 +69,7 @@ fn answer(rows: &[Row]) -> Answer {
         row.says(GateId::S1) == Some(Verdict::NoData) && row.on != On::Named(TIMER.into())
     };
     let exit = Exit::of(wrong > 0, rows.iter().any(is_untested));
-    Answer::page(exit, &Document::of(blocks(rows)))
+    Answer::page(exit, &blocks(rows))
 }
 
 /// Checks the timer on the first stage's default variant and the claims' problem.

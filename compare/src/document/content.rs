@@ -2,27 +2,9 @@
 
 use std::fmt::{self, Display};
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Document {
-    /// May be empty: then no title is shown.
-    pub title: String,
-    /// `PASS: 37 variants are green`
-    pub verdict: Option<String>,
-    pub blocks: Vec<Block>,
-}
-
-impl Document {
-    pub fn of(blocks: Vec<Block>) -> Self {
-        Self {
-            blocks,
-            ..Self::default()
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
-    /// Level 1 is the document's title, level 2 a section.
+    /// Level 1 is the page's title, level 2 a section.
     Heading {
         level: u8,
         text: Text,
@@ -33,6 +15,18 @@ pub enum Block {
 }
 
 impl Block {
+    pub fn title(title: &str) -> Self {
+        Block::Heading {
+            level: 1,
+            text: Text::default().plain(title),
+        }
+    }
+
+    /// `PASS: 37 variants are green`
+    pub fn strong(text: impl Into<String>) -> Self {
+        Block::Paragraph(Text::default().strong(text))
+    }
+
     pub fn section(title: impl Into<Text>) -> Self {
         Block::Heading {
             level: 2,

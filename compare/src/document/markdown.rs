@@ -1,21 +1,9 @@
 //! GitHub's Markdown: CommonMark with tables.
 
-use super::{Block, Document, Span, Table, Text};
+use super::{Block, Span, Table, Text};
 
-pub fn markdown(document: &Document) -> String {
-    let mut parts = Vec::new();
-    if !document.title.is_empty() {
-        parts.push(format!("# {}", escape(&document.title, Place::Line)));
-    }
-    let verdict = document.verdict.as_ref();
-    parts.extend(verdict.map(|verdict| format!("**{}**", escape(verdict, Place::Line))));
-    parts.push(blocks(&document.blocks));
-    parts.join("\n\n").trim_end().to_string() + "\n"
-}
-
-/// Blocks alone, such as a table within another file.
-pub fn blocks(blocks: &[Block]) -> String {
-    blocks.iter().map(block).collect::<Vec<_>>().join("\n\n")
+pub fn markdown(blocks: &[Block]) -> String {
+    blocks.iter().map(block).collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 fn block(block: &Block) -> String {

@@ -1,11 +1,11 @@
-//! A page is a document of typed cells, composed once and then written as Markdown or terminal text.
+//! A page is blocks of typed cells, composed once and then written as Markdown or terminal text.
 
 mod content;
 pub mod markdown;
 pub mod terminal;
 
 pub(crate) use content::row;
-pub use content::{Block, Cell, Document, Span, Table, TableRow, Text};
+pub use content::{Block, Cell, Span, Table, TableRow, Text};
 
 use std::io::{self, Write};
 

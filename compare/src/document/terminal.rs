@@ -1,15 +1,14 @@
 //! Text for a terminal or a log: no colours, lines of [`WIDTH`] characters.
 
-use super::{Block, Cell, Document, Table};
+use super::{Block, Cell, Table};
 
 /// Characters of a line; a word that is longer has one of its own.
 const WIDTH: usize = 100;
 
-pub fn terminal(document: &Document) -> String {
-    let title = Some(&document.title).filter(|title| !title.is_empty());
-    let head = title.into_iter().chain(&document.verdict);
-    let blocks = document.blocks.iter().map(|block| match block {
-        Block::Heading { level: ..=2, text } => wrapped("", &format!("== {text} ==")),
+pub fn terminal(blocks: &[Block]) -> String {
+    let parts = blocks.iter().map(|block| match block {
+        Block::Heading { level: 1, text } => wrapped("", &text.to_string()),
+        Block::Heading { level: 2, text } => wrapped("", &format!("== {text} ==")),
         Block::Heading { text, .. } => wrapped("", &format!("-- {text} --")),
         Block::Paragraph(text) => wrapped("", &text.to_string()),
         Block::Bullets(items) => {
@@ -18,7 +17,6 @@ pub fn terminal(document: &Document) -> String {
         }
         Block::Table(of) => table(of),
     });
-    let parts = head.map(|line| wrapped("", line)).chain(blocks);
     parts.collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
@@ -94,7 +92,7 @@ mod tests {
     use crate::document::row;
 
     fn of(block: Block) -> String {
-        terminal(&Document::of(vec![block]))
+        terminal(&[block])
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use super::*;
 
-fn sample() -> Document {
+fn sample() -> Vec<Block> {
     let figure = |text: &str| Cell::Figure(text.into());
     let figures = Table::of([
         row! {
@@ -22,25 +22,23 @@ fn sample() -> Document {
             "vs previous" => Cell::Missing,
         },
     ]);
-    Document {
-        title: "The ladder".into(),
-        verdict: Some("AMBIGUOUS: 1 claim < 1".into()),
-        blocks: vec![
-            Block::bullets(["Fix a_b", "look_"]),
-            Block::section("Times & ratios"),
-            Block::paragraph(
-                Text::from("See `a|b` in ")
-                    .link("docs/rows.md", "docs/rows.md")
-                    .plain("."),
-            ),
-            Block::Table(figures),
-            Block::section("Details"),
-            Block::Heading {
-                level: 3,
-                text: "Here <more>".into(),
-            },
-        ],
-    }
+    vec![
+        Block::title("The ladder"),
+        Block::strong("AMBIGUOUS: 1 claim < 1"),
+        Block::bullets(["Fix a_b", "look_"]),
+        Block::section("Times & ratios"),
+        Block::paragraph(
+            Text::from("See `a|b` in ")
+                .link("docs/rows.md", "docs/rows.md")
+                .plain("."),
+        ),
+        Block::Table(figures),
+        Block::section("Details"),
+        Block::Heading {
+            level: 3,
+            text: "Here <more>".into(),
+        },
+    ]
 }
 
 #[test]

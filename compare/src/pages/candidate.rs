@@ -1,7 +1,7 @@
 //! What `candidate` prints: its gates, its ratios on each problem, and the verdict.
 
 use super::{list, noted, of, or_dash, sections, some, text, times};
-use crate::document::{Block, Document, Table, TableRow, Text, row};
+use crate::document::{Block, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::{DEFAULT, Outcome, fastest};
@@ -9,7 +9,7 @@ use crate::table::{Judged, Row, Source};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
-pub fn document(candidate: &Candidate) -> Document {
+pub fn document(candidate: &Candidate) -> Vec<Block> {
     let gate = |(gate, judged): (&GateId, &Judged)| {
         let counts = judged.passed.zip(judged.of);
         row! {
@@ -28,19 +28,15 @@ pub fn document(candidate: &Candidate) -> Document {
         ("Not timed", list(candidate.not_timed.clone())),
         ("Unsupported", list(candidate.unsupported.clone())),
     ];
-    Document::of(
-        [
-            list(candidate.failures()),
-            some(Table::of(candidate.gates.iter().map(gate))),
-            some(Table::of(timings)),
-            about.into_iter().collect(),
-            sections(Block::subsection, parts),
-            vec![Block::Paragraph(
-                Text::default().strong(conclusion(candidate)),
-            )],
-        ]
-        .concat(),
-    )
+    [
+        list(candidate.failures()),
+        some(Table::of(candidate.gates.iter().map(gate))),
+        some(Table::of(timings)),
+        about.into_iter().collect(),
+        sections(Block::subsection, parts),
+        vec![Block::strong(conclusion(candidate))],
+    ]
+    .concat()
 }
 
 /// `own`: the candidate on a problem.
@@ -142,7 +138,7 @@ mod tests {
             Row::new("flash-attn", On::All, Source::Peers).note("not installed"),
         ];
         let of = judge("NVIDIA H200", &summary, &cases, &rows);
-        insta::assert_snapshot!(markdown::blocks(&document(&of).blocks), @r"
+        insta::assert_snapshot!(markdown::markdown(&document(&of)), @r"
         | gate | verdict | cases passed |
         |---|---|---|
         | C1 | PASS | – |
@@ -170,7 +166,7 @@ mod tests {
         let mut wrong = summary;
         wrong.judge(GateId::C2, (&judged(GateId::C2, false)).into());
         let of = judge("NVIDIA H200", &wrong, &[], &[]);
-        insta::assert_snapshot!(markdown::blocks(&document(&of).blocks), @"
+        insta::assert_snapshot!(markdown::markdown(&document(&of)), @"
     - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
 
     | gate | verdict | cases passed |

@@ -1,7 +1,7 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
 use super::{changes, first_lines, first_of, ladder, list, sections};
-use crate::document::{Block, Document};
+use crate::document::Block;
 use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
@@ -44,7 +44,7 @@ impl Pair {
 }
 
 /// Everything, or the first of each kind.
-pub fn document(comparison: &Comparison, is_whole: bool) -> Document {
+pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
     let overall = &comparison.overall;
     let all = comparison
         .pairs
@@ -53,6 +53,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Document {
     let counts = Some(counts(all)).filter(|counts| !counts.is_empty());
     let why = counts.as_ref().unwrap_or(&overall.line);
     let mut blocks = vec![
+        Block::strong(format!("{}: {why}", overall.word)),
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
             "`{}` against `{}` (base).",
@@ -78,10 +79,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Document {
         blocks.push(Block::paragraph(rest(pair)));
     }
     blocks.extend(list(&comparison.unpaired));
-    Document {
-        verdict: Some(format!("{}: {why}", overall.word)),
-        ..Document::of(blocks)
-    }
+    blocks
 }
 
 /// Gates before figures, and large changes before small ones.

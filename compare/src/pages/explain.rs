@@ -1,6 +1,6 @@
 //! The page of `compare explain`: where a row first goes wrong.
 
-use crate::document::{Block, Document, Table, Text, row};
+use crate::document::{Block, Table, Text, row};
 use common::explain::{Closest, Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
 use common::reference::Probability;
 use common::verdict::GateResult;
@@ -22,7 +22,7 @@ pub struct Finding<'a> {
     pub found: &'a Investigated,
 }
 
-pub fn document(finding: &Finding<'_>) -> Document {
+pub fn document(finding: &Finding<'_>) -> Vec<Block> {
     let found = finding.found;
     let [b, h, s] = found.row;
     let chosen = match finding.is_given {
@@ -55,7 +55,7 @@ pub fn document(finding: &Finding<'_>) -> Document {
             _ => blocks.push(Block::paragraph(silence(finding))),
         },
     }
-    Document::of(blocks)
+    blocks
 }
 
 fn hazards(traced: &TraceReport) -> Vec<Block> {
@@ -64,8 +64,7 @@ fn hazards(traced: &TraceReport) -> Vec<Block> {
     let more = (more > 0).then(|| format!("{more} more hazards"));
     let lines = list(shown.map(ToString::to_string).chain(more));
     let title = "Hazards: fix these first, they may cause everything else.";
-    let strong = |title| Block::Paragraph(Text::default().strong(title));
-    sections(strong, [(title, lines)])
+    sections(Block::strong, [(title, lines)])
 }
 
 fn silence(finding: &Finding<'_>) -> String {
@@ -242,7 +241,7 @@ mod tests {
             look: Vec::new(),
         };
         let gates = ["C2", "C4"].map(str::to_string).into_iter();
-        let page = crate::document::markdown::blocks(&within(&closest, gates));
+        let page = crate::document::markdown::markdown(&within(&closest, gates));
         let says = |words: &str| page.contains(words);
         assert!(
             says("C2 and C4 fail") && says("O, rescaled, at 93 % of it"),

@@ -1,7 +1,7 @@
 //! Parts of pages that people write: between `<!-- generated: WHAT -->` and `<!-- end -->` stands what the tables or the sources say.
 
 use super::{ladder, metrics, or_dash, or_line, some, stale, standing, times};
-use crate::document::markdown::blocks;
+use crate::document::markdown::markdown;
 use crate::document::{Block, Table, TableRow, row};
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
@@ -63,14 +63,14 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
     let main = reports.first().ok_or_else(unknown)?;
     let stage = |id: &str| main.known.stage(id).ok_or_else(unknown);
     match (&words[..], &quoted[1..]) {
-        (["metrics"], []) => Ok(blocks(&[Block::Table(metrics::metrics())])),
-        (["gates"], []) => Ok(blocks(&[Block::Table(metrics::gates())])),
-        (["ladder"], []) => Ok(blocks(&ladder::readme(main))),
+        (["metrics"], []) => Ok(markdown(&[Block::Table(metrics::metrics())])),
+        (["gates"], []) => Ok(markdown(&[Block::Table(metrics::gates())])),
+        (["ladder"], []) => Ok(markdown(&ladder::readme(main))),
         (["measured", id], []) => {
             let stage = stage(id)?;
             let row = Table::of([ladder::of_stage(main, stage)]).filled();
             let measured = measured(reports, stage, |_| true);
-            Ok(blocks(&[vec![Block::Table(row)], measured].concat()))
+            Ok(markdown(&[vec![Block::Table(row)], measured].concat()))
         }
         (["gain", id], []) => {
             let stage = stage(id)?;
@@ -78,7 +78,7 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
                 matches!(of.claim.relation, Relation::Faster { .. })
                     && of.claim.on.dtype == stage.first_dtype()
             };
-            Ok(blocks(&measured(reports, stage, is_gain)))
+            Ok(markdown(&measured(reports, stage, is_gain)))
         }
         (["excerpt", file], [first, _, last, _]) => excerpt(root, file, first, last),
         _ => Err(unknown()),

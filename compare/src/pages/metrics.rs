@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn every_metric_and_gate_has_its_line() {
         let tables = [metrics(), gates()];
-        let page = markdown::blocks(&tables.map(Block::Table));
+        let page = markdown::markdown(&tables.map(Block::Table));
         assert!(
             Metric::ALL
                 .iter()

@@ -1,4 +1,4 @@
-//! What people read: each page is composed here from what [`crate::judge`] says, as one [`Document`](crate::document::Document)
+//! What people read: each page is composed here from what [`crate::judge`] says, as blocks
 //! for every format.
 
 pub mod candidate;

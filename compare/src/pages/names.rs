@@ -1,7 +1,7 @@
 //! `compare show` alone: the names that other commands take.
 
 use super::show::Section;
-use crate::document::{Block, Document};
+use crate::document::Block;
 use crate::judge::list::joined;
 use crate::table::StageMeta;
 use clap::ValueEnum;
@@ -9,7 +9,7 @@ use common::inputs::Family;
 use common::problem::{Dtype, Mask, NamedShape, SHAPES};
 use common::verdict::GateId;
 
-pub fn document(stages: &[StageMeta]) -> Document {
+pub fn document(stages: &[StageMeta]) -> Vec<Block> {
     let of_stage = |stage: &StageMeta| {
         let name = |name: &str| match name == stage.default_variant {
             true => format!("{name} (default)"),
@@ -29,7 +29,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
         .iter()
         .filter_map(Section::to_possible_value);
     let parts = joined(parts.map(|part| part.get_name().to_string()), ", ");
-    Document::of(vec![
+    vec![
         Block::section("Stages and their variants"),
         Block::bullets(stages.iter().map(of_stage)),
         Block::section("Problems"),
@@ -54,7 +54,7 @@ pub fn document(stages: &[StageMeta]) -> Document {
                 joined(GateId::ALL, ", ")
             ),
         ]),
-    ])
+    ]
 }
 
 #[cfg(test)]

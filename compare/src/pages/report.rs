@@ -3,7 +3,7 @@
 use super::{
     WORDS, commit, first_lines, first_of, ladder, noted, sections, self_test, text, times, us,
 };
-use crate::document::{Block, Cell, Document, Table, Text, row};
+use crate::document::{Block, Cell, Table, Text, row};
 use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
@@ -25,7 +25,7 @@ const MOST_CLAIMS: usize = 6;
 const MOST_MISSING: usize = 5;
 
 /// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
-pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
+pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     let known = &report.known;
     let titled = |title: &str, report: &Report<'_>| match report.known.gpu() {
         Some(gpu) => format!("{title}, {gpu}"),
@@ -79,11 +79,12 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Document {
         Block::section,
         before.into_iter().chain(elsewhere).chain(after),
     );
-    Document {
-        title: "COMPARE".into(),
-        verdict: Some(verdict(report)),
-        blocks: [vec![Block::Bullets(summary(report))], sections].concat(),
-    }
+    let head = vec![
+        Block::title("COMPARE"),
+        Block::strong(verdict(report)),
+        Block::Bullets(summary(report)),
+    ];
+    [head, sections].concat()
 }
 
 /// A PASS that does not hide a regression.

@@ -3,7 +3,7 @@
 use super::{
     cells, claims, each, list, or_dash, or_line, report, sections, short, some, state, times,
 };
-use crate::document::{Block, Document, Table, Text, row};
+use crate::document::{Block, Table, Text, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
@@ -43,18 +43,14 @@ pub enum Section {
 const OF_STAGES: [Section; 3] = [Section::Gates, Section::Latencies, Section::Claims];
 
 /// The parts asked for, of the stages named or of all. Without parts [`OF_STAGES`]; without stages either, the summary.
-pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Document {
+pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec<Block> {
     let what = match what {
         [] if !stages.is_empty() => &OF_STAGES,
         what => what,
     };
-    let verdict = Some(report::verdict(report));
+    let verdict = Block::strong(report::verdict(report));
     let Some(session) = report.known.session() else {
-        return Document {
-            title: "Nothing to show".into(),
-            verdict,
-            ..Document::default()
-        };
+        return vec![Block::title("Nothing to show"), verdict];
     };
     let show = Show {
         report,
@@ -69,12 +65,9 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Doc
         let title = name.map_or(String::new(), |name| name.get_name().to_string());
         (title, or_line(found, "NO DATA."))
     };
-    let summary = vec![Block::Bullets(report::summary(report))];
-    Document {
-        title: session.name.clone(),
-        verdict,
-        blocks: [summary, sections(Block::section, asked.map(section))].concat(),
-    }
+    let title = Block::title(&session.name);
+    let head = vec![title, verdict, Block::Bullets(report::summary(report))];
+    [head, sections(Block::section, asked.map(section))].concat()
 }
 
 struct Show<'a> {

@@ -1,22 +1,18 @@
 //! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict.
 
 use super::{ladder, report, some};
-use crate::document::{Block, Document, Text};
+use crate::document::Block;
 use crate::judge::verdict::Report;
 
-pub fn document(report: &Report<'_>) -> Document {
+pub fn document(report: &Report<'_>) -> Vec<Block> {
     let end = vec![
         Block::Bullets(report::summary(report)),
         Block::bullets(report.overall.actions.clone()),
-        verdict_line(report),
+        Block::strong(report::verdict(report)),
     ];
     let ladder = some(ladder::ladder(report));
     let missing = report::missing(report, true);
-    Document::of([report::failures(report), ladder, missing, end].concat())
-}
-
-fn verdict_line(report: &Report<'_>) -> Block {
-    Block::Paragraph(Text::default().strong(report::verdict(report)))
+    [report::failures(report), ladder, missing, end].concat()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::ladder::{over_fastest, score};
 use super::show::Section;
 use super::*;
-use crate::document::Document;
+use crate::document::Block;
 use crate::document::markdown::markdown;
 use crate::document::terminal::terminal;
 use crate::judge::diff;
@@ -49,7 +49,7 @@ fn committed() -> (Vec<StageMeta>, table::Table) {
     (stages, table)
 }
 
-fn fits_the_terminal(document: &Document, most: usize) {
+fn fits_the_terminal(document: &[Block], most: usize) {
     let text = terminal(document);
     // A command is not broken.
     let lines = text.lines().filter(|line| line.trim().contains(' '));
@@ -69,7 +69,7 @@ fn can_go_with_a_pull_request(report: &Report<'_>) -> String {
         bytes <= 20_000 && lines <= 200,
         "{bytes} bytes, {lines} lines:\n{text}"
     );
-    let texts = document.blocks.iter().flat_map(|block| match block {
+    let texts = document.iter().flat_map(|block| match block {
         Block::Bullets(texts) => texts.clone(),
         Block::Paragraph(text) => vec![text.clone()],
         _ => vec![],
@@ -457,7 +457,8 @@ fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
         assert_eq!(comparison.overall.word, word);
         let document = super::diff::document(&comparison, false);
         fits_the_terminal(&document, 100);
-        let has_more = |document| markdown(document).contains(" more: `compare diff BASE NEW`");
+        let has_more =
+            |document: &[Block]| markdown(document).contains(" more: `compare diff BASE NEW`");
         assert_eq!(has_more(&document), word == "REGRESSION");
         assert!(!has_more(&super::diff::document(&comparison, true)));
         assert!(markdown(&document).len() < 20_000);
