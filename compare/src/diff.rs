@@ -142,8 +142,6 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         new: new.name.clone(),
         pairs,
         unpaired: one_sided.collect(),
-        run: new.run.clone(),
-        stages: stages.to_vec(),
         overall,
     }
 }

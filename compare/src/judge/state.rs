@@ -2,7 +2,7 @@
 
 use super::Known;
 use super::list::distinct;
-use crate::table::session::{Measurable, Tier, first_place};
+use crate::table::session::{Measurable, Tier};
 use crate::table::{CORRECT_MODEL, Judged, On, Row, Session, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -87,22 +87,6 @@ pub fn with(
 /// The row of a variant over all its cases on one backend.
 pub fn summary<'a>(known: &'a Known<'_>, subject: &Subject, by: Source) -> Option<&'a Row> {
     known.table.row(subject, &On::All, by)
-}
-
-/// A figure of the instance of the stage's first element type and head_dim 64 as compiled for the GPU of the table, else for the last
-/// architecture built.
-pub fn compiled(known: &Known<'_>, subject: &Subject, metric: Metric) -> Option<f64> {
-    let dtype = first_place(known.stage(subject.stage())).dtype;
-    let instances = known.table.instances(subject, Source::Ptxas, dtype, 64);
-    let figures: Vec<(&str, f64)> = instances
-        .filter_map(|(arch, row)| Some((arch?, row.value(metric)?)))
-        .collect();
-    let here = known.table.compiled_arch();
-    figures
-        .iter()
-        .find(|(arch, _)| Some(*arch) == here)
-        .or(figures.last())
-        .map(|(_, value)| *value)
 }
 
 /// The number of cases that were judged; `None` if the variant was not run.

@@ -3,7 +3,6 @@
 use super::best::{Latency, best_of, latency, time, variant};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{Outcome, outcome, problems};
-use super::state::compiled;
 use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
 use crate::table::{Figure, On, Place};
@@ -585,115 +584,6 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     ] {
         assert_eq!(outcome(Figure::from(ratio)), expected, "{ratio:?}");
     }
-}
-
-#[test]
-fn registers_are_those_of_what_runs_on_the_gpu() {
-    let found = each(
-        "timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50
-        timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50; - sm_90a",
-        |line| {
-            of(line, |known| format!("{:?}", compiled(known, &WMMA.into(), Metric::Registers)))
-        },
-    );
-    insta::assert_snapshot!(found, @"
-    timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50
-        Some(96.0)
-    timed; built 96 0; + wmma | f16 d64 sm_80 | ptxas | registers 40; + wmma | f16 d64 sm_99 | ptxas | registers 50; - sm_90a
-        Some(50.0)
-    ");
-}
-
-/// The figures of the committed table: they change where a session of this GPU model is accepted.
-#[test]
-fn the_committed_table_of_the_h200_says_what_was_measured() {
-    let (results, stages) = (results(), crate::stages::builds().unwrap());
-    let table = results.of_gpu("nvidia-h200");
-    let known = Known::committed(&stages, &table);
-    let mut lines: Vec<String> = Vec::new();
-    for stage in &stages {
-        let best = best::subject(&known, stage);
-        let place = crate::table::session::first_place(Some(stage));
-        if let Some(row) = time(&table, &best, &place) {
-            lines.push(format!("{} {} {}", stage.id, best.name(), show(row)));
-        }
-    }
-    lines.push(String::new());
-    for problem in problems(&known) {
-        let (ours, (peer, over)) = (problem.ours, problem.fastest.unwrap());
-        let speedup = over.estimate(Metric::SpeedupP50);
-        let [ours, theirs] = [ours, peer].map(|row| format!("{} {}", row.subject, show(row)));
-        let outcome = format!("{:?}", outcome(speedup)).to_lowercase();
-        let place = problem.place;
-        lines.push(format!(
-            "{place}: {ours}, {theirs}, {:.2}x {outcome}",
-            speedup.value
-        ));
-    }
-    insta::assert_snapshot!(lines.join("\n"), @r"
-    stage0-scalar wmma-qk-32x128-k2 17.04
-    stage1-cpasync cpasync-32x256-k2 15.91
-    stage2-simd-pv simd-pv-32x256-k2 15.24
-    stage3-wmma-pv wmma-pv-32x128-k2 9.803
-    stage4-warpspec warpspec-32x128-k2 9.741
-    stage5-swizzle swizzle-32x256-k4 5.187
-    stage6-tma tma-32x256-k4 5.054
-    stage7-wgmma wgmma-64x128 6.278
-    stage8-overlap overlap-lazy-64x128 5.737
-    stage9-cluster cluster-64x256 4.395
-    stage10-fp8 fp8-scores-64x128 6.072
-    stage11-spread spread-64x128-k2 5.314
-    stage12-decode decode-64x256 7.477
-    
-    mission f16 full: stage9-cluster/cluster-64x256 4.373, flash-attn-4 9.054, 2.07x won
-    mission f16 full cold: stage9-cluster/cluster-64x256 4.632, flash-attn-4 9.451, 2.04x won
-    mission f16 causal: stage9-cluster/cluster-64x256 4.622, torch-cudnn 9.162, 1.98x won
-    mission_b2 f16 full: stage11-spread/spread-64x128-k2 5.595, flash-attn-4 9.060, 1.62x won
-    wide f16 full: stage9-cluster/cluster-64x256 5.396, flash-attn-4 9.321, 1.73x won
-    mission_b2 f16 causal: stage9-cluster/cluster-64x256 5.870, flash-attn-4 9.321, 1.59x won
-    wide f16 causal: stage9-cluster/cluster-64x256 5.458, flash-attn-4 9.399, 1.72x won
-    stretch f16 full: stage11-spread/spread-256x64 10.64, torch-cudnn 15.03, 1.41x won
-    stretch f16 causal: stage11-spread/spread-256x64 10.01, torch-cudnn 15.56, 1.55x won
-    long f16 full: stage11-spread/spread-128x64-k2 17.82, torch-default 22.68, 1.27x won
-    long f16 causal: stage11-spread/spread-64x128-k2 15.53, torch-default 22.91, 1.48x won
-    between_1k_d128 f16 full: stage11-spread/spread-128x64-k2 33.66, flash-attn-4 31.50, 0.94x lost
-    between_2k_d128 f16 full: stage8-overlap/overlap-lazy-128x128 31.56, flash-attn-4 27.06, 0.86x lost
-    between_1k_d128 f16 causal: stage11-spread/spread-256x64 19.92, flash-attn-4 21.94, 1.10x won
-    between_2k_d128 f16 causal: stage11-spread/spread-64x128-k2 23.57, flash-attn-4 26.49, 1.12x won
-    chunk f16 causal: stage8-overlap/overlap-lazy-128x128 94.48, flash-attn-4 103.1, 1.09x won
-    prefill_2k_mqa f16 causal: stage8-overlap/overlap-lazy-256x64 58.06, flash-attn-4 64.02, 1.10x won
-    big f16 full: stage11-spread/spread-256x64 484.3, flash-attn-4 527.8, 1.09x won
-    big f16 causal: stage8-overlap/overlap-lazy-256x64 262.0, flash-attn-4 300.0, 1.15x won
-    prefill_4k_g4 f16 causal: stage8-overlap/overlap-lazy-256x64 202.6, flash-attn-4 225.7, 1.11x won
-    big_wide f16 full: stage11-spread/spread-256x64 870.3, flash-attn-4 888.9, 1.02x won
-    big_wide f16 causal: stage11-spread/spread-256x64 423.7, flash-attn-4 487.8, 1.15x won
-    long_16k f16 full: stage11-spread/spread-256x64 1989, flash-attn-4 2213, 1.11x won
-    long_16k f16 causal: stage11-spread/spread-256x64 968.5, flash-attn-4 1080, 1.11x won
-    long_16k_wide f16 full: stage11-spread/spread-256x64 3276, flash-attn-4 3598, 1.10x won
-    long_16k_wide f16 causal: stage11-spread/spread-256x64 1706, flash-attn-4 1841, 1.08x won
-    mission e4m3 full: stage9-cluster/cluster-64x256 4.245, cudnn-fp8 12.68, 2.99x won
-    mission e4m3 causal: stage9-cluster/cluster-64x256 4.432, cudnn-fp8 13.04, 2.94x won
-    mission_b2 e4m3 full: stage10-fp8/fp8-scores-64x128 5.967, cudnn-fp8 10.97, 1.84x won
-    wide e4m3 full: stage10-fp8/fp8-scores-64x128 7.646, cudnn-fp8 11.59, 1.51x won
-    mission_b2 e4m3 causal: stage10-fp8/fp8-scores-64x128 6.349, cudnn-fp8 11.40, 1.80x won
-    wide e4m3 causal: stage10-fp8/fp8-scores-64x128 7.807, cudnn-fp8 11.99, 1.54x won
-    stretch e4m3 full: stage10-fp8/fp8-scores-256x64 10.76, cudnn-fp8 17.20, 1.60x won
-    stretch e4m3 causal: stage10-fp8/fp8-scores-256x64 10.13, cudnn-fp8 16.39, 1.62x won
-    long e4m3 full: stage10-fp8/fp8-scores-128x128 20.02, cudnn-fp8 24.53, 1.23x won
-    long e4m3 causal: stage10-fp8/fp8-scores-64x128 17.65, cudnn-fp8 24.22, 1.37x won
-    big e4m3 full: stage10-fp8/fp8-scores-256x64 439.0, cudnn-fp8 532.5, 1.21x won
-    big e4m3 causal: stage10-fp8/fp8-scores-256x64 235.8, cudnn-fp8 289.2, 1.23x won
-    big_wide e4m3 full: stage10-fp8/fp8-scores-256x64 636.5, cudnn-fp8 603.2, 0.95x lost
-    big_wide e4m3 causal: stage10-fp8/fp8-scores-256x64 334.7, cudnn-fp8 339.7, 1.01x won
-    mission bf16 full: stage9-cluster/cluster-64x256 4.366, flash-attn-4 9.044, 2.07x won
-    mission bf16 causal: stage9-cluster/cluster-64x256 4.598, torch-default 9.275, 2.02x won
-    long bf16 full: stage11-spread/spread-128x64-k2 17.65, torch-default 22.65, 1.28x won
-    long bf16 causal: stage11-spread/spread-64x128-k2 15.54, torch-cudnn 23.17, 1.49x won
-    big bf16 full: stage11-spread/spread-256x64 481.0, flash-attn-4 520.7, 1.08x won
-    big bf16 causal: stage8-overlap/overlap-lazy-256x64 258.2, flash-attn-4 304.8, 1.18x won
-    big_wide bf16 full: stage11-spread/spread-256x64 804.7, flash-attn-4 826.6, 1.03x won
-    big_wide bf16 causal: stage11-spread/spread-256x64 406.5, flash-attn-4 448.1, 1.10x won
-    ");
 }
 
 /// The file is what the table is written as, and read without loss.

@@ -1,13 +1,12 @@
 //! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
 
-use super::{changes, first_lines, first_of, ladder, list, sections};
+use super::{changes, first_lines, first_of, list, sections};
 use crate::document::Block;
-use crate::judge::Known;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
 use crate::judge::verdict::{Overall, count, counts};
 use crate::table::session::Moved;
-use crate::table::{self, Session, StageMeta, Subject};
+use crate::table::{self, Subject};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MOST_WORSE: usize = 15;
@@ -23,9 +22,6 @@ pub struct Comparison {
     pub pairs: Vec<Pair>,
     /// GPU models that only one side has figures of.
     pub unpaired: Vec<String>,
-    /// The session of the new side, if that is a run.
-    pub run: Option<Session>,
-    pub stages: Vec<StageMeta>,
     pub overall: Overall,
 }
 
@@ -72,7 +68,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         let parts = [
             ("Missing data", required),
             ("Worse", table(pair, Change::Worse, share(MOST_WORSE))),
-            ("New", added(comparison, pair, share(MOST_NEW))),
+            ("New", added(pair, share(MOST_NEW))),
             ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
         ];
         blocks.extend(sections(Block::subsection, parts));
@@ -97,18 +93,13 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     first_lines(lines, most, HOW)
 }
 
-fn added(comparison: &Comparison, pair: &Pair, most: usize) -> Vec<Block> {
-    let known = Known {
-        run: comparison.run.as_ref(),
-        ..Known::committed(&comparison.stages, &pair.new)
-    };
+fn added(pair: &Pair, most: usize) -> Vec<Block> {
     let new = pair.of(Change::Informational).into_iter();
     let new = new.filter(|d| d.what == What::Variant && d.new.is_none() && d.base.is_none());
     let is_there = |subject: &&Subject| pair.new.about(subject).next().is_some();
-    let added = new.map(|d| &d.subject).filter(is_there).cloned();
-    let added: Vec<Subject> = added.collect();
-    let table = |added: &[Subject]| Block::Table(ladder::variants(&known, added));
-    first_of(&added, most, table, "compare show gates latencies")
+    let added = new.map(|d| &d.subject).filter(is_there);
+    let lines = added.map(|subject| subject.to_string().into());
+    first_lines(lines, most, "compare show gates latencies")
 }
 
 /// Counts of everything else, and what the latencies of unchanged kernels say.

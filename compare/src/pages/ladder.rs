@@ -6,7 +6,7 @@ use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{distinct, joined};
 use crate::judge::peers::{self, Outcome};
-use crate::judge::state::{State, compiled, state as judged};
+use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
 use crate::table::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
@@ -152,31 +152,6 @@ pub fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Opti
     let ours = ours.filter(|row| row.failure().is_none())?;
     let (_, over) = peers::fastest(known, ours, |_| true)?;
     Some((over.value(Metric::SpeedupP50)?, known.is_stale(ours)))
-}
-
-/// Registers and occupancy of a variant's instance for the claims' problem: `128 registers, 25 %`.
-pub fn resources(known: &Known<'_>, subject: &Subject) -> Option<String> {
-    let registers = compiled(known, subject, Metric::Registers)?;
-    let occupancy = match compiled(known, subject, Metric::Occupancy) {
-        Some(0.0) => ", 0 blocks/SM".to_string(),
-        Some(share) => format!(", {:.0} %", 100.0 * share),
-        None => String::new(),
-    };
-    Some(format!("{registers} registers{occupancy}"))
-}
-
-pub fn variants(known: &Known<'_>, subjects: &[Subject]) -> Table {
-    let row = |subject: &Subject| {
-        let stage = known.stage(subject.stage());
-        let gates = stage.map(|stage| state(&judged(known, stage, subject)));
-        row! {
-            "variant" => super::short(subject),
-            "gates" => or_dash(gates),
-            "µs at mission" => time(known, subject),
-            "resources" => or_dash(resources(known, subject)),
-        }
-    };
-    Table::of(subjects.iter().map(row))
 }
 
 /// What the times of the table are, and the sessions that they are from; nothing where there is none.
