@@ -3,7 +3,7 @@
 use super::Known;
 use super::list::distinct;
 use super::peers::{Outcome, arms, fastest, outcome};
-use super::state::{NEEDED, rank};
+use super::state::NEEDED;
 use super::verdict::Exit;
 use crate::table::{Judged, On, Row, Table};
 use common::metric::Metric;
@@ -78,14 +78,13 @@ pub fn judge(device: &str, summary: &Row, cases: &[Row], timed: &[Row]) -> Candi
     }
 }
 
-/// FAIL or AMBIGUOUS if any gate is; else PASS if all that are needed are, else NO DATA.
+/// FAIL if any gate is; else PASS if all that are needed are, else NO DATA.
 fn verdict(gates: &BTreeMap<GateId, Judged>) -> Verdict {
-    let verdicts = gates.values().map(|judged| judged.verdict);
-    let passes = |gate| matches!(gates.get(gate), Some(of) if of.verdict == Verdict::Pass);
-    match verdicts.min_by_key(|verdict| rank(*verdict)) {
-        Some(worst @ (Verdict::Fail | Verdict::Ambiguous)) => worst,
-        _ if NEEDED.iter().all(passes) => Verdict::Pass,
-        _ => Verdict::NoData,
+    let says = |gate, verdict| matches!(gates.get(gate), Some(of) if of.verdict == verdict);
+    match gates.keys().any(|gate| says(gate, Verdict::Fail)) {
+        true => Verdict::Fail,
+        false if NEEDED.iter().all(|gate| says(gate, Verdict::Pass)) => Verdict::Pass,
+        false => Verdict::NoData,
     }
 }
 

@@ -15,7 +15,6 @@ pub enum State {
     /// No gate fails, and everything that can be measured was.
     Green,
     Failed(Vec<GateId>),
-    Ambiguous(Vec<GateId>),
     /// There should be data for these gates and is not.
     NoData(Vec<GateId>),
     /// The run does not include it, because of its tier or flags.
@@ -42,8 +41,8 @@ pub fn rank(verdict: Verdict) -> usize {
     Verdict::WORST_FIRST.iter().position(of).unwrap_or_default()
 }
 
-/// What each gate says of a variant over all rows of one kernel: FAIL if any does, else AMBIGUOUS, else PASS, else NO DATA. The row
-/// over all cases covers single cases.
+/// What each gate says of a variant over all rows of one kernel: FAIL if any does, else PASS, else NO DATA. The row over all cases
+/// covers single cases.
 pub fn gates(known: &Known<'_>, subject: &Subject) -> BTreeMap<GateId, Judged> {
     let mut gates: BTreeMap<GateId, Judged> = BTreeMap::new();
     let counts = |row: &&Row| {
@@ -171,12 +170,9 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     }
     let gates = gates(known, subject);
     let that = |verdict| -> Vec<GateId> { with(&gates, verdict).map(|(gate, _)| gate).collect() };
-    let [failed, ambiguous, passed] = [Verdict::Fail, Verdict::Ambiguous, Verdict::Pass].map(that);
+    let [failed, passed] = [Verdict::Fail, Verdict::Pass].map(that);
     if !failed.is_empty() {
         return State::Failed(failed);
-    }
-    if !ambiguous.is_empty() {
-        return State::Ambiguous(ambiguous);
     }
     // A selection may leave a gate without a case, except C7. C8 may lack one because the kernel writes no log-sum-exps, and C4, which
     // applies to few problems, because the device cannot run the variant on them, or because the quick tier has none of them for a

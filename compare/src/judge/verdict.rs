@@ -230,16 +230,6 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
             .filter(move |of| is(of))
             .map(Claimed::title)
     };
-    let inconclusive = report
-        .states
-        .iter()
-        .flat_map(|(subject, state)| match state {
-            State::Ambiguous(gates) => gates
-                .iter()
-                .map(|gate| format!("{gate} of {subject}"))
-                .collect(),
-            _ => vec![],
-        });
     let stale = report
         .states
         .iter()
@@ -283,7 +273,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
             Exit::Inconclusive,
             "AMBIGUOUS",
             ["is inconclusive", "are inconclusive"],
-            inconclusive.chain(titles(Claimed::is_ambiguous)).collect(),
+            titles(Claimed::is_ambiguous).collect(),
             "Run again on a quiet machine, or with more samples (`--iters`).",
         ),
         concern(

@@ -117,7 +117,6 @@ fn word(of: &State) -> &'static str {
     match of {
         State::Green => "GREEN",
         State::Failed(_) => "FAIL",
-        State::Ambiguous(_) => "AMBIGUOUS",
         State::NoData(_) => "NO DATA",
         State::Stale => "STALE",
         State::NotRun(_) => "not run",
@@ -127,7 +126,7 @@ fn word(of: &State) -> &'static str {
 /// `FAIL C2`
 fn state(of: &State) -> String {
     let gates: &[GateId] = match of {
-        State::Failed(gates) | State::Ambiguous(gates) | State::NoData(gates) => gates,
+        State::Failed(gates) | State::NoData(gates) => gates,
         _ => &[],
     };
     let gates = gates.iter().map(GateId::to_string);

@@ -87,7 +87,6 @@ fn each_state_has_its_cause_and_its_end() {
         emulated; wmma all: C4 none
         emulated; wmma all: C4 none | cases 1 | cases_unsupported 1
         emulated; wmma all: C5 none | cases 1 | cases_unsupported 1
-        emulated; wmma all: C5 ambiguous
         emulated; wmma all: cases 0 | cases_unsupported 2
         emulated; wmma all: cases 0 | cases_unsupported 2 | cases_failed 1 | C1 fail
         emulated; - wmma all
@@ -126,9 +125,6 @@ fn each_state_has_its_cause_and_its_end() {
     emulated; wmma all: C5 none | cases 1 | cases_unsupported 1
         3 INCOMPLETE: Green, NoData([C5]), Green
         selected 0 PASS: Green, Green, Green
-    emulated; wmma all: C5 ambiguous
-        3 AMBIGUOUS: Green, Ambiguous([C5]), Green
-        selected 3 AMBIGUOUS: Green, Ambiguous([C5]), Green
     emulated; wmma all: cases 0 | cases_unsupported 2
         0 PASS: Green, NotRun("it supports none of these problems"), Green
         selected 0 PASS: Green, NotRun("it supports none of these problems"), Green
