@@ -44,6 +44,16 @@ fn rows_of_a_group_see_many_keys() {
     }
 }
 
+/// Of 132 rows the first and the 64th, of queries 0 and 16, see a tile of 64 or 128 keys, one key less or one more.
+#[test]
+fn the_first_row_of_a_warpgroup_may_see_whole_tiles() {
+    for whole in [64 + 16, 64 + 32, 128 + 16, 128 + 32] {
+        for seq_kv in whole - 1..=whole + 1 {
+            right(4, [1, 33, seq_kv, 64], Dtype::F16, Mask::Causal);
+        }
+    }
+}
+
 /// The keys of a key head are read once for so many rows, whatever heads these are of.
 #[test]
 fn a_block_has_rows_of_all_heads_of_a_group() {
