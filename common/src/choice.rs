@@ -13,12 +13,13 @@ pub struct Wanted {
     pub batch_invariant: bool,
 }
 
-pub const TERMS: usize = 8;
+pub const TERMS: usize = 9;
 
 /// What a launch's time is a sum of, each times a coefficient: the launch itself; blocks of the busiest multiprocessor; rounds
 /// of resident blocks; millions of multiply-adds of the busiest multiprocessor, and of the longest chain of blocks; millions of
 /// bytes; multiply-adds if all blocks were the mean, and if all were the longest: a kernel that balances its blocks under a
-/// causal mask lies between.
+/// causal mask lies between; thousands of elements of the rows that the blocks have, however many they have room for: Q comes in,
+/// O goes out, and a cluster merges its parts.
 pub fn terms(
     problem: &Problem,
     kernel: &KernelFacts,
@@ -27,32 +28,41 @@ pub fn terms(
     multiprocessors: u32,
 ) -> [f64; TERMS] {
     let shape = &problem.shape;
-    let blocks: u64 = grid.into_iter().map(u64::from).product();
     // The blocks of a cluster share the keys of as many tiles of rows.
-    let parts = kernel.cluster as usize;
-    let keys_of_tile = kernel.block_n * parts;
+    let parts = kernel.cluster;
+    let rows_of_tile = kernel.block_m * parts as usize;
+    let keys_of_tile = kernel.block_n * parts as usize;
+    let tiles = grid[0] / parts;
+    let clusters = u64::from(tiles) * u64::from(grid[1]) * u64::from(grid[2]);
+    // Pairs fill a GPU; clusters of eight leave multiprocessors of its parts idle: 132 hold 15.
+    let held = (multiprocessors - multiprocessors.min(parts.saturating_sub(2))) / parts;
+    let held = u64::from(held.max(1));
+    let per_multiprocessor = clusters.div_ceil(held) as f64;
+    let rounds = clusters.div_ceil(held * u64::from(resident)) as f64;
     let longest = shape.seq_kv.div_ceil(keys_of_tile) as f64;
-    let mean = match problem.mask {
-        Mask::Full => longest,
+    let (mean, share) = match problem.mask {
+        Mask::Full => (longest, per_multiprocessor),
+        // Long blocks start first and short ones fill the last round.
         Mask::Causal => {
-            let of_head = (parts * shape.batch * shape.heads_q) as f64;
-            let tiles = (blocks as f64 / of_head).max(1.0);
-            (mean_keys(shape.seq_q as f64, shape.seq_kv as f64, tiles) / keys_of_tile as f64)
-                .clamp(0.5, longest)
+            let mean = mean_keys(shape.seq_q as f64, shape.seq_kv as f64, f64::from(tiles));
+            let mean = (mean / keys_of_tile as f64).clamp(0.5, longest);
+            (mean, clusters as f64 / held as f64)
         }
     };
-    let per_multiprocessor = blocks.div_ceil(multiprocessors.into()) as f64;
-    let rounds = blocks.div_ceil((multiprocessors * resident).into()) as f64;
+    // Heads of a group may be rows of one tile.
+    let rows = shape.seq_q * shape.heads_q / grid[1] as usize;
     let of_tile = (kernel.block_m * keys_of_tile * shape.head_dim) as f64 / 1e6;
+    let of_rows = (rows.min(rows_of_tile) * shape.head_dim) as f64 / 1e3;
     [
         1.0,
         per_multiprocessor,
         rounds,
-        longest.max(per_multiprocessor * mean) * of_tile,
+        longest.max(share * mean) * of_tile,
         longest.max(rounds * mean) * of_tile,
         problem.min_bytes() as f64 / 1e6,
         per_multiprocessor * mean * of_tile,
         per_multiprocessor * longest * of_tile,
+        per_multiprocessor * of_rows,
     ]
 }
 
@@ -282,12 +292,50 @@ mod tests {
         );
         // Of a causal mask the longest block, or the mean of many: (1 + .. + 32) / 32 * 64 keys.
         let long = Shape::bhsd(1, 8, 2048, 64);
-        assert_eq!(of(long, Mask::Causal, [32, 8, 1], 1, 1)[3], 2.0 * 8.25);
+        let causal = of(long, Mask::Causal, [32, 8, 1], 1, 1);
+        assert_eq!(causal[3..5], [256.0 / 132.0 * 8.25, 2.0 * 8.25]);
         assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3], 4.0);
         assert_eq!(
             of(mission, Mask::Full, [8, 8, 1], 1, 1)[5],
             4.0 * 8.0 * 512.0 * 128.0 / 1e6
         );
+    }
+
+    #[test]
+    fn clusters_of_eight_do_not_fill_a_gpu_and_rows_are_those_that_a_tile_has() {
+        let of = |queries, heads_q, grid: [u32; 3]| {
+            let shape = Shape {
+                heads_q,
+                heads_kv: grid[1] as usize,
+                seq_q: queries,
+                batch: grid[2] as usize,
+                ..Shape::bhsd(1, 1, 512, 64)
+            };
+            let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+            let terms = terms(&problem, &kernel(8, 64, 8), grid, 1, 132);
+            [terms[1], terms[2], terms[8]]
+        };
+        let elements = |rows: f64| rows * 64.0 / 1e3;
+        assert_eq!(of(10, 1, [8, 1, 15]), [1.0, 1.0, elements(10.0)]);
+        assert_eq!(of(10, 1, [8, 1, 16]), [2.0, 2.0, 2.0 * elements(10.0)]);
+        // Four heads of a group in one tile, and more rows than one tile has room for.
+        assert_eq!(of(10, 8, [8, 2, 1]), [1.0, 1.0, elements(40.0)]);
+        assert_eq!(of(20, 8, [16, 2, 1]), [1.0, 1.0, elements(64.0)]);
+    }
+
+    #[test]
+    fn a_file_of_other_terms_is_refused() {
+        let cost = |us: &str| {
+            let json = format!(
+                r#"{{"variant":"s/v","dtype":"f16","head_dim":64,"resident":1,"us":[{us}]}}"#
+            );
+            serde_json::from_str::<Cost>(&json).map(|cost| cost.us)
+        };
+        let coefficients = |count| vec!["0.5"; count].join(",");
+        assert_eq!(cost(&coefficients(TERMS)).unwrap(), [0.5; TERMS]);
+        for wrong in [&coefficients(TERMS - 1), &coefficients(TERMS + 1), "null"] {
+            cost(wrong).unwrap_err();
+        }
     }
 
     #[test]

@@ -118,8 +118,13 @@ fn refit(
     loaded: &[LoadedStage],
 ) -> Option<Refitted> {
     let mut table = results.of_gpu(gpu);
-    let session = choice::judged(&table).next()?.session.clone();
-    let known = Known::committed(stages, &table);
+    let sessions = choice::judged(&table).map(|row| &row.session);
+    let session = sessions.max()?.clone();
+    let others = results.gpus.keys().filter(|other| *other != gpu);
+    let others: Vec<Table> = others.map(|other| results.of_gpu(other)).collect();
+    let known: Vec<Known<'_>> = (std::iter::once(&table).chain(&others))
+        .map(|table| Known::committed(stages, table))
+        .collect();
     let fitted = choice::fit(&known, loaded, None)?;
     let regret = choice::unseen_regret(&known, loaded);
     let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));

@@ -16,12 +16,17 @@ use std::fmt;
 /// The random problems are parts of so many: a choice is judged on each by a fit to all others.
 const PARTS: usize = 10;
 
-/// A variant that is nowhere within this factor of the fastest has no part in the fit.
-const CONTENDS: f64 = 1.25;
+/// The file has what makes the fastest of it faster by this much, on average over all problems.
+const WORTH: f64 = 2e-4;
 
-/// One that is not within this factor of the fastest at [`TWICE`] problems is not in the file: once may be chance.
-const FASTEST: f64 = 1.02;
-const TWICE: usize = 2;
+/// The same for GPUs that have only the stages that run everywhere: their own times are not known.
+const WORTH_ELSEWHERE: f64 = 4.0 * WORTH;
+
+/// Of variants that have no time at a problem: as if they took 20 times as long as the fastest.
+const FAR: f64 = 3.0;
+
+/// How often errors are weighed again, each by the time that the fit before gave.
+const PASSES: usize = 3;
 
 /// The weight of what other instances say of a coefficient, in problems of this instance: it decides where there are few.
 const DOUBT: f64 = 0.1;
@@ -32,26 +37,23 @@ const SWEEPS: usize = 300;
 /// The most that the choice may cost, on average and anywhere.
 const MOST: [f64; 2] = [1.02, 1.10];
 
-/// A time that the fit or its judgement goes by.
+/// A time that the fit goes by.
 struct Sample<'a> {
     row: &'a Row,
     problem: Problem,
+    /// Of the problem in its table.
+    number: usize,
     /// Over the time of the fastest variant of the problem: 1 or more.
     slower: f64,
 }
 
-/// Every problem's times that may be shown; of the kernels as they are now, where a variant has any.
+/// Every problem's times that may be shown, STALE ones too: a kernel that changes by a few percent changes few choices.
 fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
     let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
-    let rows: Vec<&Row> = named.chain(drawn(&known.table)).collect();
-    let fresh = |row: &&Row| !known.is_stale(row);
-    let fresh_ones = rows.iter().copied().filter(fresh);
-    let has_fresh: BTreeSet<&Subject> = fresh_ones.map(|row| &row.subject).collect();
-    let rows = rows.into_iter();
-    let rows = rows.filter(|row| fresh(row) || !has_fresh.contains(&row.subject));
+    let rows = named.chain(drawn(&known.table));
     let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
     let mut samples = Vec::new();
-    for (place, rows) in problems {
+    for (number, (place, rows)) in problems.into_iter().enumerate() {
         let Some(problem) = place.problem() else {
             continue;
         };
@@ -62,6 +64,7 @@ fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
         samples.extend(rows.into_iter().map(|row| Sample {
             row,
             problem,
+            number,
             slower: p50(row) / least,
         }));
     }
@@ -74,10 +77,15 @@ pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
     timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
 }
 
-/// Those of the newest session that has any: all variants as they are now have times there.
+/// Those of the sessions that timed every variant that the newest of them timed.
 pub fn judged(table: &Table) -> impl Iterator<Item = &Row> {
-    let newest = drawn(table).map(|row| &row.session).max();
-    drawn(table).filter(move |row| Some(&row.session) == newest)
+    let mut variants: BTreeMap<&str, BTreeSet<&Subject>> = BTreeMap::new();
+    for row in drawn(table) {
+        (variants.entry(&row.session).or_default()).insert(&row.subject);
+    }
+    let newest = variants.values().next_back().cloned().unwrap_or_default();
+    variants.retain(|_, of| of.is_superset(&newest));
+    drawn(table).filter(move |row| variants.contains_key(&*row.session))
 }
 
 fn part(row: &Row) -> Option<usize> {
@@ -145,106 +153,160 @@ impl Fitted {
 /// What an instance is: its variant, and the element type and head size of its coefficients.
 type Instance = (Subject, Dtype, usize);
 
-/// One equation: the terms of a launch, its time, and its weight.
+/// One equation: the terms of a launch, and its time.
 struct Equation {
+    /// The number of the table, and of the problem in it.
+    on: (usize, usize),
     terms: [f64; TERMS],
     us: f64,
-    weight: f64,
-    /// Within [`FASTEST`] of the best at the problem, or of the best of the stages that run on every GPU.
-    is_fastest: bool,
+    slower: f64,
+    /// What an error is measured by.
+    scale: f64,
 }
 
-/// Fits the costs of the variants that contend, each by what is known of all, then of the variant, then of the instance, to the named
-/// problems and all parts of the random ones but one. `None` where the table is of no GPU.
-pub fn fit(known: &Known<'_>, stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
-    let gpu = gpu(known)?;
-    let mut samples = samples(known);
-    let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
-    // Of a stage without random problems the library may have nothing.
-    let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
-    let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
-    samples.retain(|sample| is_seen(sample.row) && has_draws(sample.row));
-    let fastest = least(samples.iter().map(|of| (&of.row.subject, of.slower)));
-    let contends: Vec<&Sample<'_>> = (samples.iter())
-        .filter(|sample| fastest[&sample.row.subject] <= CONTENDS)
-        .collect();
-    let is_portable = |sample: &Sample<'_>| runs_everywhere(stages, &sample.row.subject);
-    let portable = contends.iter().filter(|sample| is_portable(sample));
-    let portable = least(portable.map(|of| (&of.row.on, of.slower)));
+/// Fits the costs of the variants, each by what is known of all, then of the variant, then of the instance, to the named
+/// problems and all parts of the random ones but one: of the first table, and of those of other GPUs of its capability, which
+/// differ less than the problems do. `None` where the first is of no GPU.
+pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
+    let own = gpu(tables.first()?)?;
     // With the blocks that a multiprocessor holds.
-    let mut equations: BTreeMap<Instance, (u32, Vec<Equation>)> = BTreeMap::new();
-    for sample in contends {
-        let subject = &sample.row.subject;
-        let Some(stage) = loaded(stages, subject) else {
+    let mut equations = Equations::new();
+    for (table, known) in tables.iter().enumerate() {
+        let Some(gpu) = gpu(known).filter(|gpu| gpu.capability == own.capability) else {
             continue;
         };
-        let Ok(prepared) = stage.prepare(subject.name(), &sample.problem) else {
-            continue;
-        };
-        let instance = (
-            subject.clone(),
-            modelled(sample.problem.dtype),
-            sample.problem.shape.head_dim,
-        );
-        let (resident, of_instance) = (equations.entry(instance))
-            .or_insert_with(|| (resident(known, subject, prepared.kernel), vec![]));
-        let us = p50(sample.row);
-        of_instance.push(Equation {
-            terms: terms(
-                &sample.problem,
-                prepared.kernel,
-                prepared.grid,
-                *resident,
-                gpu.multiprocessors,
-            ),
-            us,
-            // Relative, and more where the variant may be chosen.
-            weight: 1.0 / us / sample.slower,
-            is_fastest: sample.slower <= FASTEST
-                || is_portable(sample) && sample.slower <= FASTEST * portable[&sample.row.on],
-        });
-    }
-    let of = |is_of: &dyn Fn(&Instance) -> bool, prior: Option<[f64; TERMS]>| {
-        let those = equations.iter().filter(|(instance, _)| is_of(instance));
-        least_squares(those.flat_map(|(_, (_, of))| of), prior)
-    };
-    let mut costs = Vec::new();
-    let dtypes: BTreeSet<Dtype> = equations.keys().map(|instance| instance.1).collect();
-    let of_all = |dtype| (dtype, of(&|other| other.1 == dtype, None));
-    let all: BTreeMap<Dtype, _> = dtypes.into_iter().map(of_all).collect();
-    let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
-    for (instance @ (subject, dtype, head_dim), (resident, own)) in &equations {
-        let is_variant = |other: &Instance| (&other.0, other.1) == (subject, *dtype);
-        let variant = of(&is_variant, Some(all[dtype]));
-        let us = of(&|other| other == instance, Some(variant));
-        let error = |of: &Equation| (dot(&of.terms, &us) / of.us - 1.0).abs();
-        errors
-            .entry((*dtype, *head_dim))
-            .or_default()
-            .extend(own.iter().map(error));
-        let cost = Cost {
-            variant: subject.to_string(),
-            dtype: *dtype,
-            head_dim: *head_dim,
-            resident: *resident,
-            us: us.map(significant),
-        };
-        if own.iter().filter(|of| of.is_fastest).count() >= TWICE {
-            costs.push(cost);
+        let mut samples = samples(known);
+        let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
+        // Of a stage without random problems the library may have nothing.
+        let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
+        let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
+        samples.retain(|sample| is_seen(sample.row) && has_draws(sample.row));
+        for sample in samples {
+            let subject = &sample.row.subject;
+            let Some(stage) = loaded(stages, subject) else {
+                continue;
+            };
+            let Ok(prepared) = stage.prepare(subject.name(), &sample.problem) else {
+                continue;
+            };
+            let instance = (
+                subject.clone(),
+                modelled(sample.problem.dtype),
+                sample.problem.shape.head_dim,
+            );
+            let (resident, of_instance) = (equations.entry(instance))
+                .or_insert_with(|| (resident(known, subject, prepared.kernel), vec![]));
+            let us = p50(sample.row);
+            of_instance.push(Equation {
+                on: (table, sample.number),
+                terms: terms(
+                    &sample.problem,
+                    prepared.kernel,
+                    prepared.grid,
+                    *resident,
+                    gpu.multiprocessors,
+                ),
+                us,
+                slower: sample.slower,
+                scale: us,
+            });
         }
+    }
+    let mut kept = cover(&equations, WORTH, |_| true);
+    kept.append(&mut cover(&equations, WORTH_ELSEWHERE, |(subject, ..)| {
+        runs_everywhere(stages, subject)
+    }));
+    let mut costs = coefficients(&equations);
+    for _ in 1..PASSES {
+        for (instance, (_, of)) in &mut equations {
+            for equation in of {
+                let us = dot(&equation.terms, &costs[instance]).max(equation.us / 10.0);
+                equation.scale = (equation.us * us).sqrt();
+            }
+        }
+        costs = coefficients(&equations);
+    }
+    let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
+    for (instance, (_, of)) in &equations {
+        let error = |of: &Equation| (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
+        let of_own = of.iter().filter(|of| of.on.0 == 0);
+        errors
+            .entry((instance.1, instance.2))
+            .or_default()
+            .extend(of_own.map(error));
     }
     errors
         .values_mut()
         .for_each(|of| of.sort_by(f64::total_cmp));
+    let cost = |instance: &Instance| Cost {
+        variant: instance.0.to_string(),
+        dtype: instance.1,
+        head_dim: instance.2,
+        resident: equations[instance].0,
+        us: costs[instance].map(significant),
+    };
     Some(Fitted {
         model: Model {
-            gpu: gpu.name,
-            capability: gpu.capability,
-            multiprocessors: gpu.multiprocessors,
-            costs,
+            gpu: own.name,
+            capability: own.capability,
+            multiprocessors: own.multiprocessors,
+            costs: kept.iter().map(cost).collect(),
         },
         errors,
     })
+}
+
+type Equations = BTreeMap<Instance, (u32, Vec<Equation>)>;
+
+/// The instances among which something fast is for every problem, fewest first: each next one is what all before it lack most.
+fn cover(
+    equations: &Equations,
+    worth: f64,
+    is_of: impl Fn(&Instance) -> bool,
+) -> BTreeSet<Instance> {
+    let those = || equations.iter().filter(|(instance, _)| is_of(instance));
+    let all = || those().flat_map(|(_, (_, of))| of);
+    // Logarithms of what the best is slower by: of all that count, and of those that are in.
+    let fastest = least(all().map(|of| (of.on, of.slower)));
+    let mut lack: BTreeMap<_, f64> = fastest.keys().map(|on| (*on, FAR)).collect();
+    let mut kept = BTreeSet::new();
+    loop {
+        let own = |of: &Equation| (of.slower / fastest[&of.on]).ln();
+        let gain = |of: &Equation| (lack[&of.on] - own(of)).max(0.0);
+        let gains = those().map(|(instance, (_, of))| (of.iter().map(gain).sum::<f64>(), instance));
+        let Some((_, next)) = gains
+            .filter(|(gain, _)| *gain >= worth * fastest.len() as f64)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+        else {
+            return kept;
+        };
+        for of in &equations[next].1 {
+            let own = own(of);
+            lack.entry(of.on).and_modify(|lack| *lack = lack.min(own));
+        }
+        kept.insert(next.clone());
+    }
+}
+
+/// Of all instances: what is known of all shapes what is known of a variant, and that what is known of an instance.
+fn coefficients(equations: &Equations) -> BTreeMap<Instance, [f64; TERMS]> {
+    let of = |is_of: &dyn Fn(&Instance) -> bool, prior: Option<[f64; TERMS]>| {
+        let those = equations.iter().filter(|(instance, _)| is_of(instance));
+        least_squares(those.flat_map(|(_, (_, of))| of), prior)
+    };
+    let dtypes: BTreeSet<Dtype> = equations.keys().map(|instance| instance.1).collect();
+    let of_all = |dtype| (dtype, of(&|other| other.1 == dtype, None));
+    let all: BTreeMap<Dtype, _> = dtypes.into_iter().map(of_all).collect();
+    let own = |instance: &Instance| {
+        let (subject, dtype, _) = instance;
+        let is_variant = |other: &Instance| (&other.0, other.1) == (subject, *dtype);
+        let variant = of(&is_variant, Some(all[dtype]));
+        of(&|other| other == instance, Some(variant))
+    };
+    let instances = equations.keys();
+    instances
+        .map(|instance| (instance.clone(), own(instance)))
+        .collect()
 }
 
 /// The least value of each key.
@@ -297,13 +359,12 @@ fn least_squares<'a>(
     prior: Option<[f64; TERMS]>,
 ) -> [f64; TERMS] {
     let (mut products, mut right, mut count) = ([[0.0; TERMS]; TERMS], [0.0; TERMS], 0.0);
-    for Equation {
-        terms, us, weight, ..
-    } in equations
-    {
-        let row = terms.map(|term| term * weight);
+    for of in equations {
+        // Relative, and more where the variant may be chosen.
+        let weight = 1.0 / of.scale / of.slower;
+        let row = of.terms.map(|term| term * weight);
         for i in 0..TERMS {
-            right[i] += row[i] * us * weight;
+            right[i] += row[i] * of.us * weight;
             for j in 0..TERMS {
                 products[i][j] += row[i] * row[j];
             }
@@ -393,17 +454,18 @@ impl fmt::Display for Regret {
     }
 }
 
-/// Of the models, on the random problems of the newest session.
+/// Of the models, on the random problems that are judged.
 pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
     let chooser = Chooser::new(stages, models, &gpu(known)?);
     regret_of(known, stages, |_| &chooser)
 }
 
-/// Of the fit, on each part of the same problems of one that has not seen it.
-pub fn unseen_regret(known: &Known<'_>, stages: &[LoadedStage]) -> Option<Regret> {
+/// Of the fit, on each part of the first table's problems of one that has not seen it.
+pub fn unseen_regret(tables: &[Known<'_>], stages: &[LoadedStage]) -> Option<Regret> {
+    let known = tables.first()?;
     let gpu = gpu(known)?;
     let chooser = |part| {
-        let fitted = fit(known, stages, Some(part))?;
+        let fitted = fit(tables, stages, Some(part))?;
         Some(Chooser::new(stages, &[fitted.model], &gpu))
     };
     let choosers: Vec<Chooser> = (0..PARTS).map(chooser).collect::<Option<_>>()?;

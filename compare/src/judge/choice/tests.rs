@@ -1,14 +1,14 @@
 use super::*;
 use crate::stages;
-use crate::table::Run;
-use crate::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_run};
+use crate::table::{Run, session};
+use crate::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_run, table};
 
 #[test]
 fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
     let stages = stages::load().unwrap();
     let run = drawn_run(&stages, 120);
     let known = Known::alone(&run);
-    let fitted = fit(&known, &stages, None).unwrap();
+    let fitted = fit(std::slice::from_ref(&known), &stages, None).unwrap();
     let costs = &fitted.model.costs;
     let of = |variant: &str| costs.iter().filter(|cost| cost.variant == variant).count();
     // Two element types with two head sizes; what is nowhere the fastest has no part, but where the others do not run.
@@ -19,12 +19,13 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
             .find(|(variant, _)| *variant == cost.variant)
             .unwrap();
         // One block per multiprocessor: rounds are its blocks.
-        let [t, blocks, rounds, work, chain, bytes, mean, longest] = cost.us;
+        let [t, blocks, rounds, work, chain, bytes, mean, longest, rows] = cost.us;
         for (found, planted) in [
             (t, us[0]),
             (blocks + rounds, us[1]),
             (work + chain + mean + longest, us[3]),
             (bytes, us[5]),
+            (rows, us[8]),
         ] {
             assert!(
                 (found - planted).abs() < 0.1 * planted,
@@ -70,7 +71,7 @@ fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
     for row in rows.into_iter().filter(is_unseen) {
         run.append(row.clone().figure(Metric::P50, 1000.0 / p50(&row)));
     }
-    let model = |run: &Run, unseen| fit(&Known::alone(run), &stages, unseen).unwrap().model;
+    let model = |run: &Run, unseen| fit(&[Known::alone(run)], &stages, unseen).unwrap().model;
     let others = run.clone().without(is_unseen);
     assert_eq!(model(&run, Some(3)), model(&others, None));
     assert_ne!(model(&run, None), model(&others, None));
@@ -85,7 +86,7 @@ fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
         alone.append(row.figure(Metric::Draw, 4.0));
     }
     let known = Known::alone(&alone);
-    let found = unseen_regret(&known, &stages).unwrap();
+    let found = unseen_regret(std::slice::from_ref(&known), &stages).unwrap();
     let kind: BTreeSet<&On> = (drawn(&alone.table).filter(|row| is_alone(row)))
         .map(|row| &row.on)
         .collect();
@@ -100,7 +101,9 @@ fn a_wrong_choice_is_named_and_fails() {
     let stages = stages::load().unwrap();
     let run = drawn_run(&stages, 60);
     let known = Known::alone(&run);
-    let mut model = fit(&known, &stages, None).unwrap().model;
+    let mut model = fit(std::slice::from_ref(&known), &stages, None)
+        .unwrap()
+        .model;
     for cost in &mut model.costs {
         let others = [(LARGE, SMALL), (SMALL, LARGE)];
         let other = others.iter().find(|(variant, _)| *variant == cost.variant);
@@ -128,17 +131,71 @@ fn a_wrong_choice_is_named_and_fails() {
 }
 
 #[test]
-fn what_is_the_fastest_once_is_not_in_the_file() {
+fn what_is_hardly_faster_is_not_in_the_file_and_what_is_much_faster_once_is() {
     let stages = stages::load().unwrap();
-    let mut run = drawn_run(&stages, 60);
-    let lucky = "stage7-wgmma/wgmma-192x128";
-    let places: Vec<On> = drawn(&run.table).map(|row| row.on.clone()).collect();
-    let mut has = |on: &On| {
-        let row = Row::new(lucky, on.clone(), Source::Draw);
-        run.append(row.figure(Metric::Draw, 0.0).figure(Metric::P50, 0.1));
-        let model = fit(&Known::alone(&run), &stages, None).unwrap().model;
-        model.costs.iter().any(|cost| cost.variant == lucky)
+    let other = "stage7-wgmma/wgmma-192x128";
+    let has = |faster: f64| {
+        let mut run = drawn_run(&stages, 60);
+        let rows = drawn(&run.table).map(|row| (p50(row), row.on.clone()));
+        let (us, on) = rows.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        let row = Row::new(other, on, Source::Draw);
+        let row = row.figure(Metric::Draw, 0.0);
+        run.append(row.figure(Metric::P50, us / faster));
+        let model = fit(&[Known::alone(&run)], &stages, None).unwrap().model;
+        model.costs.iter().any(|cost| cost.variant == other)
     };
-    assert!(!has(&places[0]));
-    assert!(places.iter().any(has));
+    assert_eq!([1.005, 1.5].map(has), [false, true]);
+}
+
+#[test]
+fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_are_in_the_fit() {
+    let stages = stages::load().unwrap();
+    let few = drawn_run(&stages, 6);
+    let many = drawn_run(&stages, 120);
+    let files = |tables: &[Known<'_>]| fit(tables, &stages, None).unwrap().model;
+    let both = files(&[Known::alone(&few), Known::alone(&many)]);
+    let alone = files(&[Known::alone(&few)]);
+    assert!(alone.costs.len() < both.costs.len());
+    assert_eq!(both.gpu, alone.gpu);
+    // What a variant takes has changed since, and no two are equal in anything else.
+    let mut older = many.clone();
+    let rows: Vec<Row> = drawn(&many.table).cloned().collect();
+    for mut row in rows.iter().cloned() {
+        row.identity = Some("before".into());
+        older.append(row);
+    }
+    assert_eq!(
+        files(&[Known::alone(&older)]),
+        files(&[Known::alone(&many)])
+    );
+    let mut other = many;
+    if let session::Gpu::Present { arch, .. } = &mut other.session.machine.gpu {
+        *arch = "sm_89".into();
+    }
+    assert_eq!(files(&[Known::alone(&few), Known::alone(&other)]), alone);
+}
+
+#[test]
+fn sessions_that_timed_all_variants_are_judged_and_others_are_not() {
+    let stages = stages::load().unwrap();
+    let sessions = |runs: &[Run]| {
+        let table = table(runs);
+        let judged = judged(&table).map(|row| row.session.clone());
+        judged.collect::<BTreeSet<_>>().len()
+    };
+    let [first, second] = [("1", 4), ("2", 9)].map(|(name, number)| {
+        let mut run = drawn_run(&stages, number).named(name);
+        run.table
+            .retain(|row| row.value(Metric::Draw) >= Some(number as f64 - 4.0));
+        run
+    });
+    let is_small = |row: &Row| row.subject.to_string() == SMALL;
+    let both = [first.clone(), second.clone()];
+    assert_eq!(sessions(&both), 2);
+    assert_eq!(
+        sessions(&[first.clone().without(is_small), second.clone()]),
+        1
+    );
+    // What is gone is asked of none.
+    assert_eq!(sessions(&[first, second.without(is_small)]), 2);
 }
