@@ -525,7 +525,7 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
     };
     let (builds, e4m3_alone) = (ladder(), of_e4m3_alone(1));
     // Small and large grids under both masks, and mission cold; everyday; decode in the element types that there are.
-    assert_eq!(chosen(&builds, "").len(), 5 * 2 + 1 + 4 * 2 + 14 + 4 * 2);
+    assert_eq!(chosen(&builds, "").len(), 5 * 2 + 1 + 4 * 2 + 15 + 4 * 2);
     // Of E4M3 what is claimed, and nothing else.
     let mut claiming = ladder();
     let over_peer = testing::claiming()[1].claims.pop().unwrap();
