@@ -2,7 +2,7 @@ use super::*;
 use crate::judge::choice::Regret;
 use crate::table::{On, Source};
 use crate::testing::scenario::{self, each, run};
-use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, SMALL, drawn_run, mission, samples};
+use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, SMALL, drawn_run, mission, samples, table};
 use common::choice::Model;
 use std::path::Path;
 use tempfile::TempDir;
@@ -416,9 +416,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let stages = &run.session.stages;
     let mut results = Results::default();
     assert!(refit(&mut results, FOLDER, stages, &loaded).is_none());
-    let mut table = Table::default();
-    table.merge(&run.session, &run.table);
-    results.put(Some(FOLDER), &table);
+    results.put(Some(FOLDER), &table(std::slice::from_ref(&run)));
     let before = results.gpus[FOLDER].clone();
     let refitted = refit(&mut results, FOLDER, stages, &loaded).unwrap();
     let model: Model = serde_json::from_str(&refitted.file).unwrap();
@@ -443,6 +441,13 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
         read.parse(file, &bytes, Path::new(file)).unwrap();
     }
     assert!(read.rows().eq(after.rows()));
+    // Another GPU of the capability, with few problems of its own.
+    let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));
+    let mut both = results.clone();
+    both.put(Some("another"), &table(&[few]));
+    let refitted = refit(&mut both, "another", stages, &loaded).unwrap();
+    let of_few: Model = serde_json::from_str(&refitted.file).unwrap();
+    assert_eq!(of_few.costs.len(), model.costs.len());
     // A random problem is of one session, and none is a difference between two.
     let later = drawn_run(&loaded, 12).named("20261126T000000Z-nvidia-h200");
     let without_small = later

@@ -228,12 +228,11 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
     }
     let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
     for (instance, (_, of)) in &equations {
-        let error = |of: &Equation| (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
-        let of_own = of.iter().filter(|of| of.on.0 == 0);
-        errors
-            .entry((instance.1, instance.2))
-            .or_default()
-            .extend(of_own.map(error));
+        for of in of.iter().filter(|of| of.on.0 == 0) {
+            let error = (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
+            let of_size = errors.entry((instance.1, instance.2));
+            of_size.or_default().push(error);
+        }
     }
     errors
         .values_mut()
