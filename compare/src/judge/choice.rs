@@ -160,7 +160,7 @@ struct Equation {
     terms: [f64; TERMS],
     us: f64,
     slower: f64,
-    /// What an error is measured by.
+    /// What an error is measured by. The time alone would have noisy kernels faster than they are, since it makes little of what is slow.
     scale: f64,
 }
 

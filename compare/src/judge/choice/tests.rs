@@ -59,6 +59,34 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
 }
 
 #[test]
+fn a_kernel_of_uneven_times_is_not_thought_fast() {
+    let stages = stages::load().unwrap();
+    let mut run = drawn_run(&stages, 120).without(|row| row.subject.to_string() != SMALL);
+    let rows: Vec<Row> = drawn(&run.table).cloned().collect();
+    for row in &rows {
+        let factor = [0.5, 2.0][row.value(Metric::Draw).unwrap() as usize % 2];
+        run.append(row.clone().figure(Metric::P50, factor * p50(row)));
+    }
+    let model = fit(&[Known::alone(&run)], &stages, None).unwrap().model;
+    let mut ratios = Vec::new();
+    for row in &rows {
+        let problem = row.on.problem().unwrap().problem().unwrap();
+        let stage = loaded(&stages, &row.subject).unwrap();
+        let prepared = stage.prepare(row.subject.name(), &problem).unwrap();
+        let terms = terms(&problem, prepared.kernel, prepared.grid, 1, 132);
+        let is_its = |cost: &&Cost| {
+            (cost.dtype, cost.head_dim) == (modelled(problem.dtype), problem.shape.head_dim)
+        };
+        let cost = model.costs.iter().find(is_its).unwrap();
+        ratios.push(dot(&terms, &cost.us) / p50(row));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let median = percentile(&ratios, 0.5);
+    // The least squares of relative errors are at 0.59.
+    assert!((0.7..1.3).contains(&median), "{median}");
+}
+
+#[test]
 fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
     let stages = stages::load().unwrap();
     let mut run = drawn_run(&stages, 120);
