@@ -191,13 +191,10 @@ impl HostCheck {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    pub label: String,
     pub rotation: Rotation,
     /// Microseconds per launch in a graph.
     pub device: Summary,
-    pub device_us: Vec<f64>,
     pub single: Summary,
-    pub single_us: Vec<f64>,
     /// The GPU after the warm-up and after the last sample.
     pub conditions: [Conditions; 2],
 }

@@ -401,15 +401,10 @@ mod tests {
                 celsius: Some(61),
             })
         };
-        let us = samples(20.0);
-        let summary = Summary::of(&us).unwrap();
         let mut measurement = Measurement {
-            label: WMMA.into(),
             rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
-            device: summary,
-            device_us: us.clone(),
+            device: Summary::of(&samples(20.0)).unwrap(),
             single: Summary::of(&samples(24.0)).unwrap(),
-            single_us: us,
             conditions: [reading(Some(1980)), reading(Some(1970))],
         };
         let after = [

@@ -425,12 +425,9 @@ impl<'a, 'd> Session<'a, 'd> {
             self.device.finish(&arm.kernel.name, 2 * self.round)?;
             arm.collect_outputs(&mut outputs)?;
             let measurement = Measurement {
-                label: arm.label(),
                 rotation: arm.rotation(),
                 single: summary(&single_us)?,
-                single_us,
                 device,
-                device_us,
                 conditions: [self.before[index].clone(), after[index].clone()],
             };
             timed.push(Timed {

@@ -366,12 +366,9 @@ impl Timer for Made {
         };
         Ok(Timed {
             measurement: Measurement {
-                label: String::new(),
                 rotation: *pool.rotation(),
                 device: Summary::of(&us).unwrap(),
                 single: Summary::of(&us).unwrap(),
-                device_us: us.clone(),
-                single_us: us,
                 conditions: [absent.clone(), absent],
             },
             outputs: self.outputs(prepared, pool),
