@@ -2,14 +2,14 @@
 
 use crate::instrument::process::Scratch;
 use crate::python::bench::take;
-use crate::python::session::{Called, Python, SessionError};
+use crate::python::session::{Python, SessionError};
 use common::check::{Launched, NoOutput, Run, StagedInputs};
 use common::device::{Execution, Staged};
 use common::image::Image;
 use common::problem::Mask;
 use common::reference::Probability;
 use common::stage::Unsupported;
-use common::verdict::GateResult;
+use common::verdict::{GateId, GateResult};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub fn launch(
     let (mut runs, mut findings): (Vec<Run>, Vec<GateResult>) = (Vec::new(), Vec::new());
     for call in &CALLS {
         let called = call.make(python, exchange, of);
-        let (called, mut execution) = called.map_err(|error| match error.downcast_ref() {
+        let (found, mut execution) = called.map_err(|error| match error.downcast_ref() {
             Some(SessionError::Unsupported(reason)) => {
                 let reason = reason.clone();
                 Unsupported::ByItself { reason }.into()
@@ -62,7 +62,7 @@ pub fn launch(
                 fatal: false,
             },
         })?;
-        for (gate, what) in called.findings {
+        for (gate, what) in found {
             let reason = format!("{}: {what}", call.label);
             findings.push(GateResult::judge(gate, false, reason));
         }
@@ -85,12 +85,13 @@ pub fn launch(
 }
 
 impl Call {
+    /// The gates that fail where it is made, and why, and what it leaves.
     fn make(
         &self,
         python: &mut Python,
         exchange: &Scratch,
         of: &Staged,
-    ) -> anyhow::Result<(Called, Execution)> {
+    ) -> anyhow::Result<(Vec<(GateId, String)>, Execution)> {
         let after = |name: &str| exchange.path(&format!("{name}-after"));
         let mut arguments = json!({
             "peer": python.candidate.as_ref().map(|candidate| &candidate.name),
@@ -117,7 +118,7 @@ impl Call {
             });
         }
         python.start()?;
-        let called = python.ask("call", arguments)?;
+        let found = python.ask("call", arguments)?;
         let dense = take(&exchange.path("o"));
         let execution = Execution {
             // What cannot be read has no bytes, which gate C6 fails.
@@ -125,7 +126,7 @@ impl Call {
             output: of.output.with_elements(&dense),
             lse: None,
         };
-        Ok((called, execution))
+        Ok((found, execution))
     }
 }
 

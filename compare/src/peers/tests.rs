@@ -4,9 +4,7 @@ use crate::cli::Cli;
 use crate::judge::Known;
 use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
-use crate::python::session::{
-    Called, DeviceTime, Finished, Hello, Peer, Process, SCRIPT, SessionError,
-};
+use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::{Claim, Place, Run};
 use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
@@ -27,16 +25,15 @@ answers = {
               "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"]}],
               "absent": [{"subject": "flash-attn", "by": "peers", "note": "not installed"}]},
     "ceilings": {"subject": "ceiling", "by": "peers", "matrix_flops": 7e14, "copy_bytes_per_second": 4e12},
-    "prepare": {"device_us": 10.0}, "chunk": {"device_us": 9.5},
-    "call": {"findings": [["C6", "its output shares memory with q"]]},
+    "prepare": 10.0, "chunk": 9.5, "call": [["C6", "its output shares memory with q"]],
     "finish": {"single_us": [50.0, 51.0], "host_us": [20.0, 21.0], "e4m3_scale": 64.0, "sets": [0, 1]},
 }
 for line in sys.stdin:
     command = json.loads(line)
     if command.get("peer") == "torch-cudnn":
-        print(json.dumps({"ok": False, "error": "RuntimeError: No available kernel"}))
+        print(json.dumps({"refused": "RuntimeError: No available kernel"}))
     else:
-        print(json.dumps({"ok": True, **answers[command["do"]]}))
+        print(json.dumps({"ok": answers[command["do"]]}))
 "#;
 
 fn peer(name: &str) -> Peer {
@@ -114,15 +111,12 @@ fn python_is_asked_and_answers() {
     let reached = Row::new("ceiling", On::All, Source::Peers).with_figures(rates);
     assert_eq!(ceiling, reached);
     let flash = || json!({ "peer": "torch-flash" });
-    let prepared: DeviceTime = session.ask("prepare", flash()).unwrap();
-    assert_eq!(prepared.device_us, 10.0);
-    let chunk: DeviceTime = session.ask("chunk", flash()).unwrap();
-    assert_eq!(chunk.device_us, 9.5);
-    let called = Called {
-        findings: vec![(GateId::C6, "its output shares memory with q".into())],
-    };
-    assert_eq!(session.ask::<Called>("call", json!({})).unwrap(), called);
-    let refused = session.ask::<DeviceTime>("prepare", json!({ "peer": "torch-cudnn" }));
+    assert_eq!(session.ask::<f64>("prepare", flash()).unwrap(), 10.0);
+    assert_eq!(session.ask::<f64>("chunk", flash()).unwrap(), 9.5);
+    let found: Vec<(GateId, String)> = session.ask("call", json!({})).unwrap();
+    let shares = "its output shares memory with q".to_string();
+    assert_eq!(found, [(GateId::C6, shares)]);
+    let refused = session.ask::<f64>("prepare", json!({ "peer": "torch-cudnn" }));
     let refused = refused.unwrap_err();
     assert_eq!(
         (refused.to_string().as_str(), refused.is_fatal()),
@@ -165,7 +159,7 @@ worker.device, worker.candidate = "cuda", None
 worker.sets = {"bhsd": [(1, 2, 3)] * 4}
 os.read(COMMANDS, 1 << 16)
 calls = worker.calls(Peer(call, HALVES), 5)
-print(json.dumps({"ok": True, **calls, "e4m3_scale": None, "sets": []}), file=ANSWERS)
+print(json.dumps({"ok": {**calls, "e4m3_scale": None, "sets": []}}), file=ANSWERS)
 "#;
 
 #[test]
@@ -191,7 +185,7 @@ fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
         if script == "input()\ninput()" {
             session.patience = Duration::from_millis(100);
         }
-        let error = session.ask::<DeviceTime>("chunk", chunk()).unwrap_err();
+        let error = session.ask::<f64>("chunk", chunk()).unwrap_err();
         Some((error.to_string(), error.is_fatal(), session))
     };
     let died = "import sys\ninput()\nsys.exit('CUDA error: lost')";
@@ -217,14 +211,14 @@ fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
             return;
         };
         assert!(error.starts_with(says) && fatal == is_fatal, "{error}");
-        let again = session.ask::<DeviceTime>("chunk", chunk()).unwrap_err();
+        let again = session.ask::<f64>("chunk", chunk()).unwrap_err();
         assert_eq!(again.is_fatal(), is_fatal, "it stays dead");
     }
     for garbage in [
         "Segmentation fault",
         "{\"ok\": true}",
-        "{\"ok\": 1, \"device_us\": 1.0}",
-        "{\"ok\": true, \"device_us\": null}",
+        "{\"fine\": 1.0}",
+        "{\"ok\": null}",
     ] {
         let (error, fatal, _) = asked(&format!("input()\nprint({garbage:?})\ninput()")).unwrap();
         let expected = format!("Python answered `chunk torch-flash` with '{garbage}'");
@@ -336,7 +330,6 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
 fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let plan = Plan::default();
     let sample_us = plan.sample_time.as_secs_f64() * 1e6;
-    let time = |device_us| Ok(DeviceTime { device_us });
     let peers = |names: &[&str]| names.iter().map(|name| peer(name)).collect::<Vec<_>>();
     // Starting a graph takes 8 us.
     let launches_of = |sets: usize, us: f64| {
@@ -345,7 +338,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
             let graphs = graphs((&plan, sets), &mut launches, &peers(&[one]), |_, count| {
                 assert_eq!(count % sets, 0);
                 built = count;
-                time(us + 8.0 / count as f64)
+                Ok(us + 8.0 / count as f64)
             });
             assert!(graphs.iter().all(Result::is_ok));
         }
@@ -361,7 +354,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     }
     let ended = || Err(SessionError::Ended("Python ended".into()));
     let refused = || Err(SessionError::Refused("not here".into()));
-    let words = |graphs: Vec<Result<DeviceTime, SessionError>>| -> Vec<String> {
+    let words = |graphs: Vec<Result<f64, SessionError>>| -> Vec<String> {
         let word = |graph: Result<_, SessionError>| {
             graph.map_or_else(|e| e.to_string(), |_| "built".into())
         };
@@ -369,7 +362,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     };
     // The first Python ends, the peer of the second refuses: the third says.
     let mut launches = None;
-    let mut build = |names: &[&str], answer: &dyn Fn() -> Result<DeviceTime, SessionError>| {
+    let mut build = |names: &[&str], answer: &dyn Fn() -> Result<f64, SessionError>| {
         let graphs = graphs((&plan, 4), &mut launches, &peers(names), |_, _| answer());
         (words(graphs), launches)
     };
@@ -382,7 +375,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         (vec!["not here".into()], None)
     );
     let one = (vec!["built".into()], Some(4));
-    assert_eq!(build(&["torch-flash"], &|| time(1e4)), one);
+    assert_eq!(build(&["torch-flash"], &|| Ok(1e4)), one);
     // With one of ours, all have what it has; what a Python built goes with it.
     let two = graphs(
         (&plan, 4),
@@ -391,7 +384,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         |peer, count| {
             assert_eq!(count, 8);
             match peer.name.as_str() {
-                "a" => time(1.0),
+                "a" => Ok(1.0),
                 _ => ended(),
             }
         },
@@ -403,7 +396,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         &peers(&["a", "b"]),
         |peer, _| match peer.name.as_str() {
             "a" => refused(),
-            _ => time(1.0),
+            _ => Ok(1.0),
         },
     );
     assert_eq!(words(two), ["not here", "built"]);
@@ -616,16 +609,12 @@ found = {
 }
 found |= {name: " ".join(peer.dtypes) for name, peer in worker.peers.items()}
 os.read(COMMANDS, 1 << 16)
-print(json.dumps({"ok": True, "found": [f"{case}: {call}" for case, call in found.items()]}), file=ANSWERS)
+print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), file=ANSWERS)
 "#;
     let Some(mut session) = python(&format!("import types\n{script}{packages}")) else {
         return;
     };
-    #[derive(serde::Deserialize)]
-    struct Asked {
-        found: Vec<String>,
-    }
-    let Asked { found } = session.ask("hello", json!({})).unwrap();
+    let found: Vec<String> = session.ask("hello", json!({})).unwrap();
     insta::assert_snapshot!(found.join("\n"), @r"
     decode: flash_attn_with_kvcache causal=False cache_seqlens=lengths num_splits=0
     verify in E4M3: flash_attn_with_kvcache causal=True q_descale=(8, 9) cache_seqlens=lengths num_splits=0
@@ -690,14 +679,10 @@ try:
             found.append(f"{name}: {'right' if error < 4e-3 else error}")
 except Exception as error:
     found = [describe(error)]
-print(json.dumps({"ok": True, "found": found}), file=ANSWERS)
+print(json.dumps({"ok": found}), file=ANSWERS)
 "#;
     let mut session = Process::start(&program, &format!("{script}{decode}")).unwrap();
-    #[derive(serde::Deserialize)]
-    struct Asked {
-        found: Vec<String>,
-    }
-    let Asked { found } = session.ask("problem", json!({})).unwrap();
+    let found: Vec<String> = session.ask("problem", json!({})).unwrap();
     insta::assert_snapshot!(found.join("\n"), @r"
     tensor([9], dtype=torch.int32)
     torch-default: right

@@ -1,7 +1,7 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
 use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
-use super::session::{DeviceTime, Finished, Peer, Python, SessionError};
+use super::session::{Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
@@ -104,26 +104,26 @@ impl<'a> Arm<'a> {
 const SETTLING: usize = 4;
 
 /// The graphs of `peers`, all of one Python, by `prepare`. Each has as many `launches`; where none of ours is timed, as many as would
-/// be of ours, by the first peer that can be prepared. A Python that ends takes all its graphs along.
+/// be of ours, by the first peer that can be prepared. Gives microseconds per call. A Python that ends takes all its graphs along.
 pub fn graphs(
     (plan, sets): (&Plan, usize),
     launches: &mut Option<usize>,
     peers: &[Peer],
-    mut prepare: impl FnMut(&Peer, usize) -> Result<DeviceTime, SessionError>,
-) -> Vec<Result<DeviceTime, SessionError>> {
-    let mut settle = |peer| -> Result<DeviceTime, SessionError> {
+    mut prepare: impl FnMut(&Peer, usize) -> Result<f64, SessionError>,
+) -> Vec<Result<f64, SessionError>> {
+    let mut settle = |peer| -> Result<f64, SessionError> {
         let mut count = launches.unwrap_or(sets);
-        let mut time = prepare(peer, count)?;
+        let mut us = prepare(peer, count)?;
         for _ in 0..SETTLING {
-            let filling = plan.launches_per_sample(time.device_us, sets);
+            let filling = plan.launches_per_sample(us, sets);
             if launches.is_some() || filling <= count {
                 break;
             }
             count = filling;
-            time = prepare(peer, count)?;
+            us = prepare(peer, count)?;
         }
         *launches = Some(count);
-        Ok(time)
+        Ok(us)
     };
     let mut graphs = Vec::new();
     for peer in peers {
@@ -206,13 +206,13 @@ impl<'a> Bench<'a> {
             };
             for (peer, graph) in peers.iter().zip(graphs) {
                 match graph {
-                    Ok(time) => arms.push(Arm {
+                    Ok(us) => arms.push(Arm {
                         subject: peer.name.as_str().into(),
                         program: Program::Theirs {
                             python: index,
                             reported: Vec::new(),
                         },
-                        us: time.device_us,
+                        us,
                     }),
                     Err(SessionError::Unsupported(why)) => {
                         rows.push(absent(&peer.name, On::Problem(item.place.clone()), &why));
@@ -361,10 +361,10 @@ impl<'a> Bench<'a> {
                     "replays": replays as usize,
                 });
                 let start = Instant::now();
-                let DeviceTime { device_us, .. } = pythons[*python].ask("chunk", arguments)?;
+                let us: f64 = pythons[*python].ask("chunk", arguments)?;
                 let here = start.elapsed().as_secs_f64() * 1e6;
-                reported.push(device_us * launches * (lead_in + replays) / here);
-                Ok(device_us)
+                reported.push(us * launches * (lead_in + replays) / here);
+                Ok(us)
             }
         }
     }

@@ -1,8 +1,8 @@
 """Times what a PyTorch user would call instead of this project's kernels. `compare peers` starts it; `compare candidate` starts a
 second one for the user's function.
 
-Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": true, ...} or
-{"ok": false, "error": "...", "unsupported": whether that is no failure}. The code under test sees neither stream.
+Reads one JSON object per line from standard input and answers each with one on standard output: {"ok": what was asked for},
+{"refused": "..."} or, of what is no failure, {"unsupported": "..."}. The code under test sees neither stream.
 When standard input ends, so does the process, with everything that it started. One command runs at a time, and the GPU is idle once it
 has been answered, so that timings of this process can be interleaved with the caller's.
 
@@ -332,7 +332,7 @@ class Worker:
         return graph, inputs, o, constants, workspace
 
     def begin(self, command):
-        return {}
+        pass
 
     def hello(self, command):
         if self.device == "cpu":
@@ -437,7 +437,7 @@ class Worker:
             if overlap(output, earlier) or not torch.equal(bits(earlier), was):
                 findings.append(("C6", f"its output shares memory with that of call {number}, which is still in use"))
         self.kept.append((output, bits(output)))
-        return {"findings": findings}
+        return findings
 
     def scales(self, operand):
         """The scale of each head, in E4M3. Libraries take one per tensor, and all are equal."""
@@ -545,7 +545,6 @@ class Worker:
             scales = [scale for operand in command["contents"][which] for scale in self.scales(operand)]
             self.sets["bhsd"].append([self.backwards(tensor) for tensor in self.contents[which]] + scales)
         self.wait()
-        return {}
 
     def backwards(self, tensor):
         """A copy with its elements in reverse order. torch cannot flip E4M3 itself."""
@@ -602,7 +601,7 @@ class Worker:
                     " call alone"
                 )
         self.graphs[command["peer"]] = timed
-        return {"device_us": replay_us / launches}
+        return replay_us / launches
 
     def captured(self, peer, outputs):
         """A graph of as many calls as there are `outputs`, which get what each returns."""
@@ -650,7 +649,7 @@ class Worker:
         timed.lead_in = command["lead_in"]
         self.replay_us(timed, timed.lead_in)
         timed.us.append(self.replay_us(timed, command["replays"]) / len(timed.outputs))
-        return {"device_us": timed.us[-1]}
+        return timed.us[-1]
 
     def calls(self, peer, count):
         call, sets = peer.call, self.inputs(peer)
@@ -808,9 +807,9 @@ def main():
             command = json.loads(line)
             if worker is None:
                 worker = Worker()
-            answer = {"ok": True, **getattr(worker, command["do"])(command)}
+            answer = {"ok": getattr(worker, command["do"])(command)}
         except (Exception, SystemExit) as error:  # whatever a library raises is an answer
-            answer = {"ok": False, "error": describe(error), "unsupported": isinstance(error, Unsupported)}
+            answer = {"unsupported" if isinstance(error, Unsupported) else "refused": describe(error)}
         print(json.dumps(answer), file=ANSWERS)
 
 

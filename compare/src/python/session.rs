@@ -4,7 +4,6 @@ use crate::instrument::process;
 use crate::judge::list::joined;
 use crate::table::Row;
 use common::problem::Dtype;
-use common::verdict::GateId;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
@@ -88,20 +87,6 @@ pub struct Peer {
     pub dtypes: Vec<Dtype>,
 }
 
-/// The answer to `prepare` and to `chunk`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct DeviceTime {
-    /// Microseconds per call.
-    pub device_us: f64,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Called {
-    /// Gates that fail, and why.
-    #[serde(default)]
-    pub findings: Vec<(GateId, String)>,
-}
-
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
     /// Single calls, between two events.
@@ -112,6 +97,15 @@ pub struct Finished {
     pub e4m3_scale: Option<f32>,
     /// The set of each output that was written.
     pub sets: Vec<usize>,
+}
+
+/// What Python answers to a command.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer<T> {
+    Ok(T),
+    Refused(String),
+    Unsupported(String),
 }
 
 /// A function of the user's, in place of the peers.
@@ -263,12 +257,17 @@ impl Process {
             }
             Err(RecvTimeoutError::Disconnected) => return Err(self.died(&doing)),
         };
-        answer(&line).unwrap_or_else(|| {
-            let start: String = line.chars().take(100).collect();
-            Err(SessionError::Ended(format!(
-                "Python answered `{doing}` with '{start}'"
-            )))
-        })
+        match serde_json::from_str(&line) {
+            Ok(Answer::Ok(answer)) => Ok(answer),
+            Ok(Answer::Refused(error)) => Err(SessionError::Refused(error)),
+            Ok(Answer::Unsupported(error)) => Err(SessionError::Unsupported(error)),
+            Err(_) => {
+                let start: String = line.chars().take(100).collect();
+                Err(SessionError::Ended(format!(
+                    "Python answered `{doing}` with '{start}'"
+                )))
+            }
+        }
     }
 
     fn end(&mut self) {
@@ -294,21 +293,6 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// What `line` says; `None` if it is not an answer to this command.
-fn answer<T: DeserializeOwned>(line: &str) -> Option<Result<T, SessionError>> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    match value["ok"].as_bool()? {
-        true => serde_json::from_value(value).ok().map(Ok),
-        false => {
-            let error = value["error"].as_str()?.to_string();
-            Some(Err(match value["unsupported"] {
-                Value::Bool(true) => SessionError::Unsupported(error),
-                _ => SessionError::Refused(error),
-            }))
-        }
     }
 }
 
