@@ -30,7 +30,7 @@ pub struct Artifacts {
     pub caps: &'static str,
     /// Architectures that have its instructions (`sm_90a`); empty: all.
     pub architectures: &'static [&'static str],
-    /// Device sources: paths from the workspace root, as in [`BuildReport::identity_files`], and text.
+    /// Device sources: paths from the workspace root, and text.
     pub sources: &'static [(&'static str, &'static str)],
 }
 

@@ -54,8 +54,7 @@ impl Attention for Fake {
     }
 }
 
-const REPORT: &str = r#"{"version":1,"stage":"stage-fake","identity":"0","identity_files":[],
-    "emulated":{"compiler":{"family":"none","major":null,"description":"none"},"flags":[]},
+const REPORT: &str = r#"{"identity":"0","compiler":{"family":"none","major":null,"description":"none"},
     "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#;
 
 type Body = unsafe extern "C" fn(*const AttentionParams);

@@ -60,11 +60,11 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         true => Ok("in this program".to_string()),
         false => Err("this program has none".to_string()),
     };
-    let code = match &builds::builds(&stages[..1])[0].device_compiler {
+    let code = match builds::device_compiler(&stages[0].report.gpu) {
         DeviceCompiler::Built { nvcc, archs, .. } => {
             Ok(format!("by nvcc {nvcc} for {}", archs.join(", ")))
         }
-        DeviceCompiler::Absent { reason } => Err(reason.clone()),
+        DeviceCompiler::Absent { reason } => Err(reason),
     };
     let mut needs = vec![
         (

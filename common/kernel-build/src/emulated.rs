@@ -2,7 +2,7 @@
 
 use crate::depfile;
 use crate::error::BuildError;
-use crate::report::{EmulatedBuild, HostCompiler};
+use crate::report::HostCompiler;
 use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,7 +21,9 @@ pub(crate) struct Job<'a> {
 }
 
 pub(crate) struct Done {
-    pub build: EmulatedBuild,
+    pub compiler: HostCompiler,
+    /// Whether there is a traced build, which needs GCC.
+    pub is_traced: bool,
     /// Every file that the compiler read.
     pub compiled: Vec<PathBuf>,
 }
@@ -60,26 +62,20 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
         Flavour::Table
     };
     let tool = tool(plain)?;
-    let (flags, mut compiled) = build_flavour(job, &tool, plain)?;
-    let traced_flags = if !job.runs {
-        None
-    } else if tool.is_like_gnu() {
-        let (flags, headers) = build_flavour(job, &self::tool(Flavour::Traced)?, Flavour::Traced)?;
-        compiled.extend(headers);
-        Some(flags)
-    } else {
+    let mut compiled = build_flavour(job, &tool, plain)?;
+    let is_traced = job.runs && tool.is_like_gnu();
+    if is_traced {
+        let traced = self::tool(Flavour::Traced)?;
+        compiled.extend(build_flavour(job, &traced, Flavour::Traced)?);
+    } else if job.runs {
         println!(
             "cargo:warning={}: hazards are not judged, since the C++ compiler is not GCC",
             job.prefix
         );
-        None
-    };
+    }
     Ok(Done {
-        build: EmulatedBuild {
-            compiler: describe(&tool)?,
-            flags,
-            traced_flags,
-        },
+        compiler: describe(&tool)?,
+        is_traced,
         compiled,
     })
 }
@@ -87,11 +83,8 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
 /// What is known without compiling anything.
 pub(crate) fn not_built() -> Result<Done, BuildError> {
     Ok(Done {
-        build: EmulatedBuild {
-            compiler: describe(&tool(Flavour::Plain)?)?,
-            flags: vec![],
-            traced_flags: None,
-        },
+        compiler: describe(&tool(Flavour::Plain)?)?,
+        is_traced: false,
         compiled: vec![],
     })
 }
@@ -115,12 +108,8 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
     Ok(build.try_get_compiler()?)
 }
 
-/// Returns the flags, and every file that the compiler read.
-fn build_flavour(
-    job: &Job,
-    tool: &cc::Tool,
-    flavour: Flavour,
-) -> Result<(Vec<String>, Vec<PathBuf>), BuildError> {
+/// Returns every file that the compiler read.
+fn build_flavour(job: &Job, tool: &cc::Tool, flavour: Flavour) -> Result<Vec<PathBuf>, BuildError> {
     let library = match flavour {
         Flavour::Plain => format!("{}_emulated", job.prefix),
         Flavour::Traced => format!("{}_traced", job.prefix),
@@ -166,12 +155,7 @@ fn build_flavour(
         .try_compile(&library)?;
 
     let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
-    let flags = tool
-        .args()
-        .iter()
-        .map(|flag| flag.to_string_lossy().into_owned())
-        .collect();
-    Ok((flags, depfile::prerequisites(&text)))
+    Ok(depfile::prerequisites(&text))
 }
 
 /// Returns the stage's table.

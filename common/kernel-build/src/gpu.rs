@@ -4,7 +4,6 @@ use crate::emulated::run;
 use crate::error::BuildError;
 use crate::identity::hex_sha256;
 use crate::report::{ArchitectureBuild, EntryBuild, GpuCode};
-use crate::toolkit::Nvcc;
 use crate::{ptxas, sass};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -98,7 +97,7 @@ pub(crate) struct Job<'a> {
     pub kernel: &'a str,
     pub include: &'a Path,
     pub identity: &'a str,
-    pub nvcc: &'a Nvcc,
+    pub nvcc: &'a Path,
     pub architectures: &'a Architectures,
 }
 
@@ -115,7 +114,7 @@ struct Kept {
 /// Keeps the last fatbin if nothing that it depends on has changed: an edit of the emulator's headers reruns the build
 /// script, too.
 pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
-    let version = nvcc_version(&job.nvcc.path)?;
+    let version = nvcc_version(job.nvcc)?;
     let fatbin = job.out_dir.join(FATBIN);
     let kept_path = job.out_dir.join("gpu.json");
     let key = format!(
@@ -177,9 +176,8 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
     // nvcc -fatbin would compile everything a second time.
     let real = job
         .nvcc
-        .path
         .canonicalize()
-        .map_err(BuildError::io("resolve", &job.nvcc.path))?;
+        .map_err(BuildError::io("resolve", job.nvcc))?;
     let mut join = Command::new(real.with_file_name("fatbinary"));
     join.arg("-64")
         .arg(format!("--create={}", fatbin.display()));
@@ -196,7 +194,6 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
     run(&mut join, "fatbinary", job.kernel)?;
     Ok(GpuCode {
         nvcc,
-        nvcc_source: job.nvcc.source.to_string(),
         flags: FLAGS.map(String::from).to_vec(),
         architectures,
         ptx: ptx.clone(),
@@ -216,7 +213,7 @@ fn image_path(job: &Job, image: &str) -> PathBuf {
 
 /// One compilation; what nvcc printed.
 fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
-    let mut command = Command::new(&job.nvcc.path);
+    let mut command = Command::new(job.nvcc);
     command
         .env_remove("NVCC_PREPEND_FLAGS")
         .env_remove("NVCC_APPEND_FLAGS")
@@ -269,14 +266,13 @@ fn read_architecture(job: &Job, name: &str, output: &str) -> Result<Architecture
     })?;
     let mut entries = Vec::new();
     for (symbol, resources) in ptxas::parse(output).map_err(&fail)? {
-        let code = hashes
+        let sass_sha256 = hashes
             .remove(&symbol)
             .ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
         let warnings = ptxas::warnings(output, &symbol);
         entries.push(EntryBuild {
             symbol,
-            sass_sha256: code.0,
-            sass_bytes: code.1,
+            sass_sha256,
             resources,
             warnings,
         });
@@ -285,15 +281,9 @@ fn read_architecture(job: &Job, name: &str, output: &str) -> Result<Architecture
         return Err(fail("no entry".to_string()));
     }
     entries.sort_by(|a, b| a.symbol.cmp(&b.symbol));
-    let identical = sass::identical(
-        entries
-            .iter()
-            .map(|entry| (entry.symbol.as_str(), entry.sass_sha256.as_str())),
-    );
     Ok(ArchitectureBuild {
         name: name.to_string(),
         entries,
-        identical,
     })
 }
 
@@ -353,7 +343,7 @@ mod tests {
     }
 
     /// The pinned or installed nvcc; without one, `None` and a line that says so, or a failure where CI is set.
-    fn nvcc(root: &Path) -> Option<Nvcc> {
+    fn nvcc(root: &Path) -> Option<PathBuf> {
         let around = Surroundings {
             variable: &|name| std::env::var_os(name),
             is_file: &Path::is_file,
@@ -378,7 +368,7 @@ mod tests {
             .nth(2)
             .unwrap();
         let Some(nvcc) = nvcc(root) else { return };
-        let ptxas = nvcc.path.canonicalize().unwrap().with_file_name("ptxas");
+        let ptxas = nvcc.canonicalize().unwrap().with_file_name("ptxas");
         let source = root.join("common/src/device/cuda/helpers.ptx");
         let folder = tempfile::tempdir().unwrap();
         for arch in ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"] {

@@ -2,36 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Of [`BuildReport`]; a reader refuses another one.
-pub const REPORT_VERSION: u32 = 1;
-
 /// A stage's build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildReport {
-    /// [`REPORT_VERSION`] of the writer.
-    pub version: u32,
-    /// The crate's name: `stage0-scalar`.
-    pub stage: String,
     /// SHA-256 over kernel.cu, the device headers it reaches and nvcc's flags. Needs no nvcc; decides STALE.
     pub identity: String,
-    /// The files under [`Self::identity`], relative to the workspace root, sorted.
-    pub identity_files: Vec<String>,
-    /// Of kernels, or of the table alone without the feature `emulated`.
-    pub emulated: EmulatedBuild,
+    /// Of the emulated build. Counters are exact per compiler family and major version.
+    pub compiler: HostCompiler,
     /// Or why there is none.
     pub gpu: GpuBuild,
-}
-
-/// By the host's C++ compiler.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EmulatedBuild {
-    /// Counters are exact per compiler family and major version.
-    pub compiler: HostCompiler,
-    /// All but include folders and path maps.
-    pub flags: Vec<String>,
-    /// Of the traced build; none where the compiler is not GCC.
-    #[serde(default)]
-    pub traced_flags: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +42,6 @@ pub enum GpuBuild {
 pub struct GpuCode {
     /// Version of nvcc: `13.0.88`.
     pub nvcc: String,
-    /// `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH` or `.cuda`.
-    pub nvcc_source: String,
     /// Flags common to all architectures, but for include folders.
     pub flags: Vec<String>,
     /// In the order of `ATTENTION_CUDA_ARCHS`.
@@ -80,8 +57,6 @@ pub struct ArchitectureBuild {
     pub name: String,
     /// Sorted by symbol.
     pub entries: Vec<EntryBuild>,
-    /// Groups of entries with the same machine code, which a gate refuses.
-    pub identical: Vec<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,8 +65,6 @@ pub struct EntryBuild {
     pub symbol: String,
     /// SHA-256 of its machine code.
     pub sass_sha256: String,
-    /// Bytes of machine code.
-    pub sass_bytes: u64,
     /// What ptxas reported.
     pub resources: Resources,
     /// Where it did not do as the kernel asks: products made synchronous, setmaxnreg ignored.
@@ -111,7 +84,4 @@ pub struct Resources {
     pub stack_frame_bytes: u32,
     /// Bytes of static shared memory per block. The runtime reserves more on sm_90; that is not in here.
     pub static_shared_bytes: u32,
-    pub barriers: u32,
-    /// Bytes of constant memory, all banks; 0 on architectures for which ptxas does not print it.
-    pub constant_bytes: u32,
 }

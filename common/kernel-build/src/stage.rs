@@ -2,7 +2,7 @@
 
 use crate::error::BuildError;
 use crate::identity::{Sources, relative};
-use crate::report::{BuildReport, GpuBuild, REPORT_VERSION};
+use crate::report::{BuildReport, GpuBuild};
 use crate::toolkit::{self, Surroundings, find_nvcc};
 use crate::{emulated, gpu};
 use std::path::{Path, PathBuf};
@@ -163,27 +163,21 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     {
         println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
     }
-    let identity_files: Vec<String> = sources.files.into_keys().collect();
-    let texts: Vec<(&str, PathBuf)> = identity_files
-        .iter()
+    let texts: Vec<(&str, PathBuf)> = (sources.files.keys())
         .map(|name| (name.as_str(), root.join(name)))
         .collect();
     let has_fatbin = matches!(gpu, GpuBuild::Built(_));
-    let is_traced = emulated.build.traced_flags.is_some();
     let artifacts = artifacts_source(
         &prefix,
-        is_traced,
+        emulated.is_traced,
         has_fatbin,
         &texts,
         &folder.join("caps.csv"),
         only,
     );
     let report = BuildReport {
-        version: REPORT_VERSION,
-        stage: package,
         identity,
-        identity_files,
-        emulated: emulated.build,
+        compiler: emulated.compiler,
         gpu,
     };
     let write = |name: &str, text: String| {
@@ -259,7 +253,7 @@ fn gpu_build(
     let found = find_nvcc(&around)?;
     // Watched only if it is there: see the marker.
     let marker = root.join(TOOLKIT_MARKER);
-    let watched = [Some(&marker), found.as_ref().map(|nvcc| &nvcc.path)];
+    let watched = [Some(&marker), found.as_ref()];
     for path in watched.into_iter().flatten().filter(|path| path.exists()) {
         println!("cargo:rerun-if-changed={}", path.display());
     }

@@ -9,13 +9,6 @@ const IN_WORKSPACE: &str = ".cuda/nvidia/cu13/bin/nvcc";
 
 pub(crate) const REMEDY: &str = "run scripts/cuda-toolkit, or set NVCC or CUDA_HOME";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nvcc {
-    pub path: PathBuf,
-    /// The step of the search.
-    pub source: &'static str,
-}
-
 /// What the search looks at, for tests.
 pub(crate) struct Surroundings<'a> {
     /// An environment variable's value; an empty one counts as unset.
@@ -26,7 +19,7 @@ pub(crate) struct Surroundings<'a> {
 
 /// `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH`, then the workspace's own `.cuda/`. Only `NVCC` is a demand: if it names
 /// nothing, going on silently would build with another compiler than the one asked for.
-pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildError> {
+pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<PathBuf>, BuildError> {
     let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
     let on_path = |program: &Path| {
         let folders = variable("PATH")?;
@@ -43,10 +36,7 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
             Some(named).filter(|path| (around.is_file)(path))
         };
         return match path {
-            Some(path) => Ok(Some(Nvcc {
-                path,
-                source: "NVCC",
-            })),
+            Some(path) => Ok(Some(path)),
             None => Err(BuildError::Variable {
                 name: "NVCC",
                 value: value.to_string_lossy().into_owned(),
@@ -54,21 +44,10 @@ pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<Nvcc>, BuildErro
             }),
         };
     }
-    let mut homes = homes(around.variable).into_iter();
-    if let Some((source, path)) = homes.find(|(_, path)| (around.is_file)(path)) {
-        return Ok(Some(Nvcc { path, source }));
-    }
-    if let Some(path) = on_path(Path::new("nvcc")) {
-        return Ok(Some(Nvcc {
-            path,
-            source: "PATH",
-        }));
-    }
-    let path = around.root.join(IN_WORKSPACE);
-    Ok((around.is_file)(&path).then_some(Nvcc {
-        path,
-        source: ".cuda",
-    }))
+    let homes = homes(around.variable).into_iter().map(|(_, path)| path);
+    let last = [around.root.join(IN_WORKSPACE)];
+    let mut places = homes.chain(on_path(Path::new("nvcc"))).chain(last);
+    Ok(places.find(|path| (around.is_file)(path)))
 }
 
 /// `CUDA_HOME` and `CUDA_PATH`, where set, with where nvcc should be.
@@ -104,10 +83,7 @@ fn without_nvcc(
 mod tests {
     use super::*;
 
-    fn find(
-        variables: &[(&str, &str)],
-        files: &[&str],
-    ) -> Result<Option<(String, &'static str)>, String> {
+    fn find(variables: &[(&str, &str)], files: &[&str]) -> Result<Option<String>, String> {
         let variable = |name: &str| {
             variables
                 .iter()
@@ -121,7 +97,7 @@ mod tests {
             root: Path::new("/w"),
         };
         let found = find_nvcc(&around).map_err(|error| error.to_string())?;
-        Ok(found.map(|nvcc| (nvcc.path.to_string_lossy().into_owned(), nvcc.source)))
+        Ok(found.map(|nvcc| nvcc.to_string_lossy().into_owned()))
     }
 
     const ALL: [&str; 5] = [
@@ -140,11 +116,8 @@ mod tests {
             ("CUDA_PATH", "/opt/b"),
             ("PATH", "/a:/b"),
         ];
-        for (left_out, source) in ["NVCC", "CUDA_HOME", "CUDA_PATH", "PATH", ".cuda"]
-            .into_iter()
-            .enumerate()
-        {
-            let expected = Some((ALL[left_out].to_string(), source));
+        for (left_out, expected) in ALL.into_iter().enumerate() {
+            let expected = Some(expected.to_string());
             assert_eq!(find(&variables[left_out..], &ALL), Ok(expected));
         }
         assert_eq!(find(&variables[1..], &[]), Ok(None));
@@ -154,7 +127,7 @@ mod tests {
     fn nvcc_may_be_a_name_on_path_and_must_exist() {
         assert_eq!(
             find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL),
-            Ok(Some(("/b/nvcc".to_string(), "NVCC")))
+            Ok(Some("/b/nvcc".to_string()))
         );
         assert!(
             find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL)
@@ -172,7 +145,7 @@ mod tests {
         ];
         assert_eq!(
             find(&variables, &ALL),
-            Ok(Some(("/opt/b/bin/nvcc".to_string(), "CUDA_PATH")))
+            Ok(Some("/opt/b/bin/nvcc".to_string()))
         );
         let variable = |name: &str| {
             let of = |(known, value): &(&str, &str)| (*known == name).then(|| value.into());

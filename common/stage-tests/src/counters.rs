@@ -27,7 +27,7 @@ const COUNTED: [(&str, Mask); 3] = [
 /// element type that the stage takes.
 pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let stage = load(attention);
-    let compiler = &stage.report.emulated.compiler;
+    let compiler = &stage.report.compiler;
     if (compiler.family.as_str(), compiler.major) != ("gnu", Some(PINNED_GCC)) {
         let found = &compiler.description;
         return Snapshot::NotHere(format!(

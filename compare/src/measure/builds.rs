@@ -69,8 +69,6 @@ fn build(stage: &LoadedStage) -> StageMeta {
         predecessor: info.predecessor.map(str::to_string),
         default_variant: stage.default_variant().to_string(),
         identity: stage.report.identity.clone(),
-        host_compiler: stage.report.emulated.compiler.description.clone(),
-        device_compiler: device_compiler(&stage.report.gpu),
         claims: info.claims.iter().flat_map(claims).collect(),
         negatives: vec![],
         variants,
@@ -109,7 +107,7 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
     })
 }
 
-fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
+pub fn device_compiler(gpu: &GpuBuild) -> DeviceCompiler {
     match gpu {
         GpuBuild::Built(code) => DeviceCompiler::Built {
             nvcc: code.nvcc.clone(),

@@ -1,5 +1,6 @@
 //! What is common to all rows of a run.
 
+use super::builds::device_compiler;
 use super::machine::{self, Timestamp};
 use super::plan::{Mode, Plan};
 use super::rows;
@@ -19,7 +20,15 @@ pub fn begin(
     builds: &[StageMeta],
     machine: Machine,
 ) -> Run {
-    let first = &builds.first().expect("the ladder has a stage");
+    let first = &stages.first().expect("the ladder has a stage").report;
+    let mut compilers = stages
+        .iter()
+        .map(|stage| device_compiler(&stage.report.gpu));
+    let not_compiled = compilers.find_map(|compiler| match compiler {
+        DeviceCompiler::Absent { reason } => Some(reason),
+        DeviceCompiler::Built { .. } => None,
+    });
+    let is_traced = stages.iter().all(LoadedStage::is_traced);
     let mut run = Run::new(Session {
         name: name.to_string(),
         started: started.iso(),
@@ -33,12 +42,12 @@ pub fn begin(
         tier: plan.tier,
         backend: plan.backend,
         scope: plan.scope.clone(),
-        host_compiler: first.host_compiler.clone(),
-        device_compiler: first.device_compiler.clone(),
+        host_compiler: first.compiler.description.clone(),
+        device_compiler: device_compiler(&first.gpu),
         device: None,
         toggles: machine::toggles(),
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
-        gates: gate_scopes(builds, plan, stages.iter().all(LoadedStage::is_traced)),
+        gates: gate_scopes(builds, plan, not_compiled.as_deref(), is_traced),
         tools: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
@@ -50,13 +59,12 @@ pub fn begin(
 }
 
 /// Which gates this machine, backend and tier can measure.
-fn gate_scopes(builds: &[StageMeta], plan: &Plan, traced: bool) -> BTreeMap<GateId, Measurable> {
-    let not_compiled = builds
-        .iter()
-        .find_map(|build| match &build.device_compiler {
-            DeviceCompiler::Absent { reason } => Some(reason.as_str()),
-            DeviceCompiler::Built { .. } => None,
-        });
+fn gate_scopes(
+    builds: &[StageMeta],
+    plan: &Plan,
+    not_compiled: Option<&str>,
+    traced: bool,
+) -> BTreeMap<GateId, Measurable> {
     let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
     let mut kernels = ran()
         .flat_map(|stage| &stage.variants)
@@ -162,7 +170,7 @@ mod tests {
         ] {
             let request = Cli::parse_from(["compare", "--shapes", shape]).run.request;
             let plan = plan(&ladder(), &request, backend).unwrap();
-            let found = &gate_scopes(&ladder(), &plan, traced)[&GateId::H1];
+            let found = &gate_scopes(&ladder(), &plan, None, traced)[&GateId::H1];
             let is_expected = match (found, expected) {
                 (Measurable::Yes, None) => true,
                 (Measurable::No { reason }, Some(expected)) => reason.contains(expected),

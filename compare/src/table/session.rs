@@ -94,8 +94,6 @@ pub struct StageMeta {
     pub default_variant: String,
     /// Hash of kernel.cu, headers and flags. Rows of another identity are STALE.
     pub identity: String,
-    pub host_compiler: String,
-    pub device_compiler: DeviceCompiler,
     pub claims: Vec<Claim>,
     /// Claims that are refuted, with what was measured.
     pub negatives: Vec<Negative>,
