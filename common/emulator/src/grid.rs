@@ -2,8 +2,6 @@ use std::ffi::c_void;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::cluster::{MAX_SHARED_BYTES, MAX_TOGETHER};
 use crate::fault::{Fault, Place};
 use crate::schedule::Schedule;
@@ -27,7 +25,7 @@ pub struct Launch {
 }
 
 /// What if the author had forgotten it?
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppress {
     pub site: Place,
 }

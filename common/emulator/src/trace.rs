@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Place};
 use crate::grid::{Entry, Launch, Report, Suppress};
@@ -45,14 +44,14 @@ pub struct TraceOptions<'a> {
     pub watch: Option<Watch>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SyncSite {
     pub operation: String,
     pub place: Place,
 }
 
 /// The same for every run with the same schedule.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TraceReport {
     /// Each pair of places once, by kind and place; at most [`MAX_HAZARDS`].
     pub hazards: Vec<Hazard>,
@@ -62,9 +61,7 @@ pub struct TraceReport {
     pub counted: Counted,
     pub unwaited_copies: u64,
     pub sync_sites: Vec<SyncSite>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accesses: Vec<LoggedAccess>,
-    #[serde(default, skip_serializing_if = "Observations::is_empty")]
     pub observations: Observations,
 }
 

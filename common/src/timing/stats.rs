@@ -1,13 +1,12 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use serde::Serialize;
 
 const RESAMPLES: usize = 1000;
 
 /// Seed of every interval: the same samples give the same report.
 const SEED: u64 = 0x5eed;
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// 2.5 %.
     pub low: f64,
@@ -71,7 +70,7 @@ impl Summary {
 }
 
 /// Of two summaries' values, with the 95 % interval of resampling whole rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// `base / new`: above 1, the candidate is faster.
     pub value: f64,

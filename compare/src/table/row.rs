@@ -443,9 +443,8 @@ impl fmt::Display for On {
     }
 }
 
-/// A value, with its 95 % interval if it is an estimate: `5.274`, or `[5.274, 5.272, 5.276]`. JSON has no NaN, so null stands
-/// for it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A value, with its 95 % interval if it is an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     pub value: f64,
     pub interval: Option<(f64, f64)>,

@@ -1,12 +1,10 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-use serde::{Deserialize, Serialize};
-
 /// A *request* is one access by one warp: its lanes' accesses at one place of the program, each for the same time since the
 /// warp last met (`__syncwarp`, `__syncthreads`, or a shuffle, vote or matrix operation of all lanes). Includes what
 /// cp.async reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalTraffic {
     pub requests: u64,
     pub bytes: u64,
@@ -17,7 +15,7 @@ pub struct GlobalTraffic {
 /// Shared memory has 32 banks of 4 bytes. A request is served in passes: all lanes at once up to 4 bytes each, 16 lanes at 8
 /// bytes, 8 lanes at 16 bytes, and 8 rows of 16 bytes of a matrix. A pass takes one wavefront for each different 4-byte word
 /// that it wants from its busiest bank; lanes that want the same word share it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedTraffic {
     pub requests: u64,
     /// Bytes that the lanes asked for, shared ones counted per lane.
@@ -35,8 +33,7 @@ impl SharedTraffic {
 }
 
 // A counter that a stored record lacks is of something that no kernel did when it was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub global_read: GlobalTraffic,
     pub global_write: GlobalTraffic,
@@ -173,7 +170,7 @@ impl fmt::Display for Counters {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     pub traced_blocks: u64,
     pub launch_blocks: u64,

@@ -1,11 +1,8 @@
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::fault::Place;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HazardKind {
     /// Two unordered accesses to one byte, at least one a write.
     Race,
@@ -46,7 +43,7 @@ impl HazardKind {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HazardAccess {
     /// "reads", "writes", "reads a matrix", "writes by cp.async".
     pub does: String,
@@ -68,7 +65,7 @@ impl fmt::Display for HazardAccess {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedAccess {
     pub access: HazardAccess,
     pub memory: String,
@@ -86,7 +83,7 @@ impl fmt::Display for Inlined<'_> {
 }
 
 /// Every pair of places is reported once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hazard {
     pub kind: HazardKind,
     /// The first block in which it was seen.

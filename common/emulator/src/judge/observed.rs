@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use super::order::How;
 use super::raw;
 use crate::fault::Place;
@@ -17,7 +15,7 @@ pub struct Watch {
     pub output: Range<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Seen {
     /// By key.
     Score,
@@ -46,7 +44,7 @@ impl Seen {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     /// Counts the keys that a row sees.
     Visible,
@@ -78,7 +76,7 @@ impl Step {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Does {
     Access(How),
     Step(Step),
@@ -185,7 +183,7 @@ impl Trail {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pub what: Seen,
     pub tile: i32,
@@ -199,14 +197,14 @@ pub struct Observed {
     pub way: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passed {
     pub does: Does,
     /// Innermost first.
     pub places: Vec<Place>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observations {
     /// Thread by thread in program order.
     pub values: Vec<Observed>,

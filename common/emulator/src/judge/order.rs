@@ -1,13 +1,11 @@
 //! Whether two accesses are ordered. A byte's cell holds its last write and the reads since then that are not ordered with each
 //! other, against which a new access is checked: at least the first race of a byte is found, whatever the schedule.
 
-use serde::{Deserialize, Serialize};
-
 use crate::intern::{IntegerMap, Interner};
 
 use super::clocks::{Agent, Clocks, Signal};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum How {
     Read,
     Write,
