@@ -1,0 +1,119 @@
+use super::*;
+
+pub(crate) unsafe extern "C" fn shuffle(
+    _: *const *mut c_void,
+    _: u32,
+    _: *mut u32,
+) -> *const std::ffi::c_char {
+    std::ptr::null()
+}
+
+pub(crate) fn sync_warp(mask: u32, line: u32) -> Collective {
+    Collective {
+        name: Literal::new(c"__syncwarp"),
+        execute: None,
+        operand: std::ptr::null_mut(),
+        agree: [0; 2],
+        work: 0,
+        mask,
+        rules: EXITED_LANES_DROP | PLACES_MAY_DIFFER,
+        kind: 0,
+        site: Site::new(c"kernel.cu", line),
+    }
+}
+
+pub(crate) fn shuffle_sync(mask: u32, width: u64, line: u32) -> Collective {
+    Collective {
+        name: Literal::new(c"__shfl_sync"),
+        execute: Some(shuffle),
+        agree: [width, 0],
+        rules: 0,
+        kind: 1,
+        ..sync_warp(mask, line)
+    }
+}
+
+#[test]
+fn the_last_lane_of_the_mask_completes_the_group() {
+    let mut warp = Warp::new(32);
+    assert!(warp.arrive(1, &sync_warp(0b1011, 1)).unwrap().is_none());
+    assert!(warp.arrive(3, &sync_warp(0b1011, 1)).unwrap().is_none());
+    assert_eq!(warp.group_of(3).unwrap().first_lane, 1);
+    assert_eq!(
+        warp.arrive(0, &sync_warp(0b1011, 2))
+            .unwrap()
+            .unwrap()
+            .arrived,
+        0b1011
+    );
+    assert!(warp.groups().is_empty());
+}
+
+#[test]
+fn disjoint_masks_do_not_meet_and_overlapping_ones_wait() {
+    let mut warp = Warp::new(32);
+    assert!(warp.arrive(0, &sync_warp(0b0011, 1)).unwrap().is_none());
+    assert!(warp.arrive(2, &sync_warp(0b1100, 1)).unwrap().is_none());
+    assert!(
+        warp.arrive(1, &sync_warp(0b10010, 1)).unwrap().is_none(),
+        "lane 1 may come to lane 0 later"
+    );
+    assert!(warp.arrive(3, &sync_warp(0b1100, 1)).unwrap().is_some());
+    assert!(warp.arrive(4, &sync_warp(0b10010, 1)).unwrap().is_some());
+    assert!(warp.arrive(1, &sync_warp(0b0011, 1)).unwrap().is_some());
+}
+
+#[test]
+fn lanes_must_agree_on_operation_arguments_and_place() {
+    let mut warp = Warp::new(32);
+    warp.arrive(0, &shuffle_sync(0b11, 32, 5)).unwrap();
+    assert_eq!(
+        warp.arrive(1, &sync_warp(0b11, 5)).unwrap_err(),
+        Mismatch::Operation { first_lane: 0 }
+    );
+    assert_eq!(
+        warp.arrive(1, &shuffle_sync(0b11, 16, 5)).unwrap_err(),
+        Mismatch::Arguments { first_lane: 0 }
+    );
+    assert_eq!(
+        warp.arrive(1, &shuffle_sync(0b11, 32, 6)).unwrap_err(),
+        Mismatch::Place { first_lane: 0 }
+    );
+    assert_eq!(
+        warp.arrive(4, &shuffle_sync(0b11, 32, 5)).unwrap_err(),
+        Mismatch::NotInMask
+    );
+    assert!(
+        warp.arrive(1, &shuffle_sync(0b11, 32, 5))
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn exited_lanes_are_dropped_only_where_the_operation_allows_it() {
+    let mut warp = Warp::new(32);
+    warp.arrive(0, &sync_warp(0b11, 1)).unwrap();
+    warp.exit(1).unwrap();
+    assert_eq!(warp.completed().unwrap().arrived, 1);
+    assert!(warp.completed().is_none());
+    assert!(
+        warp.arrive(0, &sync_warp(0b11, 2)).unwrap().is_some(),
+        "a mask may name a lane that has left"
+    );
+    assert_eq!(
+        warp.arrive(0, &shuffle_sync(0b11, 32, 3)).unwrap_err(),
+        Mismatch::Exited { lane: 1 }
+    );
+
+    warp.arrive(0, &shuffle_sync(0b101, 32, 4)).unwrap();
+    assert_eq!(warp.exit(2).unwrap_err().1, Mismatch::Exited { lane: 2 });
+}
+
+#[test]
+fn a_short_warp_has_only_its_lanes() {
+    assert_eq!(Warp::new(32).live, u32::MAX);
+    let mut warp = Warp::new(2);
+    assert!(warp.arrive(0, &sync_warp(u32::MAX, 1)).unwrap().is_none());
+    assert!(warp.arrive(1, &sync_warp(u32::MAX, 1)).unwrap().is_some());
+}
