@@ -2,11 +2,12 @@
 
 use super::Known;
 use super::list::distinct;
-use super::peers::{Outcome, arms, fastest, outcome};
+use super::peers::{arms, fastest, outcome};
 use super::state::NEEDED;
 use super::verdict::Exit;
 use crate::table::{Judged, On, Row, Table};
 use common::metric::Metric;
+use common::timing::Change;
 use common::verdict::{GateId, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,7 +116,7 @@ impl Candidate {
     }
 
     /// Against the fastest rival of all, on each problem with one that is right.
-    pub fn outcomes(&self) -> Vec<Outcome> {
+    pub fn outcomes(&self) -> Vec<Change> {
         let table = self.table();
         let known = Known::committed(&[], &table);
         let pairs = self
@@ -203,7 +204,7 @@ mod tests {
             (over(true), over(false)),
             ("stage1-cpasync/cpasync-32x64", "torch-flash")
         );
-        assert_eq!(judged.outcomes(), [Outcome::Inconclusive]);
+        assert_eq!(judged.outcomes(), [Change::Ambiguous]);
         assert_eq!(judged.not_timed, ["torch-math: not installed"]);
     }
 }

@@ -5,13 +5,12 @@ use super::best::{Latency, best_of, latency, p50, time};
 use super::{Known, peers};
 use crate::table::session;
 use crate::table::{
-    Claim, Figure, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table,
-    VariantMeta,
+    Claim, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table, VariantMeta,
 };
 use common::claim::Rival;
 use common::metric::{self, Metric};
 use common::timing::claim;
-use common::timing::stats::{Interval, Ratio, Ratios};
+use common::timing::stats::Ratios;
 use common::verdict::{GateId, Verdict};
 
 /// How far ncu may be off where a claim states an exact ratio: hardware counters include retries, and ncu adds them up over passes.
@@ -147,13 +146,8 @@ fn over_peer<'a>(
 
 /// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A row that failed a gate fails the claim.
 fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
-    let [p50, p90, mean] =
-        [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean].map(|metric| {
-            let Figure { value, interval } = row.estimate(metric);
-            let (low, high) = interval.unwrap_or((f64::NAN, f64::NAN));
-            let interval = Interval { low, high };
-            Ratio { value, interval }
-        });
+    let [p50, p90, mean] = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean]
+        .map(|metric| row.estimate(metric).ratio());
     // Faster than the speed of light, or the output was wrong while it was timed.
     let (verdict, reason) = match row.failure() {
         Some(reason) => (Verdict::Fail, reason.to_string()),

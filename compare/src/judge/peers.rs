@@ -4,6 +4,7 @@ use super::Known;
 use super::best::p50;
 use crate::table::{Figure, On, Place, Row, Source, Subject};
 use common::metric::Metric;
+use common::timing::Change;
 
 /// What PyTorch chooses by itself.
 pub const DEFAULT: &str = "torch-default";
@@ -17,22 +18,9 @@ pub struct Problem<'a> {
     pub fastest: Option<(&'a Row, &'a Row)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    Won,
-    Lost,
-    /// The interval of the ratio contains 1.
-    Inconclusive,
-}
-
-/// By the interval of peer's time / ours.
-pub fn outcome(ratio: Figure) -> Outcome {
-    let (low, high) = ratio.ends();
-    match () {
-        () if low > 1.0 => Outcome::Won,
-        () if high < 1.0 => Outcome::Lost,
-        () => Outcome::Inconclusive,
-    }
+/// Ours against a peer, by the interval of peer's time / ours; neither faster nor slower where that contains 1.
+pub fn outcome(ratio: Figure) -> Change {
+    Change::of(&ratio.ratio(), 0.0)
 }
 
 /// The arms that were timed interleaved, ours and theirs.

@@ -2,7 +2,7 @@
 
 use super::best::{Latency, best_of, latency, time, variant};
 use super::diff::{Change, Difference, Group, What};
-use super::peers::{Outcome, outcome, problems};
+use super::peers::{outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
 use crate::table::{Figure, On, Place};
@@ -563,24 +563,25 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     );
     insta::assert_snapshot!(found, @"
     timed; peers mission 10 torch-default 25 torch-math 99; peers long 10 torch-default 16 torch-math 99; peers wide 10 torch-default 9 torch-math 99; peers big 10 torch-default 50! torch-math 99
-        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 25.02, Won in 1
-        wide: stage1-cpasync/cpasync-32x64 10.01, torch-default 9.009, Lost in 1
-        long: stage1-cpasync/cpasync-32x64 10.01, torch-default 16.02, Won in 1
-        big: stage1-cpasync/cpasync-32x64 10.01, torch-math 99.10, Won in 1
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 25.02, Faster in 1
+        wide: stage1-cpasync/cpasync-32x64 10.01, torch-default 9.009, Slower in 1
+        long: stage1-cpasync/cpasync-32x64 10.01, torch-default 16.02, Faster in 1
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-math 99.10, Faster in 1
     timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20
-        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
-        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Lost in 1
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Slower in 1
     timed; peers mission 10 torch-default 30; peers big 10 torch-default 5 & timed; peers mission 10 torch-default 20; peers big 10 torch-default 5; cpasync peers big !pair: C2 fail
-        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
     timed; peers mission 10 torch-default 30; peers big 10 torch-default 5; beside wmma mission 2 torch-default 30 & timed; peers mission 10 torch-default 20
-        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Won in 2
-        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Lost in 1
+        mission: stage1-cpasync/cpasync-32x64 10.01, torch-default 20.02, Faster in 2
+        big: stage1-cpasync/cpasync-32x64 10.01, torch-default 5.005, Slower in 1
     ");
+    use common::timing::Change::{Ambiguous, Faster, Slower};
     for (ratio, expected) in [
-        ((1.2, 1.1, 1.3), Outcome::Won),
-        ((1.2, 1.0, 1.3), Outcome::Inconclusive),
-        ((0.9, 0.8, 1.0), Outcome::Inconclusive),
-        ((0.9, 0.8, 0.99), Outcome::Lost),
+        ((1.2, 1.1, 1.3), Faster),
+        ((1.2, 1.0, 1.3), Ambiguous),
+        ((0.9, 0.8, 1.0), Ambiguous),
+        ((0.9, 0.8, 0.99), Slower),
     ] {
         assert_eq!(outcome(Figure::from(ratio)), expected, "{ratio:?}");
     }

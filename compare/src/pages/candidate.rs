@@ -4,9 +4,10 @@ use super::{list, noted, of, or_dash, sections, some, text, times};
 use crate::document::{Block, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
-use crate::judge::peers::{DEFAULT, Outcome, fastest};
+use crate::judge::peers::{DEFAULT, fastest};
 use crate::table::{Judged, Row, Source};
 use common::metric::Metric;
+use common::timing::Change;
 use common::verdict::{GateId, Verdict};
 
 pub fn document(candidate: &Candidate) -> Vec<Block> {
@@ -77,13 +78,12 @@ fn conclusion(candidate: &Candidate) -> String {
     };
     let outcomes = candidate.outcomes();
     if !outcomes.is_empty() {
-        let on = |of: Outcome| outcomes.iter().filter(|outcome| **outcome == of).count();
+        let on = |of: Change| outcomes.iter().filter(|outcome| **outcome == of).count();
+        let (faster, slower) = (on(Change::Faster), on(Change::Slower));
+        let all = outcomes.len();
         words += &format!(
-            "; against the fastest of ours and the peers it is faster on {} of {} problems, slower on {} and inconclusive on {}",
-            on(Outcome::Won),
-            outcomes.len(),
-            on(Outcome::Lost),
-            on(Outcome::Inconclusive),
+            "; against the fastest of ours and the peers it is faster on {faster} of {all} problems, slower on {slower} and inconclusive on {}",
+            all - faster - slower
         );
     }
     if candidate.is_interrupted {

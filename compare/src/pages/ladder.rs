@@ -5,13 +5,14 @@ use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
 use crate::judge::list::{distinct, joined};
-use crate::judge::peers::{self, Outcome};
+use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
 use crate::table::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
+use common::timing::Change;
 
 /// The problem of the second half of the table: a grid that fills any GPU.
 const LARGE: &str = "big";
@@ -196,13 +197,13 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     let mut ratios: Vec<(Figure, &peers::Problem<'_>)> = judged.collect();
     ratios.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
     let ((lowest, worst), (highest, best)) = (ratios.first()?, ratios.last()?);
-    let on = |of: Outcome| {
+    let on = |of: Change| {
         let outcomes = ratios.iter().map(|(ratio, _)| peers::outcome(*ratio));
         outcomes.filter(|outcome| *outcome == of).count()
     };
-    let (won, all, lost) = (on(Outcome::Won), ratios.len(), on(Outcome::Lost));
+    let (won, all, lost) = (on(Change::Faster), ratios.len(), on(Change::Slower));
     let stale = ratios.iter().filter(|(_, of)| known.is_stale(of.ours));
-    let rest = match on(Outcome::Inconclusive) {
+    let rest = match all - won - lost {
         0 => format!(" and slower on {lost}"),
         open => format!(", slower on {lost} and inconclusive on {open}"),
     };

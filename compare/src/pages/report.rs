@@ -8,7 +8,7 @@ use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined, tallied};
-use crate::judge::peers::{self, Outcome, Problem};
+use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
 use crate::judge::verdict::{Report, count};
 use crate::table::session::{Changes, Moved, Progress};
@@ -16,6 +16,7 @@ use crate::table::{Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Kind;
+use common::timing::Change;
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
@@ -271,9 +272,9 @@ pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
 /// What is not won.
 fn shortfall(ratio: crate::table::Figure) -> Option<&'static str> {
     match peers::outcome(ratio) {
-        Outcome::Won => None,
-        Outcome::Lost => Some("slower"),
-        Outcome::Inconclusive => Some("inconclusive"),
+        Change::Faster => None,
+        Change::Slower => Some("slower"),
+        Change::Same | Change::Ambiguous => Some("inconclusive"),
     }
 }
 

@@ -3,7 +3,7 @@
 use common::device::BackendKind;
 use common::metric::{Metric, Unit};
 use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
-use common::timing::stats::{Ratio, Summary};
+use common::timing::stats::{Interval, Ratio, Summary};
 use common::timing::{Rotation, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
 use serde::{Deserialize, Serialize};
@@ -492,6 +492,16 @@ macro_rules! figure_from {
 figure_from!(u32, u64, usize);
 
 impl Figure {
+    /// With NaN for ends if it has no interval.
+    pub fn ratio(self) -> Ratio {
+        let (low, high) = self.interval.unwrap_or((f64::NAN, f64::NAN));
+        let interval = Interval { low, high };
+        Ratio {
+            value: self.value,
+            interval,
+        }
+    }
+
     /// The ends of its interval; twice the value if it has none.
     pub fn ends(self) -> (f64, f64) {
         self.interval.unwrap_or((self.value, self.value))
