@@ -2,9 +2,10 @@
 
 pub mod scenario;
 
+use crate::judge::draw;
 use crate::judge::{Known, claims};
 use crate::measure::timed_problem::Judged as OfBuffers;
-use crate::measure::{builds, draw, rows};
+use crate::measure::{builds, rows};
 use crate::python::pair::{Sampled, pair};
 use crate::table::session::{
     DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,

@@ -2,13 +2,14 @@
 
 use super::Known;
 use super::best::{p50, shown};
+use super::draw;
 use super::list::grouped;
 use crate::table::{On, Place, Row, Source, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
 use common::resources::multiprocessor;
-use common::stage::LoadedStage;
+use common::stage::{LoadedStage, Prepared};
 use common::timing::stats::percentile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,6 +23,10 @@ const WORTH: f64 = 2e-4;
 /// The same for GPUs that have only the stages that run everywhere: their own times are not known.
 const WORTH_ELSEWHERE: f64 = 4.0 * WORTH;
 
+/// The same where nothing was timed, and the model alone says what is fastest: at so many random problems.
+const WORTH_UNSEEN: f64 = 1e-3;
+const UNSEEN: usize = 600;
+
 /// Of variants that have no time at a problem: as if they took 20 times as long as the fastest.
 const FAR: f64 = 3.0;
 
@@ -29,7 +34,7 @@ const FAR: f64 = 3.0;
 const PASSES: usize = 3;
 
 /// The weight of what other instances say of a coefficient, in problems of this instance: it decides where there are few.
-const DOUBT: f64 = 0.1;
+const DOUBT: f64 = 3.0;
 
 /// Sweeps over the coefficients: they have settled long before.
 const SWEEPS: usize = 300;
@@ -212,10 +217,6 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
             });
         }
     }
-    let mut kept = cover(&equations, WORTH, |_| true);
-    kept.append(&mut cover(&equations, WORTH_ELSEWHERE, |(subject, ..)| {
-        runs_everywhere(stages, subject)
-    }));
     let mut costs = coefficients(&equations);
     for _ in 1..PASSES {
         for (instance, (_, of)) in &mut equations {
@@ -226,6 +227,36 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
         }
         costs = coefficients(&equations);
     }
+    let measured = equations.iter().map(|(instance, (_, of))| {
+        let times = of.iter().map(|of| (of.on, of.us));
+        (instance.clone(), times.collect())
+    });
+    let mut measured: Times = measured.collect();
+    let mut kept = cover(&measured, WORTH);
+    measured.retain(|(subject, ..), _| runs_everywhere(stages, subject));
+    kept.append(&mut cover(&measured, WORTH_ELSEWHERE));
+    // What is much the fastest where few problems are may have no time there.
+    let mut predicted = Times::new();
+    for (number, problem) in draw::problems(0, UNSEEN).iter().enumerate() {
+        for (instance, (resident, of)) in &equations {
+            let (subject, dtype, head_dim) = instance;
+            let is_its = (*dtype, *head_dim) == (modelled(problem.dtype), problem.shape.head_dim);
+            // Of fewer times than coefficients others would speak alone.
+            if !is_its || of.len() < TERMS {
+                continue;
+            }
+            let stage = loaded(stages, subject);
+            let prepared = stage.and_then(|of| of.prepare(subject.name(), problem).ok());
+            let Some(Prepared { kernel, grid, .. }) = prepared else {
+                continue;
+            };
+            let terms = terms(problem, kernel, grid, *resident, own.multiprocessors);
+            let us = dot(&terms, &costs[instance]).max(0.1);
+            let times = predicted.entry(instance.clone()).or_default();
+            times.push(((0, number), us));
+        }
+    }
+    kept.append(&mut cover(&predicted, WORTH_UNSEEN));
     let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
     for (instance, (_, of)) in &equations {
         for of in of.iter().filter(|of| of.on.0 == 0) {
@@ -257,31 +288,30 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
 
 type Equations = BTreeMap<Instance, (u32, Vec<Equation>)>;
 
+/// Of instances, by table and problem.
+type Times = BTreeMap<Instance, Vec<((usize, usize), f64)>>;
+
 /// The instances among which something fast is for every problem, fewest first: each next one is what all before it lack most.
-fn cover(
-    equations: &Equations,
-    worth: f64,
-    is_of: impl Fn(&Instance) -> bool,
-) -> BTreeSet<Instance> {
-    let those = || equations.iter().filter(|(instance, _)| is_of(instance));
-    let all = || those().flat_map(|(_, (_, of))| of);
-    // Logarithms of what the best is slower by: of all that count, and of those that are in.
-    let fastest = least(all().map(|of| (of.on, of.slower)));
+fn cover(times: &Times, worth: f64) -> BTreeSet<Instance> {
+    let fastest = least(times.values().flatten().copied());
+    // Logarithms of what the best of those that are in is slower by.
     let mut lack: BTreeMap<_, f64> = fastest.keys().map(|on| (*on, FAR)).collect();
+    let slower = |(on, us): &(_, f64)| (us / fastest[on]).ln();
     let mut kept = BTreeSet::new();
     loop {
-        let own = |of: &Equation| (of.slower / fastest[&of.on]).ln();
-        let gain = |of: &Equation| (lack[&of.on] - own(of)).max(0.0);
-        let gains = those().map(|(instance, (_, of))| (of.iter().map(gain).sum::<f64>(), instance));
+        let gain = |of: &(_, f64)| (lack[&of.0] - slower(of)).max(0.0);
+        let gains = times
+            .iter()
+            .map(|(instance, of)| (of.iter().map(gain).sum::<f64>(), instance));
         let Some((_, next)) = gains
             .filter(|(gain, _)| *gain >= worth * fastest.len() as f64)
             .max_by(|a, b| a.0.total_cmp(&b.0))
         else {
             return kept;
         };
-        for of in &equations[next].1 {
-            let own = own(of);
-            lack.entry(of.on).and_modify(|lack| *lack = lack.min(own));
+        for of in &times[next] {
+            let lacked = lack.get_mut(&of.0).expect("a problem with a time");
+            *lacked = lacked.min(slower(of));
         }
         kept.insert(next.clone());
     }

@@ -8,6 +8,7 @@ pub mod candidate;
 pub mod choice;
 pub mod claims;
 pub mod diff;
+pub mod draw;
 pub mod drift;
 pub mod list;
 pub mod missing;

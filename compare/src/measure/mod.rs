@@ -2,7 +2,6 @@
 
 pub mod builds;
 pub mod count;
-pub mod draw;
 pub mod execute;
 pub mod input;
 pub mod limits;

@@ -1,8 +1,8 @@
 //! What a run does: tier and flags in, a list of cases and timings out. Pure.
 
 use crate::judge::claims::compared;
+use crate::judge::draw;
 use crate::judge::list::{distinct, joined};
-use crate::measure::draw;
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
 use crate::table::{Claim, On, Place, StageMeta, Subject, VariantMeta};
