@@ -122,6 +122,18 @@ pub(crate) struct Cell {
     reads: u32,
 }
 
+impl Cell {
+    /// Forgets accesses before the barrier that began `generation`.
+    fn enter(&mut self, generation: u32) {
+        if self.generation != generation {
+            *self = Self {
+                generation,
+                ..Self::default()
+            };
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Lanes {
     mask: u32,
@@ -395,13 +407,7 @@ impl Order {
         let (mut write, mut write_races) = (0, false);
         let (mut reads, mut with_event) = (0, self.add(0, event));
         for (index, cell) in cells.enumerate() {
-            if cell.generation != generation {
-                *cell = Cell {
-                    generation,
-                    write: 0,
-                    reads: 0,
-                };
-            }
+            cell.enter(generation);
             if cell.write != write {
                 (write, write_races) = (
                     cell.write,
@@ -430,13 +436,7 @@ impl Order {
         let (mut write, mut write_races) = (0, false);
         let (mut reads, mut read_races) = (0, None);
         for (index, cell) in cells.enumerate() {
-            if cell.generation != generation {
-                *cell = Cell {
-                    generation,
-                    write: 0,
-                    reads: 0,
-                };
-            }
+            cell.enter(generation);
             if cell.write != write {
                 (write, write_races) = (
                     cell.write,
