@@ -174,10 +174,68 @@ struct Equation {
 /// differ less than the problems do. `None` where the first is of no GPU.
 pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
     let own = gpu(tables.first()?)?;
-    // With the blocks that a multiprocessor holds.
+    let mut equations = equations(tables, stages, own.capability, unseen);
+    let mut costs = coefficients(&equations);
+    for _ in 1..PASSES {
+        for (instance, (_, of)) in &mut equations {
+            for equation in of {
+                let us = dot(&equation.terms, &costs[instance]).max(equation.us / 10.0);
+                equation.scale = (equation.us * us).sqrt();
+            }
+        }
+        costs = coefficients(&equations);
+    }
+    let measured = equations.iter().map(|(instance, (_, of))| {
+        let times = of.iter().map(|of| (of.on, of.us));
+        (instance.clone(), times.collect())
+    });
+    let mut measured: Times = measured.collect();
+    let mut kept = cover(&measured, WORTH);
+    measured.retain(|(subject, ..), _| runs_everywhere(stages, subject));
+    kept.append(&mut cover(&measured, WORTH_ELSEWHERE));
+    let predicted = predicted(&equations, &costs, stages, own.multiprocessors);
+    kept.append(&mut cover(&predicted, WORTH_UNSEEN));
+    let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
+    for (instance, (_, of)) in &equations {
+        for of in of.iter().filter(|of| of.on.0 == 0) {
+            let error = (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
+            let of_size = errors.entry((instance.1, instance.2));
+            of_size.or_default().push(error);
+        }
+    }
+    errors
+        .values_mut()
+        .for_each(|of| of.sort_by(f64::total_cmp));
+    let cost = |instance: &Instance| Cost {
+        variant: instance.0.to_string(),
+        dtype: instance.1,
+        head_dim: instance.2,
+        resident: equations[instance].0,
+        us: costs[instance].map(significant),
+    };
+    Some(Fitted {
+        model: Model {
+            gpu: own.name,
+            capability: own.capability,
+            multiprocessors: own.multiprocessors,
+            costs: kept.iter().map(cost).collect(),
+        },
+        errors,
+    })
+}
+
+/// With the blocks that a multiprocessor holds.
+type Equations = BTreeMap<Instance, (u32, Vec<Equation>)>;
+
+fn equations(
+    tables: &[Known<'_>],
+    stages: &[LoadedStage],
+    capability: u32,
+    unseen: Option<usize>,
+) -> Equations {
     let mut equations = Equations::new();
     for (table, known) in tables.iter().enumerate() {
-        let Some(gpu) = gpu(known).filter(|gpu| gpu.capability == own.capability) else {
+        let Some(gpu) = gpu(known).filter(|gpu| gpu.capability == capability) else {
             continue;
         };
         let mut samples = samples(known);
@@ -217,28 +275,22 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
             });
         }
     }
-    let mut costs = coefficients(&equations);
-    for _ in 1..PASSES {
-        for (instance, (_, of)) in &mut equations {
-            for equation in of {
-                let us = dot(&equation.terms, &costs[instance]).max(equation.us / 10.0);
-                equation.scale = (equation.us * us).sqrt();
-            }
-        }
-        costs = coefficients(&equations);
-    }
-    let measured = equations.iter().map(|(instance, (_, of))| {
-        let times = of.iter().map(|of| (of.on, of.us));
-        (instance.clone(), times.collect())
-    });
-    let mut measured: Times = measured.collect();
-    let mut kept = cover(&measured, WORTH);
-    measured.retain(|(subject, ..), _| runs_everywhere(stages, subject));
-    kept.append(&mut cover(&measured, WORTH_ELSEWHERE));
-    // What is much the fastest where few problems are may have no time there.
+    equations
+}
+
+/// Of instances, by table and problem.
+type Times = BTreeMap<Instance, Vec<((usize, usize), f64)>>;
+
+/// At random problems: what is much the fastest where few problems are may have no time there.
+fn predicted(
+    equations: &Equations,
+    costs: &BTreeMap<Instance, [f64; TERMS]>,
+    stages: &[LoadedStage],
+    multiprocessors: u32,
+) -> Times {
     let mut predicted = Times::new();
     for (number, problem) in draw::problems(0, UNSEEN).iter().enumerate() {
-        for (instance, (resident, of)) in &equations {
+        for (instance, (resident, of)) in equations {
             let (subject, dtype, head_dim) = instance;
             let is_its = (*dtype, *head_dim) == (modelled(problem.dtype), problem.shape.head_dim);
             // Of fewer times than coefficients others would speak alone.
@@ -250,46 +302,14 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
             let Some(Prepared { kernel, grid, .. }) = prepared else {
                 continue;
             };
-            let terms = terms(problem, kernel, grid, *resident, own.multiprocessors);
+            let terms = terms(problem, kernel, grid, *resident, multiprocessors);
             let us = dot(&terms, &costs[instance]).max(0.1);
             let times = predicted.entry(instance.clone()).or_default();
             times.push(((0, number), us));
         }
     }
-    kept.append(&mut cover(&predicted, WORTH_UNSEEN));
-    let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
-    for (instance, (_, of)) in &equations {
-        for of in of.iter().filter(|of| of.on.0 == 0) {
-            let error = (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
-            let of_size = errors.entry((instance.1, instance.2));
-            of_size.or_default().push(error);
-        }
-    }
-    errors
-        .values_mut()
-        .for_each(|of| of.sort_by(f64::total_cmp));
-    let cost = |instance: &Instance| Cost {
-        variant: instance.0.to_string(),
-        dtype: instance.1,
-        head_dim: instance.2,
-        resident: equations[instance].0,
-        us: costs[instance].map(significant),
-    };
-    Some(Fitted {
-        model: Model {
-            gpu: own.name,
-            capability: own.capability,
-            multiprocessors: own.multiprocessors,
-            costs: kept.iter().map(cost).collect(),
-        },
-        errors,
-    })
+    predicted
 }
-
-type Equations = BTreeMap<Instance, (u32, Vec<Equation>)>;
-
-/// Of instances, by table and problem.
-type Times = BTreeMap<Instance, Vec<((usize, usize), f64)>>;
 
 /// The instances among which something fast is for every problem, fewest first: each next one is what all before it lack most.
 fn cover(times: &Times, worth: f64) -> BTreeSet<Instance> {
