@@ -136,7 +136,7 @@ fn claim(of: &Claimed) -> Option<TableRow> {
     let (base, predicted) = match &of.claim.relation {
         Relation::Faster { base, at_least } => {
             let own = base.stage == of.stage;
-            let stage = if own { "" } else { ladder::short(&base.stage) };
+            let stage = if own { "" } else { ladder::short(base.stage) };
             (format!("{stage} {}", base.family), *at_least)
         }
         Relation::FasterThanPeer {

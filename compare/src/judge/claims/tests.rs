@@ -347,7 +347,7 @@ fn bounds_hold_where_the_figure_is() {
         let found = found(
             "timed; counted cpasync 524288 32; built 96 0",
             metric,
-            relation.clone(),
+            relation,
         );
         assert_eq!(
             found.verdict, expected,
