@@ -55,10 +55,8 @@ struct Tile {
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
-    // Named barriers: of a warpgroup, which converts its tiles, and of the warps with the same 16 rows, one of each warpgroup.
-    static constexpr int CONVERT_BARRIER = 1, EXCHANGE_BARRIER = CONVERT_BARRIER + WARPGROUPS;
+    static constexpr int CONVERT_BARRIER = 1; // a named barrier of each warpgroup, which converts its tiles
     static_assert(WARPGROUPS == 2 || WARPGROUPS == 4, "the others of a warpgroup are warpgroup ^ i");
-    static_assert(EXCHANGE_BARRIER + 4 <= 16, "a block has 16 named barriers");
     static_assert(sizeof(Part::o) <= sizeof(Slots<KvTile>::k), "a product may still read V");
 };
 
@@ -244,8 +242,8 @@ __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
             for (int j = 0; j < 4; ++j) own[4 * quad + j] = o_acc[i + j];
         }
     }
-    // The warps with these rows have stored their states and parts.
-    attn::named_barrier_sync<WARPGROUPS * 32>(Preset::EXCHANGE_BARRIER + rank);
+    // All warps have stored their states and parts.
+    __syncthreads();
 
     // What each warpgroup's output is multiplied by, its own first.
     float factor[WARPGROUPS][2];
