@@ -42,40 +42,6 @@ const SWEEPS: usize = 300;
 /// The most that the choice may cost, on average and anywhere.
 const MOST: [f64; 2] = [1.02, 1.10];
 
-/// A time that the fit goes by.
-struct Sample<'a> {
-    row: &'a Row,
-    problem: Problem,
-    /// Of the problem in its table.
-    number: usize,
-    /// Over the time of the fastest variant of the problem: 1 or more.
-    slower: f64,
-}
-
-/// Every problem's times that may be shown, STALE ones too: a kernel that changes by a few percent changes few choices.
-fn samples<'a>(known: &'a Known<'_>) -> Vec<Sample<'a>> {
-    let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
-    let rows = named.chain(drawn(&known.table));
-    let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
-    let mut samples = Vec::new();
-    for (number, (place, rows)) in problems.into_iter().enumerate() {
-        let Some(problem) = place.problem() else {
-            continue;
-        };
-        let least = rows
-            .iter()
-            .map(|row| p50(row))
-            .fold(f64::INFINITY, f64::min);
-        samples.extend(rows.into_iter().map(|row| Sample {
-            row,
-            problem,
-            number,
-            slower: p50(row) / least,
-        }));
-    }
-    samples
-}
-
 /// The times at random problems that count: of right outputs.
 pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
     let timed = table.by(Source::Draw).filter(|row| row.has(Metric::P50));
@@ -164,6 +130,7 @@ struct Equation {
     on: (usize, usize),
     terms: [f64; TERMS],
     us: f64,
+    /// Over the time of the fastest variant of the problem: 1 or more.
     slower: f64,
     /// What an error is measured by. The time alone would have noisy kernels faster than they are, since it makes little of what is slow.
     scale: f64,
@@ -238,41 +205,40 @@ fn equations(
         let Some(gpu) = gpu(known).filter(|gpu| gpu.capability == capability) else {
             continue;
         };
-        let mut samples = samples(known);
-        let drawn: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
+        let of_draws: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
         // Of a stage without random problems the library may have nothing.
-        let has_draws = |row: &Row| drawn.is_empty() || drawn.contains(&row.subject);
+        let has_draws = |row: &Row| of_draws.is_empty() || of_draws.contains(&row.subject);
         let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
-        samples.retain(|sample| is_seen(sample.row) && has_draws(sample.row));
-        for sample in samples {
-            let subject = &sample.row.subject;
-            let Some(stage) = loaded(stages, subject) else {
+        // STALE ones too: a kernel that changes by a few percent changes few choices.
+        let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
+        let rows = named.chain(drawn(&known.table));
+        let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+        for (number, (place, rows)) in problems.into_iter().enumerate() {
+            let Some(problem) = place.problem() else {
                 continue;
             };
-            let Ok(prepared) = stage.prepare(subject.name(), &sample.problem) else {
-                continue;
-            };
-            let instance = (
-                subject.clone(),
-                modelled(sample.problem.dtype),
-                sample.problem.shape.head_dim,
-            );
-            let (resident, of_instance) = (equations.entry(instance))
-                .or_insert_with(|| (resident(known, subject, prepared.kernel), vec![]));
-            let us = p50(sample.row);
-            of_instance.push(Equation {
-                on: (table, sample.number),
-                terms: terms(
-                    &sample.problem,
-                    prepared.kernel,
-                    prepared.grid,
-                    *resident,
-                    gpu.multiprocessors,
-                ),
-                us,
-                slower: sample.slower,
-                scale: us,
-            });
+            let least = rows.iter().map(|row| p50(row));
+            let least = least.fold(f64::INFINITY, f64::min);
+            for row in rows {
+                let launch = launch(stages, &row.subject, &problem);
+                let Some(Prepared { kernel, grid, .. }) =
+                    launch.filter(|_| is_seen(row) && has_draws(row))
+                else {
+                    continue;
+                };
+                let size = (modelled(problem.dtype), problem.shape.head_dim);
+                let (resident, of_instance) = equations
+                    .entry((row.subject.clone(), size.0, size.1))
+                    .or_insert_with(|| (resident(known, &row.subject, kernel), vec![]));
+                let us = p50(row);
+                of_instance.push(Equation {
+                    on: (table, number),
+                    terms: terms(&problem, kernel, grid, *resident, gpu.multiprocessors),
+                    us,
+                    slower: us / least,
+                    scale: us,
+                });
+            }
         }
     }
     equations
@@ -297,9 +263,8 @@ fn predicted(
             if !is_its || of.len() < TERMS {
                 continue;
             }
-            let stage = loaded(stages, subject);
-            let prepared = stage.and_then(|of| of.prepare(subject.name(), problem).ok());
-            let Some(Prepared { kernel, grid, .. }) = prepared else {
+            let launch = launch(stages, subject, problem);
+            let Some(Prepared { kernel, grid, .. }) = launch else {
                 continue;
             };
             let terms = terms(problem, kernel, grid, *resident, multiprocessors);
@@ -372,6 +337,15 @@ fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a Loaded
     stages
         .iter()
         .find(|stage| stage.info().id == subject.stage())
+}
+
+fn launch<'a>(
+    stages: &'a [LoadedStage],
+    subject: &Subject,
+    problem: &Problem,
+) -> Option<Prepared<'a>> {
+    let stage = loaded(stages, subject)?;
+    stage.prepare(subject.name(), problem).ok()
 }
 
 fn runs_everywhere(stages: &[LoadedStage], subject: &Subject) -> bool {
