@@ -8,6 +8,11 @@ fn right(group: usize, extents: [usize; 4], dtype: Dtype, mask: Mask) {
 }
 
 #[test]
+fn a_far_row_has_the_log_sum_exp_of_its_own_heads_scale() {
+    stage_tests::packed_far_rows(&Decode, "decode");
+}
+
+#[test]
 fn a_group_of_one_is_a_head() {
     right(1, [2, 5, 67, 64], Dtype::F16, Mask::Causal);
 }

@@ -1,11 +1,26 @@
 //! Of families that pack the query heads of a key head into one tile: which row is which query's and head's, and which keys it sees.
 
 use crate::load;
-use common::check::{Target, check, failures};
-use common::inputs::Family;
+use common::check::{StagedInputs, Target, check, failures, launch};
+use common::inputs::{Family, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::Attention;
+use common::reference::reference;
+use common::stage::{Attention, LoadedStage};
 use emulator::Schedule;
+use std::sync::Arc;
+
+const TARGET: Target<'_> = Target::Emulated {
+    schedules: &[Schedule::InOrder, Schedule::Reversed],
+    traced: &[],
+};
+
+fn variants_of<'a>(stage: &'a LoadedStage, family: &str) -> Vec<&'a str> {
+    let prefix = format!("{family}-");
+    let mut variants = stage.variants();
+    variants.retain(|variant| variant.starts_with(&prefix));
+    assert!(!variants.is_empty(), "{family} has no variant");
+    variants
+}
 
 /// Judges each variant of `family` by the gates, with query heads that differ in their scales; C8 has the log-sum-exps, which every
 /// second launch is asked for. `extents`: key heads, queries, keys and head_dim.
@@ -32,19 +47,39 @@ pub fn packed_rows(
         _ => Family::Normal,
     };
     let stage = load(attention);
-    let prefix = format!("{family}-");
-    let mut seen = 0;
-    for variant in stage.variants() {
-        if !variant.starts_with(&prefix) {
-            continue;
-        }
-        let target = Target::Emulated {
-            schedules: &[Schedule::InOrder, Schedule::Reversed],
-            traced: &[],
-        };
-        let failed = failures(check(&stage, variant, &problem, inputs, target));
+    for variant in variants_of(&stage, family) {
+        let failed = failures(check(&stage, variant, &problem, inputs, TARGET));
         assert_eq!(failed, [], "{variant} {shape} {dtype} {mask}");
-        seen += 1;
     }
-    assert!(seen > 0, "{family} has no variant");
+}
+
+/// Judges the log-sum-exps of 16 heads that are rows of one tile, whose scores around 2^30 only their scales tell apart.
+pub fn packed_far_rows(attention: &'static dyn Attention, family: &str) {
+    let shape = Shape {
+        heads_kv: 1,
+        seq_kv: 130,
+        ..Shape::bhsd(1, 16, 1, 64)
+    };
+    let operand = |extents: [usize; 4], scales: Vec<f32>| {
+        let head = |scale: &f32| vec![448.0 * scale; extents[2] * extents[3]];
+        let values = scales.iter().flat_map(head).collect();
+        Operand::rounded(extents, Dtype::E4m3, values, Some(scales))
+    };
+    let inputs = Inputs {
+        problem: Problem::new(shape, Dtype::E4m3, Mask::Full).unwrap(),
+        q: operand(
+            shape.q_extents(),
+            (16..32).map(|of| 32.0 * of as f32).collect(),
+        ),
+        k: operand(shape.kv_extents(), vec![1.0]),
+        v: operand(shape.kv_extents(), vec![1.0]),
+    };
+    let stage = load(attention);
+    let staged = Arc::new(StagedInputs::new(&inputs, None));
+    for variant in variants_of(&stage, family) {
+        let launched = launch(&stage, variant, &staged, TARGET).unwrap();
+        let reference = reference(&inputs, launched.probability()).unwrap();
+        let failed = failures(Ok(launched.judge(&reference)));
+        assert_eq!(failed, [], "{variant}");
+    }
 }
