@@ -249,6 +249,59 @@ mod tests {
         assert!(by_length.len() > 1 && fastest.len() > by_length.len());
     }
 
+    /// Costs of one term each.
+    fn models_of(costs: [(&str, usize, f64, u32); 2]) -> [Model; 1] {
+        let costs = costs.map(|(variant, term, each, resident)| {
+            let mut us = [0.0; TERMS];
+            us[term] = each;
+            Cost {
+                us,
+                resident,
+                ..cost(&format!("stage5-swizzle/{variant}"), 0.0)
+            }
+        });
+        [model("GPU", 90, 4, costs.into())]
+    }
+
+    #[test]
+    fn key_heads_choose_nothing_where_a_batch_is_to_change_no_bit() {
+        // Megabytes against 6 µs: 4.3 with one key head, 8.4 with 32.
+        let models = models_of([("swizzle-64x64", 5, 1.0, 1), ("swizzle-128x64", 0, 6.0, 1)]);
+        let device = Device("GPU", "sm_90", 4);
+        let stages = device.stages();
+        let chooser = Chooser::new(&stages, &models, &device.gpu());
+        let chosen = |batch_invariant| {
+            [1, 32].map(|heads_kv| {
+                let shape = Shape {
+                    heads_kv,
+                    ..Shape::bhsd(1, 32, 512, 64)
+                };
+                let problem = Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+                let wanted = Wanted {
+                    batch_invariant,
+                    ..Wanted::default()
+                };
+                let (_, prepared) = chooser.choose(&stages, &problem, wanted).unwrap();
+                prepared.kernel.variant.clone()
+            })
+        };
+        assert_eq!(chosen(false), ["swizzle-64x64", "swizzle-128x64"]);
+        assert_eq!(chosen(true), ["swizzle-128x64"; 2]);
+    }
+
+    #[test]
+    fn blocks_that_a_multiprocessor_holds_together_are_one_round() {
+        // Of 64 blocks four multiprocessors have 16 rounds, or 4 with four resident; of 32 they have 8.
+        let chosen = |resident| {
+            let models = models_of([
+                ("swizzle-128x64", 2, 1.0, 1),
+                ("swizzle-64x64", 2, 1.0, resident),
+            ]);
+            Device("GPU", "sm_90", 4).chosen_by(&models, Dtype::F16)
+        };
+        assert_eq!([1, 4].map(chosen), ["swizzle-128x64", "swizzle-64x64"]);
+    }
+
     #[test]
     fn bf16_takes_what_is_the_fastest_in_f16_of_the_variants_that_have_it() {
         for shape in ["mission", "wide", "long", "big", "1x32:8x512:8192x128"] {
@@ -278,11 +331,7 @@ mod tests {
             1.0,
         )];
         let models = [model("GPU", 90, 132, costs)];
-        let asked = |stages: &[LoadedStage], dtype, lse| {
-            let wanted = Wanted {
-                lse,
-                ..Wanted::default()
-            };
+        let asked = |stages: &[LoadedStage], dtype, wanted: Wanted| {
             let chooser = Chooser::new(stages, &models, &Device("GPU", "sm_90", 132).gpu());
             let chosen = chooser.choose(stages, &mission(dtype), wanted);
             chosen
@@ -290,13 +339,21 @@ mod tests {
                 .map_err(|refusal| refusal.to_string())
         };
         let (first, later) = (Ok("stage0-scalar"), Ok("stage5-swizzle"));
-        assert_eq!(asked(&stages, Dtype::F16, false), first);
-        assert_eq!(asked(&stages, Dtype::F16, true), later);
-        assert_eq!(asked(&stages, Dtype::Bf16, false), later);
-        let refused = |dtype, lse| asked(&stages[..1], dtype, lse).unwrap_err();
-        let words = refused(Dtype::F16, true);
+        let plain = Wanted::default();
+        let with_lse = Wanted { lse: true, ..plain };
+        // With log-sum-exps or without, the kernel is the same.
+        let invariant = Wanted {
+            batch_invariant: true,
+            ..plain
+        };
+        assert_eq!(asked(&stages, Dtype::F16, plain), first);
+        assert_eq!(asked(&stages, Dtype::F16, with_lse), later);
+        assert_eq!(asked(&stages, Dtype::F16, invariant), later);
+        assert_eq!(asked(&stages, Dtype::Bf16, plain), later);
+        let refused = |dtype| asked(&stages[..1], dtype, with_lse).unwrap_err();
+        let words = refused(Dtype::F16);
         assert!(words.ends_with(" writes no log-sum-exps; ask for the output alone, or take a variant of another stage"), "{words}");
-        let words = refused(Dtype::Bf16, true);
+        let words = refused(Dtype::Bf16);
         assert!(
             words.ends_with(" is not compiled for bf16 with head_dim 64"),
             "{words}"

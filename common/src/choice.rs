@@ -267,8 +267,8 @@ mod tests {
         let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
         let kernel = kernel(64 / cluster as usize, 128, cluster);
         let mut terms = terms(&problem, &kernel, grid, resident, 132);
-        for of in &mut terms[3..5] {
-            *of = (*of * 1e12 / 8192.0 / 64.0).round() / 1e6;
+        for at in [3, 4, 6, 7] {
+            terms[at] = (terms[at] * 1e12 / 8192.0 / 64.0).round() / 1e6;
         }
         terms
     }
@@ -295,6 +295,15 @@ mod tests {
         let causal = of(long, Mask::Causal, [32, 8, 1], 1, 1);
         assert_eq!(causal[3..5], [256.0 / 132.0 * 8.25, 2.0 * 8.25]);
         assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3], 4.0);
+        // All of an SM's blocks, were each the mean or the longest.
+        assert_eq!(of(long, Mask::Causal, [32, 8, 1], 1, 3)[6..], [16.5, 32.0]);
+        assert_eq!(of(long, Mask::Causal, [64, 8, 1], 2, 1)[6..], [16.5, 32.0]);
+        // A block takes half of a tile's time, though hardly any row sees a key.
+        let blind = Shape {
+            seq_kv: 64,
+            ..Shape::bhsd(1, 8, 1024, 64)
+        };
+        assert_eq!(of(blind, Mask::Causal, [16, 8, 1], 1, 1)[6..], [0.5, 1.0]);
         assert_eq!(
             of(mission, Mask::Full, [8, 8, 1], 1, 1)[5],
             4.0 * 8.0 * 512.0 * 128.0 / 1e6

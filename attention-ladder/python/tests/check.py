@@ -53,6 +53,9 @@ def lacks_gpu(said):
     return any(words in said for words in ("no CUDA driver", "no GPU", "holds no GPU code", "not on a GPU", "NVIDIA driver"))
 
 
+ASKED = []  # of the calls that `emulated` has answered: log-sum-exps, batch invariance
+
+
 def emulated(native, *given):
     """The native call; where all that it lacks is a GPU, the reference."""
     try:
@@ -60,7 +63,8 @@ def emulated(native, *given):
     except (RuntimeError, ValueError) as error:
         if not lacks_gpu(str(error)):
             raise
-    q, k, v, out, is_causal, scale, *scales, return_lse, _, _ = given
+    q, k, v, out, is_causal, scale, *scales, return_lse, batch_invariant, _ = given
+    ASKED.append((return_lse, batch_invariant))
 
     def stored(x):
         """As a kernel sees it: no lazy bit, no autograd."""
@@ -369,6 +373,17 @@ class AmongTensors:
             for scale in (True, torch.tensor(0.1), torch.tensor(0.1, requires_grad=True), "0.1", 1j):
                 raises((TypeError, RuntimeError), "scale", call, *self.qkv, scale=scale)
             raises((TypeError, RuntimeError), "'bool'", call, *self.qkv, self.q)
+
+    def options(self):
+        if self.device != "cpu":
+            return
+        invariant = {call: functools.partial(call, batch_invariant=True) for call in CALLS.values() if call is not CALLS["sdpa, batch_invariant"]}
+        for q, (name, call) in itertools.product((self.q, Plain(self.q)), CALLS.items()):
+            is_invariant = "batch_invariant" in name
+            for called, expected in ((call, is_invariant), (invariant.get(call, call), True)):
+                ASKED.clear()
+                called(q, self.k, self.v)
+                assert ASKED == [("lse" in name, expected)], (name, ASKED)
 
     def registered(self):
         for op in (OP, OP_LSE):
