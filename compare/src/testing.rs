@@ -346,7 +346,7 @@ pub fn emulated() -> Run {
 }
 
 /// All cases of a variant: one, and it is green.
-fn checked(subject: &str, by: Source) -> Row {
+pub fn checked(subject: &str, by: Source) -> Row {
     let of = Row::new(subject, On::All, by)
         .figure(Metric::Cases, 1_u32)
         .figure(Metric::MaxError, 1.2e-4)

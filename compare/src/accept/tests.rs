@@ -1,6 +1,6 @@
 use super::*;
 use crate::judge::choice::Regret;
-use crate::table::{On, Source};
+use crate::table::{On, Source, kernels};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, SMALL, drawn_run, mission, samples, table};
 use common::choice::Model;
@@ -330,6 +330,23 @@ fn what_has_changed_since_is_left_out() {
     );
 }
 
+#[test]
+fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
+    let built = run("timed; built 96 0").table;
+    let merged = |words: &str, results: &Results| {
+        let run = run(&format!("timed; built 96 0; clean; {words}"));
+        let results = merge(&run, results, &built, None).unwrap().results;
+        (run.session.stages, results)
+    };
+    let (_, known) = merged("named 1", &Results::default());
+    let (stages, known) = merged("named 2; stages 0; - cpasync; sources 1 rewritten", &known);
+    let rows = known.gpus[FOLDER].rows();
+    let of_the_other: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
+    assert!(!of_the_other.is_empty());
+    let is_stale = |row: &&Row| kernels::is_stale(&stages, row);
+    assert_eq!(of_the_other.into_iter().find(is_stale), None);
+}
+
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
 #[test]
 fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
@@ -440,6 +457,9 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     for (file, bytes) in after.files() {
         read.parse(file, &bytes, Path::new(file)).unwrap();
     }
+    let on = On::Named("regret".into());
+    let row = after.row(&"attention-ladder".into(), &on, Source::Draw);
+    assert_eq!(row.unwrap().session, run.session.name);
     assert!(read.rows().eq(after.rows()));
     // Another GPU of the capability, with few problems of its own.
     let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));

@@ -239,6 +239,9 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     torch-flash | mission f16 full | peers
         -
     ");
+    let older = format!("{built}; + wmma | f16 d64 sm_80 | ptxas | code x");
+    let on = "wmma | mission f16 full | gpu";
+    assert_eq!(of(&older, on), of(built, on));
     let all = |changes: &str| of(&format!("{built}{changes}"), "wmma | all | gpu");
     assert_eq!(all("").unwrap().len(), 16);
     assert_eq!(all("; + wmma | f16 d64 sm_89 | ptxas | code x"), all(""));
@@ -257,8 +260,12 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
         .gpus
         .insert("nvidia-l4".into(), known("timed; - !gpu").1);
     results.write(folder.path()).unwrap();
-    fs::create_dir(folder.path().join(".hidden")).unwrap();
     fs::create_dir(folder.path().join("notes")).unwrap();
+    // A run is no table, nor is what is hidden.
+    for (name, file) in [(".hidden", ROWS), ("run", ROWS), ("run", files::SESSION)] {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join(file), "").unwrap();
+    }
     fs::write(folder.path().join("README.md"), "").unwrap();
     let mut read = Results::read(folder.path()).unwrap();
     assert_eq!(read.files(), results.files());
@@ -348,8 +355,14 @@ fn a_time_below_the_floor_of_its_gpu_is_refused_where_a_table_is_read() {
 
 #[test]
 fn a_table_of_two_gpu_models_or_of_a_session_that_is_not_there_is_refused() {
-    let (_, table) = known("timed & timed; - scalar; card NVIDIA H100");
-    for (is_there, gpu) in [(true, "NVIDIA H200"), (false, "an unknown GPU")] {
+    let named = "timed & timed; - scalar; card NVIDIA H100";
+    let drawn = "timed; - !nothing; + scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9 & timed; - scalar; card NVIDIA H100";
+    for (words, is_there, gpu) in [
+        (named, true, "NVIDIA H200"),
+        (named, false, "an unknown GPU"),
+        (drawn, true, "NVIDIA H200"),
+    ] {
+        let (_, table) = known(words);
         let folder = tempfile::tempdir().unwrap();
         let mut results = Results::default();
         results.put(Some("nvidia-h100"), &table);

@@ -1,7 +1,35 @@
 use super::*;
 use crate::stages;
 use crate::table::{Run, session};
-use crate::testing::{LARGE, PLANTED, SMALL, SWIZZLE, drawn_run, table};
+use crate::testing::{
+    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_run, samples as sampled, table,
+};
+use common::problem::Mask;
+use common::verdict::{GateId, GateResult};
+
+/// A variant's time at a random problem, full mask.
+fn draw(subject: &str, shape: &str, dtype: Dtype, us: f64) -> Row {
+    let on = On::Problem(Place::new(shape, dtype, Mask::Full));
+    let row = Row::new(subject, on, Source::Draw);
+    row.figure(Metric::Draw, 0.0).figure(Metric::P50, us)
+}
+
+fn wrong(row: Row) -> Row {
+    row.verdict(&GateResult::judge(GateId::C2, false, "max error 1"))
+}
+
+fn model(run: &Run, stages: &[LoadedStage]) -> Model {
+    fit(&[Known::alone(run)], stages, None).unwrap().model
+}
+
+/// What a cost says of a row's time.
+fn predicted(stages: &[LoadedStage], cost: &Cost, row: &Row) -> f64 {
+    let problem = row.on.problem().unwrap().problem().unwrap();
+    let stage = loaded(stages, &row.subject).unwrap();
+    let prepared = stage.prepare(row.subject.name(), &problem).unwrap();
+    let terms = terms(&problem, prepared.kernel, prepared.grid, 1, 132);
+    dot(&terms, &cost.us)
+}
 
 #[test]
 fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
@@ -45,17 +73,167 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
     assert_eq!(found.problems, 240);
     assert!(found.to_string().starts_with("PASS: "));
     // What is chosen and was not timed, or is wrong, is no problem less.
-    let run = run.without(|row| row.subject.to_string() == LARGE);
-    let untimed = regret(&Known::alone(&run), &stages, &[fitted.model]).unwrap();
-    assert!(
-        !untimed.is_kept() && untimed.problems < 240 && untimed.worst < 1.02,
-        "{untimed}"
-    );
-    let more = format!(
-        "; on {} more what it chooses was not timed",
-        240 - untimed.problems
-    );
-    assert!(untimed.to_string().contains(&more), "{untimed}");
+    let is_large = |row: &Row| row.subject.to_string() == LARGE;
+    let large = drawn(&run.table).filter(|row| is_large(row)).cloned();
+    let is_wrong = large.map(wrong).fold(run.clone(), Run::with);
+    for run in [run.without(is_large), is_wrong] {
+        let models = std::slice::from_ref(&fitted.model);
+        let untimed = regret(&Known::alone(&run), &stages, models).unwrap();
+        assert!(
+            !untimed.is_kept() && untimed.problems < 240 && untimed.worst < 1.02,
+            "{untimed}"
+        );
+        let more = format!(
+            "; on {} more what it chooses was not timed",
+            240 - untimed.problems
+        );
+        assert!(untimed.to_string().contains(&more), "{untimed}");
+    }
+}
+
+#[test]
+fn a_fit_goes_by_right_times_named_ones_too() {
+    let stages = stages::load().unwrap();
+    let shapes = ["1x8x512x64", "1x8x1024x64"];
+    let drawn = |shape| draw(LARGE, shape, Dtype::F16, 9.0);
+    let run = shapes
+        .map(drawn)
+        .into_iter()
+        .fold(drawn_run(&stages, 0), Run::with);
+    let expected = model(&run, &stages);
+    assert_eq!(expected.costs.len(), 1);
+    let other = draw(LARGE, "1x8x2048x64", Dtype::F16, 1.0);
+    assert_ne!(model(&run.clone().with(other.clone()), &stages), expected);
+    assert_eq!(model(&run.clone().with(wrong(other)), &stages), expected);
+    // At problems with a name, whose inputs are in the L2 cache, with random ones and where there are none.
+    let named = |run: Run, shape: &str, cold: bool| {
+        let place = Place {
+            cold,
+            ..Place::new(shape, Dtype::F16, Mask::Full)
+        };
+        let run = run.with(checked(LARGE, Source::Gpu));
+        run.sampled(LARGE, On::Problem(place), &sampled(99.0))
+    };
+    assert_eq!(model(&named(run.clone(), "long", true), &stages), expected);
+    assert_ne!(model(&named(run, "long", false), &stages), expected);
+    let alone = drawn_run(&stages, 0);
+    let alone = shapes
+        .iter()
+        .fold(alone, |run, shape| named(run, shape, false));
+    assert_eq!(model(&alone, &stages).costs.len(), 1);
+}
+
+#[test]
+fn times_where_a_variant_may_be_chosen_weigh_more() {
+    let stages = stages::load().unwrap();
+    // f16 and bf16 have the same coefficients, and here other times.
+    let mut run = drawn_run(&stages, 0);
+    for shape in ["1x8x512x64", "1x8x1024x64"] {
+        for (subject, us) in [(LARGE, [10.0, 20.0]), (SMALL, [20.0, 10.0])] {
+            for (dtype, us) in [Dtype::F16, Dtype::Bf16].into_iter().zip(us) {
+                run.append(draw(subject, shape, dtype, us));
+            }
+        }
+    }
+    let costs = model(&run, &stages).costs;
+    assert_eq!(costs.len(), 2);
+    for row in drawn(&run.table) {
+        let its = costs
+            .iter()
+            .find(|cost| cost.variant == row.subject.as_str());
+        let us = predicted(&stages, its.unwrap(), row);
+        assert!((10.0..12.0).contains(&us), "{}: {us}", row.key());
+    }
+}
+
+#[test]
+fn the_fastest_of_what_runs_everywhere_is_in_the_file() {
+    let stages = stages::load().unwrap();
+    let slower = "stage5-swizzle/swizzle-128x64";
+    let times = [(LARGE, 10.0), (SWIZZLE, 11.0), (slower, 12.0)];
+    let rows = times.map(|(subject, us)| draw(subject, "1x8x512x64", Dtype::F16, us));
+    let run = rows.into_iter().fold(drawn_run(&stages, 0), Run::with);
+    let costs = model(&run, &stages).costs;
+    let mut names = costs.iter().map(|cost| &*cost.variant);
+    assert!(names.by_ref().eq([SWIZZLE, LARGE]), "{costs:?}");
+}
+
+#[test]
+fn an_instance_is_expected_to_be_like_its_variant() {
+    let stages = stages::load().unwrap();
+    let run = drawn_run(&stages, 120);
+    // Of one instance two times are known.
+    let size = (Dtype::E4m3, 128);
+    let is_its = |row: &Row| {
+        let problem = row.on.problem().unwrap().problem().unwrap();
+        row.subject.as_str() == LARGE && (problem.dtype, problem.shape.head_dim) == size
+    };
+    let own: Vec<Row> = drawn(&run.table)
+        .filter(|row| is_its(row))
+        .cloned()
+        .collect();
+    let is_fastest = |row: &&Row| {
+        let mut rivals = drawn(&run.table).filter(|other| other.on == row.on);
+        rivals.all(|other| p50(other) >= p50(row))
+    };
+    let known: Vec<Row> = own.iter().filter(is_fastest).take(2).cloned().collect();
+    let few = known
+        .into_iter()
+        .fold(run.clone().without(is_its), Run::with);
+    let costs = model(&few, &stages).costs;
+    let mut its = costs.iter().filter(|cost| cost.variant == LARGE);
+    let its = its
+        .find(|cost| (cost.dtype, cost.head_dim) == size)
+        .unwrap();
+    for row in own {
+        let off = predicted(&stages, its, &row) / p50(&row) - 1.0;
+        assert!(off.abs() < 0.1, "{}: {off}", row.key());
+    }
+}
+
+#[test]
+fn no_coefficient_is_negative() {
+    let equations = [(1.0, 9.0), (2.0, 3.0)].map(|(work, us)| {
+        let mut terms = [0.0; TERMS];
+        terms[..2].copy_from_slice(&[1.0, work]);
+        Equation {
+            on: (0, 0),
+            terms,
+            us,
+            slower: 1.0,
+            scale: 1.0,
+        }
+    });
+    let us = least_squares(equations.iter(), None);
+    assert!(us.iter().all(|us| *us >= 0.0), "{us:?}");
+    assert!((us[0] - 6.0).abs() < 0.1 && us[1] < 0.1, "{us:?}");
+}
+
+#[test]
+fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
+    let stages = stages::load().unwrap();
+    let subject = Subject::from(LARGE);
+    let problem = Place::new("1x8x512x64", Dtype::F16, Mask::Full)
+        .problem()
+        .unwrap();
+    let stage = loaded(&stages, &subject).unwrap();
+    let kernel = stage.prepare(subject.name(), &problem).unwrap().kernel;
+    let mut run = drawn_run(&stages, 0).built(96, 0);
+    for (arch, blocks) in [("sm_80", 1), ("sm_90a", 3)] {
+        let on = On::Instance {
+            dtype: Dtype::F16,
+            head_dim: 64,
+            arch: Some(arch.into()),
+        };
+        let occupancy = f64::from(blocks * kernel.threads) / 2048.0;
+        run.append(Row::new(LARGE, on, Source::Ptxas).figure(Metric::Occupancy, occupancy));
+    }
+    let blocks = |run: Run| {
+        let merged = table(&[run]);
+        resident(&Known::committed(&[], &merged), &subject, kernel)
+    };
+    assert_eq!(blocks(drawn_run(&stages, 0)), 1);
+    assert_eq!(blocks(run), 3);
 }
 
 #[test]
@@ -139,11 +317,20 @@ fn a_wrong_choice_is_named_and_fails() {
     }
     let found = regret(&known, &stages, &[model]).unwrap();
     assert!(!found.is_kept() && found.problems == 60, "{found}");
+    assert!(found.worst > found.mean, "{found}");
     let words = found.to_string();
     assert!(
         words.starts_with("FAIL: ") && words.contains(" µs, stage7-wgmma/"),
         "{words}"
     );
+    for (mean, worst, is_kept) in [(1.02, 1.1, true), (1.021, 1.1, false), (1.02, 1.11, false)] {
+        let regret = Regret {
+            mean,
+            worst,
+            ..found.clone()
+        };
+        assert_eq!(regret.is_kept(), is_kept, "{mean} {worst}");
+    }
     // The row says what it was made of.
     let mut table = Table::default();
     table.append(found.row());
