@@ -57,15 +57,28 @@ pub fn far_maxima(attention: &'static dyn Attention) {
         &|key| one_if(is_even(key)),
     );
     let of_near = 1.0 / (1.0 + (-32.0 * 0.125 * std::f32::consts::LOG2_E).exp2());
-    // From 1.64e9 to 2.4e9, times 0.18: all in the first octave of far maxima, and the largest of it differ from row to row. All keys
-    // weigh the same.
-    let far = inputs(
-        [160, 64],
-        &|row| 32768.0 + 96.0 * row as f32,
-        &|key| [49984.0, step(key)],
-        &|_| 1.0,
+    // Of a thread's two rows, 8 apart, one is far, the second and then the first. All keys weigh the same.
+    let of_some_rows = inputs(
+        [32, 2048],
+        &|row| match row / 8 {
+            1 | 2 => 32768.0,
+            _ => 1.0,
+        },
+        &|_| [49984.0, 0.0],
+        &|key| one_if(key < 1024),
     );
-    let mut cases = vec![(near, of_near, 1e-3), (far, 1.0, 0.0)];
+    let mut cases = vec![(near, of_near, 1e-3), (of_some_rows, 0.5, 1e-3)];
+    // From 1.64e9 to 2.4e9, times 0.18, above 0 and below: all in the first octave of far maxima, and the largest of it differ from row
+    // to row. All keys weigh the same.
+    for sign in [1.0, -1.0] {
+        let far = inputs(
+            [160, 64],
+            &|row| sign * (32768.0 + 96.0 * row as f32),
+            &|key| [49984.0, step(key)],
+            &|_| 1.0,
+        );
+        cases.push((far, 1.0, 0.0));
+    }
     for (far_score, far_first) in [(1.0, true), (1.0, false), (-1.0, true), (-1.0, false)] {
         let is_far = |key: usize| (key < 1024) == far_first;
         let mixed = inputs(
