@@ -224,6 +224,7 @@ class AmongTensors:
                 raises(NotImplementedError, "out requires a gradient, or is a view of what does: backward", call, q, k, v, out=out)
             with torch.no_grad():
                 assert self.right(call, q, k, v, out=leaf) is leaf
+                self.right(call, Plain(q), k, v, plain=(q, k, v), out=leaf)
                 self.right(call, q, k, v, out=leaf.zero_()[:])
             held, weight = torch.ones_like(q), torch.ones_like(q, requires_grad=True)
             for given in (q, Plain(q), torch._neg_view(-q)):
@@ -300,6 +301,7 @@ class AmongTensors:
                 fake = torch.empty(2, 4, 17, 64, dtype=F16, device=self.device)
                 assert call(fake, fake, fake)[0].shape == fake.shape
         self.refused(ValueError, "on one device", self.q, self.k.to("meta"), self.v)
+        self.refused(ValueError, "on one device", *[x.to(E4M3) for x in meta], **dict(zip(NAMES, self.scales)))
 
     def subclasses(self):
         for call in CALLS.values():
