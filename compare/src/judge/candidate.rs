@@ -154,6 +154,7 @@ mod tests {
             note none
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass | C4 fail off
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+            C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
             C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20; torch-flash | mission f16 full | peers | p50 20 | C2 fail off",
             |line| {
@@ -175,6 +176,9 @@ mod tests {
     C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
         Fail
         FAIL C2 of mine.py:attention: mission f16 full as timed: off
+    C1 pass | C2 fail first | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | C2 fail off
+        Fail
+        FAIL C2 of mine.py:attention: first
     C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; mine.py:attention | mission f16 full | peers | p50 20 | L1 fail off
         Fail
         FAIL L1 of mine.py:attention: mission f16 full as timed: off

@@ -7,7 +7,7 @@ use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
 use crate::table::{Figure, On, Place};
 use crate::testing::scenario::{self, each, run, sides};
-use crate::testing::{WMMA, results};
+use crate::testing::{GPU, WMMA, results, table};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
@@ -481,6 +481,13 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     emulated; device sm_89 on timed
         none
     ");
+}
+
+#[test]
+fn figures_are_of_the_tables_gpu_wherever_the_emulator_ran() {
+    let emulated = run("emulated; card NVIDIA H100; named 2");
+    let table = table(&[run("timed")]);
+    assert_eq!(Known::of_run(&emulated, &table).gpu(), Some(GPU));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::merge::{BUILD, DRAWS, ROWS, SESSIONS};
 use super::run::newest_run;
 use super::*;
 use crate::testing::scenario::{each, known, row, run};
-use crate::testing::{US, VARIANTS, WMMA, emulated, mission, timed};
+use crate::testing::{US, VARIANTS, WMMA, emulated, instance, mission, timed};
 use common::metric::Metric;
 use std::error::Error;
 use std::fs;
@@ -246,6 +246,29 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     assert_eq!(all("").unwrap().len(), 16);
     assert_eq!(all("; + wmma | f16 d64 sm_89 | ptxas | code x"), all(""));
     assert_ne!(all("; wmma ptxas: code other"), all(""));
+}
+
+#[test]
+fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
+    let built = run("timed; built 96 0").table;
+    let of = |words: &str| run(&format!("timed; built 104 0; {words}")).of_sources(&built);
+    let registers = |words: &str| {
+        let (run, _) = of(words);
+        let row = run.table.row(&WMMA.into(), &instance(), Source::Ptxas);
+        row.unwrap().value(Metric::Registers)
+    };
+    // What the sources' build says of the same code is theirs.
+    assert_eq!(registers("sources 0 new"), Some(96.0));
+    assert_eq!(registers("wmma ptxas: code other"), Some(104.0));
+    let mut changed = run("timed; built 96 0; sources 0 new");
+    assert!(changed.of_sources(&built).1.is_empty());
+    changed.row_mut(WMMA, &mission(), Source::Gpu).code = Some("other".into());
+    let (_, left_out) = changed.of_sources(&built);
+    assert!(
+        left_out.iter().eq([&WMMA.into()]),
+        "though other rows of it stay"
+    );
+    assert!(!run("timed; built 96 0; - !ptxas").has_evidence());
 }
 
 #[test]

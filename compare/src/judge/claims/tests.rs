@@ -112,6 +112,7 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
         format!("{both}; wmma-qk-32x64-k2 gpu all: C2 fail"),
         format!("{both}; - wmma-qk-32x64-k2 pair"),
         format!("{both} & {second}"),
+        format!("{both} & {second}; rebuilt @ {both}"),
         format!("{both}; variant scalar scalar-16x64; scalar-16x64 gpu mission: p50 28{} @ {both}; variant scalar scalar-16x64", of(k2, fast, "1.55")),
     ]
     .map(|line| {
@@ -127,6 +128,7 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
     stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
     stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.6, Some(1.6)
     stage0-scalar/wmma-qk-32x64 over stage0-scalar/scalar-32x64 1.7, Some(1.7)
+    stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-32x64 1.8, None
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-16x64 1.55, None
     ");
     let mut both = run(&both);
