@@ -420,7 +420,17 @@ pub const PLANTED: [(&str, [f64; TERMS]); 3] = [
 
 /// A run on random problems, with times that follow from the planted coefficients.
 pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
+    drawn_on(stages, count, 132)
+}
+
+pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
     let mut run = Run::new(session(builds::builds(stages))).on_gpu(GPU);
+    if let Gpu::Present {
+        multiprocessors, ..
+    } = &mut run.session.machine.gpu
+    {
+        *multiprocessors = sms;
+    }
     run.session.backend = BackendKind::Cuda;
     for (number, problem) in draw::problems(1, count).iter().enumerate() {
         for (subject, us) in PLANTED {
@@ -429,7 +439,7 @@ pub fn drawn_run(stages: &[LoadedStage], count: usize) -> Run {
             let Ok(prepared) = stage.prepare(subject.name(), problem) else {
                 continue;
             };
-            let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, 132);
+            let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
             let on = On::Problem(Place::of(problem));
             let row = Row::new(subject, on, Source::Draw)
                 .figure(Metric::Draw, number)

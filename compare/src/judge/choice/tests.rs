@@ -2,7 +2,7 @@ use super::*;
 use crate::stages;
 use crate::table::{Run, session};
 use crate::testing::{
-    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_run, samples as sampled, table,
+    LARGE, PLANTED, SMALL, SWIZZLE, checked, drawn_on, drawn_run, samples as sampled, table,
 };
 use common::problem::Mask;
 use common::verdict::{GateId, GateResult};
@@ -143,6 +143,13 @@ fn times_where_a_variant_may_be_chosen_weigh_more() {
             .find(|cost| cost.variant == row.subject.as_str());
         let us = predicted(&stages, its.unwrap(), row);
         assert!((10.0..12.0).contains(&us), "{}: {us}", row.key());
+    }
+    // Twice as long is as wrong as half: 10 and 20 of the only variant are 13.3.
+    let run = run.without(|row| row.subject.as_str() == SMALL);
+    let costs = model(&run, &stages).costs;
+    for row in drawn(&run.table) {
+        let us = predicted(&stages, &costs[0], row);
+        assert!((13.0..13.7).contains(&us), "{}: {us}", row.key());
     }
 }
 
@@ -372,6 +379,12 @@ fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_
     let alone = files(&[Known::alone(&few)]);
     assert!(alone.costs.len() < both.costs.len());
     assert_eq!(both.gpu, alone.gpu);
+    // It has another number of multiprocessors; what is said of the fit is of the table's own times.
+    let smaller = drawn_on(&stages, 120, 33);
+    let fitted = fit(&[Known::alone(&few), Known::alone(&smaller)], &stages, None).unwrap();
+    let errors: Vec<f64> = fitted.errors.values().flatten().copied().collect();
+    assert_eq!(errors.len(), drawn(&few.table).count());
+    assert!(errors.iter().all(|error| *error < 0.1), "{errors:?}");
     // Of most problems there are times of other kernels alone.
     let mut older = many.clone();
     let is_before = |row: &&Row| row.value(Metric::Draw) > Some(5.0);
