@@ -1,6 +1,10 @@
 //! In the family `packed` rows of a block are the queries of all heads of a group: which row is which query's and head's, and which
 //! keys it sees.
 
+use common::device::Staged;
+use common::evidence::count;
+use common::image::Layout;
+use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use stage11_spread::Spread;
 
@@ -73,4 +77,20 @@ fn a_block_has_rows_of_all_heads_of_a_group() {
     assert_eq!(grid("spread-128x64-k2"), [1, 8, 3]);
     assert_eq!(grid("packed-128x64-k2"), [2, 2, 3]);
     assert_eq!(grid("packed-64x128-k2"), [3, 2, 3]);
+}
+
+/// Four blocks of 32 queries each see 32, 64, 96 and 128 keys: 1, 1, 2 and 2 tiles of 64.
+#[test]
+fn a_block_reads_no_key_that_its_last_query_does_not_see() {
+    let stage = stage_tests::load(&Spread);
+    let shape = Shape {
+        heads_kv: 1,
+        ..Shape::bhsd(1, 4, 128, 64)
+    };
+    let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
+    let prepared = stage.prepare("packed-128x64-k2", &problem).unwrap();
+    let inputs = Inputs::generate(&problem, Family::Normal, 0);
+    let counted = count(&prepared, &Staged::new(&inputs, Layout::Packed)).unwrap();
+    let tile = 64 * 64 * Dtype::F16.bytes() as u64;
+    assert_eq!(counted.counters.tma_read_bytes, 2 * 6 * tile);
 }
