@@ -168,6 +168,7 @@ impl Table {
 
     /// Adds what a session measured. On one problem the peers, and the stages that a session timed against them, are of that session; so
     /// is a self-test of one stage, and so is a random problem. What was read of the same machine code stays where the session did not read it.
+    /// What the compiler says again keeps its session, so that a session adds what it has found out.
     pub fn merge(&mut self, session: &Session, measured: &Table) {
         let against_peers = |stage: &str, on: &On| {
             let mut rows = measured.by(Source::Peers).filter(|row| row.on == *on);
@@ -192,6 +193,9 @@ impl Table {
                 && before.code == row.code
             {
                 row.complete(before);
+            }
+            if before.is_some_and(|before| before.says_the_same(&row)) {
+                continue;
             }
             self.rows.insert(row.key(), row);
         }

@@ -125,6 +125,15 @@ impl Row {
         }
     }
 
+    /// Whether the compiler says it again.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let again = Self {
+            session: other.session.clone(),
+            ..self.clone()
+        };
+        self.by == Source::Ptxas && again == *other
+    }
+
     /// The value of a metric; a share is computed from its parts if the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let measured = |metric| self.figures.get(&metric).map(|figure| figure.value);

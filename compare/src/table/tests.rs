@@ -16,7 +16,8 @@ fn lines(of: impl IntoIterator<Item = String>) -> String {
 }
 
 /// A session replaces rows of its keys and no others: another arm, problem or source is another row. On a problem the peers, and ours as
-/// timed against them, are of one session, and so is the self-test of a stage. What was read of the same machine code stays.
+/// timed against them, are of one session, and so is the self-test of a stage. What was read of the same machine code stays, and what the
+/// compiler says again is of the session that it first said it to.
 #[test]
 fn a_session_replaces_rows_of_its_keys() {
     let read = "wmma ptxas: code a | loop_instructions 64";
@@ -27,6 +28,7 @@ fn a_session_replaces_rows_of_its_keys() {
             emulated & emulated; - self-test
             emulated & emulated; - zeros
             emulated & emulated; - self-test !:
+            timed; built 96 0; {read} & timed; built 96 0; {read}
             timed; built 96 0; {read} & timed; built 88 0; wmma ptxas: code a
             timed; built 96 0; {read} & timed; built 88 0; wmma ptxas: code b
             timed; built 96 0; {read}; wmma ptxas: code none & timed; built 88 0; wmma ptxas: code none"
@@ -88,6 +90,9 @@ fn a_session_replaces_rows_of_its_keys() {
         stage0-scalar/scalar on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         stage0-scalar/wmma-qk on : __syncthreads stage0-scalar/kernel.cu:159 by self-test of 2
         newest None of 2
+    timed; built 96 0; wmma ptxas: code a | loop_instructions 64 & timed; built 96 0; wmma ptxas: code a | loop_instructions 64
+        stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 1 96 64
+        newest Some("2") of 2
     timed; built 96 0; wmma ptxas: code a | loop_instructions 64 & timed; built 88 0; wmma ptxas: code a
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 2 88 64
         newest Some("2") of 2
