@@ -604,7 +604,6 @@ found = {
     "torch, decode": asked("torch-default", 1, 9, False, True),
     "torch, verify": asked("torch-default", 4, 9, True, True),
     "torch, prefill": asked("torch-default", 9, 9, True, False),
-    "torch, scores in memory": asked("torch-math", 9, 4096, False, False),
     "cuDNN, verify": asked("cudnn-fp8", 4, 9, True, True),
 }
 found |= {name: " ".join(peer.dtypes) for name, peer in worker.peers.items()}
@@ -623,10 +622,8 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     torch, decode: sdpa is_causal=False enable_gqa=True
     torch, verify: sdpa attn_mask=lower-right 4:9 enable_gqa=True
     torch, prefill: sdpa is_causal=True
-    torch, scores in memory: not timed above 2048 keys: it writes all scores to memory
     cuDNN, verify: its causal mask is aligned top-left
     torch-default: f16 bf16
-    torch-math: f16 bf16
     flash-attn-4: f16 bf16
     flash-attn: f16 bf16
     flash-attn-3: f16 bf16

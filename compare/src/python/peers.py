@@ -58,8 +58,6 @@ UNWRITTEN = -1
 ALIGNMENT = 128
 # cuDNN's FP8 attention writes E4M3 on this architecture. With this scale, outputs of up to 7 stay within its range.
 FP8_OUTPUT_SCALE = 64.0
-# The math backend is not timed above this many keys.
-MATH_KEYS = 2048
 # Calls back to back whose host time is measured. A stream queues about 1000 launches before the host blocks: calls of up to 50 kernels
 # do not fill it.
 HOST_CALLS, HOST_ROUNDS = 20, 10
@@ -132,8 +130,6 @@ LIBRARIES = (
     ("torch-default", "sdpa", None, HALVES),
     ("torch-flash", "sdpa", "FLASH_ATTENTION", HALVES),
     ("torch-cudnn", "sdpa", "CUDNN_ATTENTION", HALVES),
-    ("torch-efficient", "sdpa", "EFFICIENT_ATTENTION", HALVES),
-    ("torch-math", "sdpa", "MATH", HALVES),
     ("flash-attn-4", "flash_attention", "flash_attn.cute", HALVES),
     ("flash-attn", "flash_attention", "flash_attn", HALVES),
     ("flash-attn-3", "flash_attention", "flash_attn_interface", HALVES),
@@ -251,8 +247,6 @@ class Worker:
         sdpa = self.torch.nn.functional.scaled_dot_product_attention
 
         def call(q, k, v):
-            if backend == "MATH" and k.shape[2] > MATH_KEYS:
-                raise ValueError(f"not timed above {MATH_KEYS} keys: it writes all scores to memory")
             options = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
             if self.causal and q.shape[2] != k.shape[2]:
                 # is_causal would align the mask top-left.
