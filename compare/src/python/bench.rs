@@ -163,12 +163,11 @@ impl<'a> Bench<'a> {
         let mut least = arms.iter().map(|arm| arm.us).fold(f64::INFINITY, f64::min);
         let mut tried = None;
         for id in &item.tried {
-            if let Some(arm) = self
-                .fastest(id, item, &problem)?
-                .filter(|arm| arm.us < least)
-            {
-                least = arm.us;
-                tried = Some(arm);
+            for arm in self.fastest(id, item, &problem)? {
+                if arm.us < least {
+                    least = arm.us;
+                    tried = Some(arm);
+                }
             }
         }
         arms.extend(tried);
@@ -280,36 +279,40 @@ impl<'a> Bench<'a> {
         Ok(rows)
     }
 
-    /// The fastest variant that may stand for a stage, by a trial where the run does not say.
+    /// The variants that stand for a stage, by a trial where the run does not say.
     fn fastest(
         &self,
         id: &str,
         item: &Item,
         problem: &TimedProblem,
-    ) -> Result<Option<Arm<'a>>, CudaError> {
+    ) -> Result<Vec<Arm<'a>>, CudaError> {
         let stage = self.stages.iter().find(|stage| stage.info().id == id);
         let (Some(build), Some(stage)) = (by_id(self.builds, id), stage) else {
-            return Ok(None);
+            return Ok(vec![]);
         };
-        let mut best: Option<Arm<'a>> = None;
-        for variant in stand_ins(&self.known, build, &item.place) {
-            let Ok(prepared) = stage.prepare(&variant, &item.problem) else {
-                continue;
-            };
-            let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
-            let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
-            if best.as_ref().is_none_or(|best| us < best.us) {
-                best = Some(Arm {
-                    subject: build.subject(&variant),
-                    program: Program::Ours {
-                        arm: Box::new(arm),
-                        probability: prepared.kernel.probability,
-                    },
-                    us,
-                });
+        let mut arms = Vec::new();
+        for group in stand_ins(&self.known, build, &item.place) {
+            let mut best: Option<Arm<'a>> = None;
+            for variant in group {
+                let Ok(prepared) = stage.prepare(&variant, &item.problem) else {
+                    continue;
+                };
+                let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
+                let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+                if best.as_ref().is_none_or(|best| us < best.us) {
+                    best = Some(Arm {
+                        subject: build.subject(&variant),
+                        program: Program::Ours {
+                            arm: Box::new(arm),
+                            probability: prepared.kernel.probability,
+                        },
+                        us,
+                    });
+                }
             }
+            arms.extend(best);
         }
-        Ok(best)
+        Ok(arms)
     }
 
     /// The problem as each Python is told of it.
@@ -422,20 +425,28 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Variants of `stage`, of its default's family, that may stand for it on a problem: the best where the run timed the
-/// problem, else all that are green in the run, of which the caller takes the fastest.
-pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<String> {
-    let family = stage.variant(&stage.default_variant);
-    let family = family.map_or("", |default| default.family.as_str());
-    if let Some(fastest) = best::best_of(known, stage, family, place) {
-        return vec![fastest.subject.name().to_string()];
-    }
-    let is_one = |variant: &&VariantMeta| {
-        let subject = stage.subject(&variant.name);
-        variant.takes(place.dtype) && is_green(known, &subject, known.backend())
-    };
-    let variants = stage.family(family).filter(is_one);
-    variants.map(|variant| variant.name.clone()).collect()
+/// Groups of variants of `stage` of which the fastest stands for it on a problem. Of its default's family, which claims over peers are
+/// about: the best where the run timed the problem, else all that are green in the run. And the best of all, if it is of another family.
+pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<Vec<String>> {
+    let default = stage.variant(&stage.default_variant);
+    let family = default.map_or("", |default| default.family.as_str());
+    let is_of_family = |name: &str| stage.family(family).any(|variant| variant.name == name);
+    let timed = |row: &Row| vec![row.subject.name().to_string()];
+    let of_family = best::best(known, stage, place, is_of_family).map_or_else(
+        || {
+            let is_one = |variant: &&VariantMeta| {
+                let subject = stage.subject(&variant.name);
+                variant.takes(place.dtype) && is_green(known, &subject, known.backend())
+            };
+            let variants = stage.family(family).filter(is_one);
+            variants.map(|variant| variant.name.clone()).collect()
+        },
+        timed,
+    );
+    let best = best::best(known, stage, place, |_| true);
+    let of_another = best.filter(|row| !is_of_family(row.subject.name()));
+    let groups = [of_family].into_iter().chain(of_another.map(timed));
+    groups.filter(|group| !group.is_empty()).collect()
 }
 
 /// How long a sample of an arm is that takes `us` microseconds per launch.
