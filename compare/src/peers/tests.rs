@@ -734,6 +734,6 @@ fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
     let run = run.failing(CPASYNC, GateId::C2);
     assert_eq!(
         [of(&run, 1, &full), of(&run, 1, &mission())],
-        [vec![vec![""; 0]; 0], vec![]]
+        [Vec::<Vec<String>>::new(), vec![]]
     );
 }
