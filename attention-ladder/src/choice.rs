@@ -44,7 +44,6 @@ pub fn stages() -> Result<Vec<LoadedStage>, LoadError> {
         .collect()
 }
 
-/// What is known of GPUs.
 pub fn models() -> Vec<Model> {
     let parse = |text: &&str| serde_json::from_str(text).expect("a test reads it");
     MODELS.iter().map(parse).collect()

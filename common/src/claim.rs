@@ -17,7 +17,6 @@ pub struct Claim {
     pub why: &'static str,
 }
 
-/// A prediction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Relation {
     /// `base / value >= at_least`, both timed A B B A.
@@ -28,7 +27,6 @@ pub enum Relation {
     },
     FasterThanPeer {
         rival: Rival,
-        /// The least ratio on p50, p90 and mean.
         at_least: f64,
         /// Shown, never judged.
         goal: Option<f64>,
@@ -55,7 +53,6 @@ impl Relation {
         }
     }
 
-    /// The metric is exactly the base's.
     pub const fn equal_to(base: Base) -> Self {
         Self::times(1.0, base)
     }

@@ -395,7 +395,6 @@ impl Metric {
             .unwrap_or_default()
     }
 
-    /// [`Spec::source`].
     pub const fn source(self) -> Source {
         self.spec().source
     }

@@ -304,7 +304,6 @@ impl LoadedStage {
         }
     }
 
-    /// What `kernel` needs, and what the device has; `None` where it runs.
     pub fn lacks(&self, kernel: &Kernel) -> Option<(String, String)> {
         let (device, only) = (self.device?, self.attention.artifacts().architectures);
         if !only.is_empty() && !only.iter().any(|arch| device.is(arch)) {

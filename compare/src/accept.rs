@@ -60,7 +60,6 @@ pub struct AcceptArgs {
     pub negative: Option<String>,
 }
 
-/// Checks the runs that `args` name and merges them into the committed tables.
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let root = machine::root("--into DIR")?;
     let into = args.into.clone().unwrap_or_else(|| root.join("results"));

@@ -79,7 +79,7 @@ pub struct CandidateArgs {
     pub json: bool,
 }
 
-/// The candidate that `args` name, `mine.py:attention`.
+/// `mine.py:attention`.
 fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
     let text = &args.candidate;
     let parts = text
@@ -106,7 +106,6 @@ fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
     })
 }
 
-/// Checks, times and judges the candidate that `args` name.
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
     let subject = Subject::from(named.name.as_str());
@@ -222,7 +221,6 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     })
 }
 
-/// Calls the candidate in a case, and judges what it wrote: a row with its gates.
 fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow::Result<Row> {
     let check::Source::Seeded { family, seed } = case.source else {
         bail!("{} is of no generated inputs", case.on());

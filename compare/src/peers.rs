@@ -61,8 +61,7 @@ pub struct PeersArgs {
     pub python: Option<String>,
 }
 
-/// Measures what `args` choose, completes the run, and renders the report on it. Fails if a claim against a peer does
-/// without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
+/// Fails if a claim against a peer does without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let (completing, items) = measure(args)?;
     let known = Known::alone(&completing.run);

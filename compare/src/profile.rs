@@ -60,11 +60,9 @@ const REPORT: &str = "profile.ncu-rep";
 /// Replaying one launch for all metrics takes about a second; a profile that takes longer than this each has hung.
 const SECONDS_PER_LAUNCH: u64 = 30;
 
-/// A launch under ncu may take this long.
 const WATCHDOG_SECONDS: u64 = 120;
 
-/// Profiles what `args` select and completes the run. Where a launch fails under ncu, or its output a gate, nothing is
-/// written.
+/// Where a launch fails under ncu, or its output a gate, nothing is written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
@@ -163,7 +161,6 @@ fn measure(
     Ok(made)
 }
 
-/// How long ncu may take for this number of launches.
 fn limit(launches: usize) -> Duration {
     Duration::from_secs(SECONDS_PER_LAUNCH * (launches as u64 + 2))
 }

@@ -8,7 +8,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A step of `kind` starts; `done` of `total` are finished.
     pub fn step(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
         let reached = (kind, 10 * done / total.max(1));
         if self.shown != reached {

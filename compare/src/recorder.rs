@@ -18,7 +18,6 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// Writing takes at most one part in this many of the time: a full run is large.
 const WRITE_SHARE: u32 = 20;
 
-/// Writes the run as it grows, and shows progress.
 pub struct Recorder<'a> {
     folder: &'a Path,
     planned: &'a [PlannedCase],

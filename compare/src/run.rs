@@ -95,7 +95,6 @@ const SAMPLES: usize = 500;
 /// The same on problems without claims, whose figures are shown but not judged.
 const SAMPLES_ELSEWHERE: usize = 100;
 
-/// Runs what `args` ask for, and writes rows and report.
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = open(args.backend)?;
     if args.request.regret.is_some() {
@@ -113,7 +112,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(report.overall.exit, text))
 }
 
-/// Measures what `args` ask for and writes the run, which is returned with its folder. Nothing else is written.
+/// Writes the run and nothing else.
 fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
     let (start, started) = (Instant::now(), Timestamp::now());
     let limited = DeviceLimits::asked(args.device)?;
@@ -250,7 +249,6 @@ fn read_machine_code(
     Some((Source::Ptxas, vec![tool?]))
 }
 
-/// Whether the gates kill planted faults, and kernels of the planned stages without one synchronisation site.
 fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -> Vec<Row> {
     let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
     let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
@@ -262,7 +260,6 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
     rows::self_test(faults::selftest(), &synchronisation)
 }
 
-/// Refuses to write a run among the committed tables.
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
     ensure!(
         !absolute(out)?.starts_with(absolute(results)?),

@@ -75,7 +75,7 @@ const SHAPES: [&str; 2] = ["1x2:1x33:65x64", "1x1x17x128"];
 /// A launch that takes longer under a tool hangs: on these problems one takes microseconds without.
 const WATCHDOG_SECONDS: u64 = 60;
 
-/// Runs what `args` select under every tool and completes the run. What no tool reaches a verdict on overwrites nothing.
+/// What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds();
@@ -142,7 +142,6 @@ struct Check {
     result: GateResult,
 }
 
-/// Launches a variant under one tool, with these options.
 fn check(
     launches: &Launches,
     tool: &Tool,

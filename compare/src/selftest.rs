@@ -29,9 +29,8 @@ pub struct SelftestArgs {
     pub stages: Vec<String>,
 }
 
-/// Plants every fault, removes every synchronisation site, and checks the timer if there is a GPU. Fails if a fault survives all
-/// gates, the correct model fails one, a mutant survives, a site is listed wrongly, a kernel is broken to begin with, or a check of
-/// the timer fails.
+/// Fails if a fault survives all gates, the correct model fails one, a mutant survives, a site is listed wrongly, a kernel is broken
+/// to begin with, or a check of the timer fails.
 pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::open()?;
     let builds = ladder.builds();

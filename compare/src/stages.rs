@@ -32,7 +32,6 @@ pub static STAGES: &[&dyn Attention] = &[
 pub struct Ladder {
     pub stages: Vec<LoadedStage>,
     pub gpu: Result<CudaDevice, String>,
-    /// The claims of each stage that are recorded as refuted.
     negatives: Vec<Vec<Negative>>,
 }
 

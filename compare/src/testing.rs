@@ -182,7 +182,6 @@ pub fn instances(variant: &str, dtypes: &[Dtype]) -> Vec<KernelBuild> {
     dtypes.iter().map(kernel).collect()
 }
 
-/// The ladder with this stage's instances of E4M3 alone.
 pub fn of_e4m3_alone(stage: usize) -> Vec<StageMeta> {
     let mut stages = ladder();
     for variant in &mut stages[stage].variants {
@@ -650,7 +649,6 @@ impl Run {
     }
 }
 
-/// Samples around `us`, with an output that is right or not.
 pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
     let gates = [GateId::C1, GateId::C2, GateId::C3]
         .map(|gate| GateResult::judge(gate, is_right || gate != GateId::C2, "too large"));

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The sources of one stage's GPU code.
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// Path relative to the workspace root, with forward slashes, and content.

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A stage's build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildReport {
     /// SHA-256 over kernel.cu, the device headers it reaches and nvcc's flags. Needs no nvcc; decides STALE.
@@ -29,7 +28,6 @@ pub struct HostCompiler {
 pub enum GpuBuild {
     /// Embedded in the crate.
     Built(GpuCode),
-    /// No GPU code.
     Absent {
         /// Why not.
         reason: String,
@@ -40,7 +38,7 @@ pub enum GpuBuild {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuCode {
-    /// Version of nvcc: `13.0.88`.
+    /// `13.0.88`.
     pub nvcc: String,
     /// Flags common to all architectures, but for include folders.
     pub flags: Vec<String>,
@@ -50,7 +48,6 @@ pub struct GpuCode {
     pub ptx: Vec<String>,
 }
 
-/// Machine code for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchitectureBuild {
     /// `sm_90a`.
@@ -63,9 +60,7 @@ pub struct ArchitectureBuild {
 pub struct EntryBuild {
     /// Its name in the fatbin.
     pub symbol: String,
-    /// SHA-256 of its machine code.
     pub sass_sha256: String,
-    /// What ptxas reported.
     pub resources: Resources,
     /// Where it did not do as the kernel asks: products made synchronous, setmaxnreg ignored.
     #[serde(default)]

@@ -219,7 +219,6 @@ fn extreme_logits_are_where_their_families_say() {
     }
 }
 
-/// f16 holds none of the values, and P is that of the normal family.
 #[test]
 fn wide_range_is_beyond_f16_and_has_plain_logits() {
     let inputs = Inputs::generate(&problem(Dtype::Bf16), Family::WideRange, 3);

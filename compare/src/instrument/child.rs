@@ -90,8 +90,7 @@ impl Made {
     }
 }
 
-/// Launches what the job says, problem by problem and variant by variant, and appends each result to the file as a row. Fails
-/// unless every launch that the stages take ended and passed its gates.
+/// Problem by problem and variant by variant. Fails unless every launch that the stages take ended and passed its gates.
 pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let job = std::fs::read(&args.job);
     let job = job.with_context(|| format!("cannot read {}", args.job.display()))?;

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Counts the instructions of `builds`, for a run; the error is why they are not known.
+/// The error is why the counts are not known.
 pub fn count_instructions<'a>(
     stages: &[LoadedStage],
     builds: impl IntoIterator<Item = &'a mut StageMeta>,
@@ -31,7 +31,6 @@ pub fn count_instructions<'a>(
     Ok(Some(tool))
 }
 
-/// What cuobjdump prints of the code that this program has of a stage.
 fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {
     let id = stage.info().id;
     let Some(fatbin) = stage.attention.artifacts().fatbin else {

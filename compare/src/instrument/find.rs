@@ -38,7 +38,7 @@ pub const NCU: Places = Places::of("ncu", "NCU");
 pub const COMPUTE_SANITIZER: Places = Places::of("compute-sanitizer", "SANITIZER");
 
 impl Places {
-    /// Finds the tool and asks for its version; an error says what was tried and what to do.
+    /// An error says what was tried and what to do.
     pub fn find(&self) -> Result<Tool, String> {
         let Self { name, variable } = self;
         let tool = |path: PathBuf| {

@@ -37,7 +37,7 @@ pub struct Completing {
     pub folder: PathBuf,
     pub name: String,
     pub run: Run,
-    /// The workspace, if there is one.
+    /// The workspace.
     root: Option<PathBuf>,
 }
 
@@ -56,7 +56,6 @@ impl Completing {
         Ok((completing, ladder))
     }
 
-    /// Opens the run of `target` and checks that it is of `builds`.
     fn open(target: &Target, builds: &[StageMeta]) -> anyhow::Result<Self> {
         let folder = match &target.run {
             Some(folder) => folder.clone(),
@@ -131,7 +130,6 @@ fn below_target(folder: &str) -> PathBuf {
     workspace.join("target").join(folder)
 }
 
-/// The newest finished run in `folder`: names begin with the time.
 fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
     let newest = newest_run(folder)?;
     newest.with_context(|| {

@@ -10,7 +10,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often a process that runs is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, PartialEq)]

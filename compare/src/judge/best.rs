@@ -5,7 +5,6 @@ use super::state::{is_green, summary};
 use crate::table::{On, Place, Row, Source, StageMeta, Subject, Table};
 use common::metric::Metric;
 
-/// Whether the row is the latency of a variant on a problem.
 pub fn is_latency(row: &Row) -> bool {
     row.by == Source::Gpu
         && row.against.is_none()
@@ -17,7 +16,7 @@ pub fn timed(table: &Table) -> impl Iterator<Item = &Row> {
     table.rows().filter(|row| is_latency(row))
 }
 
-/// The latency of a variant on a problem, shown or withheld.
+/// Shown or withheld.
 pub fn time<'a>(table: &'a Table, subject: &Subject, place: &Place) -> Option<&'a Row> {
     let row = table.row(subject, &On::Problem(place.clone()), Source::Gpu);
     row.filter(|row| is_latency(row))
@@ -106,7 +105,6 @@ pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency<'a> {
     Measured(&'a Row),
-    /// Measured, and not shown.
     Withheld(String),
     NoData,
 }

@@ -31,7 +31,7 @@ pub struct Candidate {
     pub not_timed: Vec<String>,
 }
 
-/// Judges `cases`, of which `summary` is the row over all, and what was timed, both on `device`.
+/// `summary` is the row over all `cases`.
 pub fn judge(device: &str, summary: &Row, cases: &[Row], timed: &[Row]) -> Candidate {
     let unsupported = cases.iter().filter_map(|row| match (&row.on, &row.note) {
         (On::Case(place, _), Some(note)) if row.verdicts.is_empty() => {
@@ -144,8 +144,7 @@ mod tests {
         judge("NVIDIA H200", &summary, &[], &timed)
     }
 
-    /// Of the needed gates all must pass and of the others none may fail, with the outputs that were timed. A wrong rival is not the
-    /// candidate's.
+    /// Outputs that were timed count, too; those of a wrong rival do not.
     #[test]
     fn every_needed_gate_must_pass_and_none_may_fail() {
         let found = each(

@@ -21,7 +21,7 @@ pub const NCU_TOLERANCE: f64 = 0.1;
 pub struct Finding {
     pub verdict: Verdict,
     pub reason: String,
-    /// The speedup over the same-preset baseline, if there is one.
+    /// Speedup over the same-preset baseline.
     pub same_preset: Option<f64>,
 }
 
@@ -379,7 +379,6 @@ fn values<'a>(
     }
 }
 
-/// A claim of the ladder, and what is known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub stage: String,
@@ -391,7 +390,7 @@ pub struct Claimed {
     /// Whether the finding is of this invocation's run.
     pub is_of_run: bool,
     pub is_stale: bool,
-    /// The refutation that stands beside the stage, if there is one. If the finding is PASS all the same, it is out of date.
+    /// The refutation beside the stage. If the finding is PASS all the same, it is out of date.
     pub negative: Option<Negative>,
 }
 

@@ -54,7 +54,6 @@ impl Change {
     }
 }
 
-/// The part of a comparison that a difference belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Gates, claims, and whether there is a variant at all.
@@ -636,7 +635,6 @@ impl From<&Difference> for Moved {
 const KEPT: usize = 40;
 
 impl Comparison {
-    /// What a session keeps of what it changed.
     pub fn changes(&self, since: &str) -> Changes {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for difference in &self.differences {

@@ -22,7 +22,6 @@ use crate::table::{Row, Run, Session, Source, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
 
-/// What is known: the questions are asked of this.
 #[derive(Clone)]
 pub struct Known<'a> {
     pub stages: &'a [StageMeta],

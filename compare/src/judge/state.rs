@@ -148,7 +148,7 @@ pub fn unsanitized(known: &Known<'_>) -> Vec<Subject> {
     }
 }
 
-/// The state of a variant of the ladder as built now.
+/// Of the ladder as built now.
 pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     let row = summary(known, subject, known.backend());
     let Some(row) = row.filter(|row| known.is_reported(row)) else {

@@ -113,7 +113,6 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     assert_eq!(rest.map(verdict::Exit::code), [2, 130]);
 }
 
-/// One run, one verdict: whether the report, `compare accept` or `compare diff` asks.
 #[test]
 fn a_report_and_accept_agree_on_what_changed() {
     let found = each(
@@ -594,7 +593,6 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     }
 }
 
-/// The file is what the table is written as, and read without loss.
 #[test]
 fn the_committed_tables_are_written_as_they_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");

@@ -87,7 +87,6 @@ pub fn count(n: usize, singular: &str, plural: &str) -> String {
     format!("{n} {}", if n == 1 { singular } else { plural })
 }
 
-/// Everything that is judged of a run or of a committed table.
 pub struct Report<'a> {
     pub known: Known<'a>,
     pub overall: Overall,

@@ -32,7 +32,7 @@ pub fn table(builds: &[StageMeta]) -> Table {
     table
 }
 
-/// The ladder as built, without the variants that the device refuses.
+/// Without the variants that the device refuses.
 pub fn builds(stages: &[LoadedStage]) -> Vec<StageMeta> {
     stages.iter().map(build).collect()
 }

@@ -92,8 +92,7 @@ mod tests {
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
 
-    /// Stage 0 as it is, counted: what it predicts is true, the same predictions turned false are caught, and a kernel
-    /// that cannot be traced is evidence of nothing.
+    /// A kernel that cannot be traced is evidence of nothing.
     #[test]
     fn true_predictions_of_a_real_stage_pass_and_planted_false_ones_fail() {
         let stages = stages::load().unwrap();

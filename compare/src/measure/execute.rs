@@ -61,7 +61,7 @@ pub struct Executor<'a> {
 const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 
 impl<'a> Executor<'a> {
-    /// Runs `plan` on `stages`, in the emulator only.
+    /// In the emulator only.
     pub fn new(plan: &'a Plan, stages: &'a [LoadedStage]) -> Self {
         let timing = TimingPlan::default();
         Self {
@@ -75,7 +75,6 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Runs the whole plan into `run`.
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
         self.check(run, sink)?;
         self.evidence(run, sink)?;
@@ -96,7 +95,7 @@ impl<'a> Executor<'a> {
         outcome
     }
 
-    /// The stage of a planned case; plans are made from the same ladder.
+    /// Plans are made from the same ladder.
     pub fn stage(&self, id: &str) -> &LoadedStage {
         loaded(self.stages, id)
     }
@@ -260,7 +259,6 @@ impl<'a> Executor<'a> {
         };
         let subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
         let subjects: Vec<&Subject> = {
-            // No number without a green gate.
             let known = Known::alone(run);
             let green = |subject: &&Subject| is_green(&known, subject, By::Gpu);
             subjects.into_iter().filter(green).collect()
@@ -404,7 +402,7 @@ fn emulated(mode: Mode) -> Target<'static> {
     Target::Emulated { schedules, traced }
 }
 
-/// Launches one case after the other, up to the first that loses the GPU.
+/// Up to the first case that loses the GPU.
 fn until_lost<C, L>(
     cases: &[C],
     mut launch: impl FnMut(usize, &C) -> Result<L, NoOutput>,

@@ -165,7 +165,6 @@ fn output(
     Ok(Some(values))
 }
 
-/// A format's name in safetensors.
 fn stored(format: Format) -> StoredDtype {
     match format {
         Format::F16 => StoredDtype::F16,

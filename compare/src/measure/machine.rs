@@ -51,7 +51,6 @@ pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
 
-/// There is no workspace to write to, and no flag says where else.
 #[derive(Debug, thiserror::Error)]
 #[error("the current folder is not inside the workspace; go there, or say where with {instead}")]
 pub struct NoWorkspace {
@@ -107,7 +106,7 @@ fn folder_name(text: &str) -> String {
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
 }
 
-/// The environment variables that change the build, as set now; paths are reduced to their last part.
+/// As set now; paths are reduced to their last part.
 pub fn toggles() -> BTreeMap<String, String> {
     let read = |name: &&str| Some((name.to_string(), last_part(&std::env::var(name).ok()?)));
     TOGGLES.iter().filter_map(read).collect()

@@ -127,7 +127,6 @@ pub enum Mode {
     /// The same, but traced under the first schedule only: the order of accesses hardly depends on the schedule, and a stage's
     /// default variant is traced under all of them.
     TracedOnce,
-    /// On the GPU.
     Device,
     /// On the GPU and in the emulator's plain build, to be compared (gate B1).
     Both,
@@ -153,7 +152,7 @@ pub struct PlannedTiming {
     pub problem: Problem,
 }
 
-/// Everything that a run does, in the order of the ladder.
+/// In the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub tier: Tier,
@@ -170,12 +169,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether the run has a case of this stage.
     pub fn has_stage(&self, id: &str) -> bool {
         self.cases.iter().any(|case| case.subject.stage() == id)
     }
 
-    /// Whether counters are recorded with E4M3, too.
     pub fn counts_e4m3(&self) -> bool {
         let e4m3 = claims_problem(Dtype::E4m3);
         self.cases.iter().any(|case| case.problem == e4m3)
@@ -241,7 +238,6 @@ struct Cases<'a> {
 }
 
 impl<'a> Cases<'a> {
-    /// What `request` asks for.
     fn of(
         request: &'a Request,
         backend: BackendKind,
@@ -596,8 +592,7 @@ fn is_due(stage: &StageMeta, variant: &VariantMeta, dtype: Dtype) -> bool {
     variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
 }
 
-/// The variants with a case on the claims' problem in their stage's first element type, and the bases of their evidence claims,
-/// in the order of the ladder.
+/// [`Plan::counted`], in the order of the ladder.
 fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<Subject> {
     let mut wanted: BTreeSet<Subject> = BTreeSet::new();
     for case in cases {

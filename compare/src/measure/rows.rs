@@ -91,7 +91,7 @@ fn share_code(rows: &mut [Row]) {
     }
 }
 
-/// A case with its outcome. A case without verdicts is unsupported.
+/// A case without verdicts is unsupported.
 pub fn of_outcome(row: Row, outcome: &Outcome) -> Row {
     match outcome {
         Ok(checked) => judged(row, &checked.errors, &checked.gates),
@@ -117,7 +117,7 @@ pub fn not_launched(reason: &str) -> GateResult {
     GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"))
 }
 
-/// Adds the device times of a timed arm, and the gates that fail on its timed buffers.
+/// Adds device times, and the gates that fail on the timed buffers (`after`).
 pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
     row.figure(Metric::P50, device)
         .figure(Metric::P90, device.p90)
@@ -127,7 +127,7 @@ pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
         .with_verdicts(failed(after))
 }
 
-/// A timed arm of a run, with the gates that fail on its timed buffers (`after`).
+/// A timed arm of a run.
 pub fn timing(
     subject: Subject,
     place: Place,
@@ -187,7 +187,7 @@ pub fn pair(
         .with_verdicts(&speed_of_light.impossible(least))
 }
 
-/// The emulator's counters of a variant on the claims' problem.
+/// On the claims' problem.
 pub fn counters(
     subject: Subject,
     dtype: Dtype,
@@ -238,8 +238,7 @@ pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usiz
     row
 }
 
-/// The results of the self-test (gate S1): planted faults, kernels without one of their synchronisation sites, kernels that are
-/// wrong with all of them in place, and entries of the lists of redundant sites that match none.
+/// Gate S1: planted faults, sites, kernels that are wrong with all sites in place, and wrong entries of the lists of redundant sites.
 pub fn self_test(
     faults: Result<Vec<Caught>, ReferenceError>,
     sites: &Result<Suppressed, String>,
@@ -284,7 +283,6 @@ fn tested(
     row.verdict(&GateResult::judge(GateId::S1, is_right, reason))
 }
 
-/// A part of the self-test that could not run.
 pub fn not_tested(what: &str, why: &str) -> Row {
     Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest)
         .verdict(&GateResult::no_data(GateId::S1, why))
@@ -350,7 +348,6 @@ pub fn broken(
         ))
 }
 
-/// A check of the timer on kernels of known length, equal kernels and delayed ones.
 pub fn timer(check: &TimerCheck) -> Row {
     let reason = format!("expected {}", check.expected);
     tested(HARNESS, &format!("timer: {}", check.name), check.ok, reason).note(&check.found)

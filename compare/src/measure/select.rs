@@ -62,7 +62,6 @@ const NEAR: f64 = 0.75;
 /// A message lists at most this many names; of more, the nearest [`SHOWN`].
 const MOST_NAMES: usize = 16;
 
-/// How many names are listed of many.
 const SHOWN: usize = 6;
 
 /// The error for `text`, which is none of `known`.
@@ -136,7 +135,6 @@ impl Chosen {
         Ok(stages.into_iter().map(picked).collect())
     }
 
-    /// Whether `variant` was asked for by its name.
     pub fn takes_by_name(&self, variant: &str) -> bool {
         self.variants.iter().any(|name| name == variant)
     }
@@ -171,7 +169,6 @@ impl Problems {
     }
 }
 
-/// `chosen`, or `all` if nothing was chosen.
 pub fn or_all<'a, T>(chosen: &'a [T], all: &'a [T]) -> &'a [T] {
     if chosen.is_empty() { all } else { chosen }
 }
@@ -196,7 +193,6 @@ pub fn stage<'a>(word: &str, all: &'a [StageMeta]) -> Result<&'a StageMeta, Sele
     found.ok_or_else(|| unknown("stage", word, all.iter().map(|stage| stage.id.as_str())))
 }
 
-/// Whether `word` names the stage `id`, by id or by number.
 fn is_stage(word: &str, id: &str) -> bool {
     id == word || id.starts_with(&format!("stage{word}-"))
 }
@@ -209,7 +205,6 @@ pub fn mask(word: &str) -> Result<Mask, SelectError> {
     find("mask", word, &Mask::ALL, |mask| mask.name())
 }
 
-/// The input family that `word` names.
 pub fn family(word: &str) -> Result<Family, SelectError> {
     find("family", word, &Family::ALL, |family| family.name())
 }

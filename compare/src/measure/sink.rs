@@ -33,7 +33,6 @@ pub enum ExecuteError {
     },
 }
 
-/// Is told what happens, as it happens, and may end it.
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);

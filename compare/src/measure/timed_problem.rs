@@ -81,7 +81,7 @@ impl TimedProblem {
         Ok(held.as_mut().expect("it was just put there"))
     }
 
-    /// The time that no kernel can beat, given that an empty one takes `zero_us`.
+    /// `zero_us`: what an empty kernel takes.
     pub fn speed_of_light(&self, device: &dyn Timer, zero_us: f64) -> SpeedOfLight {
         SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation())
             .with_zero_line(zero_us)

@@ -244,7 +244,7 @@ fn first_lines(lines: impl IntoIterator<Item = Text>, most: usize, how: &str) ->
     first_of(&lines, most, |lines| Block::Bullets(lines.to_vec()), how)
 }
 
-/// The first `most` items as a table or list, and a command that shows the others.
+/// The same of items, as a table or list.
 fn first_of<T>(items: &[T], most: usize, lay_out: impl Fn(&[T]) -> Block, how: &str) -> Vec<Block> {
     let shown = &items[..items.len().min(most)];
     let hidden = items.len() - shown.len();

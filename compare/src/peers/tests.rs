@@ -325,7 +325,6 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
     }
 }
 
-/// Where none of ours is timed: every set has a launch, and a graph is as long as one of ours.
 #[test]
 fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     let plan = Plan::default();

@@ -14,7 +14,6 @@ use session::{Hello, Python};
 /// Samples per arm, unless `--iters` says otherwise: each is the mean over at least 20 ms of launches.
 const SAMPLES: usize = 20;
 
-/// How arms are timed, with `samples` of each where `--iters` says so.
 pub fn plan(samples: Option<usize>) -> Plan {
     Plan {
         samples: samples.unwrap_or(SAMPLES),

@@ -80,7 +80,6 @@ impl Hello {
     }
 }
 
-/// What a Python can call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Peer {
     pub name: String,
@@ -99,7 +98,6 @@ pub struct Finished {
     pub sets: Vec<usize>,
 }
 
-/// What Python answers to a command.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer<T> {
@@ -191,7 +189,6 @@ pub struct Process {
     stdin: Option<ChildStdin>,
     answers: Receiver<String>,
     words: Arc<Mutex<VecDeque<String>>>,
-    /// How long an answer may take.
     pub patience: Duration,
 }
 
@@ -229,7 +226,7 @@ impl Process {
         })
     }
 
-    /// Sends `command` with `arguments`, an object, and waits for the answer.
+    /// `arguments` is an object.
     pub fn ask<T: DeserializeOwned>(
         &mut self,
         command: &str,

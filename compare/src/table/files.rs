@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 pub const SESSION: &str = "session.json";
 
-/// Whether `folder` is that of a run.
 pub fn is_run(folder: &Path) -> bool {
     folder.join(SESSION).is_file()
 }
@@ -79,7 +78,6 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     })
 }
 
-/// The bytes of the file at `path`, if it exists.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -88,7 +86,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// Creates a folder in `dir` that is called `name`, or `name-2` and so on if that is taken.
+/// Called `name`, or `name-2` and so on if that is taken.
 pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::write(dir))?;
     let mut number = 1;

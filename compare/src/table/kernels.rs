@@ -16,7 +16,6 @@ pub fn identity(stages: &[StageMeta], row: &Row) -> Option<String> {
     })
 }
 
-/// Whether the row is of other kernels than those of `stages`.
 pub fn is_stale(stages: &[StageMeta], row: &Row) -> bool {
     row.identity.is_some() && row.identity != identity(stages, row)
 }

@@ -22,10 +22,8 @@ pub const SESSIONS: &str = "sessions.jsonl";
 /// The files of a table, in the order in which they are read: what a time can be depends on the GPU of its session.
 pub const FILES: [&str; 3] = [SESSIONS, ROWS, DRAWS];
 
-/// The table of what depends on sources and compilers alone.
 pub const BUILD: &str = "build";
 
-/// Rows by key, and the sessions that they name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub(super) rows: BTreeMap<Key, Row>,
@@ -67,7 +65,6 @@ impl Table {
         self.rows.retain(|_, row| stays(row));
     }
 
-    /// The row of a subject at a place, from one source.
     pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
         self.arms(subject, on, by, None)
     }
@@ -324,14 +321,13 @@ impl Table {
         part
     }
 
-    /// Adds the rows of another table, which has none of the same key.
+    /// `other` has no row of the same key.
     pub fn join(&mut self, other: Table) {
         self.rows.extend(other.rows);
         self.sessions.extend(other.sessions);
     }
 }
 
-/// The tables of `results/`: what was built, and what each GPU model measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     pub build: Table,
@@ -360,7 +356,6 @@ impl Results {
         Ok(results)
     }
 
-    /// The table of this folder.
     pub fn table_mut(&mut self, folder: &str) -> &mut Table {
         match folder {
             BUILD => &mut self.build,

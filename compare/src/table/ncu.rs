@@ -5,7 +5,6 @@ use crate::table::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How one figure is computed from ncu's metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Formula {
     pub metric: Metric,

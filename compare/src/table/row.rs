@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Everything that one source knows about one subject at one place. A figure that was not measured is absent.
+/// A figure that was not measured is absent.
 ///
 /// As a line of `rows.jsonl` its columns are flat: `p50`, `p50_low`, `p50_high`, `C1`, `C1_reason`, …, so that DuckDB, pandas and
 /// jq read the file as it is.
@@ -420,7 +420,6 @@ impl fmt::Display for Place {
 }
 
 impl On {
-    /// The problem that claims are stated on.
     pub fn claims(dtype: Dtype) -> Self {
         On::Problem(Place::claims(dtype))
     }

@@ -14,15 +14,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A session: what was built, where, and what it set out to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// Its name, which its rows carry: `20261125T070721Z-nvidia-h200`.
+    /// `20261125T070721Z-nvidia-h200`.
     #[serde(rename = "session")]
     pub name: String,
     /// UTC: `2026-11-20T18:30:00Z`.
     pub started: String,
-    /// The command line; a path is reduced to its last part.
+    /// Paths are reduced to their last part.
     pub command: Vec<String>,
     pub git: Git,
     pub machine: Machine,
@@ -65,7 +64,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// What a session changed in the table: how many rows by kind of change, and those that are worse.
+/// How many rows by kind of change, and those that are worse.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     pub since: String,
@@ -158,7 +157,6 @@ impl VariantMeta {
 }
 
 impl StageMeta {
-    /// Its variants, in the order of kernel.cu.
     pub fn subjects(&self) -> impl Iterator<Item = Subject> {
         self.variants
             .iter()
@@ -177,7 +175,7 @@ impl StageMeta {
         self.variants.iter().any(|variant| variant.takes(dtype))
     }
 
-    /// The variants of a family, in the order of kernel.cu; or the variant of this name.
+    /// `family` may also be the name of a variant.
     pub fn family<'a>(&'a self, family: &'a str) -> impl Iterator<Item = &'a VariantMeta> {
         self.variants
             .iter()
@@ -232,7 +230,6 @@ pub fn claims(stages: &[StageMeta]) -> impl Iterator<Item = (&StageMeta, &Claim)
     stages.flat_map(|stage| stage.claims.iter().map(move |claim| (stage, claim)))
 }
 
-/// A prediction for one metric of one family on one problem, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub family: String,
@@ -334,7 +331,6 @@ pub struct Negative {
 }
 
 impl Session {
-    /// The name of its GPU, if it had one.
     pub fn gpu(&self) -> Option<&str> {
         self.machine.gpu.name()
     }
@@ -439,11 +435,10 @@ pub enum Gpu {
         /// Of this card; empty in older sessions.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         uuid: String,
-        /// The architecture: `sm_90`.
+        /// `sm_90`.
         arch: String,
         driver: String,
         multiprocessors: u32,
-        /// The largest shared memory that a block can opt in to.
         shared_opt_in_bytes: usize,
     },
     /// There is none, or none that can be used.

@@ -265,7 +265,7 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
     ");
 }
 
-/// A broken prediction is not hidden by a figure that another variant lacks, whichever of them comes first.
+/// Whichever of the two variants comes first.
 #[test]
 fn what_is_broken_fails_whatever_is_missing() {
     let found = each(

@@ -408,7 +408,7 @@ impl Timer for Made {
     }
 }
 
-/// Random problems are timed on what is green, whatever fails on the way; what had ended is kept.
+/// Whatever fails on the way; what had ended is kept.
 #[test]
 fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
     let (stages, mut plan) = planned("--stages 0 --regret 2 --dtypes f16", BackendKind::Cuda);

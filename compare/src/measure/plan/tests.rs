@@ -115,7 +115,6 @@ fn tier1_is_the_default_without_a_gpu() {
     assert_eq!(traced(&plan, "scalar-32x64")[0], 8);
 }
 
-/// T0 and T1 have it on default variants alone.
 #[test]
 fn bf16_is_checked_on_default_variants() {
     let mut stages = ladder();
