@@ -290,29 +290,38 @@ impl<'a> Bench<'a> {
         let (Some(build), Some(stage)) = (by_id(self.builds, id), stage) else {
             return Ok(vec![]);
         };
-        let mut arms = Vec::new();
-        for group in stand_ins(&self.known, build, &item.place) {
-            let mut best: Option<Arm<'a>> = None;
-            for variant in group {
-                let Ok(prepared) = stage.prepare(&variant, &item.problem) else {
-                    continue;
-                };
-                let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
-                let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
-                if best.as_ref().is_none_or(|best| us < best.us) {
-                    best = Some(Arm {
-                        subject: build.subject(&variant),
-                        program: Program::Ours {
-                            arm: Box::new(arm),
-                            probability: prepared.kernel.probability,
-                        },
-                        us,
-                    });
-                }
+        let groups = stand_ins(&self.known, build, &item.place);
+        let arms = (groups.iter()).map(|group| self.fastest_of(group, build, stage, item, problem));
+        arms.filter_map(Result::transpose).collect()
+    }
+
+    fn fastest_of(
+        &self,
+        variants: &[String],
+        build: &StageMeta,
+        stage: &'a LoadedStage,
+        item: &Item,
+        problem: &TimedProblem,
+    ) -> Result<Option<Arm<'a>>, CudaError> {
+        let mut best: Option<Arm<'a>> = None;
+        for variant in variants {
+            let Ok(prepared) = stage.prepare(variant, &item.problem) else {
+                continue;
+            };
+            let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
+            let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+            if best.as_ref().is_none_or(|best| us < best.us) {
+                best = Some(Arm {
+                    subject: build.subject(variant),
+                    program: Program::Ours {
+                        arm: Box::new(arm),
+                        probability: prepared.kernel.probability,
+                    },
+                    us,
+                });
             }
-            arms.extend(best);
         }
-        Ok(arms)
+        Ok(best)
     }
 
     /// The problem as each Python is told of it.
@@ -430,9 +439,8 @@ impl<'a> Bench<'a> {
 pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<Vec<String>> {
     let default = stage.variant(&stage.default_variant);
     let family = default.map_or("", |default| default.family.as_str());
-    let is_of_family = |name: &str| stage.family(family).any(|variant| variant.name == name);
     let timed = |row: &Row| vec![row.subject.name().to_string()];
-    let of_family = best::best(known, stage, place, is_of_family).map_or_else(
+    let of_family = best::best_of(known, stage, family, place).map_or_else(
         || {
             let is_one = |variant: &&VariantMeta| {
                 let subject = stage.subject(&variant.name);
@@ -443,8 +451,11 @@ pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<Vec
         },
         timed,
     );
-    let best = best::best(known, stage, place, |_| true);
-    let of_another = best.filter(|row| !is_of_family(row.subject.name()));
+    let of_all = best::best(known, stage, place, |_| true);
+    let of_another = of_all.filter(|row| {
+        let variant = stage.variant(row.subject.name());
+        variant.is_some_and(|variant| !variant.is_of(family))
+    });
     let groups = [of_family].into_iter().chain(of_another.map(timed));
     groups.filter(|group| !group.is_empty()).collect()
 }
