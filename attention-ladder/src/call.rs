@@ -2,6 +2,7 @@
 
 use crate::failure::{Code, Failure};
 use crate::{AttentionLadderCall, AttentionLadderTensor};
+use common::choice::Wanted;
 use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -13,7 +14,50 @@ fn invalid(message: String) -> Failure {
     Failure::new(Code::Invalid, message)
 }
 
-pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
+/// What no rule but the GPU's refuses, with or without addresses.
+#[derive(Debug)]
+pub struct Checked {
+    pub(crate) problem: Problem,
+    /// Q, K, V and O.
+    pub(crate) tensors: [AttentionTensor; 4],
+    pub(crate) lse: *mut f32,
+    pub(crate) wanted: Wanted,
+}
+
+impl Checked {
+    pub(crate) fn new(call: &AttentionLadderCall) -> Result<Self, Failure> {
+        let problem = problem(call)?;
+        Ok(Self {
+            tensors: tensors(call, &problem)?,
+            problem,
+            lse: call.lse,
+            wanted: Wanted {
+                lse: !call.lse.is_null(),
+                batch_invariant: call.flags & crate::ATTENTION_LADDER_BATCH_INVARIANT != 0,
+            },
+        })
+    }
+
+    /// Refuses a launch that lacks an address.
+    pub(crate) fn addresses(&self) -> Result<(), Failure> {
+        let mut named = ["q", "k", "v", "o"].into_iter().zip(&self.tensors);
+        if let Some((name, _)) = named.find(|(_, tensor)| tensor.data.is_null()) {
+            return Err(invalid(format!("the address of {name} is null")));
+        }
+        let dtype = self.problem.dtype;
+        let is_scaled = dtype == Dtype::E4m3;
+        let mut inputs = ["q", "k", "v"].into_iter().zip(&self.tensors);
+        match inputs.find(|(_, tensor)| tensor.scales.is_null() == is_scaled) {
+            Some((name, _)) if is_scaled => Err(invalid(format!(
+                "{name} has no scales: E4M3 takes one f32 per batch and head"
+            ))),
+            Some((name, _)) => Err(invalid(format!("{name} is {dtype} and has scales"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
     let dtype = match call.dtype {
         crate::ATTENTION_LADDER_F16 => Dtype::F16,
         crate::ATTENTION_LADDER_E4M3 => Dtype::E4m3,
@@ -59,10 +103,7 @@ pub fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
 }
 
 /// Q, K, V and O; refuses addresses of log-sum-exps and scales that kernels cannot use.
-pub fn tensors(
-    call: &AttentionLadderCall,
-    problem: &Problem,
-) -> Result<[AttentionTensor; 4], Failure> {
+fn tensors(call: &AttentionLadderCall, problem: &Problem) -> Result<[AttentionTensor; 4], Failure> {
     let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
     let bytes = problem.dtype.bytes();
     let of_floats = [
@@ -119,7 +160,7 @@ pub fn tensors(
 struct Rows {
     start: i128,
     length: i128,
-    /// Stride, and how many there are, from the widest to the narrowest.
+    /// Stride, and how many there are.
     steps: [(i128, i128); 3],
 }
 
@@ -138,12 +179,10 @@ impl Rows {
     fn new(tensor: &AttentionTensor, extents: [usize; 4], element_bytes: usize) -> Self {
         let strides = [tensor.batch_stride, tensor.head_stride, tensor.row_stride];
         let in_bytes = |stride: i64| i128::from(stride) * element_bytes as i128;
-        let mut steps = [0, 1, 2].map(|i| (in_bytes(strides[i]), extents[i] as i128));
-        steps.sort_unstable_by(|a, b| b.cmp(a));
         Self {
             start: tensor.data as usize as i128,
             length: in_bytes(extents[3] as i64),
-            steps,
+            steps: [0, 1, 2].map(|i| (in_bytes(strides[i]), extents[i] as i128)),
         }
     }
 
@@ -165,10 +204,13 @@ impl Rows {
     }
 
     fn overlap_themselves(&self) -> bool {
-        (0..3).any(|i| {
-            let (stride, count) = self.steps[i];
-            let (_, within) = extremes(self.terms(1).skip(i + 1));
-            count > 1 && stride < within + self.length
+        let mut from_narrow = self.steps;
+        from_narrow.sort_unstable();
+        let mut end = self.length;
+        from_narrow.iter().any(|&(stride, count)| {
+            let overlaps = count > 1 && stride < end;
+            end += stride * (count - 1);
+            overlaps
         })
     }
 
@@ -250,32 +292,6 @@ fn tensor(
     })
 }
 
-pub fn addresses(call: &AttentionLadderCall, problem: &Problem) -> Result<(), Failure> {
-    let tensors = [
-        ("q", &call.q),
-        ("k", &call.k),
-        ("v", &call.v),
-        ("o", &call.o),
-    ];
-    if let Some((name, _)) = tensors.iter().find(|(_, tensor)| tensor.data.is_null()) {
-        return Err(invalid(format!("the address of {name} is null")));
-    }
-    let scaled = problem.dtype == Dtype::E4m3;
-    match tensors[..3]
-        .iter()
-        .find(|(_, tensor)| tensor.scales.is_null() == scaled)
-    {
-        Some((name, _)) if scaled => Err(invalid(format!(
-            "{name} has no scales: E4M3 takes one f32 per batch and head"
-        ))),
-        Some((name, _)) => Err(invalid(format!(
-            "{name} is {} and has scales",
-            problem.dtype
-        ))),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,10 +329,7 @@ mod tests {
     fn refusal(change: impl FnOnce(&mut AttentionLadderCall)) -> (Code, String) {
         let mut call = call();
         change(&mut call);
-        let checked = problem(&call).and_then(|problem| {
-            tensors(&call, &problem)?;
-            addresses(&call, &problem)
-        });
+        let checked = Checked::new(&call).and_then(|checked| checked.addresses());
         let failure = checked.unwrap_err();
         (failure.code, failure.message)
     }
@@ -426,7 +439,7 @@ mod tests {
         for (address, is_shared) in ends {
             let mut call = call();
             at(&mut call, address);
-            let checked = tensors(&call, &problem(&call).unwrap());
+            let checked = Checked::new(&call);
             assert_eq!(checked.is_err(), is_shared, "{address}");
         }
         let last = (1 << 20) + bytes - 4;
@@ -439,7 +452,7 @@ mod tests {
                     "k's scales" => call.k.scales = at,
                     _ => call.v.scales = at,
                 }
-                let checked = tensors(&call, &problem(&call).unwrap());
+                let checked = Checked::new(&call);
                 let says = format!("the output overlaps {name} in memory");
                 let is_refused = checked.is_err_and(|failure| failure.message.contains(&says));
                 assert_eq!(is_refused, is_shared, "{name}");
@@ -461,9 +474,9 @@ mod tests {
             batch: 3,
             ..call()
         };
-        tensors(&call, &problem(&call).unwrap()).unwrap();
+        Checked::new(&call).unwrap();
         at(&mut call, 256 + 2 * 8 * 64 * 2 + 7 * 64 * 2);
-        let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
+        let failure = Checked::new(&call).unwrap_err();
         assert!(
             failure.message.contains("the output overlaps v"),
             "{failure:?}"
@@ -473,7 +486,7 @@ mod tests {
             row_stride: 64,
             ..packed(0)
         };
-        let failure = tensors(&call, &problem(&call).unwrap()).unwrap_err();
+        let failure = Checked::new(&call).unwrap_err();
         assert!(
             failure.message.contains("the output overlaps q"),
             "{failure:?}"
@@ -493,9 +506,9 @@ mod tests {
                 lse: 64 as *mut f32,
                 ..call()
             };
-            let read = problem(&call).unwrap();
-            assert_eq!(read.dtype, dtype);
-            tensors(&call, &read).unwrap();
+            let checked = Checked::new(&call).unwrap();
+            assert_eq!(checked.problem.dtype, dtype);
+            assert!(checked.wanted.lse);
         }
     }
 
@@ -503,7 +516,7 @@ mod tests {
     fn a_stride_over_one_element_says_nothing() {
         let mut call = call();
         call.q.batch_stride = 7;
-        let tensors = tensors(&call, &problem(&call).unwrap()).unwrap();
-        assert_eq!(tensors[0].batch_stride, 8 * 512 * 64);
+        let checked = Checked::new(&call).unwrap();
+        assert_eq!(checked.tensors[0].batch_stride, 8 * 512 * 64);
     }
 }

@@ -1,7 +1,6 @@
 //! The stages of the library, and what is known of their times.
 
-use crate::AttentionLadderCall;
-use common::choice::{Model, Wanted};
+use common::choice::Model;
 use common::stage::{Attention, LoadError, LoadedStage};
 
 /// The stages whose code is in the library, in the order of the ladder.
@@ -49,17 +48,10 @@ pub fn models() -> Vec<Model> {
     MODELS.iter().map(parse).collect()
 }
 
-pub fn wanted(call: &AttentionLadderCall) -> Wanted {
-    Wanted {
-        lse: !call.lse.is_null(),
-        batch_invariant: call.flags & crate::ATTENTION_LADDER_BATCH_INVARIANT != 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::choice::{Chooser, Cost, Gpu, TERMS};
+    use common::choice::{Chooser, Cost, Gpu, TERMS, Wanted};
     use common::limits::DeviceLimits;
     use common::problem::{Dtype, Mask, Problem, Shape, parse_shape};
     use common::stage::Unsupported;

@@ -1,9 +1,9 @@
 //! The GPUs of the process: their code, the variants chosen on them, and launches. All work is done in the primary context,
 //! which the CUDA runtime uses. Only the first call for a problem, which loads code, may allocate GPU memory or wait.
 
+use crate::call::Checked;
 use crate::choice;
 use crate::failure::{Code, Failure};
-use crate::{AttentionLadderCall, call};
 use common::choice::{self as model, Chooser, Wanted};
 use common::device::cuda::{self, CudaError};
 use common::limits::DeviceLimits;
@@ -195,31 +195,23 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
 }
 
 /// Chooses and loads what takes `call`; its name.
-pub fn query(call: &AttentionLadderCall, device: i32) -> Result<&'static CStr, Failure> {
-    let problem = call::problem(call)?;
-    call::tensors(call, &problem)?;
+pub fn query(call: &Checked, device: i32) -> Result<&'static CStr, Failure> {
     let gpu = gpu(device)?;
     let _current = Current::enter(&gpu.context)?;
-    Ok(gpu.plan(&problem, choice::wanted(call))?.name)
+    Ok(gpu.plan(&call.problem, call.wanted)?.name)
 }
 
 /// Puts one launch into `stream`.
 ///
 /// # Safety
 /// The call's addresses and the stream are what [`crate::attention_ladder_launch`] says.
-pub unsafe fn launch(
-    call: &AttentionLadderCall,
-    device: i32,
-    stream: *mut c_void,
-) -> Result<(), Failure> {
-    let problem = call::problem(call)?;
-    let tensors = call::tensors(call, &problem)?;
+pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result<(), Failure> {
     let gpu = gpu(device)?;
-    call::addresses(call, &problem)?;
+    call.addresses()?;
     let _current = Current::enter(&gpu.context)?;
-    let plan = gpu.plan(&problem, choice::wanted(call))?;
-    let params = maps::params(&problem, tensors, call.lse);
-    let mut launch = maps::launch(&problem, params, plan.boxes, cuda::encode)
+    let plan = gpu.plan(&call.problem, call.wanted)?;
+    let params = maps::params(&call.problem, call.tensors, call.lse);
+    let mut launch = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
         .map_err(driver("encoding a tensor map"))?;
     let [x, y, z] = plan.grid;
     let mut arguments = [(&raw mut launch).cast::<c_void>()];

@@ -12,6 +12,7 @@ mod choice;
 mod failure;
 mod gpu;
 
+pub use call::Checked;
 use failure::{Code, Failure};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -110,7 +111,7 @@ thread_local! {
 }
 
 /// Runs `work`, keeps the message of a failure, and returns its code.
-fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> i32 {
+fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, i32> {
     // The driver's bindings panic where a driver lacks a function.
     let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err(Failure::new(
@@ -118,26 +119,44 @@ fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> i32 {
             "the library failed; standard error says where",
         ))
     });
-    let Err(failure) = result else {
-        return ATTENTION_LADDER_OK;
-    };
-    let message = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
-    LAST_ERROR.with(|last| *last.borrow_mut() = message);
-    failure.code as i32
+    result.map_err(|failure| {
+        let message = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
+        LAST_ERROR.with(|last| *last.borrow_mut() = message);
+        failure.code as i32
+    })
 }
 
-/// What `call` points to.
+fn code(result: Result<(), i32>) -> i32 {
+    result.err().unwrap_or(ATTENTION_LADDER_OK)
+}
+
+/// What `call` points to, checked.
 ///
 /// # Safety
-/// `call` is null, or points to a call that lives for `'a`.
-unsafe fn read<'a>(call: *const AttentionLadderCall) -> Result<&'a AttentionLadderCall, Failure> {
+/// `call` is null, or points to a call.
+unsafe fn read(call: *const AttentionLadderCall) -> Result<Checked, Failure> {
     // SAFETY: what the caller promises.
-    unsafe { call.as_ref() }.ok_or_else(|| Failure::new(Code::Invalid, "call is null"))
+    let call = unsafe { call.as_ref() };
+    Checked::new(call.ok_or_else(|| Failure::new(Code::Invalid, "call is null"))?)
 }
 
-/// Whether `call` is one that a kernel could take on some GPU, with or without addresses; for Rust.
-pub fn check(call: &AttentionLadderCall) -> i32 {
-    guarded(|| call::tensors(call, &call::problem(call)?).map(drop))
+/// For Rust: the call, if a kernel could take it on some GPU, with or without addresses; else the code of the failure.
+pub fn check(call: &AttentionLadderCall) -> Result<Checked, i32> {
+    guarded(|| Checked::new(call))
+}
+
+/// As [`attention_ladder_launch`], of a call that is checked.
+///
+/// # Safety
+/// As there.
+pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result<(), i32> {
+    // SAFETY: what the caller promises.
+    guarded(|| unsafe { gpu::launch(call, device, stream) })
+}
+
+/// As [`attention_ladder_variant`], of a call that is checked.
+pub fn variant(call: &Checked, device: i32) -> Result<&'static CStr, i32> {
+    guarded(|| gpu::query(call, device))
 }
 
 /// Whether `call` can be launched on GPU number `device` of the driver (from 0), and if not, why. Loads the kernel, so that a
@@ -150,11 +169,11 @@ pub unsafe extern "C" fn attention_ladder_query(
     call: *const AttentionLadderCall,
     device: i32,
 ) -> i32 {
-    guarded(|| {
+    code(guarded(|| {
         // SAFETY: what the caller promises.
         let call = unsafe { read(call) }?;
-        gpu::query(call, device).map(drop)
-    })
+        gpu::query(&call, device).map(drop)
+    }))
 }
 
 /// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if none takes it, for which
@@ -167,12 +186,10 @@ pub unsafe extern "C" fn attention_ladder_variant(
     call: *const AttentionLadderCall,
     device: i32,
 ) -> *const c_char {
-    let mut name: Option<&'static CStr> = None;
-    guarded(|| {
+    let name = guarded(|| {
         // SAFETY: what the caller promises.
         let call = unsafe { read(call) }?;
-        name = Some(gpu::query(call, device)?);
-        Ok(())
+        gpu::query(&call, device)
     });
     name.map_or(std::ptr::null(), CStr::as_ptr)
 }
@@ -187,14 +204,14 @@ pub unsafe extern "C" fn attention_ladder_workspace(
     device: i32,
     bytes: *mut usize,
 ) -> i32 {
-    guarded(|| {
+    code(guarded(|| {
         // SAFETY: what the caller promises.
         let (call, bytes) = unsafe { (read(call)?, bytes.as_mut()) };
         let bytes = bytes.ok_or_else(|| Failure::new(Code::Invalid, "bytes is null"))?;
-        gpu::query(call, device)?;
+        gpu::query(&call, device)?;
         *bytes = 0;
         Ok(())
-    })
+    }))
 }
 
 /// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
@@ -212,10 +229,10 @@ pub unsafe extern "C" fn attention_ladder_launch(
     stream: *mut c_void,
 ) -> i32 {
     let _ = (workspace, workspace_bytes);
-    guarded(|| {
-        // SAFETY: what the caller promises.
-        unsafe { gpu::launch(read(call)?, device, stream) }
-    })
+    // SAFETY: what the caller promises.
+    code(guarded(|| unsafe {
+        gpu::launch(&read(call)?, device, stream)
+    }))
 }
 
 /// Why the last failed call on this thread failed, as a sentence; empty if none has. Valid until the next failure on the

@@ -4,7 +4,7 @@
 
 mod dlpack;
 
-use attention_ladder::{self as ladder, AttentionLadderCall, AttentionLadderTensor};
+use attention_ladder::{self as ladder, AttentionLadderCall, AttentionLadderTensor, Checked};
 use dlpack::{Kind, Tensor};
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -121,8 +121,8 @@ struct Options {
     is_batch_invariant: bool,
 }
 
-/// A call as C takes it, that no rule but the GPU's refuses: normalised and refused here, for every way to call.
-struct Checked {
+/// A call as C takes it: tensors that belong together, whose shapes C has not judged yet.
+struct Described {
     call: AttentionLadderCall,
     gpu: Option<i32>,
     /// There are no elements to write, or no keys: nothing is launched.
@@ -130,12 +130,12 @@ struct Checked {
 }
 
 /// `scales`: `None`, if they are not asked for.
-fn checked(
+fn described(
     [q, k, v]: &[Tensor<'_, '_>; 3],
     out: Option<&Tensor<'_, '_>>,
     scales: Option<&[Option<Tensor<'_, '_>>; 3]>,
     options: &Options,
-) -> PyResult<Checked> {
+) -> PyResult<Described> {
     let ([batch, heads_q, seq_q, head_dim], mut q_tensor) = four(q)?;
     let ([_, heads_kv, seq_kv, _], mut k_tensor) = four(k)?;
     let (_, mut v_tensor) = four(v)?;
@@ -215,28 +215,21 @@ fn checked(
             0
         },
     };
-    match ladder::check(&call) {
-        ladder::ATTENTION_LADDER_OK => Ok(Checked {
-            call,
-            gpu: q.gpu,
-            is_empty: [batch, heads_q, seq_q, seq_kv].contains(&0),
-        }),
-        code => Err(failed(code)),
-    }
+    Ok(Described {
+        call,
+        gpu: q.gpu,
+        is_empty: [batch, heads_q, seq_q, seq_kv].contains(&0),
+    })
 }
 
 /// The GPU of a call, or what is missing beside the tensors' place: there may be no GPU to put them on.
-fn gpu_of(checked: &Checked) -> PyResult<i32> {
-    if let Some(gpu) = checked.gpu {
-        return Ok(gpu);
-    }
-    // SAFETY: a query reads no address.
-    match unsafe { ladder::attention_ladder_query(&checked.call, 0) } {
-        ladder::ATTENTION_LADDER_OK => Err(PyValueError::new_err(
-            "q, k and v are not on a GPU: the kernels are for NVIDIA GPUs",
-        )),
-        code => Err(failed(code)),
-    }
+fn device_of(call: &Checked, gpu: Option<i32>) -> PyResult<i32> {
+    gpu.ok_or_else(|| match ladder::variant(call, 0) {
+        Ok(_) => {
+            PyValueError::new_err("q, k and v are not on a GPU: the kernels are for NVIDIA GPUs")
+        }
+        Err(code) => failed(code),
+    })
 }
 
 fn read_all<'a, 'py>(
@@ -266,7 +259,7 @@ fn allocated<'py>(
 
 /// For when the GIL is released.
 struct Launch {
-    call: AttentionLadderCall,
+    call: Checked,
     device: i32,
     stream: *mut c_void,
 }
@@ -275,13 +268,13 @@ struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// Its code; the message of a failure is this thread's.
-    fn launch(self) -> i32 {
+    /// The message of a failure is this thread's.
+    fn launch(self) -> Result<(), i32> {
         let (call, device, stream) = (&self.call, self.device, self.stream);
         // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their elements lie, and the stream is
         // its current one, in the primary context. PyTorch's allocator gives memory that was freed on a stream to that stream
         // alone.
-        unsafe { ladder::attention_ladder_launch(call, device, std::ptr::null_mut(), 0, stream) }
+        unsafe { ladder::launch(call, device, stream) }
     }
 }
 
@@ -308,15 +301,16 @@ fn sdpa<'py>(
     static EMPTY_LSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
-    let options = Options {
-        is_causal,
-        scale: number(scale)?,
-        is_batch_invariant: batch_invariant,
-    };
     let inputs = [Some(q), Some(k), Some(v), q_scale, k_scale, v_scale];
     if !is_dispatched && !dlpack::are_plain(py, inputs, out)? {
         return Ok(None);
     }
+    let options = Options {
+        is_causal,
+        // Not before: a symbol that is converted is bound to its value.
+        scale: number(scale)?,
+        is_batch_invariant: batch_invariant,
+    };
     let read = || {
         let qkv = [
             dlpack::read("q", q)?,
@@ -331,23 +325,12 @@ fn sdpa<'py>(
         Err(_) if !is_dispatched => return Ok(None),
         read => read?,
     };
-    let mut checked = checked(&qkv, given.as_ref(), Some(&scales), &options)?;
-    let out = match out {
-        Some(out) => {
-            let find = || {
-                let graph = py.import("torch.autograd.graph")?;
-                PyResult::Ok(graph.getattr("increment_version")?.unbind())
-            };
-            // Backward needs to know.
-            INCREMENT_VERSION
-                .get_or_try_init(py, find)?
-                .bind(py)
-                .call1((out,))?;
-            out.clone()
-        }
+    let mut described = described(&qkv, given.as_ref(), Some(&scales), &options)?;
+    let result = match out {
+        Some(out) => out.clone(),
         None => {
             let out = allocated(&EMPTY_OUT, "_empty_out", q)?;
-            (_, checked.call.o) = four(&dlpack::read("out", &out)?)?;
+            (_, described.call.o) = four(&dlpack::read("out", &out)?)?;
             out
         }
     };
@@ -355,28 +338,35 @@ fn sdpa<'py>(
         .then(|| allocated(&EMPTY_LSE, "_empty_lse", q))
         .transpose()?;
     if let Some(lse) = &lse {
-        checked.call.lse = dlpack::read("lse", lse)?.data.cast();
+        described.call.lse = dlpack::read("lse", lse)?.data.cast();
     }
-    if checked.is_empty {
-        out.call_method0("zero_")?;
+    let call = ladder::check(&described.call).map_err(failed)?;
+    if let Some(out) = out {
+        let find = || {
+            let graph = py.import("torch.autograd.graph")?;
+            PyResult::Ok(graph.getattr("increment_version")?.unbind())
+        };
+        // Backward needs to know.
+        let increment_version = INCREMENT_VERSION.get_or_try_init(py, find)?;
+        increment_version.bind(py).call1((out,))?;
+    }
+    if described.is_empty {
+        result.call_method0("zero_")?;
         if let Some(lse) = &lse {
             lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
         }
     } else {
-        let device = gpu_of(&checked)?;
+        let device = device_of(&call, described.gpu)?;
         let launch = Launch {
-            call: checked.call,
-            device,
             stream: dlpack::stream(py, device)?,
+            call,
+            device,
         };
-        match py.detach(move || launch.launch()) {
-            ladder::ATTENTION_LADDER_OK => (),
-            code => return Err(failed(code)),
-        }
+        py.detach(move || launch.launch()).map_err(failed)?;
     }
     Ok(Some(match lse {
-        Some(lse) => PyTuple::new(py, [out, lse])?.into_any(),
-        None => out,
+        Some(lse) => PyTuple::new(py, [result, lse])?.into_any(),
+        None => result,
     }))
 }
 
@@ -418,7 +408,8 @@ fn check(
             scale: number(scale)?,
             is_batch_invariant: batch_invariant,
         };
-        checked(&[q, k, v], None, Some(&scales), &options)?;
+        let described = described(&[q, k, v], None, Some(&scales), &options)?;
+        ladder::check(&described.call).map_err(failed)?;
     }
     Ok(())
 }
@@ -446,23 +437,14 @@ fn variant(
         dlpack::read("k", k)?,
         dlpack::read("v", v)?,
     ];
-    let mut checked = checked(&qkv, None, None, &options)?;
+    let mut described = described(&qkv, None, None, &options)?;
     if return_lse {
-        checked.call.lse = NonNull::dangling().as_ptr();
+        described.call.lse = NonNull::dangling().as_ptr();
     }
-    let device = gpu_of(&checked)?;
-    // SAFETY: reads no address.
-    let name = unsafe { ladder::attention_ladder_variant(&checked.call, device) };
-    if name.is_null() {
-        // SAFETY: as above; says the code of what has just failed.
-        return Err(failed(unsafe {
-            ladder::attention_ladder_query(&checked.call, device)
-        }));
-    }
-    // SAFETY: a string that lives as long as the process.
-    Ok(unsafe { CStr::from_ptr(name) }
-        .to_string_lossy()
-        .into_owned())
+    let call = ladder::check(&described.call).map_err(failed)?;
+    let device = device_of(&call, described.gpu)?;
+    let name = ladder::variant(&call, device).map_err(failed)?;
+    Ok(name.to_string_lossy().into_owned())
 }
 
 /// The module `attention_ladder._native`.
