@@ -4,7 +4,6 @@ use crate::document::terminal::terminal;
 use crate::document::{self, Block};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -56,8 +55,4 @@ impl From<NoData> for Answer {
     fn from(none: NoData) -> Self {
         Self::new(Exit::Inconclusive, none.to_string())
     }
-}
-
-pub fn json(data: &impl Serialize) -> String {
-    serde_json::to_string_pretty(data).expect("no map has keys that are not strings") + "\n"
 }

@@ -2,10 +2,10 @@
 
 mod call;
 
-use crate::answer::{self, Answer};
+use crate::answer::Answer;
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
-use crate::judge::candidate::judge;
+use crate::judge::candidate::Candidate;
 use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
 use crate::measure::limits;
@@ -13,6 +13,7 @@ use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, PlannedTiming, Request};
 use crate::measure::rows;
 use crate::measure::summary::summary;
+use crate::measure::timer::Timer;
 use crate::pages;
 use crate::progress::Progress;
 use crate::python;
@@ -74,9 +75,6 @@ pub struct CandidateArgs {
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `mine.py:attention`.
@@ -159,14 +157,18 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         bars.step("case", &case.on().to_string(), done, planned.len());
         cases.push(check(case, &mut python, &exchange)?);
     }
-    let summary = summary(subject, Source::Peers, &Vec::from_iter(&cases));
-    let device_name = hello.gpu.as_deref().unwrap_or("the processor");
-    let mut judged = judge(device_name, &summary, &cases, &[]);
-    let is_timed = args.cases.iters != Some(0) && judged.verdict == Verdict::Pass;
+    let mut judged = Candidate {
+        device: hello.gpu.unwrap_or("the processor".to_string()),
+        summary: summary(subject, Source::Peers, &Vec::from_iter(&cases)),
+        cases,
+        timed: Table::default(),
+        is_interrupted: false,
+    };
+    let is_timed = args.cases.iters != Some(0) && judged.verdict() == Verdict::Pass;
     // No number without a green gate.
     if let (true, Some(device)) = (is_timed, device) {
         let is_supported = |timing: &&PlannedTiming| {
-            cases.iter().any(|row| {
+            judged.cases.iter().any(|row| {
                 matches!(&row.on, On::Case(on, _) if *on == Place::of(&timing.problem))
                     && !row.verdicts.is_empty()
             })
@@ -174,25 +176,22 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let timings: Vec<&PlannedTiming> = timings.iter().filter(is_supported).collect();
         let builds = ladder.builds();
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
-        let mut rows = Vec::new();
         match peers.start() {
-            Ok(hello) => rows.extend(hello.absent.clone()),
-            Err(error) => rows.push(absent(DEFAULT, On::All, error.to_string())),
+            Ok(hello) => judged.timed.extend(hello.absent.clone()),
+            Err(error) => judged.add(absent(DEFAULT, On::All, error.to_string())),
         }
-        let table = ours(&ladder, &builds);
-        if let Err(reason) = &table {
-            rows.push(absent("our stages", On::All, reason));
-        }
-        let table = table.unwrap_or_default();
+        let table = ours(&ladder, &builds).unwrap_or_else(|reason| {
+            judged.add(absent("our stages", On::All, reason));
+            Table::default()
+        });
         let plan = python::plan(args.cases.iters);
-        let zero_line = device.zero_line(&plan);
         let bench = Bench {
             device,
             stages: &ladder.stages,
             builds: &builds,
             known: Known::committed(&builds, &table),
             // An empty kernel is compiled with ours.
-            zero_us: zero_line.map_or(0.0, |zero| zero.device.p50),
+            zero_us: device.zero_us(&plan).unwrap_or(0.0),
             plan,
             exchange,
         };
@@ -208,17 +207,13 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 stages: vec![],
                 tried: builds.iter().map(|stage| stage.id.clone()).collect(),
             };
-            rows.extend(bench.measure(&item, &mut [&mut python, &mut peers])?);
+            let rows = bench.measure(&item, &mut [&mut python, &mut peers])?;
+            rows.into_iter().for_each(|row| judged.add(row));
         }
-        judged = judge(device_name, &summary, &cases, &rows);
     }
-    judged.software = hello.tools();
     judged.is_interrupted = interrupted.load(Ordering::Relaxed);
-    let exit = judged.exit();
-    Ok(match args.json {
-        true => Answer::new(exit, answer::json(&judged)),
-        false => Answer::page(exit, &pages::candidate::document(&judged)),
-    })
+    let page = pages::candidate::document(&judged);
+    Ok(Answer::page(judged.exit(), &page))
 }
 
 fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow::Result<Row> {

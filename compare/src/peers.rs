@@ -13,6 +13,7 @@ use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::builds;
 use crate::measure::select::{Chosen, Problems, at_least_one};
+use crate::measure::timer::Timer;
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::python::bench::{Bench, Item, stand_ins};
@@ -132,13 +133,12 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let timed = completing.run.clone();
     let plan = plan(args.iters);
     let failed = "the peers could not be timed";
-    let zero_line = device.zero_line(&plan).context(failed)?;
     let bench = Bench {
         device,
         stages,
         builds: &builds,
         known: Known::alone(&timed),
-        zero_us: zero_line.device.p50,
+        zero_us: device.zero_us(&plan).context(failed)?,
         plan,
         exchange: Scratch::new("peers")?,
     };

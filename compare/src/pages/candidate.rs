@@ -19,20 +19,19 @@ pub fn document(candidate: &Candidate) -> Vec<Block> {
             "cases passed" => or_dash(counts.map(|(passed, of)| format!("{passed} of {of}"))),
         }
     };
-    let table = candidate.table();
-    let known = Known::committed(&[], &table);
-    let timings = candidate.own(&known).map(|own| timing(&known, own));
+    let known = candidate.known();
+    let timings = Table::of(candidate.own(&known).map(|own| timing(&known, own)));
     let about = "Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns \
                  to Python.";
-    let about = (!candidate.timings.is_empty()).then(|| Block::paragraph(about));
+    let about = (!timings.rows.is_empty()).then(|| Block::paragraph(about));
     let parts = [
-        ("Not timed", list(candidate.not_timed.clone())),
-        ("Unsupported", list(candidate.unsupported.clone())),
+        ("Not timed", list(candidate.not_timed())),
+        ("Unsupported", list(candidate.unsupported())),
     ];
     [
         list(candidate.failures()),
-        some(Table::of(candidate.gates.iter().map(gate))),
-        some(Table::of(timings)),
+        some(Table::of(candidate.summary.verdicts.iter().map(gate))),
+        some(timings),
         about.into_iter().collect(),
         sections(Block::subsection, parts),
         vec![Block::strong(conclusion(candidate))],
@@ -63,9 +62,13 @@ fn timing(known: &Known<'_>, own: &Row) -> TableRow {
 
 /// `PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; faster than the fastest of ours and the peers on 1 of 2 problems`
 fn conclusion(candidate: &Candidate) -> String {
-    let Candidate { name, device, .. } = candidate;
-    let cases = super::count(candidate.cases, "case", "cases");
-    let mut words = match candidate.verdict {
+    let Candidate {
+        device, summary, ..
+    } = candidate;
+    let name = &summary.subject;
+    let cases = summary.value(Metric::Cases).unwrap_or(0.0) as usize;
+    let cases = super::count(cases, "case", "cases");
+    let mut words = match candidate.verdict() {
         Verdict::Pass => format!("PASS: {name} passes every gate in {cases} on {device}"),
         Verdict::Fail => {
             let failed = candidate.failures().count();
@@ -96,48 +99,24 @@ fn conclusion(candidate: &Candidate) -> String {
 mod tests {
     use super::*;
     use crate::document::markdown;
-    use crate::judge::candidate::judge;
-    use crate::table::{On, Place};
-    use common::problem::{Dtype, Mask};
-    use common::verdict::GateResult;
+    use crate::testing::scenario::{candidate, row};
 
     #[test]
     fn gates_and_ratios_are_shown_with_their_rivals() {
-        let name = "mine.py:attention";
-        let judged = |gate, passes| GateResult::judge(gate, passes, "max error 3e-1 > 4e-4");
-        let summary = [GateId::C1, GateId::C2, GateId::C3, GateId::C5, GateId::C6]
-            .map(|gate| judged(gate, true))
-            .iter()
-            .fold(Row::new(name, On::All, Source::Peers), Row::verdict)
-            .figure(Metric::Cases, 14.0);
-        let place = Place::claims(Dtype::F16);
-        let unsupported = Place::new("long", Dtype::Bf16, Mask::Causal);
-        let cases = [Row::new(
-            name,
-            On::Case(unsupported, "normal:0".into()),
-            Source::Peers,
-        )
-        .note("NotImplementedError: no bf16")];
-        let arm = |subject: &str, us: f64| {
-            Row::new(subject, On::Problem(place.clone()), Source::Peers)
-                .figure(Metric::P50, us)
-                .figure(Metric::HostP50, 20.0)
+        let of = Candidate {
+            cases: vec![row(
+                "mine.py:attention | long bf16 causal normal:0 | peers | note NotImplementedError: no bf16",
+            )],
+            ..candidate(
+                "cases 14 | C1 pass | C2 pass | C3 pass | C5 pass | C6 pass; \
+                 mine.py:attention | mission f16 full | peers | p50 10 | host_p50 20; \
+                 cpasync | mission f16 full | peers | p50 8; \
+                 torch-default | mission f16 full | peers | p50 16 | host_p50 20; \
+                 mine.py:attention | mission f16 full | peers cpasync | speedup_p50 0.8 0.79 0.81; \
+                 mine.py:attention | mission f16 full | peers torch-default | speedup_p50 1.6 1.59 1.61; \
+                 flash-attn | all | peers | note not installed",
+            )
         };
-        let pair = |rival: &str, ratio: f64| {
-            Row::new(name, On::Problem(place.clone()), Source::Peers)
-                .against(rival)
-                .figure(Metric::SpeedupP50, (ratio, ratio - 0.01, ratio + 0.01))
-        };
-        let ours = "stage1-cpasync/cpasync-32x64";
-        let rows = [
-            arm(name, 10.0),
-            arm(ours, 8.0),
-            arm(DEFAULT, 16.0),
-            pair(ours, 0.8),
-            pair(DEFAULT, 1.6),
-            Row::new("flash-attn", On::All, Source::Peers).note("not installed"),
-        ];
-        let of = judge("NVIDIA H200", &summary, &cases, &rows);
         insta::assert_snapshot!(markdown::markdown(&document(&of)), @r"
         | gate | verdict | cases passed |
         |---|---|---|
@@ -163,9 +142,7 @@ mod tests {
 
         **PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers it is faster on 0 of 1 problems, slower on 1 and inconclusive on 0**
         ");
-        let mut wrong = summary;
-        wrong.judge(GateId::C2, (&judged(GateId::C2, false)).into());
-        let of = judge("NVIDIA H200", &wrong, &[], &[]);
+        let of = candidate("C1 pass | C2 fail max error 3e-1 > 4e-4 | C3 pass | C5 pass | C6 pass");
         insta::assert_snapshot!(markdown::markdown(&document(&of)), @"
     - FAIL C2 of mine.py:attention: max error 3e-1 > 4e-4
 

@@ -4,7 +4,8 @@
 //! wmma gpu all: C3 fail; - cpasync pair`. `WORDS: COLUMN VALUE` changes the rows that have all these words in their subject, stage,
 //! source and place (`!word`: and not this one), `- WORDS` takes them away, and `+ ROW` adds one; [`edit`] has the rest.
 
-use super::{CPASYNC, SCALAR, US, WMMA, emulated, table, timed};
+use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
+use crate::judge::candidate::Candidate;
 use crate::table::session::{
     DeviceCompiler, Git, Gpu, Measurable, Progress, Refusal, Selection, Tier,
 };
@@ -293,6 +294,21 @@ pub fn row(text: &str) -> Row {
     row.against = by.next().map(subject);
     parts.for_each(|change| set(&mut row, change));
     row
+}
+
+/// Of `GATES; ROW; …`: the gates over all cases, and what was timed.
+pub fn candidate(line: &str) -> Candidate {
+    let mut parts = line.split("; ");
+    let gates = parts.next().unwrap();
+    let mut candidate = Candidate {
+        device: GPU.into(),
+        summary: row(&format!("mine.py:attention | all | peers | {gates}")),
+        cases: vec![],
+        timed: Table::default(),
+        is_interrupted: false,
+    };
+    parts.for_each(|timed| candidate.add(row(timed)));
+    candidate
 }
 
 /// As it is shown.
