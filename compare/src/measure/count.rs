@@ -3,81 +3,34 @@
 use super::execute::Executor;
 use super::rows;
 use super::sink::{ExecuteError, Sink};
-use crate::judge::claims::compared;
-use crate::table::session::{by_id, claims};
-use crate::table::{Run, StageMeta, Subject, VariantMeta};
+use crate::table::Run;
 use common::device::Staged;
 use common::evidence::count;
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, claims_problem};
-
-/// The element types with counters: BF16 moves, multiplies and waits as f16 does.
-const COUNTED: [Dtype; 2] = [Dtype::F16, Dtype::E4m3];
+use std::collections::HashMap;
 
 impl Executor<'_> {
     pub fn evidence(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let plan = self.plan;
-        if plan.counted.is_empty() {
-            return Ok(());
-        }
-        let problems = COUNTED.map(claims_problem);
-        let staged = problems.map(|problem| {
-            Staged::new(
-                &Inputs::generate(&problem, Family::Normal, 0),
-                Layout::Packed,
-            )
-        });
-        for (done, subject) in plan.counted.iter().enumerate() {
-            sink.starts("counting", subject.as_str(), done, plan.counted.len());
+        let counted = &self.plan.counted;
+        let mut inputs: HashMap<Dtype, Staged> = HashMap::new();
+        for (done, (subject, dtype)) in counted.iter().enumerate() {
+            sink.starts("counting", subject.as_str(), done, counted.len());
+            let staged = inputs.entry(*dtype).or_insert_with(|| {
+                let inputs = Inputs::generate(&claims_problem(*dtype), Family::Normal, 0);
+                Staged::new(&inputs, Layout::Packed)
+            });
             let stage = self.stage(subject.stage());
-            for (dtype, staged) in COUNTED.into_iter().zip(&staged) {
-                let is_due =
-                    by_id(&run.session.stages, subject.stage()).is_some_and(|stage| match dtype {
-                        Dtype::E4m3 => {
-                            plan.counts_e4m3()
-                                && is_counted_with_e4m3(&run.session.stages, stage, subject)
-                        }
-                        _ => stage.first_dtype() == dtype,
-                    });
-                if !is_due {
-                    continue;
-                }
-                let counted = match stage.prepare(subject.name(), &staged.problem) {
-                    Ok(prepared) => count(&prepared, staged),
-                    Err(unsupported) => Err(unsupported.into()),
-                };
-                run.append(rows::counters(subject.clone(), dtype, &counted));
-            }
+            let counted = match stage.prepare(subject.name(), &staged.problem) {
+                Ok(prepared) => count(&prepared, staged),
+                Err(unsupported) => Err(unsupported.into()),
+            };
+            run.append(rows::counters(subject.clone(), *dtype, &counted));
             sink.grown(run)?;
         }
         Ok(())
     }
-}
-
-/// Whether a variant is counted with E4M3. Where f16 is counted, too, only the default and the first of each family are, and what a
-/// claim compares a counted variant with: presets share the code that the element type changes, and counting all would take as long
-/// again.
-fn is_counted_with_e4m3(stages: &[StageMeta], stage: &StageMeta, subject: &Subject) -> bool {
-    let variant = stage.variant(subject.name());
-    variant.is_some_and(|variant| stands_for_its_family(stage, variant))
-        || claims(stages).any(|(stage, claim)| {
-            let of_e4m3 = claim.on.dtype == Dtype::E4m3 && !claim.is_of_speed();
-            let pairs = compared(stages, stage, claim).unwrap_or_default();
-            let counted = pairs
-                .iter()
-                .filter(|(new, _)| stands_for_its_family(stage, new));
-            let mut bases = counted.filter_map(|(_, base)| base.as_ref());
-            (of_e4m3 || stage.first_dtype() == Dtype::E4m3)
-                && bases.any(|(base, variant)| base.subject(&variant.name) == *subject)
-        })
-}
-
-/// Whether a variant is counted with E4M3 whatever it is compared with.
-fn stands_for_its_family(stage: &StageMeta, variant: &VariantMeta) -> bool {
-    let family = &variant.family;
-    let standing = [stage.default_of(family), stage.family(family).next()];
-    stage.first_dtype() == Dtype::E4m3 || standing.contains(&Some(variant))
 }
 
 #[cfg(test)]
@@ -86,8 +39,7 @@ mod tests {
     use crate::judge::Known;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::table::{Claim, Relation};
-    use crate::table::{On, Source};
+    use crate::table::{Claim, On, Relation, Source, StageMeta, Subject};
     use crate::{stages, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -175,42 +127,6 @@ mod tests {
                 ..claim.clone()
             };
             assert_eq!(judged(&stage, &unknown).verdict, Verdict::NoData);
-        }
-    }
-
-    #[test]
-    fn presets_of_a_stage_of_e4m3_alone_are_all_counted_with_it() {
-        let counted = |id: &str| {
-            let metas = stages::builds().unwrap();
-            let stage = metas.iter().find(|stage| stage.id == id).unwrap();
-            let all = stage.subjects();
-            all.map(|subject| is_counted_with_e4m3(&metas, stage, &subject))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(counted("stage10-fp8"), [true; 3]);
-        let of_both = counted("stage7-wgmma");
-        assert!(of_both.contains(&true) && of_both.contains(&false));
-    }
-
-    /// Else the claim would have no data, in every run of the whole ladder.
-    #[test]
-    fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
-        let metas = stages::builds().unwrap();
-        let is_counted = |stage, variant: &VariantMeta| {
-            is_counted_with_e4m3(&metas, stage, &stage.subject(&variant.name))
-        };
-        for (stage, claim) in claims(&metas) {
-            if claim.on.dtype != Dtype::E4m3 || claim.is_of_speed() {
-                continue;
-            }
-            for (new, base) in compared(&metas, stage, claim).unwrap() {
-                let base = base.filter(|_| is_counted(stage, new));
-                assert!(
-                    base.is_none_or(|(stage, base)| is_counted(stage, base)),
-                    "{claim}: {}",
-                    new.name
-                );
-            }
         }
     }
 }

@@ -163,19 +163,14 @@ pub struct Plan {
     pub timings: Vec<PlannedTiming>,
     /// On which all variants with cases are timed quickly; empty without a GPU.
     pub draws: Vec<Problem>,
-    /// Variants whose counters the emulator records on the claims' problems: those that have the problem of their stage's first
-    /// element type among their cases, and those that their evidence claims compare them with.
-    pub counted: Vec<Subject>,
+    /// Variants whose counters the emulator records on the claims' problem of an element type: those that have it among their cases,
+    /// and those that evidence claims on it compare them with.
+    pub counted: Vec<(Subject, Dtype)>,
 }
 
 impl Plan {
     pub fn has_stage(&self, id: &str) -> bool {
         self.cases.iter().any(|case| case.subject.stage() == id)
-    }
-
-    pub fn counts_e4m3(&self) -> bool {
-        let e4m3 = claims_problem(Dtype::E4m3);
-        self.cases.iter().any(|case| case.problem == e4m3)
     }
 }
 
@@ -592,31 +587,45 @@ fn is_due(stage: &StageMeta, variant: &VariantMeta, dtype: Dtype) -> bool {
     variant.takes(dtype) || dtype != Dtype::Bf16 && stage.takes(dtype)
 }
 
-/// [`Plan::counted`], in the order of the ladder.
-fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<Subject> {
-    let mut wanted: BTreeSet<Subject> = BTreeSet::new();
+/// [`Plan::counted`], in the order of the ladder. BF16 is not: it moves, multiplies and waits as f16 does.
+fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<(Subject, Dtype)> {
+    let mut wanted: BTreeSet<(Subject, Dtype)> = BTreeSet::new();
     for case in cases {
-        let Some(stage) = by_id(all, case.subject.stage()) else {
+        let (id, name, dtype) = (
+            case.subject.stage(),
+            case.subject.name(),
+            case.problem.dtype,
+        );
+        let stage = by_id(all, id).filter(|_| case.problem == claims_problem(dtype));
+        let Some(stage) = stage.filter(|stage| is_counted(stage, name, dtype)) else {
             continue;
         };
-        let (dtype, variant) = (stage.first_dtype(), case.subject.name());
-        let takes_claims = |of: &VariantMeta| of.claims_kernel(dtype).is_some();
-        if case.problem != claims_problem(dtype)
-            || !stage.variant(variant).is_some_and(takes_claims)
-        {
-            continue;
-        }
-        wanted.insert(case.subject.clone());
-        let evidence = stage.claims.iter().filter(|claim| !claim.is_of_speed());
+        wanted.insert((case.subject.clone(), dtype));
+        let is_evidence = |claim: &&Claim| !claim.is_of_speed() && claim.on.dtype == dtype;
+        let evidence = stage.claims.iter().filter(is_evidence);
         let pairs = evidence.filter_map(|claim| compared(all, stage, claim).ok());
-        let bases = pairs.flatten().filter(|(other, _)| other.name == variant);
+        let bases = pairs.flatten().filter(|(other, _)| other.name == name);
         let bases = bases.filter_map(|(_, base)| base);
-        wanted.extend(bases.map(|(stage, variant)| stage.subject(&variant.name)));
+        wanted.extend(bases.map(|(stage, variant)| (stage.subject(&variant.name), dtype)));
     }
     let of_ladder = all.iter().flat_map(StageMeta::subjects);
-    of_ladder
-        .filter(|subject| wanted.contains(subject))
-        .collect()
+    let each = of_ladder.flat_map(|subject| Dtype::ALL.map(|dtype| (subject.clone(), dtype)));
+    each.filter(|one| wanted.contains(one)).collect()
+}
+
+/// Whether a variant is counted with an element type by itself. With its stage's second one only the default and the first variant of
+/// its family are: presets share the code that the type changes, and counting all would take as long again.
+fn is_counted(stage: &StageMeta, name: &str, dtype: Dtype) -> bool {
+    let is_one = |variant: &VariantMeta| {
+        let standing = [
+            stage.default_of(&variant.family),
+            stage.family(&variant.family).next(),
+        ];
+        let is_first = stage.first_dtype() == dtype;
+        variant.claims_kernel(dtype).is_some()
+            && (is_first || dtype == Dtype::E4m3 && standing.contains(&Some(variant)))
+    };
+    stage.variant(name).is_some_and(is_one)
 }
 
 /// The problems that no tier runs as cases, on which `variant` is one side of a speed claim; the timed outputs are gated on a sample

@@ -127,7 +127,7 @@ fn gate_scopes(
         (
             GateId::E1,
             !plan.counted.is_empty(),
-            "evidence claims are about mission with the full mask, which this run does not have in f16",
+            "evidence claims are about mission with the full mask, which this run does not have",
         ),
         (
             GateId::E1,

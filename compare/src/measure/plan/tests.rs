@@ -1,5 +1,6 @@
 use super::*;
 use crate::table::Place;
+use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
 
@@ -329,29 +330,68 @@ fn an_input_file_is_the_only_problem() {
 
 #[test]
 fn what_is_counted_has_the_claims_problem_among_its_cases_or_is_compared_with_what_has() {
-    let counted = |flags: &str, backend| -> Vec<String> {
-        let plan = planned(flags, backend);
-        let names = plan.counted.iter().map(Subject::name);
-        names.map(String::from).collect()
-    };
-    let all = ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"];
-    assert_eq!(counted("", Emulated), all);
-    assert_eq!(counted("--iters 0", Cuda), all);
-    assert_eq!(counted("--stages stage1-cpasync", Emulated), all[1..]);
-    assert_eq!(counted("--variants scalar-32x64", Emulated), all[..1]);
-    for without in [
-        "--quick",
-        "--dtypes e4m3",
-        "--masks causal",
-        "--shapes small",
-    ] {
-        assert_eq!(counted(without, Emulated), [""; 0], "{without:?}");
-    }
-    let counts_e4m3 = |flags: &str| planned(flags, Emulated).counts_e4m3();
-    assert_eq!(
-        [counts_e4m3(""), counts_e4m3("--dtypes f16")],
-        [true, false]
+    let found = each(
+        "--backend auto
+        --stages stage1-cpasync
+        --variants scalar-32x64
+        --dtypes f16
+        --quick
+        --masks causal
+        --shapes small",
+        |flags| {
+            let counted = planned(flags, Emulated).counted;
+            assert_eq!(counted, planned(flags, Cuda).counted);
+            let counted = counted.iter();
+            joined(
+                counted.map(|(of, dtype)| format!("{} {dtype}", of.name())),
+                ", ",
+            )
+        },
     );
+    insta::assert_snapshot!(found, @r"
+    --backend auto
+        scalar-32x64 f16, scalar-32x64 e4m3, wmma-qk-32x64 f16, wmma-qk-32x64 e4m3, cpasync-32x64 f16, cpasync-32x64 e4m3
+    --stages stage1-cpasync
+        wmma-qk-32x64 f16, cpasync-32x64 f16, cpasync-32x64 e4m3
+    --variants scalar-32x64
+        scalar-32x64 f16, scalar-32x64 e4m3
+    --dtypes f16
+        scalar-32x64 f16, wmma-qk-32x64 f16, cpasync-32x64 f16
+    --quick
+        -
+    --masks causal
+        -
+    --shapes small
+        -
+    ");
+}
+
+/// Of a stage's second element type a part; and what claims on it compare, else they would have no data.
+#[test]
+fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
+    let stages = crate::stages::builds().unwrap();
+    let counted = plan(&stages, &request(""), Emulated).unwrap().counted;
+    let has = |stage: &StageMeta, variant: &VariantMeta| {
+        counted.contains(&(stage.subject(&variant.name), Dtype::E4m3))
+    };
+    let of = |id: &str| {
+        let stage = by_id(&stages, id).unwrap();
+        let variants = stage.variants.iter();
+        variants
+            .map(|variant| has(stage, variant))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("stage10-fp8"), [true; 3]);
+    assert!(of("stage7-wgmma").contains(&true) && of("stage7-wgmma").contains(&false));
+    let of_e4m3 =
+        |(_, claim): &(&StageMeta, &Claim)| claim.on.dtype == Dtype::E4m3 && !claim.is_of_speed();
+    for (stage, claim) in claims(&stages).filter(of_e4m3) {
+        for (new, base) in compared(&stages, stage, claim).unwrap() {
+            let base = base.filter(|_| has(stage, new));
+            let is_counted = base.is_none_or(|(stage, base)| has(stage, base));
+            assert!(is_counted, "{claim}: {}", new.name);
+        }
+    }
 }
 
 #[test]
