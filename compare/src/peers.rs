@@ -8,7 +8,6 @@ use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::instrument::{Completing, Target};
 use crate::judge::Known;
-use crate::judge::claims::Claimed;
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::builds;
@@ -21,8 +20,7 @@ use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 use crate::stages::Ladder;
-use crate::table::StageMeta;
-use crate::table::{On, Row, Run, Source};
+use crate::table::{Claim, On, Row, Run, Source, StageMeta};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
@@ -67,14 +65,8 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let (completing, items) = measure(args)?;
     let known = Known::alone(&completing.run);
     let lacking = lacking(&known, &items);
-    let (text, (failed, is_ambiguous)) = completing.conclude(Section::Peers, |report| {
-        let mut of_peers: Vec<&Claimed> = report.claims.iter().collect();
-        of_peers.retain(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
-        let failed = of_peers.iter().filter(|claimed| claimed.is_broken());
-        let failed = failed.map(|claimed| format!("FAIL {}", claimed.title()));
-        let is_ambiguous = of_peers.iter().any(|claimed| claimed.is_ambiguous());
-        (failed.collect::<Vec<_>>(), is_ambiguous)
-    })?;
+    let is_over_peer = |claim: &Claim| claim.is_of_speed() && claim.relation.base().is_none();
+    let (text, failed, is_ambiguous) = completing.conclude(Section::Peers, is_over_peer)?;
     let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
     let is_inconclusive = is_ambiguous || !question::arms(&known).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
@@ -122,7 +114,8 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let chosen: Vec<&StageMeta> = picked.map(|picked| picked.stage).collect();
     let items = choose::items(&args.problems, &chosen);
     let planned = items.len();
-    begin_session(&mut completing.run, hello.tools(), &items);
+    completing.set_tools(Source::Peers, hello.tools());
+    begin_session(&mut completing.run, &items);
     completing.append(hello.absent)?;
     let ceiling: Row = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
@@ -152,16 +145,11 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     Ok((completing, items))
 }
 
-/// Makes `run` ready for a session with `tools` that measures `items`. Of earlier sessions with the same tools the other problems
-/// stay. What is measured once a session is measured again, and what other tools measured goes.
-fn begin_session(run: &mut Run, tools: Vec<String>, items: &[Item]) {
-    let before = run.session.tools.insert(Source::Peers, tools.clone());
-    let is_alike = before == Some(tools);
+/// Drops what a session on `items` measures again: these problems, and what is measured once a session.
+fn begin_session(run: &mut Run, items: &[Item]) {
     let is_again = |row: &Row| {
         let mut places = items.iter().map(|item| &item.place);
-        places.any(|place| row.on.problem() == Some(place))
+        row.on == On::All || places.any(|place| row.on.problem() == Some(place))
     };
-    let stays = |row: &Row| is_alike && row.on != On::All && !is_again(row);
-    run.table
-        .retain(|row| row.by != Source::Peers || stays(row));
+    (run.table).retain(|row| row.by != Source::Peers || !is_again(row));
 }

@@ -7,10 +7,10 @@ use crate::instrument::child::{self, Launches, Made};
 use crate::instrument::find::{NCU, Tool};
 use crate::instrument::process::{self, Ended};
 use crate::instrument::{Completing, Target};
+use crate::judge::Known;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
-use crate::judge::{Known, claims};
 use crate::measure::builds::variant;
 use crate::measure::rows;
 use crate::measure::select::{Chosen, Picked, Problems};
@@ -21,7 +21,6 @@ use crate::table::{Claim, On, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
-use common::verdict::Verdict;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -36,8 +35,8 @@ Examples:
   compare profile --stages 8 --shapes long -- --set full   and every section of ncu, for ncu-ui
 
 Exit codes:
-  0  profiled and written
-  1  written, and a prediction does not hold on this GPU; or a launch failed under ncu, and nothing is written
+  0  profiled and written; every prediction holds on this GPU, or is recorded as refuted
+  1  written, and such a prediction does not hold; or a launch failed under ncu, and nothing is written
   2  wrong usage, or a run of other kernels or another GPU
   3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
 
@@ -107,25 +106,10 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     }
     let measured = figures(&ncu, &work, limit(planned))?;
     let profiled = profiled(&builds, &made.rows, &measured).map_err(NoData)?;
-    run.set_tool(Source::Ncu, format!("ncu {}", ncu.version));
+    run.set_tools(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     run.append(profiled)?;
-    let known = Known::alone(&run.run);
-    let mut refuted = Vec::new();
-    for Picked { stage, .. } in &selected {
-        let judged = |claim: &&Claim| claim.metric.spec().is_judged_by_ncu;
-        for claim in stage.claims.iter().filter(judged) {
-            if let Some((finding, _)) = claims::evidence(&known, stage, claim, Source::Ncu)
-                && finding.verdict == Verdict::Fail
-            {
-                let reason = finding.reason;
-                refuted.push(format!(
-                    "FAIL E1 on this GPU: {}: {claim}: {reason}",
-                    stage.id
-                ));
-            }
-        }
-    }
-    let (text, ()) = run.conclude(Section::Profile, |_| ())?;
+    let is_judged = |claim: &Claim| claim.metric.spec().is_judged_by_ncu;
+    let (text, refuted, _) = run.conclude(Section::Profile, is_judged)?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
     Ok(Answer::new(exit, text).noting(refuted))

@@ -87,7 +87,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let work = run.work("sanitize")?;
     let knows_shared = *numbers(&tool.version) >= *SHARED_INITCHECK;
     let version = format!("compute-sanitizer {}", tool.version);
-    run.set_tool(Source::ComputeSanitizer, version);
+    run.set_tools(Source::ComputeSanitizer, vec![version]);
     let mut bars = Progress::default();
     let (mut failed, mut inconclusive, mut is_any_decided) = (Vec::new(), Vec::new(), false);
     for (index, subject) in subjects.iter().enumerate() {
@@ -128,7 +128,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
         let first = inconclusive.into_iter().next();
         bail!(NoData(first.unwrap_or("no variant was selected".into())));
     }
-    let (text, ()) = run.conclude(Section::Sanitizer, |_| ())?;
+    let (text, ..) = run.conclude(Section::Sanitizer, |_| false)?;
     let text = format!("{text}\nlogs: {}", work.display());
     let exit = Exit::of(!failed.is_empty(), !inconclusive.is_empty());
     Ok(Answer::new(exit, text).noting(failed))

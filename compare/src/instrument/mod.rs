@@ -9,7 +9,6 @@ pub mod process;
 use crate::document::terminal::terminal;
 use crate::judge::list::joined;
 use crate::judge::state::is_green;
-use crate::judge::verdict::Report;
 use crate::judge::{Known, verdict};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
@@ -19,7 +18,7 @@ use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::name_of;
 use crate::table::run::newest_run;
-use crate::table::{On, Results, Row, Run, Source, StoreError};
+use crate::table::{Claim, On, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -84,13 +83,13 @@ impl Completing {
         Ok(())
     }
 
-    /// Writes the report on the run as it is now, as `compare run` does. Gives a section of it as text, with where all of it is, and what
-    /// `look` sees in it.
-    pub fn conclude<T>(
+    /// Writes the report on the run as it is now, as `compare run` does. Gives a section of it as text, with where all of it is; and of the
+    /// claims that it `is_about` those that fail, and whether one is AMBIGUOUS.
+    pub fn conclude(
         &self,
         section: Section,
-        look: impl FnOnce(&Report<'_>) -> T,
-    ) -> anyhow::Result<(String, T)> {
+        is_about: impl Fn(&Claim) -> bool,
+    ) -> anyhow::Result<(String, Vec<String>, bool)> {
         let results = Results::read(&machine::results())?;
         let table = results.of_gpu(&self.run.session.machine.name);
         let report = verdict::report_of_run(&self.run, &table);
@@ -98,7 +97,15 @@ impl Completing {
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
         let section = terminal(&show::document(&alone, &[section], &[]));
-        Ok((format!("{section}\n{places}"), look(&report)))
+        let claims = report.claims.iter().filter(|of| is_about(&of.claim));
+        let broken = claims.clone().filter(|of| of.is_broken());
+        let broken = broken.map(|of| format!("FAIL {}: {}", of.title(), of.finding.reason));
+        let is_ambiguous = claims.clone().any(|of| of.is_ambiguous());
+        Ok((
+            format!("{section}\n{places}"),
+            broken.collect(),
+            is_ambiguous,
+        ))
     }
 
     /// An empty folder below target/ for the files of a tool.
@@ -110,9 +117,8 @@ impl Completing {
         Ok(work)
     }
 
-    /// Records the version of the tool of `source`, and drops what another version found before.
-    pub fn set_tool(&mut self, source: Source, version: String) {
-        let versions = vec![version];
+    /// Records the versions of the tools of `source`, and drops what others found before.
+    pub fn set_tools(&mut self, source: Source, versions: Vec<String>) {
         if self.run.session.tools.get(&source) != Some(&versions) {
             self.run.table.retain(|row| row.by != source);
             self.run.session.tools.insert(source, versions);
@@ -160,6 +166,7 @@ fn judge(name: &str, run: &Run) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::scenario::row;
     use crate::testing::{CPASYNC, GPU, US, VARIANTS, ladder, timed};
     use common::verdict::GateId;
 
@@ -185,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_record_of_this_build_and_gpu_is_opened() {
-        let folder = written(&timed(US), &["a"]);
+        // The second stage is slower than the first, and claims to be faster.
+        let folder = written(&timed([32.0, 20.0, 25.0]), &["a"]);
         let target = Target {
             run: Some(folder.path().join("a")),
         };
@@ -200,17 +208,38 @@ mod tests {
             other.contains("measured on NVIDIA H200, and this is NVIDIA L4"),
             "{other}"
         );
-        let (text, rows) = opened
-            .conclude(Section::Sanitizer, |report| {
-                let rows = report.known.table.rows();
-                rows.filter(|row| report.known.is_of_run(row)).count()
-            })
-            .unwrap();
-        assert_eq!(rows, opened.run.table.rows().count());
+        let concluded = |of_speed| {
+            let is_about = |claim: &Claim| claim.is_of_speed() == of_speed;
+            opened.conclude(Section::Sanitizer, is_about).unwrap()
+        };
+        let (text, failed, is_ambiguous) = concluded(true);
+        assert!(
+            failed[0].starts_with("FAIL stage1-cpasync: cpasync >= 1.10x over "),
+            "{failed:?}"
+        );
+        assert_eq!((concluded(false).1, is_ambiguous), (vec![], false));
         assert!(text.contains("record: "), "{text}");
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("a/COMPARE.md").starts_with("# COMPARE"));
         assert_eq!(written("a/COMPARE.md"), written("COMPARE.md"));
+    }
+
+    #[test]
+    fn what_another_version_of_a_tool_found_goes() {
+        let mut completing = Completing {
+            folder: PathBuf::new(),
+            name: "a".into(),
+            run: timed(US),
+            root: None,
+        };
+        let mut found = Vec::new();
+        for version in ["ncu 1", "ncu 1", "ncu 2"] {
+            completing.set_tools(Source::Ncu, vec![version.into()]);
+            found.push(completing.run.table.by(Source::Ncu).count());
+            let measured = row("scalar | mission f16 full | ncu | profiled_ns 5");
+            completing.run.append(measured);
+        }
+        assert_eq!(found, [0, 1, 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@ use super::choose::items;
 use super::*;
 use crate::cli::Cli;
 use crate::judge::Known;
+use crate::judge::list::distinct;
 use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
@@ -57,33 +58,24 @@ fn python(script: &str) -> Option<Process> {
 }
 
 #[test]
-fn a_session_is_added_to_and_one_with_other_tools_is_replaced() {
-    let tools = vec!["torch 2.11.0".to_string()];
-    let item = |shape: &str| Item {
-        place: Place::new(shape, Dtype::F16, Mask::Full),
-        problem: Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap(),
-        stages: vec![],
-        tried: vec![],
-    };
-    let session = || {
+fn what_a_session_measures_again_goes() {
+    // What is there of peers when a session on this shape has begun.
+    let begun = |shape: &str| {
+        let item = Item {
+            place: Place::new(shape, Dtype::F16, Mask::Full),
+            problem: mission(),
+            stages: vec![],
+            tried: vec![],
+        };
         let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
-            .with(absent("torch-flash", On::All, "not there"))
-            .with(Row::new("ceiling", On::All, Source::Peers).figure(Metric::MatrixFlops, 7e14));
-        run.session.tools.insert(Source::Peers, tools.clone());
-        run
+            .with(absent("torch-flash", On::All, "not there"));
+        begin_session(&mut run, &[item]);
+        let places = run.table.by(Source::Peers).map(|row| row.on.to_string());
+        distinct(places)
     };
-    // Whether mission is there when the session has begun. What is measured once a session never is.
-    let after = |mut run: Run, tools: &[String], shape: &str| {
-        begin_session(&mut run, tools.to_vec(), &[item(shape)]);
-        assert!(run.table.by(Source::Peers).all(|row| row.on != On::All));
-        let mut rows = run.table.by(Source::Peers);
-        rows.any(|row| row.on.problem() == Some(&item("mission").place))
-    };
-    assert!(!after(session(), &tools, "mission"));
-    assert!(after(session(), &tools, "long"));
-    let others = ["torch 2.12.0".to_string()];
-    assert!(!after(session(), &others, "long"));
+    assert_eq!(begun("mission"), [""; 0]);
+    assert_eq!(begun("long"), ["mission f16 full"]);
 }
 
 fn mission() -> Problem {
