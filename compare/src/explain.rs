@@ -13,7 +13,7 @@ use clap::Args;
 use common::device::emulated::TraceError;
 use common::explain::{InvestigateError, investigate};
 use common::inputs::{Family, Inputs};
-use common::problem::{Dtype, Mask, Problem, Shape};
+use common::problem::{Mask, Problem};
 use std::path::PathBuf;
 
 pub const EXAMPLES: &str = "\
@@ -42,9 +42,9 @@ pub struct ExplainArgs {
     /// The variant [default: the stage's]
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// The case, as reports print it: SHAPE [DTYPE] [MASK] [FAMILY:SEED] [else: the first type that the stage supports, full, normal:0]
+    /// The case, as reports print it: SHAPE DTYPE MASK FAMILY:SEED
     #[arg(long, value_name = "CASE", value_parser = case, required_unless_present = "input")]
-    pub problem: Option<Named>,
+    pub problem: Option<Case>,
     /// Real tensors: a safetensors file as for `run`
     #[arg(long, value_name = "FILE", conflicts_with = "problem")]
     pub input: Option<PathBuf>,
@@ -56,56 +56,27 @@ pub struct ExplainArgs {
     pub row: Option<[usize; 3]>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Named {
-    shape: Shape,
-    /// The stage's first, if none.
-    dtype: Option<Dtype>,
-    mask: Mask,
-    family: Family,
-    seed: u64,
-}
+pub type Case = (Problem, Family, u64);
 
-impl Named {
-    /// Its name, as reports print it, and inputs, of the element type `first` if it names none.
-    fn read(&self, first: Dtype) -> anyhow::Result<(String, Inputs)> {
-        let Self {
-            shape,
-            mask,
-            family,
-            seed,
-            ..
-        } = self;
-        let dtype = self.dtype.unwrap_or(first);
-        let problem = Problem::new(*shape, dtype, *mask)?;
-        let name = format!("{} {family}:{seed}", Place::of(&problem));
-        Ok((name, Inputs::generate(&problem, *family, *seed)))
-    }
-}
-
-/// `mission f16 full normal:0`, of which all but the shape may be left out.
-fn case(text: &str) -> Result<Named, SelectError> {
-    let mut words = text.split_whitespace();
-    let mut named = Named {
-        shape: shape(words.next().unwrap_or_default())?,
-        dtype: None,
-        mask: Mask::Full,
-        family: Family::Normal,
-        seed: 0,
+/// `mission f16 full normal:0`.
+fn case(text: &str) -> Result<Case, SelectError> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let source = |word: &str| -> Result<(Family, u64), SelectError> {
+        let (name, seed) = word.split_once(':').unwrap_or((word, ""));
+        let seed = seed.parse().map_err(|_| unknown("seed", seed, ["0", "1"]));
+        Ok((family(name)?, seed?))
     };
-    for word in words {
-        if let Some((name, number)) = word.split_once(':') {
-            named.family = family(name)?;
-            named.seed = number
-                .parse()
-                .map_err(|_| unknown("seed", number, ["0", "1"]))?;
-        } else if let Ok(found) = mask(word) {
-            named.mask = found;
-        } else {
-            named.dtype = Some(dtype(word)?);
+    match words[..] {
+        [at, of, under, from] => {
+            let problem = Problem::new(shape(at)?, dtype(of)?, mask(under)?)?;
+            let (family, seed) = source(from)?;
+            Ok((problem, family, seed))
+        }
+        _ => {
+            let says = "give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'";
+            Err(SelectError(says.into()))
         }
     }
-    Ok(named)
 }
 
 fn row(text: &str) -> Result<[usize; 3], String> {
@@ -130,7 +101,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     chosen.of(&builds)?;
     let variant = args.variant.as_ref().unwrap_or(&build.default_variant);
     let loaded = loaded(&ladder.stages, &build.id);
-    let (name, family, inputs) = read(args, build.first_dtype())?;
+    let (name, family, inputs) = read(args)?;
     let problem = inputs.problem;
     let prepared = loaded.prepare(variant, &problem)?;
     let found = match investigate(&prepared, &inputs, family, args.row) {
@@ -151,7 +122,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
 }
 
 /// The case's name, the family of its inputs, and the inputs.
-fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Family>, Inputs)> {
+fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> {
     match (&args.problem, &args.input) {
         (_, Some(path)) => {
             let file = FileInput::read(path)?;
@@ -160,9 +131,10 @@ fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Fami
             let name = format!("{} {} {}", problem.dtype, args.mask, path.display());
             Ok((name, None, inputs))
         }
-        (Some(case), None) => {
-            let (name, inputs) = case.read(first)?;
-            Ok((name, Some(case.family), inputs))
+        (Some((problem, family, seed)), None) => {
+            let name = format!("{} {family}:{seed}", Place::of(problem));
+            let inputs = Inputs::generate(problem, *family, *seed);
+            Ok((name, Some(*family), inputs))
         }
         (None, None) => bail!("give --problem or --input"),
     }
@@ -171,25 +143,19 @@ fn read(args: &ExplainArgs, first: Dtype) -> anyhow::Result<(String, Option<Fami
 #[cfg(test)]
 mod tests {
     use super::*;
+    use common::problem::Dtype;
 
     #[test]
     fn a_case_is_named_as_reports_name_it() {
-        let named = case("mission e4m3 causal sink:7").unwrap();
-        assert_eq!((named.family, named.seed), (Family::Sink, 7));
-        let read = |text: &str, first| case(text).unwrap().read(first).unwrap();
-        let (name, inputs) = read("mission e4m3 causal sink:7", Dtype::F16);
-        assert_eq!(name, "mission e4m3 causal sink:7");
-        assert_eq!(inputs.problem.dtype, Dtype::E4m3);
-        for first in [Dtype::F16, Dtype::E4m3] {
-            let (name, inputs) = read("1x2x17x64", first);
-            assert_eq!(name, format!("1x2x17x64 {first} full normal:0"));
-            assert_eq!(inputs.problem.dtype, first);
-        }
+        let mission = Problem::new(shape("mission").unwrap(), Dtype::E4m3, Mask::Causal);
+        let named = (mission.unwrap(), Family::Sink, 7);
+        assert_eq!(case("mission e4m3 causal sink:7").unwrap(), named);
         let error = |text: &str| case(text).unwrap_err().to_string();
-        assert!(error("mision").contains("did you mean 'mission'?"));
-        assert!(error("mission f61").contains("there is no dtype 'f61'"));
-        assert!(error("mission norml:0").contains("did you mean 'normal'?"));
-        assert!(error("mission normal:x").contains("there is no seed 'x'"));
+        assert!(error("mision f16 full normal:0").contains("did you mean 'mission'?"));
+        assert!(error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
+        assert!(error("mission f16 full norml:0").contains("did you mean 'normal'?"));
+        assert!(error("mission f16 full normal:x").contains("there is no seed 'x'"));
+        assert!(error("mission f16 full").contains("FAMILY:SEED"));
     }
 
     #[test]

@@ -12,11 +12,8 @@ use crate::stages::Ladder;
 use crate::table::{On, Place, Row, Source, Subject};
 use anyhow::Context;
 use clap::Args;
-use common::check::{Checked, NoOutput, Outcome, buffers};
-use common::device::Staged;
+use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
 use common::device::cuda::CudaDevice;
-use common::gate::{self, Evidence};
-use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::problem::Problem;
@@ -29,6 +26,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The arguments of `launch`, which other commands run under a tool.
@@ -102,7 +100,7 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     let mut exit = Exit::Pass;
     for problem in &job.problems {
         let inputs = Inputs::generate(problem, Family::Normal, 0);
-        let staged = Staged::new(&inputs, Layout::Packed);
+        let staged = Arc::new(StagedInputs::new(&inputs, Some(Family::Normal)));
         let mut references: HashMap<Probability, Reference> = HashMap::new();
         for subject in &job.variants {
             let stage = loaded(&ladder.stages, subject.stage());
@@ -132,30 +130,23 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, ""))
 }
 
-/// One launch with packed tensors, as it is timed and counted, and the gates on its output and its buffers.
+/// One launch with packed tensors, as it is timed and counted, and the gates on what it leaves.
 fn once(
     device: &CudaDevice,
     stage: &LoadedStage,
     prepared: &Prepared<'_>,
-    staged: &Staged,
+    staged: &Arc<StagedInputs>,
     reference: &Reference,
 ) -> Outcome {
-    let execution = device.execute(stage, prepared, staged)?;
-    let output = staged.values(&execution.output);
-    let evidence = Evidence {
-        problem: &staged.problem,
-        family: Some(Family::Normal),
-        reference,
-        output: &output,
+    let execution = device.execute(stage, prepared, staged.of_launch(1))?;
+    let run = check::Run {
+        label: "launch".into(),
+        index: 1,
+        execution,
     };
-    let (errors, numeric) = gate::numeric_gates(&evidence);
-    let mut gates = numeric.to_vec();
-    gates.push(gate::c6(&buffers(staged, &execution).collect::<Vec<_>>()));
-    Ok(Checked {
-        errors,
-        gates,
-        output,
-    })
+    let probability = prepared.kernel.probability;
+    let launched = Launched::by_another(Arc::clone(staged), probability, vec![run], vec![]);
+    Ok(launched.judge(reference))
 }
 
 fn append(path: &Path, row: &Row) -> anyhow::Result<()> {
