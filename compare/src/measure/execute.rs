@@ -206,42 +206,40 @@ impl<'a> Executor<'a> {
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<f64, ExecuteError> {
-        let plan = self.plan;
         let zero_us = device.zero_us(&self.timing)?;
-        let mut bench: Option<TimedProblem> = None;
-        // Problem by problem, so that all variants read the same buffers.
-        let by_problem = grouped(plan.timings.iter().map(|timing| (timing.problem, timing)));
-        let timings: Vec<&PlannedTiming> = by_problem.into_iter().flat_map(|(_, of)| of).collect();
+        // No number without a green gate.
+        let known = Known::alone(run);
+        let is_due = |of: &&PlannedTiming| is_green(&known, &of.subject, By::Gpu);
+        let timings: Vec<&PlannedTiming> = self.plan.timings.iter().filter(is_due).collect();
+        let (total, mut done) = (timings.len(), 0);
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
-        for (done, timing) in timings.iter().enumerate() {
-            let PlannedTiming { subject, problem } = timing;
-            let label = format!("{subject} {}", problem.shape.name());
-            sink.starts("timing", &label, done, timings.len());
-            let stage = self.stage(subject.stage());
-            let Ok(prepared) = stage.prepare(subject.name(), problem) else {
-                continue;
-            };
-            // No number without a green gate.
-            if !is_green(&Known::alone(run), subject, By::Gpu) {
-                continue;
-            }
-            let bench = TimedProblem::renewed(&mut bench, device, problem)?;
+        // Problem by problem, so that all variants read the same buffers.
+        for (problem, timings) in grouped(timings.into_iter().map(|of| (of.problem, of))) {
+            let mut bench = TimedProblem::new(device, &problem)?;
             arm_plan.samples = match problem.has_claims() {
                 true => self.timing.samples,
                 false => self.samples_elsewhere,
             };
-            let timed = device.time((stage, &prepared), &bench.pool, &arm_plan)?;
-            let measurement = &timed.measurement;
-            arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
-            let mut after = bench
-                .judge(&timed.outputs, prepared.kernel.probability)
-                .gates;
-            let speed_of_light = bench.speed_of_light(device, zero_us);
-            after.extend(speed_of_light.impossible(measurement.device.min));
-            let row = rows::timing(subject.clone(), Place::of(problem), measurement, &after);
-            run.append(row);
-            sink.grown(run)?;
+            for PlannedTiming { subject, .. } in timings {
+                let label = format!("{subject} {}", problem.shape.name());
+                sink.starts("timing", &label, done, total);
+                done += 1;
+                let stage = self.stage(subject.stage());
+                let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
+                    continue;
+                };
+                let timed = device.time((stage, &prepared), &bench.pool, &arm_plan)?;
+                let measurement = &timed.measurement;
+                arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
+                let judged = bench.judge(&timed.outputs, prepared.kernel.probability);
+                let mut after = judged.gates;
+                let speed_of_light = bench.speed_of_light(device, zero_us);
+                after.extend(speed_of_light.impossible(measurement.device.min));
+                let place = Place::of(&problem);
+                run.append(rows::timing(subject.clone(), place, measurement, &after));
+                sink.grown(run)?;
+            }
         }
         Ok(zero_us)
     }
@@ -302,19 +300,23 @@ impl<'a> Executor<'a> {
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
         let pairs = interleaved(&Known::alone(run));
-        let mut bench: Option<TimedProblem> = None;
-        for (done, (place, new, base)) in pairs.iter().enumerate() {
-            let label = format!("{new} against {base} {place}");
-            sink.starts("pair", &label, done, pairs.len());
+        let (total, mut done) = (pairs.len(), 0);
+        let by_place = pairs
+            .into_iter()
+            .map(|(place, new, base)| (place, (new, base)));
+        for (place, pairs) in grouped(by_place) {
             let Some(problem) = place.problem() else {
                 continue;
             };
-            let bench = TimedProblem::renewed(&mut bench, device, &problem)?;
-            let Some(row) = self.pair(device, zero_us, bench, base, new)? else {
-                continue;
-            };
-            run.append(row);
-            sink.grown(run)?;
+            let mut bench = TimedProblem::new(device, &problem)?;
+            for (new, base) in pairs {
+                let label = format!("{new} against {base} {place}");
+                sink.starts("pair", &label, done, total);
+                done += 1;
+                let row = self.pair(device, zero_us, &mut bench, &base, &new)?;
+                run.extend(row);
+                sink.grown(run)?;
+            }
         }
         Ok(())
     }

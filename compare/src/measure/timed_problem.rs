@@ -69,18 +69,6 @@ impl TimedProblem {
         })
     }
 
-    /// The one in `held` if it is for `problem`, else a new one that replaces it.
-    pub fn renewed<'b>(
-        held: &'b mut Option<Self>,
-        device: &dyn Timer,
-        problem: &Problem,
-    ) -> Result<&'b mut Self, CudaError> {
-        if held.as_ref().is_none_or(|held| held.problem != *problem) {
-            *held = Some(Self::new(device, problem)?);
-        }
-        Ok(held.as_mut().expect("it was just put there"))
-    }
-
     /// `zero_us`: what an empty kernel takes.
     pub fn speed_of_light(&self, device: &dyn Timer, zero_us: f64) -> SpeedOfLight {
         SpeedOfLight::roofline(&self.problem, &device.info().name, self.pool.rotation())
