@@ -20,7 +20,7 @@ pub enum Command {
     /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the default)
     #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
-    /// List what this machine has of compilers, GPU, tools and peers, what installs the rest, and which stages the GPU runs
+    /// List what this machine has of compilers, GPU, tools and peers, and what installs the rest
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant

@@ -2,12 +2,10 @@
 
 use crate::answer::Answer;
 use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
-use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, limits, machine};
 use crate::python;
 use crate::stages;
-use crate::table::StageMeta;
 use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::CudaDevice;
@@ -53,7 +51,7 @@ fn answer(needs: Vec<Need>) -> Answer {
 }
 
 fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
-    let mut stages = stages::load()?;
+    let stages = stages::load()?;
     let version = |places: &Places| places.find().map(|tool| tool.version);
     let limits = limits::check_runs().map(|()| "enough for a run".to_string());
     let traced = match stages.iter().all(LoadedStage::is_traced) {
@@ -106,22 +104,16 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
             return Ok(needs);
         }
     };
-    let limits = device.info().limits();
-    let gpu = match stages::without_code(&stages, limits) {
+    let gpu = match stages::without_code(&stages, device.info().limits()) {
         Some(why) => Err(why),
         None => Ok(machine::machine(Ok(device.info())).gpu.to_string()),
     };
-    for stage in &mut stages {
-        stage.device = Some(limits);
-    }
-    let runs = runs(&builds::builds(&stages));
     needs.extend([
         (
             "GPU",
             gpu,
             "Set ATTENTION_CUDA_ARCHS to what this GPU is, and build again.",
         ),
-        ("stages that this GPU runs", Ok(runs), ""),
         (
             "ncu (`profile`), with the right to read counters",
             version(&NCU),
@@ -141,42 +133,21 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     Ok(needs)
 }
 
-/// Of the ladder without what a GPU cannot run, the stages that it runs.
-fn runs(builds: &[StageMeta]) -> String {
-    let (runs, not): (Vec<&StageMeta>, Vec<&StageMeta>) =
-        builds.iter().partition(|stage| !stage.variants.is_empty());
-    let ids = |stages: &[&StageMeta]| joined(stages.iter().map(|stage| &stage.id), ", ");
-    match not.first().and_then(|stage| stage.refused.first()) {
-        None => format!("all {}", runs.len()),
-        Some(refusal) => format!("{}; not {}, first {refusal}", ids(&runs), ids(&not)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::session::Refusal;
-    use crate::testing::{US, ladder, timed};
+    use crate::testing::{US, timed};
 
     #[test]
     fn what_is_found_and_what_is_missing_is_listed_with_what_installs_it() {
-        let mut stages = ladder();
-        let all = runs(&stages);
-        stages[1].variants.clear();
-        let [variant, reason] = ["cpasync-32x64", "needs sm_90a"].map(String::from);
-        stages[1].refused.push(Refusal { variant, reason });
-        let found: Vec<Need> = vec![
-            ("GPU", Ok(timed(US).session.machine.gpu.to_string()), ""),
-            ("every stage", Ok(all), ""),
-            ("stages", Ok(runs(&stages)), ""),
-        ];
+        let gpu = timed(US).session.machine.gpu.to_string();
+        let found: Vec<Need> = vec![("GPU", Ok(gpu), ""), ("g++", Ok("12.2.0".into()), "")];
         let complete = answer(found.clone());
         assert_eq!(complete.exit, Exit::Pass);
         insta::assert_snapshot!(complete.text, @r"
         found:
           GPU: NVIDIA H200 (sm_90, 132 SMs, driver 580.159.04)
-          every stage: all 2
-          stages: stage0-scalar; not stage1-cpasync, first cpasync-32x64: needs sm_90a
+          g++: 12.2.0
         everything was found
         ");
         let nvcc: Need = ("nvcc", Err("nvcc was not found".into()), "Install it.");
