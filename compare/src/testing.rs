@@ -655,8 +655,7 @@ pub fn peer_sampled(subject: &str, us: f64, is_right: bool) -> Sampled {
     Sampled {
         subject: subject.into(),
         device_us: samples(us),
-        single_us: samples(us + 40.0),
-        host_us: samples(20.0),
+        host_us: Some(samples(20.0)),
         judged: OfBuffers {
             max_abs: 1.5e-4,
             gates: gates.to_vec(),

@@ -37,8 +37,6 @@ const LEAD_IN: f64 = 0.25;
 /// Device time of a trial: which of ours is the fastest.
 const TRIAL_US: f64 = 2_000.0;
 
-const CALLS: usize = 100;
-
 /// One problem, and the stages that are timed against the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
@@ -381,7 +379,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Single calls, and the gates on what it computed in the graph that was timed.
+    /// The gates on what it computed in the graph that was timed, and the host's time of a call.
     fn finish(
         &self,
         arm: &mut Arm<'_>,
@@ -392,12 +390,10 @@ impl<'a> Bench<'a> {
         let subject = arm.subject.clone();
         let (python, reported) = match &mut arm.program {
             Program::Ours { arm, probability } => {
-                let calls = arm.calls(CALLS)?;
                 return Ok(Sampled {
                     subject,
                     device_us,
-                    single_us: calls.single_us,
-                    host_us: calls.host_us,
+                    host_us: None,
                     judged: problem.judge(&arm.outputs()?, *probability),
                 });
             }
@@ -407,7 +403,7 @@ impl<'a> Bench<'a> {
             bail!(reason);
         }
         let path = self.exchange.path("o");
-        let arguments = json!({ "peer": subject, "calls": CALLS, "output": path });
+        let arguments = json!({ "peer": subject, "output": path });
         let finished: Finished = python.ask("finish", arguments)?;
         let sets = finished.sets;
         let missing = (0..problem.pool.rotation().sets).find(|set| !sets.contains(set));
@@ -427,8 +423,7 @@ impl<'a> Bench<'a> {
         Ok(Sampled {
             subject,
             device_us,
-            single_us: finished.single_us,
-            host_us: finished.host_us,
+            host_us: Some(finished.host_us),
             judged: problem.judge_dense(&outputs, probability, finished.e4m3_scale),
         })
     }

@@ -88,10 +88,8 @@ pub struct Sampled {
     pub subject: Subject,
     /// Device time, in rounds.
     pub device_us: Vec<f64>,
-    /// Single calls between two events.
-    pub single_us: Vec<f64>,
-    /// Of the host, for a call.
-    pub host_us: Vec<f64>,
+    /// Of the host, for a call from Python.
+    pub host_us: Option<Vec<f64>>,
     pub judged: crate::measure::timed_problem::Judged,
 }
 
@@ -103,13 +101,12 @@ impl Sampled {
     /// Its row. `cache` is what the buffers amount to.
     pub fn row(&self, place: &Place, cache: &str) -> Result<Row, SampleError> {
         let row = Row::new(&self.subject, On::Problem(place.clone()), Source::Peers);
-        Ok(
-            rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates)
-                .under(cache)
-                .figure(Metric::SingleP50, Summary::of(&self.single_us)?.p50)
-                .figure(Metric::HostP50, Summary::of(&self.host_us)?.p50)
-                .figure(Metric::MaxError, self.judged.max_abs),
-        )
+        let row = rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates);
+        let host = self.host_us.as_deref().map(Summary::of).transpose()?;
+        Ok(row
+            .under(cache)
+            .with_figures(host.map(|host| (Metric::HostP50, host.p50)))
+            .figure(Metric::MaxError, self.judged.max_abs))
     }
 }
 

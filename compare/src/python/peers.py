@@ -20,8 +20,7 @@ has been answered, so that timings of this process can be interleaved with the c
                              own, and launches as many kernels as one that is captured alone
   chunk    peer, lead_in,    replays of that graph after `lead_in` that are not timed; device time of one call
            replays
-  finish   peer, calls,      single calls, each from an idle stream: time between two events; and the host time of one of several calls
-           output            back to back, once a round. Then it writes the contents to the graph's inputs, some heads of V with the
+  finish   peer, output      the host time of one of several calls back to back, once a round. Then it writes the contents to the graph's inputs, some heads of V with the
                              other sign, as then have their outputs until they are written, fills all its outputs with NaN, replays it, and drops it; file `output` + i gets the i-th of the outputs that differ, in bf16 if the
                              inputs are, else in f16; sets: the set of each; e4m3_scale: the scale of outputs that were held in E4M3. A
                              candidate may take no longer for this than it was timed at, and each of its calls must give the same when
@@ -645,28 +644,22 @@ class Worker:
         timed.us.append(self.replay_us(timed, command["replays"]) / len(timed.outputs))
         return timed.us[-1]
 
-    def calls(self, peer, count):
-        call, sets = peer.call, self.inputs(peer)
-        single = []
-        with peer.context(), self.torch.no_grad():
-            for i in range(count + 10):
-                single.append(self.device_us(functools.partial(call, *sets[i % len(sets)]), 1))
-            host = [self.host_us(call, sets) for _ in range(HOST_ROUNDS + 1)]
-        return {"single_us": single[10:], "host_us": host[1:]}
-
-    def host_us(self, call, sets):
+    def host_us(self, peer):
         """Host microseconds per call, of several calls back to back. The queue is empty before the first and not full after the last."""
+        sets, rounds = self.inputs(peer), []
+        with peer.context(), self.torch.no_grad():
+            for _ in range(HOST_ROUNDS + 1):
+                self.wait()
+                start = time.perf_counter()
+                for i in range(HOST_CALLS):
+                    peer.call(*sets[i % len(sets)])
+                rounds.append((time.perf_counter() - start) / HOST_CALLS * 1e6)
         self.wait()
-        start = time.perf_counter()
-        for i in range(HOST_CALLS):
-            call(*sets[i % len(sets)])
-        elapsed = time.perf_counter() - start
-        self.wait()
-        return elapsed / HOST_CALLS * 1e6
+        return rounds[1:]
 
     def finish(self, command):
         torch, peer = self.torch, self.peers[command["peer"]]
-        calls = self.calls(peer, command["calls"])
+        host_us = self.host_us(peer)
         timed = self.graphs.pop(command["peer"])
         sets, outputs = len(self.inputs(peer)), timed.outputs
         self.change_signs()
@@ -687,7 +680,8 @@ class Worker:
             self.write(f"{command['output']}{i}", self.signed(self.heads_first(peer, values), of))
         del timed, outputs, output, values
         torch.cuda.empty_cache()
-        return {**calls, "e4m3_scale": FP8_OUTPUT_SCALE if is_coded else None, "sets": [of for of, _ in judged]}
+        e4m3_scale = FP8_OUTPUT_SCALE if is_coded else None
+        return {"host_us": host_us, "e4m3_scale": e4m3_scale, "sets": [of for of, _ in judged]}
 
     def renewed_us(self, peer, timed):
         """Microseconds of a replay on inputs that have changed, which finds its outputs unwritten."""

@@ -88,8 +88,6 @@ pub struct Peer {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Finished {
-    /// Single calls, between two events.
-    pub single_us: Vec<f64>,
     /// Host time of one of several calls back to back.
     pub host_us: Vec<f64>,
     /// The scale of outputs that were held in E4M3.

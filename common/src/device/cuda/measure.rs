@@ -36,15 +36,6 @@ const ROUNDS: usize = 9;
 /// An arm that takes this many times as long as the fastest has one sample.
 const HOPELESS: f64 = 2.0;
 
-/// Launches into an idle stream, in microseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Calls {
-    /// Between the events before and after.
-    pub single_us: Vec<f64>,
-    /// Until the launch is in the stream.
-    pub host_us: Vec<f64>,
-}
-
 /// For a telemetry reading and a host check.
 const LONG_RUN_US: f64 = 20_000.0;
 
@@ -190,23 +181,6 @@ impl Arm<'_> {
         self.device.prepare_to_time()?;
         self.build_graph(plan)?;
         Ok(self.timed_graph()?.launches)
-    }
-
-    /// Calls the kernel `samples` times, each when the one before has ended.
-    pub fn calls(&self, samples: usize) -> Result<Calls, CudaError> {
-        let events = self.device.timing_events(2)?;
-        let mut calls = Calls {
-            single_us: Vec::with_capacity(samples),
-            host_us: Vec::with_capacity(samples),
-        };
-        for _ in 0..samples {
-            let (single_us, host_us) = self.time(&events, Duration::ZERO, || {
-                CudaDevice::host_us(|| self.enqueue_next())
-            })?;
-            calls.single_us.push(single_us);
-            calls.host_us.push(host_us);
-        }
-        Ok(calls)
     }
 }
 

@@ -9,7 +9,7 @@ mod selftest;
 
 pub use arm::{Arm, InputPool, RotatedOutput};
 pub use error::{CudaError, LaunchName};
-pub use measure::{Calls, Ranked, Timed, TimedPair};
+pub use measure::{Ranked, Timed, TimedPair};
 pub use selftest::{TimerCheck, known_length, timer_checks};
 
 use super::{Execution, Staged};
