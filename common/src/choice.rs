@@ -290,11 +290,20 @@ mod tests {
             of(mission, Mask::Full, [16, 8, 1], 2, 1)[..5],
             [1.0, 1.0, 1.0, 2.0, 2.0]
         );
+        // 66 pairs fill 132 multiprocessors, and of three tiles of keys one of them has two.
+        let pairs = Shape {
+            seq_kv: 384,
+            ..Shape::bhsd(1, 66, 64, 64)
+        };
+        assert_eq!(
+            of(pairs, Mask::Full, [2, 66, 1], 2, 1)[..5],
+            [1.0, 1.0, 1.0, 2.0, 2.0]
+        );
         // Of a causal mask the longest block, or the mean of many: (1 + .. + 32) / 32 * 64 keys.
         let long = Shape::bhsd(1, 8, 2048, 64);
         let causal = of(long, Mask::Causal, [32, 8, 1], 1, 1);
         assert_eq!(causal[3..5], [256.0 / 132.0 * 8.25, 2.0 * 8.25]);
-        assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3], 4.0);
+        assert_eq!(of(mission, Mask::Causal, [8, 8, 1], 1, 1)[3..5], [4.0, 4.0]);
         // All of an SM's blocks, were each the mean or the longest.
         assert_eq!(of(long, Mask::Causal, [32, 8, 1], 1, 3)[6..8], [16.5, 32.0]);
         assert_eq!(of(long, Mask::Causal, [64, 8, 1], 2, 1)[6..8], [16.5, 32.0]);
