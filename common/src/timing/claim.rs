@@ -303,6 +303,8 @@ mod tests {
         let mut arms = literal(good, good, good, 10.1);
         arms.base.p90 = 12.6;
         assert!((arms.noise() - 0.05).abs() < 1e-12, "{arms:?}");
+        arms.base.p90 = f64::NAN;
+        assert!(arms.noise().is_nan());
     }
 
     #[test]

@@ -294,6 +294,7 @@ mod tests {
             (1e6, 1, 1),
             (1e6, 4, 4),
             (0.1, 3, 2001),
+            (10.0, 5000, 5000),
         ];
         for (launch_us, sets, launches) in table {
             assert_eq!(

@@ -215,7 +215,8 @@ mod tests {
         assert!((s.p90 - 4.6).abs() < 1e-12);
         assert!((s.std - 2.5f64.sqrt()).abs() < 1e-12);
         assert!((s.noise() - 1.6 / 3.0).abs() < 1e-12);
-        assert!(s.p50_interval.low >= 1.0 && s.p50_interval.high <= 5.0);
+        // Of so few, 6 % of the resampled medians are the least, and as many the largest.
+        assert_eq!((s.p50_interval.low, s.p50_interval.high), (1.0, 5.0));
         let one = Summary::of(&[7.0]).unwrap();
         assert_eq!(
             (one.std, one.p50_interval),
@@ -256,6 +257,17 @@ mod tests {
     fn an_interval_leaves_out_one_in_40_at_either_end() {
         let of = interval((0..=1000).rev().map(f64::from).collect());
         assert_eq!((of.low, of.high), (25.0, 975.0));
+    }
+
+    #[test]
+    fn each_figure_is_of_its_quantile_and_rounds_are_resampled_whole() {
+        let base = [1.0, 1.0, 2.0, 9.0];
+        let of = |new: &[f64]| Ratios::of(&base, new).map(|of| [of.p50, of.p90, of.mean]);
+        for Ratio { value, interval } in of(&base).unwrap() {
+            assert_eq!([value, interval.low, interval.high], [1.0; 3]);
+        }
+        let values = of(&[1.0; 4]).unwrap().map(|ratio| ratio.value);
+        assert_eq!(values, [1.5, percentile(&base, 0.9), 3.25]);
     }
 
     #[test]
