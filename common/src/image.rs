@@ -392,6 +392,10 @@ mod tests {
                     BTreeSet::from([q, k, v, staged.output.strides].map(|strides| strides[index]));
                 assert_eq!(strides.len(), 4, "{problem:?}: stride {index}");
             }
+            // No stride leads to where another tensor's row starts.
+            for [batch, head, row] in [q, k, v, staged.output.strides] {
+                assert!(batch % head != 0 && head % row != 0, "{problem:?}");
+            }
         }
     }
 
@@ -425,6 +429,7 @@ mod tests {
 
     #[test]
     fn poison_is_nan_and_told_from_its_guard_bands() {
+        assert_eq!(Image::poisoned_lse([1, 2, 3]).offset, LEAST_GUARD);
         let image = Image::poisoned_output([1, 2, 3, 64], Layout::Strided);
         for format in Format::ALL {
             let [unwritten, guard] = [UNWRITTEN, OUTPUT_GUARD].map(|code| format.decode(code));
@@ -451,7 +456,7 @@ mod tests {
             "2 bytes past the end of row [0, 1, 1]"
         );
         assert_eq!(
-            image.describe(end + 2),
+            image.first_change(&after).unwrap().what,
             "2 bytes past the end of row [0, 1, 1]"
         );
         assert_eq!(
