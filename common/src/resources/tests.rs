@@ -249,6 +249,11 @@ fn occupancy_is_what_the_programming_guide_gives() {
     assert_eq!(of("sm_90a", 32, 32, 0), (32, 64));
     assert_eq!(of("sm_89", 1024, 32, 0), (32, 48));
     assert_eq!(of("sm_90a", 128, 64, 135_168), (4, 64));
+    // 33 registers count as 40, of which a partition has 12 warps' and not a fifth of 64; seven blocks of 33,353 bytes would fit, and
+    // not of 33,408; 65 threads are three warps.
+    assert_eq!(of("sm_90a", 96, 33, 0), (48, 64));
+    assert_eq!(of("sm_90a", 128, 32, 32_329), (24, 64));
+    assert_eq!(of("sm_89", 65, 32, 0), (48, 48));
     // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per warp: 16 warps.
     assert_eq!(occupancy_of(&facts(), &entry("sm_90a")), Some(0.25));
     assert_eq!(multiprocessor("sm_42"), None);
