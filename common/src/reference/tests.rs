@@ -101,6 +101,9 @@ fn a_sample_of_single_rows_is_all_of_them() {
     let problem = Problem::new(shape, Dtype::F16, Mask::Causal).unwrap();
     assert!(problem.scores() > MAX_FULL_SCORES);
     assert_eq!(sample_rows(&problem), (0..512).collect::<Vec<_>>());
+    let pairs = Shape { seq_q: 2, ..shape };
+    let problem = Problem::new(pairs, Dtype::F16, Mask::Full).unwrap();
+    assert_eq!(sample_rows(&problem), (0..1024).collect::<Vec<_>>());
 }
 
 #[test]
@@ -124,6 +127,14 @@ fn sampled_rows_equal_those_of_the_whole() {
         assert_eq!(part[i * 64..][..64], whole[row * 64..][..64], "row {row}");
         assert_eq!(part_lse[i], whole_lse[row], "row {row}");
     }
+    // Two query heads of 50 rows average one head of V.
+    let [_, _, v] = values();
+    let rms = |row: usize| {
+        let head = &v[row / 100 * 70 * 64..][..70 * 64];
+        (head.iter().map(|v| v * v).sum::<f64>() / head.len() as f64).sqrt()
+    };
+    let sample = reference_of_rows(&inputs, Probability::F16, some.to_vec()).unwrap();
+    assert_eq!(sample.value_rms, some.map(rms));
 }
 
 /// Of scores that are all alike it is their value and the logarithm of their number; -inf where there are none.
