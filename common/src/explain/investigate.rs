@@ -120,9 +120,7 @@ pub fn investigate(
     })
 }
 
-/// Multiply-adds of the scores up to which all blocks are traced; above, those of the row's head.
-const TRACED_WHOLE: u64 = 1 << 24;
-
+/// Of the blocks of the row's head.
 fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
@@ -145,17 +143,15 @@ fn trace(
         };
         emulated::trace(prepared, staged, Schedule::InOrder, &selection)
     };
-    if staged.problem.scores() * staged.problem.shape.head_dim as u64 > TRACED_WHOLE {
-        // A grid is over query heads, or over those that they read.
-        let group = staged.problem.shape.heads_q as u32 / prepared.grid[1];
-        let of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
-            .map(|x| [x, row[1] as u32 / group, row[0] as u32])
-            .collect();
-        let report = run(Some(&of_head))?;
-        // Where blocks are not numbered by head, others have the row.
-        if !report.observations.is_empty() || !report.hazards.is_empty() {
-            return Ok(report);
-        }
+    // A grid is over query heads, or over those that they read.
+    let group = staged.problem.shape.heads_q as u32 / prepared.grid[1];
+    let of_head: Vec<[u32; 3]> = (0..prepared.grid[0])
+        .map(|x| [x, row[1] as u32 / group, row[0] as u32])
+        .collect();
+    let report = run(Some(&of_head))?;
+    // Where blocks are not numbered by head, others have the row.
+    if !report.observations.is_empty() || !report.hazards.is_empty() {
+        return Ok(report);
     }
     Ok(run(None)?)
 }
