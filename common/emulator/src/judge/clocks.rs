@@ -27,6 +27,8 @@ pub(crate) struct Clocks {
     fence: u32,
     /// Row t: what thread t knows of each column; on the diagonal its own clock.
     known: Vec<u32>,
+    /// The most that any thread knows of each column of an agent.
+    completed: Vec<u32>,
     generation: u32,
     joined: Vec<u32>,
 }
@@ -54,6 +56,7 @@ impl Clocks {
         (self.threads, self.used, self.columns) = (threads, threads, threads);
         (self.copies, self.fences, self.fence) = (None, None, 0);
         self.generation = generation;
+        self.completed.clear();
         self.clear();
     }
 
@@ -86,8 +89,11 @@ impl Clocks {
     }
 
     pub(crate) fn complete(&mut self, thread: u32, agent: Agent, clock: u32) {
-        let known = &mut self.row(thread)[usize::from(agent.0)];
+        let column = usize::from(agent.0);
+        let known = &mut self.row(thread)[column];
         *known = clock.max(*known);
+        self.completed.resize(self.columns, 0);
+        self.completed[column] = clock.max(self.completed[column]);
     }
 
     pub(crate) fn knows_agent(&self, thread: u32, agent: Agent, clock: u32) -> bool {
@@ -95,7 +101,8 @@ impl Clocks {
     }
 
     pub(crate) fn is_complete(&self, agent: Agent, clock: u32) -> bool {
-        (0..self.threads as u32).any(|thread| self.knows_agent(thread, agent, clock))
+        let most = self.completed.get(usize::from(agent.0));
+        most.copied().unwrap_or(0) >= clock
     }
 
     pub(crate) fn fence(&mut self, thread: u32) {
