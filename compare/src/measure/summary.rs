@@ -126,231 +126,175 @@ fn fold(said: &[(&Row, &Judged)]) -> Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::list::joined;
     use crate::measure::plan::Mode;
-    use crate::table::{Place, Source as By};
-    use crate::testing::{SCALAR, WMMA, case};
-    use common::check::{NoOutput, Outcome, Source};
-    use common::device::BackendKind;
+    use crate::testing::scenario::{each, row};
+    use crate::testing::{self, CPASYNC, SCALAR, WMMA};
+    use common::check;
     use common::inputs::Family;
-    use common::problem::{Dtype, Mask};
-    use common::stage::Unsupported;
-    use common::suppression::Broken;
-    use common::verdict::GateResult;
+    use common::problem::{Dtype, claims_problem};
 
-    fn summed(rows: &[Row], backend: BackendKind) -> Vec<Row> {
-        let mut run = Run::new(crate::testing::session(crate::testing::ladder()));
-        run.session.backend = backend;
-        run.extend(rows.iter().cloned());
-        summarise(&mut run, &[]);
-        let rows = run.table.rows().filter(|row| row.on == On::All);
-        rows.cloned().collect()
-    }
-
-    /// The row of `wmma-qk-32x64` over cases of seeds 0, 1, ….
-    fn of(cases: Vec<Row>) -> Row {
-        let numbered = cases.into_iter().zip(0..).map(|(mut row, seed)| {
-            if let On::Case(_, input) = &mut row.on {
-                *input = format!("normal:{seed}");
-            }
-            row
-        });
-        let mut rows = summed(&numbered.collect::<Vec<_>>(), BackendKind::Emulated);
-        assert_eq!((rows.len(), rows[0].subject.as_str()), (1, WMMA));
-        rows.remove(0)
-    }
-
-    fn green() -> Row {
-        case(WMMA, By::Emulator, None)
-    }
-
-    /// A case that came to another end.
-    fn ended(outcome: &Outcome) -> Row {
-        crate::measure::rows::of_outcome(Row::new(WMMA, green().on, By::Emulator), outcome)
-    }
-
-    /// A case that checked one gate.
-    fn said(verdict: Verdict) -> Row {
-        let Row { verdicts, .. } = Row::new(WMMA, On::All, By::Emulator).verdict(&GateResult {
-            gate: GateId::C5,
-            verdict,
-            reason: verdict.to_string(),
-        });
-        Row {
-            verdicts,
-            ..green()
-        }
+    /// A case of seed 0, 1, …, or what a self-test found.
+    fn cases(line: &str) -> Vec<Row> {
+        let case = |(seed, words): (usize, &str)| match words.strip_prefix("self-test ") {
+            Some(found) => row(&format!("wmma | : as it is | self-test | {found}")),
+            None => row(&format!(
+                "wmma | mission f16 full normal:{seed} | emulator | {words}"
+            )),
+        };
+        line.split("; ").enumerate().map(case).collect()
     }
 
     #[test]
-    fn any_fail_else_any_ambiguous_else_any_pass_else_no_data() {
-        use Verdict::{Ambiguous, Fail, NoData, Pass};
-        let table: [(&[Verdict], Verdict, [usize; 2], &str); 7] = [
-            (&[Pass], Pass, [1, 1], ""),
-            (
-                &[NoData, NoData],
-                NoData,
-                [0, 0],
-                "mission f16 full normal:0: NO DATA",
-            ),
-            (&[NoData, Pass, Pass], Pass, [2, 2], ""),
-            (
-                &[Pass, Ambiguous, NoData],
-                Ambiguous,
-                [1, 2],
-                "mission f16 full normal:1: AMBIGUOUS",
-            ),
-            (&[Fail], Fail, [0, 1], "mission f16 full normal:0: FAIL"),
-            (
-                &[Ambiguous, Fail, Pass],
-                Fail,
-                [1, 3],
-                "fails in 1 of 2 cases; first mission f16 full normal:1: FAIL",
-            ),
-            (
-                &[Fail, Fail],
-                Fail,
-                [0, 2],
-                "fails in 2 of 2 cases; first mission f16 full normal:0: FAIL",
-            ),
-        ];
-        for (verdicts, expected, [passed, judged], reason) in table {
-            let row = of(verdicts.iter().map(|verdict| said(*verdict)).collect());
-            let found = &row.verdicts[&GateId::C5];
-            assert_eq!(
-                (found.verdict, found.passed, found.of),
-                (expected, Some(passed), Some(judged)),
-                "{verdicts:?}"
-            );
-            assert_eq!(found.reason, reason, "{verdicts:?}");
-        }
-        let mut causal = case(WMMA, By::Emulator, Some(GateId::C2));
-        causal.on = On::Case(
-            Place::new("mission", Dtype::F16, Mask::Causal),
-            String::new(),
+    fn a_variant_says_the_worst_of_its_cases() {
+        let found = each(
+            "max_error 1 | C5 pass
+            C5 no_data; C5 no_data
+            C5 no_data; C5 pass; C5 pass
+            C5 pass; C5 ambiguous; C5 no_data
+            C5 fail
+            C5 ambiguous; C5 fail; C5 pass
+            C5 fail; C5 fail; C5 fail
+            max_error 1 | error_of_bound 0.1; max_error 3 | max_row_error 5 | error_of_bound 0.2; max_error 2 | error_of_bound 0.3
+            max_error 1; max_error NaN; max_error 2
+            max_error NaN; max_error inf; max_error 2
+            max_error 1; max_error inf; max_error NaN
+            max_error 1; C1 fail the launch failed: deadlock; note too long; max_error 2
+            max_error 1 | H1 pass; self-test H1 fail race
+            self-test H1 fail race",
+            |line| {
+                let cases = cases(line);
+                let of = summary(WMMA.into(), Source::Emulator, &Vec::from_iter(&cases));
+                let figures = of.figures.iter();
+                let figures = figures.map(|(metric, of)| format!("{metric} {}", of.value));
+                let verdicts = of.verdicts.iter().map(|(gate, judged)| {
+                    let Judged { verdict, reason, passed, of } = judged;
+                    let of = passed.zip(*of).map_or(String::new(), |(n, of)| format!(" {n}/{of}"));
+                    format!("{gate} {verdict}{of} {reason}").trim_end().to_string()
+                });
+                joined(figures.chain(verdicts).chain(of.note.clone()), "\n")
+            },
         );
-        let reason = of(vec![green(), causal, green()]).verdicts[&GateId::C2]
-            .reason
-            .clone();
-        assert!(
-            reason.starts_with("fails in 1 of 3 cases; first mission f16 causal"),
-            "{reason}"
-        );
+        insta::assert_snapshot!(found, @r"
+        max_error 1 | C5 pass
+            max error 1
+            max row error 1
+            cases 1
+            cases not supported 0
+            launches failed 0
+            C5 PASS 1/1
+            mission f16 full normal:0
+        C5 no_data; C5 no_data
+            cases 0
+            cases not supported 0
+            launches failed 2
+            C5 NO DATA 0/0 mission f16 full normal:0: too large
+        C5 no_data; C5 pass; C5 pass
+            cases 0
+            cases not supported 0
+            launches failed 3
+            C5 PASS 2/2
+        C5 pass; C5 ambiguous; C5 no_data
+            cases 0
+            cases not supported 0
+            launches failed 3
+            C5 AMBIGUOUS 1/2 mission f16 full normal:1: too large
+        C5 fail
+            cases 0
+            cases not supported 0
+            launches failed 1
+            C5 FAIL 0/1 mission f16 full normal:0: too large
+        C5 ambiguous; C5 fail; C5 pass
+            cases 0
+            cases not supported 0
+            launches failed 3
+            C5 FAIL 1/3 fails in 1 of 2 cases; first mission f16 full normal:1: too large
+        C5 fail; C5 fail; C5 fail
+            cases 0
+            cases not supported 0
+            launches failed 3
+            C5 FAIL 0/3 fails in 3 of 3 cases; first mission f16 full normal:0: too large
+        max_error 1 | error_of_bound 0.1; max_error 3 | max_row_error 5 | error_of_bound 0.2; max_error 2 | error_of_bound 0.3
+            max error 3
+            max row error 5
+            error of its bound 0.3
+            cases 3
+            cases not supported 0
+            launches failed 0
+            mission f16 full normal:1
+        max_error 1; max_error NaN; max_error 2
+            max error NaN
+            max row error NaN
+            cases 3
+            cases not supported 0
+            launches failed 0
+            mission f16 full normal:1
+        max_error NaN; max_error inf; max_error 2
+            max error NaN
+            max row error NaN
+            cases 3
+            cases not supported 0
+            launches failed 0
+            mission f16 full normal:0
+        max_error 1; max_error inf; max_error NaN
+            max error NaN
+            max row error NaN
+            cases 3
+            cases not supported 0
+            launches failed 0
+            mission f16 full normal:2
+        max_error 1; C1 fail the launch failed: deadlock; note too long; max_error 2
+            max error 2
+            max row error 2
+            cases 2
+            cases not supported 1
+            launches failed 1
+            C1 FAIL 0/1 mission f16 full normal:1: the launch failed: deadlock
+            mission f16 full normal:3
+        max_error 1 | H1 pass; self-test H1 fail race
+            max error 1
+            max row error 1
+            cases 1
+            cases not supported 0
+            launches failed 0
+            H1 FAIL 1/2 race
+            mission f16 full normal:0
+        self-test H1 fail race
+            cases 0
+            cases not supported 0
+            launches failed 0
+            H1 FAIL 0/1 race
+        ");
     }
 
     #[test]
     fn a_variant_is_summed_up_once_all_of_its_cases_have_run_or_one_is_red() {
-        let planned = |row: &Row| {
-            let On::Case(place, _) = &row.on else {
-                unreachable!("it is a case")
-            };
-            PlannedCase {
-                subject: row.subject.clone(),
-                source: Source::Seeded {
-                    family: Family::Normal,
-                    seed: 0,
-                },
-                problem: place.problem().unwrap(),
-                mode: Mode::Plain,
-            }
-        };
-        let both = [&green(), &case(SCALAR, By::Emulator, None)].map(planned);
-        let summed = |cases: Vec<Row>, planned: &[PlannedCase]| -> Vec<String> {
-            let mut run = Run::new(crate::testing::session(crate::testing::ladder()));
-            run.extend(cases);
-            summarise(&mut run, planned);
+        let planned = [WMMA, WMMA, SCALAR].map(|subject| PlannedCase {
+            subject: subject.into(),
+            source: check::Source::Seeded {
+                family: Family::Normal,
+                seed: 0,
+            },
+            problem: claims_problem(Dtype::F16),
+            mode: Mode::Plain,
+        });
+        let summed = |line: &str| {
+            let mut run = testing::emulated().without(|_| true);
+            run.extend(cases(line));
+            summarise(&mut run, &planned);
             let rows = run.table.rows().filter(|row| row.on == On::All);
-            rows.map(|row| row.subject.to_string()).collect()
+            joined(rows.map(|row| &row.subject), ", ")
         };
-        let red = || case(WMMA, By::Emulator, Some(GateId::C2));
-        assert_eq!(summed(vec![green()], &both), [WMMA]);
-        let twice = [both[0].clone(), both[0].clone(), both[1].clone()];
-        assert_eq!(summed(vec![green()], &twice), [""; 0]);
-        assert_eq!(summed(vec![red()], &twice), [WMMA]);
-    }
-
-    #[test]
-    fn the_worst_error_is_the_largest_and_no_number_is_larger_than_any() {
-        const NAN: f64 = f64::NAN;
-        for (errors, seed) in [
-            ([1.0, 3.0, 2.0], 1),
-            ([3.0, 1.0, 2.0], 0),
-            ([1.0, NAN, 2.0], 1),
-            ([NAN, 1.0, 2.0], 0),
-            ([1.0, 2.0, NAN], 2),
-            ([1.0, NAN, f64::INFINITY], 1),
-        ] {
-            let with = |max: f64| {
-                let metrics = [
-                    Metric::MaxError,
-                    Metric::MaxRowError,
-                    Metric::ErrorOfBound,
-                    Metric::RowErrorOfBound,
-                ];
-                metrics
-                    .into_iter()
-                    .fold(green(), |row, metric| row.figure(metric, max))
-            };
-            let row = of(errors.map(with).into());
-            for metric in [
-                Metric::MaxError,
-                Metric::ErrorOfBound,
-                Metric::RowErrorOfBound,
-            ] {
-                let found = row.value(metric).unwrap();
-                assert_eq!(
-                    found.is_nan(),
-                    errors[seed].is_nan(),
-                    "{errors:?} {metric}: {found}"
-                );
-            }
-            assert!(errors[seed].is_nan() || row.value(Metric::MaxError) == Some(errors[seed]));
-            assert_eq!(
-                row.note,
-                Some(format!("mission f16 full normal:{seed}")),
-                "{errors:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn cases_are_counted_by_how_they_ended_and_hazards_elsewhere_count() {
-        let lost = ended(&Err(NoOutput::Failed {
-            reason: "deadlock at kernel.cu:88".into(),
-            fatal: false,
-        }));
-        let reason = "too long".into();
-        let unsupported = ended(&Err(Unsupported::ByItself { reason }.into()));
-        let row = of(vec![green(), lost, unsupported, green()]);
-        let counts = [Metric::Cases, Metric::CasesFailed, Metric::CasesUnsupported]
-            .map(|metric| row.value(metric));
-        assert_eq!(counts, [2.0, 1.0, 1.0].map(Some));
-        let c1 = &row.verdicts[&GateId::C1];
+        let whole = "max_error 1; max_error 1";
+        assert_eq!([summed("max_error 1"), summed(whole)], ["", WMMA]);
+        assert_eq!([summed("C2 fail"), summed("self-test H1 fail")], [WMMA; 2]);
+        let mut run = testing::timed(testing::US).without(|row| row.on == On::All);
+        run.append(testing::case(CPASYNC, Source::Gpu, None));
+        summarise(&mut run, &[]);
         assert!(
-            c1.verdict == Verdict::Fail
-                && c1
-                    .reason
-                    .ends_with("the launch failed: deadlock at kernel.cu:88"),
-            "{c1:?}"
-        );
-
-        let hazard = GateResult::judge(GateId::H1, false, "race in block [0, 0, 0]");
-        let broken = Broken {
-            stage: "stage0-scalar".into(),
-            variant: "wmma-qk-32x64".into(),
-            result: hazard,
-        };
-        for mut rows in [vec![], vec![green()]] {
-            rows.push(crate::measure::rows::broken(&broken));
-            let row = of(rows);
-            assert_eq!(row.verdicts[&GateId::H1].reason, "race in block [0, 0, 0]");
-        }
-        let both = [case(SCALAR, By::Gpu, None), case(WMMA, By::Gpu, None)];
-        let rows = summed(&both, BackendKind::Cuda);
-        assert_eq!(
-            rows.iter()
-                .map(|row| (row.subject.as_str(), row.by))
-                .collect::<Vec<_>>(),
-            [(SCALAR, By::Gpu), (WMMA, By::Gpu)]
+            run.table
+                .row(&CPASYNC.into(), &On::All, Source::Gpu)
+                .is_some()
         );
     }
 }
