@@ -96,118 +96,30 @@ fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::suppressed;
-    use common::device::cuda::TimerCheck;
-    use common::faults::{Caught, Fault};
-    use common::suppression::{Broken, Suppressed};
-    use common::verdict::{GateId, GateResult};
-
-    fn faults() -> Vec<Caught> {
-        let subject = |fault, cases_failed, gates_that_failed| Caught {
-            fault,
-            cases: 8,
-            cases_failed,
-            gates_that_failed,
-            survived: vec![],
-        };
-        vec![
-            subject(None, 0, vec![]),
-            subject(Some(Fault::Zeros), 8, vec![GateId::C2, GateId::C3]),
-            subject(Some(Fault::StaleTile), 0, vec![]),
-        ]
-    }
+    use crate::testing::scenario::row;
 
     #[test]
-    fn a_fault_that_survives_is_seen() {
-        let mut rows = rows::self_test(Ok(faults()), &Err("no traced build".into()));
-        rows.push(rows::not_tested("timer", "no driver"));
-        let Answer { exit, text, .. } = answer(&rows);
-        assert_eq!(exit, Exit::Fail);
-        assert!(
-            text.contains("1 of 2 planted faults killed") && text.contains("failed by C2 C3"),
-            "{text}"
-        );
-        assert!(
-            text.contains("WRONG: self-test: stale tile") || text.contains("no gate fails"),
-            "{text}"
-        );
-        assert!(
-            text.contains("NO DATA")
-                && text.contains("no driver")
-                && text.contains("no traced build"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn only_the_timer_may_go_untested() {
-        let exit = |what: &str| answer(&[rows::not_tested(what, "not here")]).exit;
-        assert_eq!(exit(TIMER), Exit::Pass);
-        assert_eq!(exit("synchronisation"), Exit::Inconclusive);
-    }
-
-    #[test]
-    fn checks_of_the_timer_are_rows() {
-        let check = |name: &str, ok| {
-            rows::timer(&TimerCheck {
-                name: name.into(),
-                expected: "slower".into(),
-                found: "same".into(),
-                ok,
-            })
-        };
-        let rows = [
-            check("the same arm twice", true),
-            check("injected delay of 5 %", false),
-        ];
-        let text = answer(&rows).text;
-        assert!(
-            text.contains("injected delay of 5 %") && text.contains("same. expected slower"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn every_synchronisation_site_is_a_row_that_says_what_to_do() {
-        let said = |suppressed: Suppressed| answer(&rows::self_test(Ok(vec![]), &Ok(suppressed)));
-        let good = said(suppressed());
-        assert_eq!(good.exit, Exit::Pass);
-        let words = |text: &str| {
-            text.split_whitespace()
-                .filter(|word| *word != "|")
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        let text = words(&good.text);
-        assert!(
-            text.contains("1 of 2 mutants (kernels without one synchronisation site) killed, 1 listed as redundant, 0 surviving"),
-            "{text}"
-        );
-        let mut bad = suppressed();
-        bad.sites[0].listed = None;
-        bad.sites[1].listed = Some("it is not".into());
-        bad.errors.push("an entry names nothing".into());
-        let result = GateResult::judge(GateId::H1, false, "race");
-        bad.broken = vec![Broken {
-            stage: "stage0-scalar".into(),
-            variant: "scalar-32x64".into(),
-            result,
-        }];
-        let bad = said(bad);
-        let text = words(&bad.text);
-        assert_eq!(
-            (bad.exit, text.matches("WRONG: ").count()),
-            (Exit::Fail, 4),
-            "{text}"
-        );
-        for part in [
-            "S1: FAIL",
-            "an entry names nothing",
-            "mutant survives: remove it",
-            "it is needed: remove its entry",
-            "fails H1 with all",
+    fn what_survives_fails_and_only_the_timer_may_go_untested() {
+        for (found, exit) in [
+            (
+                "self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8",
+                Exit::Pass,
+            ),
+            (
+                "self-test | : stale tile | self-test | S1 fail no gate fails",
+                Exit::Fail,
+            ),
+            ("scalar | : as it is | self-test | H1 fail race", Exit::Fail),
+            (
+                "self-test | : timer | self-test | S1 no_data not here",
+                Exit::Pass,
+            ),
+            (
+                "self-test | : synchronisation | self-test | S1 no_data not here",
+                Exit::Inconclusive,
+            ),
         ] {
-            assert!(text.contains(part), "{part}: {text}");
+            assert_eq!(answer(&[row(found)]).exit, exit, "{found}");
         }
     }
 }

@@ -356,13 +356,13 @@ pub fn timer(check: &TimerCheck) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::scenario::{each, row};
     use crate::testing::{CPASYNC, SCALAR, WMMA, case, ladder, samples, suppressed};
     use common::device::emulated::TraceError;
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
     use common::stage::Unsupported;
     use common::timing::Rotation;
-    use common::timing::stats::Ratios;
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
 
@@ -448,12 +448,6 @@ mod tests {
             );
             assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");
             assert_eq!(row.value(Metric::Min), Some(base.min(new)));
-            let Ratios { p50, p90, mean } = arms.ratios;
-            assert_eq!(
-                [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean]
-                    .map(|metric| row.value(metric).unwrap()),
-                [p50, p90, mean].map(|ratio| ratio.value)
-            );
         }
     }
 
@@ -476,163 +470,141 @@ mod tests {
             row.figures.keys().all(|metric| !metric.is_share()),
             "shares are drawn from their parts"
         );
+        let conflicts = [Metric::SharedReadConflicts, Metric::SharedReadConflictShare];
         assert_eq!(
-            (
-                row.value(Metric::SharedReadConflicts),
-                row.value(Metric::SharedReadConflictShare)
-            ),
-            (Some(32.0), Some(0.25))
+            conflicts.map(|metric| row.value(metric)),
+            [32.0, 0.25].map(Some)
         );
-        let hazardous = counted(Err(NotCounted::Hazard("race at kernel.cu:88".into())));
-        assert_eq!(
-            hazardous
-                .failed()
-                .map(|(gate, judged)| (gate, &*judged.reason))
-                .collect::<Vec<_>>(),
-            [(GateId::H1, "race at kernel.cu:88")]
-        );
-        let absent = counted(Err(TraceError::NoTracedBuild.into()));
-        assert_eq!(
-            (
-                absent.figures.len(),
-                absent.verdicts.len(),
-                absent.note.as_deref()
-            ),
-            (0, 0, Some(&*TraceError::NoTracedBuild.to_string()))
-        );
+        let [hazardous, absent] = [
+            NotCounted::Hazard("race at kernel.cu:88".into()),
+            TraceError::NoTracedBuild.into(),
+        ]
+        .map(|why| line(&counted(Err(why))));
+        insta::assert_snapshot!([hazardous, absent].join("\n"), @r#"
+        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","H1":"fail","H1_reason":"race at kernel.cu:88"}
+        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","note":"the C++ compiler has no traced build; g++ 12 or later has: set CXX=g++ and build again"}
+        "#);
     }
 
     #[test]
     fn the_self_test_fails_where_a_gate_is_blind_or_a_list_is_wrong() {
-        let caught = |fault, cases_failed: usize| {
-            let gates_that_failed = if cases_failed > 0 {
-                vec![GateId::C2]
-            } else {
-                vec![]
-            };
-            planted(&Caught {
-                fault,
-                cases: 4,
-                cases_failed,
-                gates_that_failed,
-                survived: vec![],
-            })
+        let caught = |fault, cases_failed| Caught {
+            fault,
+            cases: 4,
+            cases_failed,
+            gates_that_failed: [GateId::C2].repeat(cases_failed.min(1)),
+            survived: vec![],
         };
-        let fault = Some(Fault::ALL[0]);
-        for (row, expected) in [
-            (caught(fault, 4), Verdict::Pass),
-            (caught(fault, 0), Verdict::Fail),
-            (caught(None, 0), Verdict::Pass),
-            (caught(None, 1), Verdict::Fail),
-        ] {
-            assert_eq!(
-                row.verdicts[&GateId::S1].verdict,
+        let fault = Some(Fault::Zeros);
+        let faults = [
+            caught(fault, 4),
+            caught(fault, 0),
+            caught(None, 0),
+            caught(None, 1),
+        ];
+        let listed = |site: &SiteResult, listed: Option<&str>| SiteResult {
+            listed: listed.map(String::from),
+            ..site.clone()
+        };
+        let mut found = suppressed();
+        let wrong = [
+            listed(&found.sites[0], None),
+            listed(&found.sites[1], Some("it is not")),
+        ];
+        found.sites.extend(wrong);
+        found.errors.push("an entry names nothing".into());
+        found.broken.push(Broken {
+            stage: "stage0-scalar".into(),
+            variant: "scalar-32x64".into(),
+            result: GateResult::fail(GateId::H1, "race"),
+        });
+        let rows = self_test(Ok(faults.into()), &Ok(found));
+        let untested = self_test(Ok(vec![]), &Err("no traced build".into()));
+        let checks = [true, false].map(|ok| {
+            let [name, expected, found] = ["injected delay", "slower", "same"].map(String::from);
+            timer(&TimerCheck {
+                name,
                 expected,
-                "{}",
-                line(&row)
-            );
-        }
-        assert_eq!(caught(None, 0).on.to_string(), ": correct model");
-        let [redundant, needed] = &suppressed().sites[..] else {
-            unreachable!()
-        };
-        let with = |of: &SiteResult, listed: Option<&str>| {
-            site(&SiteResult {
-                listed: listed.map(String::from),
-                ..of.clone()
+                found,
+                ok,
             })
-        };
-        for (row, expected, note) in [
-            (
-                with(redundant, Some("read behind")),
-                Verdict::Pass,
-                "survives 4 cases; listed as redundant: read behind",
-            ),
-            (with(redundant, None), Verdict::Fail, "survives 4 cases"),
-            (
-                with(needed, None),
-                Verdict::Pass,
-                "killed by H1: race: writes at stage0-scalar/kernel.cu:157",
-            ),
-            (
-                with(needed, Some("it is not")),
-                Verdict::Fail,
-                "killed by H1: race: writes at stage0-scalar/kernel.cu:157",
-            ),
-        ] {
-            assert_eq!(
-                row.verdicts[&GateId::S1].verdict,
-                expected,
-                "{}",
-                line(&row)
-            );
-            assert!(row.note.as_deref().unwrap().starts_with(note), "{row:?}");
-        }
-        assert_eq!(site(needed).subject.as_str(), "stage0-scalar/wmma-qk");
+        });
+        let lines = rows.iter().chain(&untested).chain(&checks).map(|row| {
+            let judged = row
+                .verdicts
+                .values()
+                .map(|of| format!("{} {}", of.verdict, of.reason));
+            let words = joined(judged.chain(row.note.clone()), "; ");
+            format!("{}{}: {words}", row.subject, row.on)
+        });
+        insta::assert_snapshot!(joined(lines, "\n"), @r"
+        self-test: zeros: PASS ; failed by C2
+        self-test: zeros: FAIL no gate fails; no gate fails
+        self-test: correct model: PASS ; no gate fails
+        self-test: correct model: FAIL failed by C2; failed by C2
+        stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: PASS ; survives 4 cases; listed as redundant: scalar reads Q behind the barriers around the first K and V
+        stage0-scalar/wmma-qk: __syncthreads stage0-scalar/kernel.cu:159: PASS ; killed by H1: race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101 (wmma-qk-32x64 1x1x33:321x64 f16 full)
+        stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: FAIL its mutant survives: remove it, or list it with the reason in `redundant` of the stage's StageInfo; survives 4 cases
+        stage0-scalar/wmma-qk: __syncthreads stage0-scalar/kernel.cu:159: FAIL it is needed: remove its entry from `redundant` of the stage's StageInfo; killed by H1: race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101 (wmma-qk-32x64 1x1x33:321x64 f16 full)
+        stage0-scalar/scalar-32x64: as it is: FAIL race; fails H1 with all synchronisation in place
+        self-test: an entry names nothing: FAIL an entry names nothing
+        self-test: synchronisation: NO DATA no traced build
+        self-test: timer: injected delay: PASS ; same
+        self-test: timer: injected delay: FAIL expected slower; same
+        ");
     }
 
     #[test]
     fn instances_that_compile_to_one_code_are_no_choice() {
-        let of = |code: &dyn Fn(&str, &str) -> String| {
-            let mut stage = ladder().remove(0);
-            for kernel in stage
-                .variants
-                .iter_mut()
-                .flat_map(|variant| &mut variant.kernels)
-            {
-                let built = ["sm_89", "sm_90a"].map(|arch| {
-                    let resources = Resources {
-                        registers: 100,
-                        ..Resources::default()
-                    };
-                    let sass_sha256 = code(arch, &kernel.facts.symbol);
-                    let ptxas = PtxasEntry {
-                        arch: arch.into(),
-                        sass_sha256,
-                        resources,
-                        warnings: vec![],
-                    };
-                    BuiltKernel {
-                        ptxas,
-                        code: vec![],
-                    }
-                });
-                kernel.built = built.into();
-            }
-            let rows = built(&stage);
-            let failed = rows.iter().flat_map(|row| {
-                row.failed().map(move |(gate, judged)| {
-                    format!("{gate} {} on {}: {}", row.subject, row.on, judged.reason)
-                })
-            });
-            (rows.len(), failed.collect::<Vec<_>>())
-        };
-        // Of two variants and two element types: what is declared, and what was built for two architectures.
-        assert_eq!(
-            of(&|arch, symbol| format!("{arch} {symbol}").replace("_", "")),
-            (12, vec![])
+        let found = each(
+            "scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
+            scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
+            scalar | f16 d64 | kernel; wmma | f16 d64 | kernel",
+            |line| {
+                let mut rows: Vec<Row> = line.split("; ").map(row).collect();
+                share_code(&mut rows);
+                joined(rows.iter().flat_map(Row::failures), "\n")
+            },
         );
-        // The same code of other element types is another choice.
-        let others = ["scalar_32x64_f16_d64", "wmma_qk_32x64_e4m3_d64"];
-        let apart = of(&|arch, symbol| match others.contains(&symbol) {
-            true => "same".into(),
-            false => format!("{symbol} {arch}"),
-        });
-        assert_eq!(apart.1, [""; 0]);
-        let same = of(&|arch, symbol| {
-            if arch == "sm_90a" && symbol.contains("f16") {
-                "same".into()
-            } else {
-                format!("{symbol} {arch}")
-            }
-        });
+        insta::assert_snapshot!(found, @r#"
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code a
+            R1: the same machine code as wmma-qk-32x64: what tells them apart does nothing
+            R1: the same machine code as scalar-32x64: what tells them apart does nothing
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_90a | ptxas | code b
+            -
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | e4m3 d64 sm_90a | ptxas | code a
+            -
+        scalar | f16 d64 sm_90a | ptxas | code a; wmma | f16 d64 sm_89 | ptxas | code a
+            -
+        scalar | f16 d64 | kernel; wmma | f16 d64 | kernel
+            -
+        "#);
+        let mut stage = ladder().remove(0);
+        for variant in &mut stage.variants {
+            let ptxas = PtxasEntry {
+                arch: "sm_90a".into(),
+                sass_sha256: "0123456789abcdef0".into(),
+                resources: Resources::default(),
+                warnings: vec![],
+            };
+            let code = vec![];
+            variant.kernels[0].built.push(BuiltKernel { ptxas, code });
+        }
+        let mut rows = built(&stage);
+        // What both variants declare of two element types.
         assert_eq!(
-            same.1,
-            [
-                "R1 stage0-scalar/scalar-32x64 on f16 d64 sm_90a: the same machine code as wmma-qk-32x64: what tells them apart does nothing",
-                "R1 stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a: the same machine code as scalar-32x64: what tells them apart does nothing",
-            ]
+            rows.extract_if(.., |row| row.by == Source::Kernel).count(),
+            4
         );
+        for row in rows {
+            let code = row.code.as_deref();
+            assert_eq!(
+                (code, row.says(GateId::R1)),
+                (Some("0123456789abcdef"), Some(Verdict::Fail))
+            );
+        }
     }
 
     #[test]
