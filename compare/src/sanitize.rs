@@ -8,7 +8,7 @@ use crate::instrument::find::{COMPUTE_SANITIZER, Tool, numbers};
 use crate::instrument::{Completing, Target};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
-use crate::measure::rows;
+use crate::measure::rows::{self, Check};
 use crate::measure::select::{Chosen, Picked, Problems};
 use crate::pages::show::Section;
 use crate::progress::Progress;
@@ -16,7 +16,7 @@ use crate::table::{Row, Source, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::{Dtype, Mask};
-use common::verdict::{GateId, GateResult, Verdict};
+use common::verdict::{GateId, Verdict};
 use log::Log;
 use rayon::prelude::*;
 use std::path::Path;
@@ -106,11 +106,13 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             };
             check(&launches, &tool, (name, options), &work, args.limit)
         };
-        let checks: Vec<Check> = TOOLS.into_par_iter().map(under).collect::<Result<_, _>>()?;
-        let supported = checks.into_iter().filter(|check| check.planned > 0);
-        let Some(row) = row(subject.as_str(), supported.collect()) else {
+        let checks = TOOLS.into_par_iter();
+        let checks = checks.filter_map(|tool| under(tool).transpose());
+        let checks: Vec<Check> = checks.collect::<anyhow::Result<_>>()?;
+        if checks.is_empty() {
             continue; // it supports none of the problems, as on a device with too little memory
-        };
+        }
+        let row = rows::sanitized(subject.clone(), &checks);
         let judged = &row.verdicts[&GateId::C7];
         let line = format!("C7 {subject} {}", judged.reason);
         match judged.verdict {
@@ -134,21 +136,14 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(exit, text).noting(failed))
 }
 
-struct Check {
-    tool: &'static str,
-    /// Launches of problems that it supports, and how many of them ended.
-    planned: usize,
-    launched: usize,
-    result: GateResult,
-}
-
+/// What a tool says, unless the variant supports none of the problems.
 fn check(
     launches: &Launches,
     tool: &Tool,
     (name, options): (&'static str, &[&str]),
     work: &Path,
     limit: u64,
-) -> anyhow::Result<Check> {
+) -> anyhow::Result<Option<Check>> {
     let mut command = Command::new(&tool.path);
     command
         .args(["--tool", name, "--error-exitcode", FOUND])
@@ -165,29 +160,16 @@ fn check(
     let launched = launched.count();
     let log = Log::parse(&made.printed);
     let result = log.judge(&made.ended, made.red(), limit, [launched, planned]);
-    Ok(Check {
+    Ok((planned > 0).then_some(Check {
         tool: name,
-        planned,
         launched,
         result,
-    })
-}
-
-/// The row of a variant over its tools, if it was launched under any.
-fn row(subject: &str, checks: Vec<Check>) -> Option<Row> {
-    let launches = checks.iter().map(|check| check.launched).sum();
-    let tools: Vec<(&str, &GateResult)> = checks
-        .iter()
-        .map(|check| (check.tool, &check.result))
-        .collect();
-    (!tools.is_empty()).then(|| rows::sanitized(subject.into(), &tools, launches))
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::WMMA;
-    use common::metric::Metric;
 
     #[test]
     fn versions_are_compared_by_number() {
@@ -202,42 +184,5 @@ mod tests {
             let is_later = *numbers(version) >= *SHARED_INITCHECK;
             assert_eq!(is_later, expected, "{version}");
         }
-    }
-
-    #[test]
-    fn a_row_per_variant_says_the_worst_of_its_tools() {
-        use Verdict::{Fail, NoData, Pass};
-        let check = |(tool, verdict)| Check {
-            tool,
-            planned: 2,
-            launched: 2,
-            result: GateResult {
-                gate: GateId::C7,
-                verdict,
-                reason: "planted".into(),
-            },
-        };
-        for (verdicts, verdict, reason, passed) in [
-            ([Pass, Pass], Pass, "", 2),
-            ([NoData, Pass], NoData, "memcheck: planted", 1),
-            ([NoData, Fail], Fail, "racecheck: planted", 0),
-            ([Fail, Fail], Fail, "memcheck: planted", 0),
-        ] {
-            let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
-            let row = row(WMMA, tools.map(check).collect()).unwrap();
-            assert_eq!(row.value(Metric::Cases), Some(4.0));
-            let judged = &row.verdicts[&GateId::C7];
-            assert_eq!(
-                (
-                    judged.verdict,
-                    judged.reason.as_str(),
-                    judged.passed,
-                    judged.of
-                ),
-                (verdict, reason, Some(passed), Some(2)),
-                "{verdicts:?}"
-            );
-        }
-        assert_eq!(row(WMMA, vec![]), None);
     }
 }

@@ -578,13 +578,17 @@ impl Run {
 
     /// What compute-sanitizer found in a variant under memcheck and racecheck.
     pub fn sanitized(self, subject: &str, verdicts: [Verdict; 2]) -> Self {
-        let results = verdicts.map(|verdict| GateResult {
-            gate: GateId::C7,
-            verdict,
-            reason: "planted".into(),
-        });
-        let tools = [("memcheck", &results[0]), ("racecheck", &results[1])];
-        self.with(rows::sanitized(subject.into(), &tools, 4))
+        let tools = ["memcheck", "racecheck"].into_iter().zip(verdicts);
+        let check = |(tool, verdict)| rows::Check {
+            tool,
+            launched: 2,
+            result: GateResult {
+                gate: GateId::C7,
+                verdict,
+                reason: "planted".into(),
+            },
+        };
+        self.with(rows::sanitized(subject, &Vec::from_iter(tools.map(check))))
     }
 
     /// After `compare sanitize`, which found nothing.

@@ -216,19 +216,27 @@ pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>)
     row.with_figures(read)
 }
 
-/// What compute-sanitizer found on a variant: the worst result of its tools.
-pub fn sanitized(subject: Subject, tools: &[(&str, &GateResult)], launches: usize) -> Row {
+/// What one of compute-sanitizer's tools says of a variant, and how many launches ended.
+pub struct Check {
+    pub tool: &'static str,
+    pub launched: usize,
+    pub result: GateResult,
+}
+
+/// What compute-sanitizer found on a variant: the worst of its tools.
+pub fn sanitized(subject: impl Into<Subject>, checks: &[Check]) -> Row {
+    let launches: usize = checks.iter().map(|check| check.launched).sum();
     let mut row =
         Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
-    let with = |verdict| (tools.iter()).filter(move |(_, result)| result.verdict == verdict);
+    let with = |verdict| (checks.iter()).filter(move |check| check.result.verdict == verdict);
     let mut worst_first = [Verdict::Fail, Verdict::NoData, Verdict::Pass]
         .into_iter()
         .flat_map(with);
-    if let Some((tool, result)) = worst_first.next() {
+    if let Some(Check { tool, result, .. }) = worst_first.next() {
         let mut judged = Judged {
             passed: Some(with(Verdict::Pass).count()),
-            of: Some(tools.len()),
-            ..Judged::from(*result)
+            of: Some(checks.len()),
+            ..Judged::from(result)
         };
         if !judged.reason.is_empty() {
             judged.reason = format!("{tool}: {}", judged.reason);
@@ -357,7 +365,7 @@ pub fn timer(check: &TimerCheck) -> Row {
 mod tests {
     use super::*;
     use crate::testing::scenario::{each, row};
-    use crate::testing::{CPASYNC, SCALAR, WMMA, case, ladder, samples, suppressed};
+    use crate::testing::{CPASYNC, SCALAR, US, WMMA, case, ladder, samples, suppressed, timed};
     use common::device::emulated::TraceError;
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
@@ -605,6 +613,24 @@ mod tests {
                 (Some("0123456789abcdef"), Some(Verdict::Fail))
             );
         }
+    }
+
+    #[test]
+    fn a_sanitized_variant_says_the_worst_of_its_tools() {
+        use Verdict::{Fail, NoData, Pass};
+        let found = [[Pass, Pass], [NoData, Pass], [NoData, Fail], [Fail, Fail]].map(|verdicts| {
+            let run = timed(US).sanitized(WMMA, verdicts);
+            let row = run
+                .table
+                .row(&WMMA.into(), &On::All, Source::ComputeSanitizer);
+            line(row.unwrap())
+        });
+        insta::assert_snapshot!(found.join("\n"), @r#"
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"pass","C7_passed":2,"C7_cases":2}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"no_data","C7_passed":1,"C7_cases":2,"C7_reason":"memcheck: planted"}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"fail","C7_passed":0,"C7_cases":2,"C7_reason":"racecheck: planted"}
+        {"subject":"stage0-scalar/wmma-qk-32x64","by":"compute-sanitizer","session":"20261120T183000Z-linux","identity":"stage0-scalar-id","cases":4,"C7":"fail","C7_passed":0,"C7_cases":2,"C7_reason":"memcheck: planted"}
+        "#);
     }
 
     #[test]
