@@ -4,7 +4,7 @@ use crate::cli::Cli;
 use crate::judge::Known;
 use crate::judge::list::distinct;
 use crate::python::bench::{graphs, stand_ins};
-use crate::python::pair::{absent, deciding_rounds, pair, rounds, wrong_clock};
+use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::{Claim, Place, Run};
 use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
@@ -218,7 +218,7 @@ fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
 #[test]
 fn rounds_go_there_and_back_so_that_a_drift_cancels() {
     let mut order = Vec::new();
-    let taken = rounds(3, 3, |arm| {
+    let taken = rounds(3, 0, 3, |arm| {
         order.push(arm);
         // Equal arms on a clock that sinks steadily.
         Ok::<_, Infallible>(10.0 + 0.01 * order.len() as f64)
@@ -232,7 +232,7 @@ fn rounds_go_there_and_back_so_that_a_drift_cancels() {
         "{comparison:?}"
     );
     assert_eq!(
-        rounds(2, 2, |arm| if arm == 1 { Err("lost") } else { Ok(1.0) }),
+        rounds(2, 0, 2, |arm| if arm == 1 { Err("lost") } else { Ok(1.0) }),
         Err("lost")
     );
 }
@@ -251,7 +251,7 @@ fn rounds_go_on_until_it_is_decided_who_is_faster() {
                 _ => 100.0 * (1.0 + scatter),
             })
         };
-        let Ok(samples) = deciding_rounds(3, 1, 20, sample);
+        let Ok(samples) = rounds(3, 1, 20, sample);
         samples.into_iter().map(|arm| arm.len()).collect::<Vec<_>>()
     };
     let [at_once, as_long_as_it_may] = [vec![20; 3], vec![80; 3]];
@@ -265,7 +265,7 @@ fn rounds_go_on_until_it_is_decided_who_is_faster() {
     );
     // Nobody to be faster than, or nobody who could be.
     for ours in [0, 2] {
-        let Ok(samples) = deciding_rounds(2, ours, 20, |_| Ok::<_, Infallible>(1.0));
+        let Ok(samples) = rounds(2, ours, 20, |_| Ok::<_, Infallible>(1.0));
         assert_eq!(samples[0].len(), 20);
     }
 }
@@ -276,7 +276,7 @@ fn looking_after_each_pass_fools_nobody() {
     for scatter in [0.01, 0.06] {
         let is_fooled = |seed: &u32| {
             let mut random = ChaCha8Rng::seed_from_u64(u64::from(*seed));
-            let Ok(samples) = deciding_rounds(2, 1, 20, |_| {
+            let Ok(samples) = rounds(2, 1, 20, |_| {
                 let uniform = f64::from(random.next_u32()) / f64::from(u32::MAX);
                 Ok::<_, Infallible>(10.0 * (1.0 + scatter * uniform))
             });

@@ -1,6 +1,6 @@
 //! One problem after the other, on the GPU and in Python, interleaved.
 
-use super::pair::{Sampled, absent, deciding_rounds, pair, wrong_clock};
+use super::pair::{Sampled, absent, pair, rounds, wrong_clock};
 use super::session::{Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
 use crate::judge::Known;
@@ -224,7 +224,7 @@ impl<'a> Bench<'a> {
         arms.sort_by_key(|arm| !is_judged(arm));
         let samples = loop {
             let judged = arms.iter().filter(|arm| is_judged(arm)).count();
-            let sampled = deciding_rounds(arms.len(), judged, self.plan.samples, |index| {
+            let sampled = rounds(arms.len(), judged, self.plan.samples, |index| {
                 let arm = &mut arms[index];
                 let python = arm.python();
                 self.chunk(arm, launches, pythons)

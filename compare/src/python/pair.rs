@@ -7,28 +7,13 @@ use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, SpeedOfLight, claim};
 use common::verdict::{GateResult, Verdict};
 
-/// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has
-/// two samples, mirrored around its middle, so that a drift within it cancels as in A B B A.
-pub fn rounds<E>(
-    arms: usize,
-    samples: usize,
-    mut sample: impl FnMut(usize) -> Result<f64, E>,
-) -> Result<Vec<Vec<f64>>, E> {
-    let mut taken = vec![Vec::new(); arms];
-    for _ in 0..samples.div_ceil(2) {
-        for arm in (0..arms).chain((0..arms).rev()) {
-            taken[arm].push(sample(arm)?);
-        }
-    }
-    Ok(taken)
-}
-
 /// Rounds are taken this many times at most, while it is inconclusive who is faster.
 const PASSES: usize = 4;
 
-/// Samples in rounds, `samples` of each of `arms` arms, and up to [`PASSES`] times as many while it is inconclusive which of the first
-/// `ours` arms are faster than the fastest of the others.
-pub fn deciding_rounds<E>(
+/// Samples of `arms` arms, at least `samples` of each, in rounds of `0 1 … n n … 1 0`: of any two arms each round has two samples,
+/// mirrored around its middle, so that a drift within it cancels as in A B B A. Up to [`PASSES`] times as many while it is inconclusive
+/// which of the first `ours` arms are faster than the fastest of the others.
+pub fn rounds<E>(
     arms: usize,
     ours: usize,
     samples: usize,
@@ -39,8 +24,10 @@ pub fn deciding_rounds<E>(
         if pass > 0 && !is_open(&taken, ours) {
             break;
         }
-        for (arm, more) in taken.iter_mut().zip(rounds(arms, samples, &mut sample)?) {
-            arm.extend(more);
+        for _ in 0..samples.div_ceil(2) {
+            for arm in (0..arms).chain((0..arms).rev()) {
+                taken[arm].push(sample(arm)?);
+            }
         }
     }
     Ok(taken)

@@ -335,18 +335,14 @@ class Worker:
         return self.found()
 
     def load(self, command):
-        try:
-            path = command["file"]
-            sys.path.insert(0, os.path.dirname(path))
-            spec = importlib.util.spec_from_file_location("candidate", path)
-            module = importlib.util.module_from_spec(spec)
-            sys.modules["candidate"] = module
-            spec.loader.exec_module(module)
-            function = getattr(module, command["function"])
-            takes_scales = "scales" in inspect.signature(function).parameters
-        except (Exception, SystemExit) as error:
-            self.absent[command["peer"]] = describe(error)
-            return self.found()
+        path = command["file"]
+        sys.path.insert(0, os.path.dirname(path))
+        spec = importlib.util.spec_from_file_location("candidate", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["candidate"] = module
+        spec.loader.exec_module(module)
+        function = getattr(module, command["function"])
+        takes_scales = "scales" in inspect.signature(function).parameters
 
         def call(q, k, v, *scales):
             options = {"scales": scales} if scales else {}

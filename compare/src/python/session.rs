@@ -43,7 +43,7 @@ pub enum SessionError {
     /// The process was not started, has ended or was killed.
     #[error("{0}")]
     Ended(String),
-    /// The user's file ends the process that imports it, or hangs.
+    /// The user's file cannot be imported.
     #[error("{0}")]
     Load(String),
 }
