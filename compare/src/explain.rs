@@ -5,7 +5,7 @@ use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
-use crate::pages::explain::{Finding, document};
+use crate::pages::explain::document;
 use crate::stages::Ladder;
 use crate::table::Place;
 use anyhow::bail;
@@ -80,14 +80,10 @@ fn case(text: &str) -> Result<Case, SelectError> {
 }
 
 fn row(text: &str) -> Result<[usize; 3], String> {
-    let numbers: Vec<usize> = text
-        .split(',')
-        .map(|number| number.trim().parse())
-        .collect::<Result<_, _>>()
-        .map_err(|_| "give batch, query head and query row as B,H,I, from 0".to_string())?;
-    numbers
-        .try_into()
-        .map_err(|_| "give three numbers: batch, query head and query row, as 0,3,17".into())
+    let numbers = text.split(',').map(|number| number.trim().parse());
+    let numbers: Option<Vec<usize>> = numbers.collect::<Result<_, _>>().ok();
+    let three = numbers.and_then(|numbers| numbers.try_into().ok());
+    three.ok_or("give three numbers B,H,I: batch, query head and query row, from 0".to_string())
 }
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
@@ -110,15 +106,15 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
         }
         found => found?,
     };
-    let document = document(&Finding {
-        subject: format!("{}/{variant}", build.id),
-        case: name,
-        is_given: args.row.is_some(),
-        probability: prepared.kernel.probability.held(problem.dtype),
-        found: &found,
-    });
+    let chosen = match args.row {
+        Some(_) => "",
+        None => ", the row that is furthest off",
+    };
+    let [b, h, s] = found.row;
+    let about = format!("{}/{variant} {name}, row {b},{h},{s}{chosen}", build.id);
+    let probability = prepared.kernel.probability.held(problem.dtype);
     let exit = Exit::of(found.is_explained(), found.is_red());
-    Ok(Answer::page(exit, &document))
+    Ok(Answer::page(exit, &document(about, probability, &found)))
 }
 
 /// The case's name, the family of its inputs, and the inputs.
@@ -162,6 +158,6 @@ mod tests {
     fn a_row_is_three_numbers() {
         assert_eq!(row("0,1,112"), Ok([0, 1, 112]));
         assert!(row("0,1").unwrap_err().contains("three numbers"));
-        assert!(row("0,x,1").unwrap_err().contains("B,H,I"));
+        assert!(row("0,x,1").unwrap_err().contains("three numbers"));
     }
 }

@@ -178,14 +178,15 @@ fn profiled(
     }
     let mut rows = Vec::new();
     for (launch, measured) in launched.into_iter().zip(measured) {
-        let On::Case(place, _) = &launch.on else {
-            return Err(format!("{} is not a launch", launch.on));
+        let instance = || {
+            let (On::Case(place, _), of) = (&launch.on, variant(ladder, &launch.subject)?) else {
+                return None;
+            };
+            let instance = of.instance(place.dtype, place.extents()?.head_dim)?;
+            Some((place, &instance.facts))
         };
-        let instance = place.extents().zip(variant(ladder, &launch.subject));
-        let instance =
-            instance.and_then(|(shape, variant)| variant.instance(place.dtype, shape.head_dim));
-        let unknown = || format!("{} has no instance for {place}", launch.subject);
-        let facts = &instance.ok_or_else(unknown)?.facts;
+        let unknown = || format!("there is no instance for {} {}", launch.subject, launch.on);
+        let (place, facts) = instance().ok_or_else(unknown)?;
         if measured.kernel != facts.symbol {
             return Err(format!(
                 "ncu has a launch of {}, where the program launched {}",

@@ -143,15 +143,14 @@ impl<'a> Executor<'a> {
     }
 
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
-        match (&case.source, self.file) {
-            (Source::Seeded { family, seed }, _) => {
-                Ok(Inputs::generate(&case.problem, *family, *seed))
-            }
-            (Source::File { .. }, Some(file)) => file
-                .inputs(&case.problem)
-                .map_err(|error| no_reference(case, ReferenceError::Input(error))),
-            (Source::File { .. }, None) => {
-                unreachable!("a plan has file cases only where there is a file")
+        match &case.source {
+            Source::Seeded { family, seed } => Ok(Inputs::generate(&case.problem, *family, *seed)),
+            Source::File { .. } => {
+                let file = self
+                    .file
+                    .expect("a plan has file cases only where there is a file");
+                let inputs = file.inputs(&case.problem);
+                inputs.map_err(|error| no_reference(case, ReferenceError::Input(error)))
             }
         }
     }

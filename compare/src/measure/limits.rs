@@ -51,15 +51,9 @@ pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
 fn fit(cases: &[PlannedCase], available: Option<u128>) -> anyhow::Result<()> {
     let largest = cases.iter().max_by_key(|case| bytes(&case.problem));
     if let (Some(case), Some(available)) = (largest, available) {
-        let needed = bytes(&case.problem);
-        ensure!(
-            needed <= available,
-            "{} takes about {} of memory for tensors and reference, and {} are available here; give smaller shapes with --shapes, or \
-             run on a machine with more",
-            Place::of(&case.problem),
-            size(needed),
-            size(available)
-        );
+        let what = format!("memory for {}", Place::of(&case.problem));
+        let remedy = "Give smaller shapes with --shapes, or run on a machine with more.";
+        enough(&what, available, bytes(&case.problem), remedy)?;
     }
     Ok(())
 }
@@ -199,7 +193,7 @@ mod tests {
         };
         let huge = case(Shape::bhsd(1024, 1024, 4096, 64));
         let error = says(fit(&huge, Some(24_000_000_000)));
-        let figures = "1024x1024x4096x64 f16 full takes about 26938.0 GB of memory for tensors and reference, and 24.0 GB are available";
+        let figures = "memory for 1024x1024x4096x64 f16 full: 24.0 GB are available, and a run takes up to 26938.0 GB.";
         assert!(error.starts_with(figures), "{error}");
         assert!(
             fit(&huge, None).is_ok(),

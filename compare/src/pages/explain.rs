@@ -13,27 +13,9 @@ use crate::judge::list::joined;
 const MOST: usize = 8;
 const MOST_HAZARDS: usize = 3;
 
-pub struct Finding<'a> {
-    pub subject: String,
-    pub case: String,
-    /// Whether the user chose the row; else it is the one with the largest error.
-    pub is_given: bool,
-    pub probability: Probability,
-    pub found: &'a Investigated,
-}
-
-pub fn document(finding: &Finding<'_>) -> Vec<Block> {
-    let found = finding.found;
-    let [b, h, s] = found.row;
-    let chosen = match finding.is_given {
-        true => "",
-        false => ", the row that is furthest off",
-    };
-    let heading = format!(
-        "{} {}, row {b},{h},{s}{chosen}",
-        finding.subject, finding.case
-    );
-    let mut blocks = vec![Block::paragraph(heading)];
+/// Of a kernel that holds P in `probability`; `about` names it and the row.
+pub fn document(about: String, probability: Probability, found: &Investigated) -> Vec<Block> {
+    let mut blocks = vec![Block::paragraph(about)];
     let red = found.gates.iter().filter(|gate| gate.is_fail());
     let red: Vec<&GateResult> = red.collect();
     let fails = red
@@ -52,7 +34,7 @@ pub fn document(finding: &Finding<'_>) -> Vec<Block> {
                     red.iter().map(|gate| gate.gate.to_string()),
                 ));
             }
-            _ => blocks.push(Block::paragraph(silence(finding))),
+            _ => blocks.push(Block::paragraph(silence(probability, found))),
         },
     }
     blocks
@@ -67,9 +49,8 @@ fn hazards(traced: &TraceReport) -> Vec<Block> {
     sections(Block::strong, [(title, lines)])
 }
 
-fn silence(finding: &Finding<'_>) -> String {
-    let found = finding.found;
-    let p = match finding.probability {
+fn silence(probability: Probability, found: &Investigated) -> String {
+    let p = match probability {
         Probability::F32 => "f32".to_string(),
         p => format!("f32 with P in {}", p.name()),
     };
