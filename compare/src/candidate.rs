@@ -10,7 +10,7 @@ use crate::judge::peers::DEFAULT;
 use crate::judge::{Known, best};
 use crate::measure::limits;
 use crate::measure::machine;
-use crate::measure::plan::{self, CaseFlags, PlannedCase, PlannedTiming, Request};
+use crate::measure::plan::{self, CaseFlags, PlannedCase, Request};
 use crate::measure::rows;
 use crate::measure::summary::summary;
 use crate::measure::timer::Timer;
@@ -28,6 +28,7 @@ use common::check::{self, StagedInputs};
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::inputs::Inputs;
+use common::problem::Problem;
 use common::reference::reference;
 use common::verdict::Verdict;
 use std::path::Path;
@@ -164,13 +165,13 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let is_timed = args.cases.iters != Some(0) && judged.verdict() == Verdict::Pass;
     // No number without a green gate.
     if let (true, Some(device)) = (is_timed, device) {
-        let is_supported = |timing: &&PlannedTiming| {
+        let is_supported = |problem: &&Problem| {
             judged.cases.iter().any(|row| {
-                matches!(&row.on, On::Case(on, _) if *on == Place::of(&timing.problem))
+                matches!(&row.on, On::Case(on, _) if *on == Place::of(problem))
                     && !row.verdicts.is_empty()
             })
         };
-        let timings: Vec<&PlannedTiming> = timings.iter().filter(is_supported).collect();
+        let timings: Vec<&Problem> = timings.iter().filter(is_supported).collect();
         let builds = ladder.builds();
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
         match peers.start() {
@@ -185,14 +186,13 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let bench = Bench {
             device,
             stages: &ladder.stages,
-            builds: &builds,
             known: Known::committed(&builds, &table),
             // An empty kernel is compiled with ours.
             zero_us: device.zero_us(&plan).unwrap_or(0.0),
             plan,
             exchange,
         };
-        for (done, PlannedTiming { problem, .. }) in timings.iter().enumerate() {
+        for (done, &problem) in timings.iter().enumerate() {
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }

@@ -10,7 +10,6 @@ use crate::instrument::{Completing, Target};
 use crate::judge::Known;
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
-use crate::measure::builds::builds;
 use crate::measure::select::{Chosen, Problems, at_least_one};
 use crate::measure::timer::Timer;
 use crate::pages::show::Section;
@@ -109,7 +108,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
         ))),
     };
     check_uuid(&hello, device)?;
-    let builds = builds(stages);
+    let builds = ladder.builds();
     let picked = chosen.of(&builds)?.into_iter();
     let chosen: Vec<&StageMeta> = picked.map(|picked| picked.stage).collect();
     let items = choose::items(&args.problems, &chosen);
@@ -129,7 +128,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let bench = Bench {
         device,
         stages,
-        builds: &builds,
         known: Known::alone(&timed),
         zero_us: device.zero_us(&plan).context(failed)?,
         plan,

@@ -16,6 +16,7 @@ use common::problem::{
 };
 use common::suppression;
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 /// What a run is asked for; the tier decides whatever the flags leave open.
 #[derive(Clone, Debug, Default, Args)]
@@ -48,7 +49,7 @@ pub struct CaseFlags {
         value_delimiter = ',',
         value_name = "SEED,..",
         allow_negative_numbers = true,
-        value_parser = seed
+        value_parser = whole::<u64>
     )]
     pub seeds: Vec<u64>,
     /// Input families (`compare show`); see --seeds
@@ -56,7 +57,7 @@ pub struct CaseFlags {
     pub families: Vec<Family>,
     /// Timed samples on each problem; 0 checks without timing [default: 500 where claims are judged, 100 elsewhere; 20 of a candidate,
     /// each the mean over at least 20 ms]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = samples)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub iters: Option<usize>,
     /// Tier T0: a few small problems and extreme logits, of a stage only on its default variant
     #[arg(long, conflicts_with = "full")]
@@ -66,12 +67,7 @@ pub struct CaseFlags {
     pub full: bool,
 }
 
-fn samples(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| "give a whole number of samples, 0 or more".to_string())
-}
-
-fn seed(text: &str) -> Result<u64, String> {
+fn whole<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse()
         .map_err(|_| "give a whole number, 0 or more".to_string())
 }
@@ -469,7 +465,7 @@ impl<'a> Cases<'a> {
     }
 
     /// What is timed of it: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
-    fn timings(&self) -> Vec<PlannedTiming> {
+    fn timings(&self) -> Vec<Problem> {
         let request = self.request;
         if self.backend == BackendKind::Emulated
             || request.cases.iters == Some(0)
@@ -484,12 +480,12 @@ impl<'a> Cases<'a> {
             let of_tier = problem.has_claims() || self.tier == Tier::T2 && is_named;
             request.has_problems() || of_tier && is_timed(problem)
         };
-        let problems = distinct(self.planned.iter().map(|case| case.problem)).into_iter();
-        let timing = |problem| PlannedTiming {
-            subject: self.subject.clone(),
-            problem,
-        };
-        problems.filter(is_wanted).map(timing).collect()
+        distinct(
+            self.planned
+                .iter()
+                .map(|case| case.problem)
+                .filter(is_wanted),
+        )
     }
 }
 
@@ -524,12 +520,14 @@ pub fn plan(
                 is_default,
                 Some((stage, variant)),
             );
-            let of_tier = of_variant.timings();
-            let has_large = !of_tier.is_empty() && tier == Tier::T2 && !request.has_problems();
-            timings.extend(of_tier);
-            if has_large {
-                timings.extend(claimed(all, stage, variant, &request.cases.problems));
+            let mut timed = of_variant.timings();
+            if !timed.is_empty() && tier == Tier::T2 && !request.has_problems() {
+                timed.extend(claimed(all, stage, variant, &request.cases.problems));
             }
+            timings.extend(timed.into_iter().map(|problem| PlannedTiming {
+                subject: stage.subject(&variant.name),
+                problem,
+            }));
             cases.extend(of_variant.planned);
         }
     }
@@ -570,7 +568,7 @@ pub fn candidate(
     subject: &Subject,
     request: &Request,
     backend: BackendKind,
-) -> Result<(Vec<PlannedCase>, Vec<PlannedTiming>), SelectError> {
+) -> Result<(Vec<PlannedCase>, Vec<Problem>), SelectError> {
     let cases = Cases::of(request, backend, subject.clone(), true, None);
     match cases.planned.is_empty() {
         true => Err(nothing_left(&request.selection())),
@@ -635,7 +633,7 @@ fn claimed(
     stage: &StageMeta,
     variant: &VariantMeta,
     chosen: &Problems,
-) -> Vec<PlannedTiming> {
+) -> Vec<Problem> {
     let is_ours = |id: &str, family: &str| id == stage.id && variant.is_of(family);
     let is_side = |(other, claim): &(&StageMeta, &Claim)| match &claim.relation {
         Relation::Faster { base, .. } => {
@@ -648,12 +646,8 @@ fn claimed(
         named.is_some_and(|named| named.kind != Kind::Small)
     };
     let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
-    distinct(places.filter(is_no_case).filter_map(|place| {
-        Some(PlannedTiming {
-            subject: stage.subject(&variant.name),
-            problem: place.problem().filter(|problem| chosen.include(problem))?,
-        })
-    }))
+    let problems = places.filter(is_no_case).filter_map(Place::problem);
+    distinct(problems.filter(|problem| chosen.include(problem)))
 }
 
 #[cfg(test)]

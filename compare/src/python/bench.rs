@@ -6,11 +6,11 @@ use crate::instrument::process::Scratch;
 use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::state::is_green;
+use crate::measure::builds::loaded;
 use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::table::StageMeta;
 use crate::table::VariantMeta;
-use crate::table::session::by_id;
 use crate::table::{On, Place, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
@@ -19,6 +19,7 @@ use common::problem::{Mask, Problem};
 use common::reference::Probability;
 use common::stage::LoadedStage;
 use common::timing::Plan;
+use common::timing::stats::Summary;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -50,8 +51,6 @@ pub struct Item {
 pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
-    /// What the run says of them.
-    pub builds: &'a [StageMeta],
     /// What says which of our variants are green and fastest; where it says nothing, none of ours is timed.
     pub known: Known<'a>,
     pub plan: Plan,
@@ -146,11 +145,13 @@ impl<'a> Bench<'a> {
         )?;
         let speed_of_light = problem.speed_of_light(self.device, self.zero_us);
         let candidate = pythons.iter().position(|python| python.candidate.is_some());
-        let lost = |python, name: &str, reason: String| {
+        let lost = |python, name: &str, error: &anyhow::Error| {
+            let reason = error.to_string();
             let row = absent(name, On::Problem(item.place.clone()), &reason);
-            match candidate == Some(python) {
-                true => row.verdict(&not_launched(&reason)),
-                false => row,
+            match error.downcast_ref() {
+                Some(SessionError::Unsupported(_)) => row,
+                _ if candidate == Some(python) => row.verdict(&not_launched(&reason)),
+                _ => row,
             }
         };
         let mut rows = Vec::new();
@@ -211,10 +212,7 @@ impl<'a> Bench<'a> {
                         },
                         us,
                     }),
-                    Err(SessionError::Unsupported(why)) => {
-                        rows.push(absent(&peer.name, On::Problem(item.place.clone()), &why));
-                    }
-                    Err(error) => rows.push(lost(index, &peer.name, error.to_string())),
+                    Err(error) => rows.push(lost(index, &peer.name, &error.into())),
                 }
             }
         }
@@ -235,9 +233,8 @@ impl<'a> Bench<'a> {
                 Err((None, error)) => return Err(error),
                 // What its process had built went with it; the others go on.
                 Err((Some(python), error)) => {
-                    let reason = error.to_string();
                     let gone = arms.extract_if(.., |arm| arm.python() == Some(python));
-                    rows.extend(gone.map(|arm| lost(python, arm.subject.as_str(), reason.clone())));
+                    rows.extend(gone.map(|arm| lost(python, arm.subject.as_str(), &error)));
                 }
             }
         };
@@ -248,20 +245,14 @@ impl<'a> Bench<'a> {
                 (Ok(sampled), _) => sampled,
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(python)) => {
-                    rows.push(lost(python, arm.subject.as_str(), error.to_string()));
+                    rows.push(lost(python, arm.subject.as_str(), &error));
                     continue;
                 }
             };
             if candidate.is_some() && is_judged(&arm) {
-                let least = sampled
-                    .device_us
-                    .iter()
-                    .copied()
-                    .fold(f64::INFINITY, f64::min);
-                sampled
-                    .judged
-                    .gates
-                    .extend(speed_of_light.impossible(least));
+                let least = Summary::of(&sampled.device_us)?.min;
+                let impossible = speed_of_light.impossible(least);
+                sampled.judged.gates.extend(impossible);
             }
             rows.push(sampled.row(&item.place, problem.pool.rotation().state.name())?);
             match is_judged(&arm) {
@@ -284,10 +275,10 @@ impl<'a> Bench<'a> {
         item: &Item,
         problem: &TimedProblem,
     ) -> Result<Vec<Arm<'a>>, CudaError> {
-        let stage = self.stages.iter().find(|stage| stage.info().id == id);
-        let (Some(build), Some(stage)) = (by_id(self.builds, id), stage) else {
+        let Some(build) = self.known.stage(id) else {
             return Ok(vec![]);
         };
+        let stage = loaded(self.stages, id);
         let groups = stand_ins(&self.known, build, &item.place);
         let arms = (groups.iter()).map(|group| self.fastest_of(group, build, stage, item, problem));
         arms.filter_map(Result::transpose).collect()
