@@ -434,19 +434,50 @@ mod tests {
         assert!(shared(|c| c.o = c.q).contains("the output overlaps q in memory"));
         assert!(shared(|c| c.o.row_stride = 32 * 1024).contains("the output overlaps itself"));
         assert!(shared(|c| c.o.head_stride = 64).contains("the output overlaps itself"));
-        let bytes = 8 * 512 * 64 * 2;
-        let ends = [(256 + bytes, false), (256 + bytes - 16, true), (272, true)];
-        for (address, is_shared) in ends {
-            let mut call = call();
-            at(&mut call, address);
-            let checked = Checked::new(&call);
-            assert_eq!(checked.is_err(), is_shared, "{address}");
-        }
-        let last = (1 << 20) + bytes - 4;
-        for name in ["lse", "q's scales", "k's scales", "v's scales"] {
-            for (address, is_shared) in [(last, true), (last + 4, false)] {
-                let (mut call, at) = (call(), address as *mut f32);
+        // What ends where O starts or starts where O ends, and 16 bytes of it in O: of two batches, in codes, half as wide as O,
+        // whose rows lie 16 bytes apart.
+        let dense = |heads: i64, rows: i64, row_stride: i64| AttentionLadderTensor {
+            batch_stride: heads * rows * row_stride,
+            head_stride: rows * row_stride,
+            row_stride,
+            ..call().q
+        };
+        let (start, end) = (1 << 20, (1 << 20) + 2 * 8 * 32 * 72 * 2 - 16);
+        for (name, bytes) in [
+            ("q", 2 * 8 * 32 * 64),
+            ("k", 2 * 4 * 48 * 64),
+            ("v", 2 * 4 * 48 * 64),
+            ("lse", 2 * 8 * 32 * 4),
+            ("q's scales", 2 * 8 * 4),
+            ("k's scales", 2 * 4 * 4),
+            ("v's scales", 2 * 4 * 4),
+        ] {
+            for (address, is_shared) in [
+                (start - bytes, false),
+                (start - bytes + 16, true),
+                (end - 16, true),
+                (end, false),
+            ] {
+                let mut call = AttentionLadderCall {
+                    q: dense(8, 32, 64),
+                    k: dense(4, 48, 64),
+                    v: dense(4, 48, 64),
+                    o: AttentionLadderTensor {
+                        data: start as *mut _,
+                        ..dense(8, 32, 72)
+                    },
+                    dtype: crate::ATTENTION_LADDER_E4M3,
+                    batch: 2,
+                    heads_kv: 4,
+                    seq_q: 32,
+                    seq_kv: 48,
+                    ..call()
+                };
+                let at = address as *mut f32;
                 match name {
+                    "q" => call.q.data = at.cast(),
+                    "k" => call.k.data = at.cast(),
+                    "v" => call.v.data = at.cast(),
                     "lse" => call.lse = at,
                     "q's scales" => call.q.scales = at,
                     "k's scales" => call.k.scales = at,
@@ -455,7 +486,7 @@ mod tests {
                 let checked = Checked::new(&call);
                 let says = format!("the output overlaps {name} in memory");
                 let is_refused = checked.is_err_and(|failure| failure.message.contains(&says));
-                assert_eq!(is_refused, is_shared, "{name}");
+                assert_eq!(is_refused, is_shared, "{name} at {address}");
             }
         }
         // Rows [q, k, v, o] of 512 positions and 8 heads in one buffer, and o as [heads, rows] where q is [rows, heads].
@@ -474,7 +505,9 @@ mod tests {
             batch: 3,
             ..call()
         };
-        Checked::new(&call).unwrap();
+        for batch in [1, 3] {
+            Checked::new(&AttentionLadderCall { batch, ..call }).unwrap();
+        }
         at(&mut call, 256 + 2 * 8 * 64 * 2 + 7 * 64 * 2);
         let failure = Checked::new(&call).unwrap_err();
         assert!(
@@ -508,15 +541,27 @@ mod tests {
             };
             let checked = Checked::new(&call).unwrap();
             assert_eq!(checked.problem.dtype, dtype);
-            assert!(checked.wanted.lse);
+            assert!(checked.wanted.lse && !checked.wanted.batch_invariant);
         }
+        let invariant = AttentionLadderCall {
+            flags: crate::ATTENTION_LADDER_BATCH_INVARIANT,
+            ..call()
+        };
+        let wanted = Checked::new(&invariant).unwrap().wanted;
+        assert!(!wanted.lse && wanted.batch_invariant);
     }
 
     #[test]
     fn a_stride_over_one_element_says_nothing() {
-        let mut call = call();
-        call.q.batch_stride = 7;
-        let checked = Checked::new(&call).unwrap();
-        assert_eq!(checked.tensors[0].batch_stride, 8 * 512 * 64);
+        let mut call = AttentionLadderCall {
+            heads_q: 1,
+            heads_kv: 1,
+            seq_q: 1,
+            ..call()
+        };
+        (call.q.row_stride, call.k.head_stride, call.k.batch_stride) = (7, 7, 7);
+        let [q, k, ..] = Checked::new(&call).unwrap().tensors;
+        assert_eq!(q.row_stride, 64);
+        assert_eq!([k.head_stride, k.batch_stride], [512 * 64; 2]);
     }
 }

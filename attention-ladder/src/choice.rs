@@ -341,6 +341,7 @@ mod tests {
         assert_eq!(asked(&stages, Dtype::F16, with_lse), later);
         assert_eq!(asked(&stages, Dtype::F16, invariant), later);
         assert_eq!(asked(&stages, Dtype::Bf16, plain), later);
+        asked(&stages[..1], Dtype::F16, invariant).unwrap_err();
         let refused = |dtype| asked(&stages[..1], dtype, with_lse).unwrap_err();
         let words = refused(Dtype::F16);
         assert!(words.ends_with(" writes no log-sum-exps; ask for the output alone, or take a variant of another stage"), "{words}");
