@@ -381,6 +381,19 @@ mod tests {
     }
 
     #[test]
+    fn its_maker_publishes_it_to_those_who_wait_for_the_cluster_afterwards() {
+        let mut object = one(1);
+        object.fence(1, 0);
+        assert!(!object.is_known_after(9));
+        object.fence(0, 2);
+        object.fence(0, 5);
+        assert_eq!(
+            [2, 3].map(|waits| object.is_known_after(waits)),
+            [false, true]
+        );
+    }
+
+    #[test]
     fn phases_that_nobody_saw_are_a_misuse() {
         let mut object = one(1);
         assert_eq!(object.look(1, None), Ok(Seen::Ended));

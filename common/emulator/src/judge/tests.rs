@@ -8,7 +8,8 @@ use proptest::prelude::*;
 
 use crate::cluster::Cluster;
 
-use super::clocks::Signal;
+use super::clocks::{Clocks, Signal};
+use super::copies::{self, Copies};
 use super::hazard::HazardKind;
 use super::memory::Memory;
 use super::order::How;
@@ -744,6 +745,90 @@ fn a_lane_owns_its_elements_only_within_its_warp() {
         found(&judge(&numbered(vec![store(0), store(1)]))),
         [((0, 1), vec![0, 1])]
     );
+}
+
+/// Who is told that thread 0's store has read a byte is not told that thread 0 has.
+#[test]
+fn an_agents_end_says_nothing_of_what_came_before_it() {
+    let program = numbered(vec![
+        Op::Access {
+            thread: 0,
+            at: 0,
+            bytes: 1,
+            write: false,
+        },
+        Op::StoreRead { thread: 0, at: 0 },
+        Op::StoreWait { thread: 0 },
+        Op::ArriveAfterCopies {
+            thread: 0,
+            signal: 0,
+        },
+        Op::Observe {
+            thread: 32,
+            signal: 0,
+        },
+        Op::Access {
+            thread: 32,
+            at: 0,
+            bytes: 1,
+            write: true,
+        },
+    ]);
+    assert_eq!(Graph::new(&program).conflicts(), [((0, 5), vec![0])]);
+    assert_eq!(found(&judge(&program)), [((0, 5), vec![0])]);
+}
+
+#[test]
+fn each_lane_of_a_warp_that_stored_a_matrix_must_have_fenced() {
+    let is_unfenced = |lanes: u32| {
+        let store = Op::Matrix {
+            warp: 0,
+            at: 0,
+            write: true,
+            same: false,
+        };
+        let fences = (0..lanes).map(|thread| Op::Fence { thread });
+        let mut program = vec![store];
+        program.extend(fences);
+        program.extend([Op::Barrier, Op::StoreRead { thread: 0, at: 0 }]);
+        let outcome = judge(&numbered(program));
+        let mut kinds = outcome.found.iter().map(|raw| raw.kind);
+        kinds.any(|kind| kind == HazardKind::MissingProxyFence)
+    };
+    assert_eq!([0, 31, 32].map(is_unfenced), [true, true, false]);
+}
+
+#[test]
+fn a_copy_holds_the_bytes_that_it_writes_and_reads_and_no_others() {
+    let read = Op::Access {
+        thread: 32,
+        at: 0,
+        bytes: 3,
+        write: false,
+    };
+    let program = numbered(vec![Op::Issue { thread: 0, at: 1 }, read]);
+    assert_eq!(found(&judge(&program)), [((0, 1), vec![1])]);
+    let mut known = Copies::default();
+    known.start(1, 4);
+    known.issue(copies::Copy::new(0, 1, 0..4, 8..12));
+    let is_read = |place| known.reads(place, 2).is_some();
+    assert_eq!([6, 7, 11, 12].map(is_read), [false, true, true, false]);
+}
+
+#[test]
+fn what_is_known_stays_known() {
+    let (mut clocks, mut signal) = (Clocks::default(), Signal::default());
+    clocks.start(1, 1);
+    let agent = clocks.agent();
+    clocks.release_before_copies(0, &mut signal);
+    for number in [2, 1] {
+        clocks.complete(0, agent, number);
+        clocks.wait_for_copies(0, number);
+        clocks.release_copies(0, number + 1, &mut signal);
+    }
+    assert!(clocks.knows_agent(0, agent, 2) && clocks.knows_copy(0, 0, 2));
+    clocks.acquire(0, &signal);
+    assert!(clocks.knows_copy(0, 0, 3));
 }
 
 #[test]
