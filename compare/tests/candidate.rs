@@ -6,10 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The Python that has torch. CI has.
+/// The Python that has torch, asked once. CI has.
 fn python() -> Option<PathBuf> {
+    static PYTHON: LazyLock<Option<PathBuf>> = LazyLock::new(find_python);
+    PYTHON.clone()
+}
+
+fn find_python() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let named = std::env::var_os("PYTHON").map(PathBuf::from);
     let python = named.unwrap_or_else(|| root.join(".python/bin/python"));
