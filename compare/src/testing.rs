@@ -293,7 +293,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
             reason: "nvcc was not found; run scripts/cuda-toolkit".into(),
         },
         device: None,
-        toggles: Default::default(),
         source_lines: true,
         gates: Default::default(),
         tools: Default::default(),

@@ -334,10 +334,12 @@ impl Join<'_> {
 
     /// Whether the new side has a build by the same nvcc, for the same architectures.
     fn is_built_alike(&self, old: &Row) -> bool {
-        let built = |session: &Session| (session.device_compiler.clone(), session.toggles.clone());
-        let of_base = self.base.session(old).map(built);
+        let of_base = self
+            .base
+            .session(old)
+            .map(|session| &session.device_compiler);
         let mut sessions = self.new.sessions.values();
-        old.by != Source::Ptxas || sessions.any(|session| Some(built(session)) == of_base)
+        old.by != Source::Ptxas || sessions.any(|of| Some(&of.device_compiler) == of_base)
     }
 
     fn figures(&self, old: &Row, new: &Row) -> Vec<Difference> {

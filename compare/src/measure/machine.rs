@@ -3,20 +3,9 @@
 use crate::judge::list::joined;
 use crate::table::session::{Git, Gpu, Machine};
 use common::device::cuda::DeviceInfo;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Environment variables that change what is built.
-const TOGGLES: [&str; 6] = [
-    "ATTENTION_CUDA",
-    "ATTENTION_CUDA_ARCHS",
-    "NVCC",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CXX",
-];
 
 pub fn git() -> Git {
     match (
@@ -104,12 +93,6 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
 fn folder_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
-}
-
-/// As set now; paths are reduced to their last part.
-pub fn toggles() -> BTreeMap<String, String> {
-    let read = |name: &&str| Some((name.to_string(), last_part(&std::env::var(name).ok()?)));
-    TOGGLES.iter().filter_map(read).collect()
 }
 
 /// The command line with every path reduced to its last part, so that a run reveals no folders of the machine.

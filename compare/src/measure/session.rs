@@ -45,7 +45,6 @@ pub fn begin(
         host_compiler: first.compiler.description.clone(),
         device_compiler: device_compiler(&first.gpu),
         device: None,
-        toggles: machine::toggles(),
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
         gates: gate_scopes(builds, plan, not_compiled.as_deref(), is_traced),
         tools: Default::default(),

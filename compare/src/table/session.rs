@@ -34,9 +34,6 @@ pub struct Session {
     /// The smaller device that the run was limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceLimits>,
-    /// Environment variables that change the build, where set.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub toggles: BTreeMap<String, String>,
     /// Versions of what measured: `ncu 2025.3.1.0`, `torch 2.11.0+cu130`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<Source, Vec<String>>,

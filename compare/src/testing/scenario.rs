@@ -110,8 +110,10 @@ fn edit(mut run: Run, words: &str) -> Run {
                 archs: vec!["sm_90a".into()],
             };
         }),
-        "toggle" => run.changed(|session| {
-            session.toggles.insert(all[1].into(), all[2].into());
+        "archs" => run.changed(|session| {
+            if let DeviceCompiler::Built { archs, .. } = &mut session.device_compiler {
+                *archs = vec![rest];
+            }
         }),
         "dirty" => run.changed(|session| {
             session.git = Git::Commit {

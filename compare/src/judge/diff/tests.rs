@@ -453,8 +453,8 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         timed => same; - cpasync gpu !all
         timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma ptxas
         timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel
-        timed; built 96 0 => same; - wmma ptxas; toggle ATTENTION_CUDA_ARCHS sm_89
-        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; toggle ATTENTION_CUDA_ARCHS sm_89
+        timed; built 96 0 => same; - wmma ptxas; archs sm_89
+        timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; archs sm_89
         timed; built 96 0 => same; wmma ptxas: R1 none
         emulated; wmma all: C5 no_data => same; wmma all: C5 none
         timed; wmma gpu mission !pair: C5 pass => same; wmma gpu mission !pair: C5 none
@@ -505,10 +505,10 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel
         3 INCOMPLETE
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
-    timed; built 96 0 => same; - wmma ptxas; toggle ATTENTION_CUDA_ARCHS sm_89
+    timed; built 96 0 => same; - wmma ptxas; archs sm_89
         0 SAME
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a
-    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; toggle ATTENTION_CUDA_ARCHS sm_89
+    timed; built 96 0; + wmma | f16 d64 sm_90a | kernel | threads 128 => same; - wmma kernel; archs sm_89
         3 INCOMPLETE
         not comparable stage0-scalar/wmma-qk-32x64 resources on f16 d64 sm_90a (required)
     timed; built 96 0 => same; wmma ptxas: R1 none
