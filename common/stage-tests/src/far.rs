@@ -45,7 +45,8 @@ fn step(key: usize) -> f32 {
 }
 
 /// Fails unless maxima below 2^28 (of scores in base 2) keep the scale of the softmax, where keys that differ by one step of f32 still
-/// share the weight, those from 2^28 on are subtracted exactly, and rows see both in either order.
+/// share the weight, those from 2^28 on are subtracted exactly, and rows see both in either order; and unless a maximum is raised
+/// before an exponential is too large for a half.
 pub fn far_maxima(attention: &'static dyn Attention) {
     let stage = load(attention);
     let one_if = |is: bool| if is { 1.0 } else { 0.0 };
@@ -97,6 +98,16 @@ pub fn far_maxima(attention: &'static dyn Attention) {
             &|key| one_if(is_far(key) == (far_score > 0.0)),
         );
         cases.push((mixed, 1.0, 1e-3));
+    }
+    // Half of a warp's rows see scores of 0 and, in the other half of the keys, of 17: under a maximum of 0 no half holds 2^17.
+    for (row_octet, first) in [(0, true), (0, false), (1, true), (1, false)] {
+        let risen = inputs(
+            [16, 2048],
+            &|row| one_if(row / 8 == row_octet),
+            &|key| [if (key < 1024) == first { 94.0 } else { 0.0 }, 0.0],
+            &|_| 1.0,
+        );
+        cases.push((risen, 1.0, 1e-3));
     }
     for kernel in stage
         .kernels
