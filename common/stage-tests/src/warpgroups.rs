@@ -61,16 +61,19 @@ pub fn lazy_maxima(attention: &'static dyn Attention, families: &[&str]) {
 }
 
 /// Causal blocks start by groups of heads whose K and V stay in L2 together. Three heads of so many keys are a group of two and one
-/// of one: no named shape has a last group that is not whole.
+/// of one: no named shape has a last group that is not whole. Of a head with more than twice as many not even one stays.
 pub fn groups_of_heads(attention: &'static dyn Attention, variant: &str, dtype: Dtype) {
+    let keys = GROUP_BYTES / (2 * 2 * 64 * dtype.bytes());
     // 65 rows: two tiles, one of a single row.
-    let shape = Shape {
-        heads_kv: 1,
-        seq_kv: GROUP_BYTES / (2 * 2 * 64 * dtype.bytes()),
-        ..Shape::bhsd(1, 3, 65, 64)
-    };
-    let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
-    right(attention, variant, problem);
+    for (heads_q, seq_q, seq_kv) in [(3, 65, keys), (1, 1, 2 * keys + 1)] {
+        let shape = Shape {
+            heads_kv: 1,
+            seq_kv,
+            ..Shape::bhsd(1, heads_q, seq_q, 64)
+        };
+        let problem = Problem::new(shape, dtype, Mask::Causal).unwrap();
+        right(attention, variant, problem);
+    }
 }
 
 /// Rows that do not fill the blocks of head_dim 128, 192 rows each: the last block has none for its last warpgroups or, under the
