@@ -230,6 +230,7 @@ mod tests {
         };
         let rows = Form::AlongK { rows: 64 };
         assert_eq!(check(1024 + 96, 0, 1024, rows), Ok(()));
+        assert_eq!(check(32768 - 8192, 0, 1024, rows), Ok(()), "to the end");
         let refused = |start, stride, words: &str| {
             let reason = check(start, 0, stride, rows).unwrap_err();
             assert!(reason.contains(words), "{reason}");
@@ -259,11 +260,24 @@ mod tests {
                 .unwrap_err()
                 .contains("`leading`")
         );
+        let one_pattern = Form::AlongN { columns: 64 };
+        assert_eq!(check(2048, 0, 1024, one_pattern), Ok(()), "nothing leads");
         assert!(
             descriptor(0, 0, 0, 0)
                 .unwrap_err()
                 .contains("swizzle mode 0")
         );
+        for bit in 49..52 {
+            let error = Descriptor::decode(1 << 62 | 1 << bit).unwrap_err();
+            assert!(error.contains("base offset"), "{error}");
+        }
+        let farthest = Descriptor {
+            start: 0x3fff0,
+            leading: 0x3fff0,
+            stride: 0x3fff0,
+            span: 128,
+        };
+        assert_eq!(descriptor(0x3fff0, 0x3fff0, 0x3fff0, 1), Ok(farthest));
     }
 
     #[test]
