@@ -7,7 +7,7 @@ use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::{Claim, Place, Run};
-use crate::testing::{self, CPASYNC, WMMA, ladder, of_e4m3_alone, peer_sampled, timed};
+use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
@@ -22,11 +22,10 @@ use std::time::Duration;
 const STUB: &str = r#"
 import json, sys
 answers = {
-    "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": None,
+    "hello": {"software": {"torch": "2.11.0"}, "gpu": "NVIDIA H200", "uuid": "unknown",
               "peers": [{"name": "torch-flash", "dtypes": ["f16", "bf16"]}],
               "absent": [{"subject": "flash-attn", "by": "peers", "note": "not installed"}]},
-    "ceilings": {"subject": "ceiling", "by": "peers", "matrix_flops": 7e14, "copy_bytes_per_second": 4e12},
-    "prepare": 10.0, "chunk": 9.5, "call": [["C6", "its output shares memory with q"]],
+    "prepare": 10.0,
     "finish": {"host_us": [20.0, 21.0], "e4m3_scale": 64.0, "sets": [0, 1]},
 }
 for line in sys.stdin:
@@ -90,24 +89,13 @@ fn python_is_asked_and_answers() {
     let hello = Hello {
         software: [("torch".to_string(), "2.11.0".to_string())].into(),
         gpu: Some("NVIDIA H200".into()),
-        uuid: None,
+        uuid: "unknown".into(),
         peers: vec![peer("torch-flash")],
         absent: vec![absent("flash-attn", On::All, "not installed")],
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
-    let ceiling: Row = session.ask("ceilings", json!({})).unwrap();
-    let rates = [
-        (Metric::MatrixFlops, 7e14),
-        (Metric::CopyBytesPerSecond, 4e12),
-    ];
-    let reached = Row::new("ceiling", On::All, Source::Peers).with_figures(rates);
-    assert_eq!(ceiling, reached);
     let flash = || json!({ "peer": "torch-flash" });
     assert_eq!(session.ask::<f64>("prepare", flash()).unwrap(), 10.0);
-    assert_eq!(session.ask::<f64>("chunk", flash()).unwrap(), 9.5);
-    let found: Vec<(GateId, String)> = session.ask("call", json!({})).unwrap();
-    let shares = "its output shares memory with q".to_string();
-    assert_eq!(found, [(GateId::C6, shares)]);
     let refused = session.ask::<f64>("prepare", json!({ "peer": "torch-cudnn" }));
     let refused = refused.unwrap_err();
     assert_eq!(
@@ -334,125 +322,77 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
         );
         assert_eq!(launches_of(sets, 1e4), sets);
     }
-    let ended = || Err(SessionError::Ended("Python ended".into()));
-    let refused = || Err(SessionError::Refused("not here".into()));
-    let words = |graphs: Vec<Result<f64, SessionError>>| -> Vec<String> {
-        let word = |graph: Result<_, SessionError>| {
-            graph.map_or_else(|e| e.to_string(), |_| "built".into())
+    let mut asked = Vec::new();
+    let mut answers = |names: &[&str], launches: &mut Option<usize>| -> Vec<String> {
+        let graphs = graphs((&plan, 4), launches, &peers(names), |peer, count| {
+            asked.push(count);
+            match peer.name.as_str() {
+                "ends" => Err(SessionError::Ended("ended".into())),
+                "refuses" => Err(SessionError::Refused("refused".into())),
+                "builds" => Ok(1e4),
+                _ => Ok(1.0),
+            }
+        });
+        let word = |graph: Result<f64, SessionError>| {
+            graph.map_or_else(|error| error.to_string(), |_| "built".into())
         };
         graphs.into_iter().map(word).collect()
     };
     // The first Python ends, the peer of the second refuses: the third says.
     let mut launches = None;
-    let mut build = |names: &[&str], answer: &dyn Fn() -> Result<f64, SessionError>| {
-        let graphs = graphs((&plan, 4), &mut launches, &peers(names), |_, _| answer());
-        (words(graphs), launches)
-    };
-    assert_eq!(
-        build(&["mine.py:f"], &ended),
-        (vec!["Python ended".into()], None)
-    );
-    assert_eq!(
-        build(&["torch-math"], &refused),
-        (vec!["not here".into()], None)
-    );
-    let one = (vec!["built".into()], Some(4));
-    assert_eq!(build(&["torch-flash"], &|| Ok(1e4)), one);
+    for (peer, answer, known) in [
+        ("ends", "ended", None),
+        ("refuses", "refused", None),
+        ("builds", "built", Some(4)),
+    ] {
+        assert_eq!(answers(&[peer], &mut launches), [answer]);
+        assert_eq!(launches, known);
+    }
     // With one of ours, all have what it has; what a Python built goes with it.
-    let two = graphs(
-        (&plan, 4),
-        &mut Some(8),
-        &peers(&["a", "b"]),
-        |peer, count| {
-            assert_eq!(count, 8);
-            match peer.name.as_str() {
-                "a" => Ok(1.0),
-                _ => ended(),
-            }
-        },
-    );
-    assert_eq!(words(two), ["Python ended"; 2]);
-    let two = graphs(
-        (&plan, 4),
-        &mut Some(8),
-        &peers(&["a", "b"]),
-        |peer, _| match peer.name.as_str() {
-            "a" => refused(),
-            _ => Ok(1.0),
-        },
-    );
-    assert_eq!(words(two), ["not here", "built"]);
+    assert_eq!(answers(&["fast", "ends"], &mut Some(8)), ["ended"; 2]);
+    let two = answers(&["refuses", "fast"], &mut Some(8));
+    assert_eq!(two, ["refused", "built"]);
+    assert_eq!(asked[3..], [8; 4]);
 }
 
 #[test]
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let place = Place::claims(Dtype::F16);
-    let ours = |is_right| {
-        [
-            peer_sampled(CPASYNC, 10.0, is_right),
-            peer_sampled(WMMA, 20.0, true),
-        ]
-    };
-    let speed_of_light = SpeedOfLight::none("literal samples");
-    let of = |theirs_right, ours_right, speed_of_light: &SpeedOfLight| {
+    let paired = |theirs_right, ours_right, zero_us| {
+        let speed_of_light = SpeedOfLight::none("literal samples").with_zero_line(zero_us);
         let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
-        ours(ours_right)
-            .iter()
-            .filter_map(|ours| pair(&theirs, ours, &place, speed_of_light).unwrap())
-            .collect::<Vec<Row>>()
+        let ours = peer_sampled(CPASYNC, 10.0, ours_right);
+        let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap()?;
+        assert_eq!(
+            (row.subject.as_str(), row.against.clone()),
+            (CPASYNC, Some("torch-flash".into()))
+        );
+        let speedup = row.value(Metric::SpeedupP50).unwrap();
+        Some(format!(
+            "{speedup:.3} {}",
+            row.failure().unwrap_or_default()
+        ))
     };
-    let words = |rows: Vec<Row>| -> Vec<String> {
-        let speedup = |row: &Row| row.value(Metric::SpeedupP50).unwrap();
-        rows.iter()
-            .map(|row| {
-                format!(
-                    "{} {:.3} {}",
-                    row.subject,
-                    speedup(row),
-                    row.against.as_ref().unwrap()
-                )
-            })
-            .collect()
-    };
-    let both = [
-        format!("{CPASYNC} 1.600 torch-flash"),
-        format!("{WMMA} 0.800 torch-flash"),
-    ];
-    assert_eq!(words(of(true, true, &speed_of_light)), both);
-    assert_eq!(words(of(true, false, &speed_of_light)), both[1..]);
-    assert_eq!(words(of(false, true, &speed_of_light)), [""; 0]);
-    let impossible = of(true, true, &speed_of_light.with_zero_line(10.0));
-    let verdicts: Vec<_> = impossible
-        .iter()
-        .map(|row| row.verdicts.get(&GateId::L1).map(|judged| judged.verdict))
-        .collect();
-    assert_eq!(verdicts, [Some(Verdict::Fail), None]);
+    assert_eq!(paired(true, true, 2.0).unwrap(), "1.600 ");
+    assert_eq!(
+        [paired(true, false, 2.0), paired(false, true, 2.0)],
+        [None, None]
+    );
+    let impossible = paired(true, true, 10.0).unwrap();
     assert!(
-        impossible[0].verdicts[&GateId::L1]
-            .reason
-            .starts_with("impossible: 10.000 us, below 11.000 us (1.1 x an empty")
+        impossible.contains("impossible: 10.000 us, below 11.000 us (1.1 x an empty"),
+        "{impossible}"
     );
-    // What its gates said stays with the arm; a peer that is not there says why.
-    let wrong = peer_sampled("torch-cudnn", 8.0, false)
-        .row(&place, "warm L2")
-        .unwrap();
+    // What its gates said stays with the arm.
+    let wrong = peer_sampled("torch-cudnn", 8.0, false);
+    let wrong = wrong.row(&place, "warm L2").unwrap();
+    let failed: Vec<GateId> = wrong.failed().map(|(gate, _)| gate).collect();
+    let [samples, host] = [Metric::Samples, Metric::HostP50].map(|metric| wrong.value(metric));
     assert_eq!(
-        wrong.failed().map(|(gate, _)| gate).collect::<Vec<_>>(),
-        [GateId::C2]
+        (failed, wrong.under.as_deref()),
+        (vec![GateId::C2], Some("warm L2"))
     );
-    assert_eq!(
-        (wrong.under.as_deref(), wrong.value(Metric::Samples)),
-        (Some("warm L2"), Some(40.0))
-    );
-    let missing = absent(
-        "flash-attn",
-        On::Problem(place.clone()),
-        "No module named 'flash_attn'",
-    );
-    assert_eq!(
-        (missing.figures.len(), missing.note.as_deref()),
-        (0, Some("No module named 'flash_attn'"))
-    );
+    assert_eq!((samples, host.is_some()), (Some(40.0), true));
 }
 
 fn args(list: &[&str]) -> PeersArgs {

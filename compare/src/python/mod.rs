@@ -45,20 +45,13 @@ pub fn found(python: Option<&str>) -> Result<String, String> {
     Ok(format!("torch {torch}: {peers}{but}{absent}"))
 }
 
-/// Both processes must be on one GPU. A torch that does not know the UUID knows the name.
-pub fn check_uuid(hello: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
+/// Both processes must be on one GPU.
+pub fn check_uuid(Hello { uuid, .. }: &Hello, device: &CudaDevice) -> anyhow::Result<()> {
     let bare = |uuid: &str| uuid.trim_start_matches("GPU-").to_lowercase();
-    let info = device.info();
-    let is_same = match &hello.uuid {
-        Some(uuid) => bare(uuid) == bare(&info.uuid),
-        None => hello.gpu.as_ref() == Some(&info.name),
-    };
-    let theirs = hello.uuid.as_ref().or(hello.gpu.as_ref());
+    let ours = &device.info().uuid;
     ensure!(
-        is_same,
-        "Python's first GPU is {}, ours is {}; set CUDA_VISIBLE_DEVICES to one of them",
-        theirs.map_or("unknown", String::as_str),
-        info.uuid
+        bare(uuid) == bare(ours),
+        "Python's first GPU is {uuid}, ours is {ours}; set CUDA_VISIBLE_DEVICES to one of them"
     );
     Ok(())
 }

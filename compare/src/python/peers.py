@@ -359,11 +359,10 @@ class Worker:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
         device = torch.cuda.get_device_properties(0) if self.device == "cuda" else None
-        uuid = getattr(device, "uuid", None)
         return {
             "software": software,
             "gpu": device and device.name,
-            "uuid": None if uuid is None else str(uuid),
+            "uuid": str(getattr(device, "uuid", "unknown")),
             "peers": [{"name": name, "dtypes": peer.dtypes} for name, peer in self.peers.items()],
             "absent": [{"subject": name, "by": "peers", "note": reason} for name, reason in self.absent.items()],
         }

@@ -63,8 +63,8 @@ pub struct Hello {
     pub software: BTreeMap<String, String>,
     /// The GPU's name, if torch sees one.
     pub gpu: Option<String>,
-    /// Its UUID, if this version of torch knows it.
-    pub uuid: Option<String>,
+    /// Its UUID, or that it is unknown.
+    pub uuid: String,
     pub peers: Vec<Peer>,
     /// Rows of peers that cannot be called, which say why.
     pub absent: Vec<Row>,

@@ -417,54 +417,48 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
     plan.draws = ["1x1x17x64", "1x2:1x9x64"]
         .map(|shape| problem(shape, Dtype::F16))
         .into();
-    let times = |device: &Made, sink: &mut dyn Sink| {
+    let times = |spoils, sink: &mut dyn Sink| {
         let mut run = judged(None);
-        let ended = Executor::new(&plan, &stages).draws(device, &mut run, sink);
-        let rows: Vec<Row> = run.table.by(By::Draw).cloned().collect();
-        (ended.is_ok(), rows)
+        let device = Made::new(20.0, spoils);
+        let ended = Executor::new(&plan, &stages).draws(&device, &mut run, sink);
+        let rows = run.table.by(By::Draw).map(|row| {
+            let number = row.value(Metric::Draw).unwrap();
+            let gates = distinct(row.failed().map(|(gate, _)| gate));
+            (
+                row.subject.to_string(),
+                row.on.to_string(),
+                number,
+                row.value(Metric::P50),
+                gates,
+            )
+        });
+        (ended.is_ok(), rows.collect::<Vec<_>>())
     };
-    let (ended, rows) = times(&Made::new(20.0, HONEST), &mut Told::default());
-    let found = rows.iter().map(|row| {
-        let number = row.value(Metric::Draw).unwrap();
-        (
-            row.subject.as_str(),
-            row.on.to_string(),
-            number,
-            row.value(Metric::P50),
-            row.failure(),
-        )
-    });
-    let expected = [
-        (SCALAR, "1x1x17x64 f16 full", 0.0),
-        (SCALAR, "1x2:1x9x64 f16 full", 1.0),
-        (WMMA, "1x1x17x64 f16 full", 0.0),
-        (WMMA, "1x2:1x9x64 f16 full", 1.0),
-    ];
-    let expected =
-        expected.map(|(subject, on, number)| (subject, on.into(), number, Some(20.0), None));
-    assert!(ended);
-    assert_eq!(found.collect::<Vec<_>>(), expected);
-    let (gate, spoils) = SPOILT[0];
-    let (_, rows) = times(
-        &Made::new(20.0, ("wmma-qk-32x64", spoils)),
-        &mut Told::default(),
-    );
-    for row in rows {
-        assert_eq!(
-            failed(&row).iter().any(|(of, _)| *of == gate),
-            row.subject.as_str() == WMMA
-        );
-    }
-    // One that is not launched has no time, and the others have.
-    let (ended, rows) = times(
-        &Made::new(20.0, ("scalar-32x64", NOT_LAUNCHED)),
-        &mut Told::default(),
-    );
-    assert!(ended && rows.len() == 4);
-    for row in rows {
-        let is_launched = row.subject.as_str() == WMMA;
-        assert_eq!(row.has(Metric::P50), is_launched);
-        assert_eq!(row.failure().is_some(), !is_launched, "{row:?}");
+    // Of the second variant.
+    let expected = |us, gates: &[GateId]| {
+        let each = [
+            (SCALAR, "1x1x17x64 f16 full", 0.0),
+            (SCALAR, "1x2:1x9x64 f16 full", 1.0),
+            (WMMA, "1x1x17x64 f16 full", 0.0),
+            (WMMA, "1x2:1x9x64 f16 full", 1.0),
+        ];
+        let rows = each.map(|(subject, on, number)| {
+            let (us, gates) = match subject == WMMA {
+                true => (us, gates.to_vec()),
+                false => (Some(20.0), vec![]),
+            };
+            (subject.to_string(), on.to_string(), number, us, gates)
+        });
+        (true, rows.to_vec())
+    };
+    let (gate, spoils) = SPOILT[3];
+    for (spoils, us, gates) in [
+        (HONEST, Some(20.0), vec![]),
+        (("wmma-qk-32x64", spoils), Some(20.0), vec![gate]),
+        // One that is not launched has no time, and the others have.
+        (("wmma-qk-32x64", NOT_LAUNCHED), None, vec![GateId::C1]),
+    ] {
+        assert_eq!(times(spoils, &mut Told::default()), expected(us, &gates));
     }
     struct Stops;
     impl Sink for Stops {
@@ -473,7 +467,7 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
             Err(ExecuteError::Interrupted)
         }
     }
-    let (ended, rows) = times(&Made::new(20.0, HONEST), &mut Stops);
+    let (ended, rows) = times(HONEST, &mut Stops);
     assert!(!ended && rows.len() == 2);
 }
 
