@@ -95,23 +95,15 @@ fn folder_name(text: &str) -> String {
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
 }
 
-/// The command line with every path reduced to its last part, so that a run reveals no folders of the machine.
-pub fn command_line() -> Vec<String> {
-    last_parts(std::env::args_os())
-}
-
-/// Arguments that are not UTF-8, such as paths, get replacement characters.
-fn last_parts(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
-    arguments
-        .map(|argument| last_part(&argument.to_string_lossy()))
-        .collect()
-}
-
-fn last_part(text: &str) -> String {
-    text.rsplit('/')
-        .find(|part| !part.is_empty())
-        .unwrap_or(text)
-        .to_string()
+/// A command line with every path reduced to its last part, so that a run reveals no folders of the machine. Arguments that are not
+/// UTF-8, such as paths, get replacement characters.
+pub fn command_line(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
+    let last_part = |argument: OsString| {
+        let text = argument.to_string_lossy();
+        let part = text.rsplit('/').find(|part| !part.is_empty());
+        part.unwrap_or(&text).to_string()
+    };
+    arguments.map(last_part).collect()
 }
 
 /// A time in UTC, in seconds since 1970.
@@ -185,25 +177,23 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn an_argument_need_not_be_utf_8() {
+    fn arguments_hold_no_path_and_need_not_be_utf_8() {
         use std::os::unix::ffi::OsStringExt;
         let arguments = [
             b"compare".to_vec(),
             b"--out".to_vec(),
-            b"/tmp/r\xe9sultats".to_vec(),
+            b"/tmp/r\xe9sultats/".to_vec(),
+            b"-".to_vec(),
         ];
-        let words = last_parts(arguments.into_iter().map(OsString::from_vec));
-        assert_eq!(words, ["compare", "--out", "r\u{fffd}sultats"]);
+        let words = command_line(arguments.into_iter().map(OsString::from_vec));
+        assert_eq!(words, ["compare", "--out", "r\u{fffd}sultats", "-"]);
     }
 
     #[test]
-    fn names_hold_no_path_and_no_space() {
+    fn names_hold_no_space() {
         assert_eq!(
             folder_name("NVIDIA H100 80GB HBM3"),
             "nvidia-h100-80gb-hbm3"
         );
-        assert_eq!(last_part("/a/b/input.safetensors"), "input.safetensors");
-        assert_eq!(last_part("target/release/"), "release");
-        assert_eq!(last_part("-"), "-");
     }
 }

@@ -279,38 +279,29 @@ impl<'a> Bench<'a> {
             return Ok(vec![]);
         };
         let stage = loaded(self.stages, id);
-        let groups = stand_ins(&self.known, build, &item.place);
-        let arms = (groups.iter()).map(|group| self.fastest_of(group, build, stage, item, problem));
-        arms.filter_map(Result::transpose).collect()
-    }
-
-    fn fastest_of(
-        &self,
-        variants: &[String],
-        build: &StageMeta,
-        stage: &'a LoadedStage,
-        item: &Item,
-        problem: &TimedProblem,
-    ) -> Result<Option<Arm<'a>>, CudaError> {
-        let mut best: Option<Arm<'a>> = None;
-        for variant in variants {
-            let Ok(prepared) = stage.prepare(variant, &item.problem) else {
-                continue;
-            };
-            let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
-            let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
-            if best.as_ref().is_none_or(|best| us < best.us) {
-                best = Some(Arm {
-                    subject: build.subject(variant),
-                    program: Program::Ours {
-                        arm: Box::new(arm),
-                        probability: prepared.kernel.probability,
-                    },
-                    us,
-                });
+        let mut arms = Vec::new();
+        for variants in stand_ins(&self.known, build, &item.place) {
+            let mut best: Option<Arm<'a>> = None;
+            for variant in &variants {
+                let Ok(prepared) = stage.prepare(variant, &item.problem) else {
+                    continue;
+                };
+                let mut arm = self.device.arm(stage, &prepared, &problem.pool)?;
+                let us = launch_us(&mut arm, &self.plan, TRIAL_US)?;
+                if best.as_ref().is_none_or(|best| us < best.us) {
+                    best = Some(Arm {
+                        subject: build.subject(variant),
+                        program: Program::Ours {
+                            arm: Box::new(arm),
+                            probability: prepared.kernel.probability,
+                        },
+                        us,
+                    });
+                }
             }
+            arms.extend(best);
         }
-        Ok(best)
+        Ok(arms)
     }
 
     /// The problem as each Python is told of it.
