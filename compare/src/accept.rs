@@ -171,14 +171,6 @@ fn merge(
     let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
     let comparison = diff::compare(&committed, &table, false, &stages);
-    let newest = committed.newest().map(|newest| &newest.name);
-    if let Some(session) = table.sessions.get_mut(name) {
-        session.changes = match committed.sessions.get(name) {
-            // It is accepted again.
-            Some(before) => before.changes.clone(),
-            None => newest.map(|newest| comparison.changes(newest)),
-        };
-    }
     let is_new = |row: &Row| row.session == *name;
     let bytes: usize = (table.part(is_new).files().iter())
         .map(|(_, bytes)| bytes.len())

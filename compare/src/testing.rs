@@ -298,7 +298,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         tools: Default::default(),
         rows: 0,
         stages,
-        changes: None,
         input: None,
     }
 }

@@ -225,27 +225,22 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
             let all = table.rows().chain(results.build.rows());
             let of_wmma = all
                 .filter(|row| row.key().to_string().contains("wmma-qk") || row.by == Source::Claim);
-            let since = table
-                .sessions
-                .values()
-                .map(|of| of.changes.as_ref().map(|of| &*of.since));
             format!(
-                "{:?} (checked in {}) {:?}, {} rows of wmma-qk and claims; sessions since {:?}",
+                "{:?} (checked in {}) {:?}, {} rows of wmma-qk and claims",
                 of(SCALAR),
                 checked.session,
                 of(CPASYNC),
-                of_wmma.count(),
-                since.collect::<Vec<_>>()
+                of_wmma.count()
             )
         },
     );
     insta::assert_snapshot!(found, @r#"
     timed; clean; named 1; scalar gpu all: cases 9
-        Some((32.03, "1")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None]
+        Some((32.03, "1")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims
     timed 40 20 15; clean; - stage1-cpasync; named 2; stages 0
-        Some((40.04, "2")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims; sessions since [None, Some("1")]
+        Some((40.04, "2")) (checked in 1) Some((15.01, "1")), 11 rows of wmma-qk and claims
     timed; clean; named 3; refused wmma; - pair; claims 0 0; claims 1 0
-        Some((32.03, "3")) (checked in 1) Some((15.01, "3")), 0 rows of wmma-qk and claims; sessions since [None, Some("2")]
+        Some((32.03, "3")) (checked in 1) Some((15.01, "3")), 0 rows of wmma-qk and claims
     "#);
 }
 

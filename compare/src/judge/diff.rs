@@ -8,13 +8,13 @@
 use super::best::{self, is_latency};
 use super::claims;
 use super::drift::{Drift, FEWEST, is_of_one_kernel};
-use crate::table::session::{Changes, DeviceCompiler, Moved};
+use crate::table::session::DeviceCompiler;
 use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -616,41 +616,6 @@ fn moved(was: f64, is: f64, margin: f64) -> Change {
         Change::Better
     } else {
         Change::Unchanged
-    }
-}
-
-impl From<&Difference> for Moved {
-    fn from(difference: &Difference) -> Self {
-        let why = &difference.why;
-        let ratio = difference.ratio.as_ref();
-        Self {
-            subject: difference.subject.clone(),
-            metric: difference.title(),
-            base: difference.base.clone().unwrap_or_default(),
-            new: difference.new.clone().unwrap_or_default(),
-            why: ratio.map_or(why.clone(), |ratio| format!("{:.2}x; {why}", ratio.value)),
-        }
-    }
-}
-
-/// The most lines of what is worse that a session keeps.
-const KEPT: usize = 40;
-
-impl Comparison {
-    pub fn changes(&self, since: &str) -> Changes {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for difference in &self.differences {
-            *counts
-                .entry(difference.change.word().to_string())
-                .or_default() += 1;
-        }
-        let worse = (self.differences.iter()).filter(|d| d.change == Change::Worse);
-        let worse = worse.take(KEPT).map(Moved::from);
-        Changes {
-            since: since.to_string(),
-            counts,
-            worse: worse.collect(),
-        }
     }
 }
 

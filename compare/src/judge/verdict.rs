@@ -6,7 +6,6 @@ use super::list::{distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
 use super::{Known, diff};
-use crate::table::session::Changes;
 use crate::table::{On, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
 use std::borrow::Cow;
@@ -95,8 +94,8 @@ pub struct Report<'a> {
     pub claims: Vec<Claimed>,
     pub failures: Vec<Failure>,
     pub missing: Vec<Missing>,
-    /// What the run changes in the committed table; of a committed table, what its newest session changed.
-    pub since: Option<Changes>,
+    /// Of a run, the newest session of the committed table, and what the run changes in that table.
+    pub since: Option<(String, Vec<Difference>)>,
 }
 
 impl Report<'_> {
@@ -104,33 +103,37 @@ impl Report<'_> {
         self.missing.iter().filter(|missing| missing.required)
     }
 
-    pub fn worse(&self) -> usize {
-        let worse = Change::Worse.word();
-        let counts = self.since.iter().map(|since| &since.counts);
-        counts.filter_map(|counts| counts.get(worse)).sum()
+    pub fn worse(&self) -> Vec<&Difference> {
+        let changes = self.since.iter().flat_map(|(_, changes)| changes);
+        changes.filter(|d| d.change == Change::Worse).collect()
+    }
+
+    /// How much is worse, if anything is, and since when.
+    pub fn regressed(&self) -> Option<(usize, &str)> {
+        let (since, _) = self.since.as_ref()?;
+        let worse = self.worse().len();
+        (worse > 0).then_some((worse, since))
     }
 }
 
 /// Judges a committed table, or a run without anything to compare it with.
 pub fn report(known: Known<'_>) -> Report<'_> {
-    let since = known.session().and_then(|session| session.changes.clone());
-    report_since(known, since)
+    report_since(known, None)
 }
 
 /// Judges a run on top of the committed table of its GPU model.
 pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
     let known = Known::of_run(run, committed);
-    let newest = committed.newest().map(|newest| &newest.name);
-    let since = newest
-        .filter(|_| run.session.device.is_none())
-        .map(|newest| {
-            let accepted = diff::accepted(run, committed);
-            diff::compare(committed, &accepted, false, known.stages).changes(newest)
-        });
+    let newest = committed.newest().filter(|_| run.session.device.is_none());
+    let since = newest.map(|newest| {
+        let accepted = diff::accepted(run, committed);
+        let comparison = diff::compare(committed, &accepted, false, known.stages);
+        (newest.name.clone(), comparison.differences)
+    });
     report_since(known, since)
 }
 
-fn report_since(known: Known<'_>, since: Option<Changes>) -> Report<'_> {
+fn report_since(known: Known<'_>, since: Option<(String, Vec<Difference>)>) -> Report<'_> {
     let stages = known.stages.iter();
     let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
     let judged = |(stage, subject)| {
@@ -302,14 +305,10 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
 }
 
 fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
-    let regressed = report
-        .since
-        .as_ref()
-        .filter(|_| report.worse() > 0)
-        .map(|since| {
-            let worse = count(report.worse(), "regression", "regressions");
-            format!("Look at the {worse} since {}.", since.since)
-        });
+    let regressed = report.regressed().map(|(worse, since)| {
+        let worse = count(worse, "regression", "regressions");
+        format!("Look at the {worse} since {since}.")
+    });
     let unexpected = report.claims.iter().filter_map(|claimed| {
         claimed.is_unexpected()?;
         let title = claimed.title();

@@ -50,7 +50,6 @@ pub fn begin(
         tools: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
-        changes: None,
         input: None,
     });
     run.extend(builds.iter().flat_map(rows::built));

@@ -5,7 +5,6 @@ use crate::document::Block;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::joined;
 use crate::judge::verdict::{Overall, count, counts};
-use crate::table::session::Moved;
 use crate::table::{self, Subject};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
@@ -83,7 +82,6 @@ fn table(pair: &Pair, change: Change, most: usize) -> Vec<Block> {
     let mut changed = pair.of(change);
     let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
     changed.sort_by(|a, b| a.group.cmp(&b.group).then(moved(b).total_cmp(&moved(a))));
-    let changed: Vec<Moved> = changed.into_iter().map(Moved::from).collect();
     first_of(&changed, most, |of| Block::Table(changes(of)), HOW)
 }
 

@@ -17,10 +17,11 @@ pub mod summary;
 
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::claims::Claimed;
+use crate::judge::diff::Difference;
 use crate::judge::list::joined;
 use crate::judge::state::State;
 use crate::judge::verdict::count;
-use crate::table::session::{Git, Moved};
+use crate::table::session::Git;
 use crate::table::{Figure, Row, Subject};
 use common::metric::{Metric, Unit, significant};
 use common::verdict::{GateId, Verdict};
@@ -172,24 +173,19 @@ const WORDS: [&str; 9] = [
 ];
 
 /// Where, what, how far, and what decides.
-fn changes(changes: &[Moved]) -> Table {
-    let row = |Moved {
-                   subject,
-                   metric,
-                   base,
-                   new,
-                   why,
-               }: &Moved| {
-        let values = match (base.as_str(), new.as_str()) {
-            ("", "") => Cell::Missing,
-            ("", is) => is.into(),
-            (was, is) => format!("{was} → {is}").into(),
+fn changes(changes: &[&Difference]) -> Table {
+    let row = |of: &&Difference| {
+        let ratio = of.ratio.map(|ratio| format!("{:.2}x; ", ratio.value));
+        let values = match (&of.base, &of.new) {
+            (Some(was), Some(is)) => format!("{was} → {is}").into(),
+            (None, Some(is)) => is.into(),
+            _ => Cell::Missing,
         };
         row! {
-            "where" => short(subject),
-            "what" => metric,
+            "where" => short(&of.subject),
+            "what" => of.title(),
             "was → is" => values,
-            "why" => why,
+            "why" => ratio.unwrap_or_default() + &of.why,
         }
     };
     Table::of(changes.iter().map(row))

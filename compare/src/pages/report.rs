@@ -7,11 +7,12 @@ use crate::document::{Block, Cell, Table, Text, row};
 use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
+use crate::judge::diff::Difference;
 use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
-use crate::judge::verdict::{Report, count};
-use crate::table::session::{Changes, Moved, Progress};
+use crate::judge::verdict::{Report, count, counts};
+use crate::table::session::Progress;
 use crate::table::{Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -48,8 +49,8 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     let mut ladder = super::some(table);
     ladder.extend(ladder::about(report));
     let since = report.since.as_ref();
-    let changed = since.map_or(String::new(), |since| {
-        format!("What changed since {}", since.since)
+    let changed = since.map_or(String::new(), |(since, _)| {
+        format!("What changed since {since}")
     });
     let tested = self_test::summary(known.table.by(Source::SelfTest).collect::<Vec<_>>());
     let before = [
@@ -63,7 +64,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
             missing(report, true),
         ),
         (titled("The ladder", report), ladder),
-        (changed, since.map_or(vec![], changes_of)),
+        (changed, since.map_or(vec![], |_| changes(report))),
         (titled("Against peers", report), against_peers(report)),
     ];
     let after = [
@@ -91,8 +92,8 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
 /// A PASS that does not hide a regression.
 pub fn verdict(report: &Report<'_>) -> String {
     let overall = &report.overall;
-    let regressed = report.since.as_ref().filter(|_| report.worse() > 0);
-    let worse = regressed.map(|since| format!("; {} worse since {}", report.worse(), since.since));
+    let regressed = report.regressed();
+    let worse = regressed.map(|(worse, since)| format!("; {worse} worse since {since}"));
     format!("{overall}{}", worse.unwrap_or_default())
 }
 
@@ -105,10 +106,8 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let missing =
         missing.map(|n| format!("required data that is missing: {}", count(n, "row", "rows")));
     let stale = stale_figures(report);
-    let since = report.since.as_ref().map(|since| {
-        let counts = since.counts.iter().map(|(word, n)| format!("{n} {word}"));
-        format!("since `{}`: {}", since.since, joined(counts, ", "))
-    });
+    let since = report.since.as_ref();
+    let since = since.map(|(since, changes)| format!("since `{since}`: {}", counts(changes)));
     let regret = Regret::known(&report.known.table).map(|regret| regret.to_string());
     let lines = [
         Some(format!("variants: {}", tallied(states, &WORDS))),
@@ -278,17 +277,17 @@ fn shortfall(ratio: crate::table::Figure) -> Option<&'static str> {
     }
 }
 
-pub fn changes_of(since: &Changes) -> Vec<Block> {
-    let table = |worse: &[Moved]| Block::Table(super::changes(worse));
+fn changes(report: &Report<'_>) -> Vec<Block> {
+    let table = |worse: &[&Difference]| Block::Table(super::changes(worse));
     let how = "compare diff BASE NEW";
-    let blocks = first_of(&since.worse, MOST_CHANGES, table, how);
+    let blocks = first_of(&report.worse(), MOST_CHANGES, table, how);
     super::or_line(
         blocks,
         "Nothing is worse. `compare diff BASE NEW` compares any two revisions.",
     )
 }
 
-/// Claims that do not hold; the others as counts. Why the refuted ones failed is long.
+/// Claims that do not hold. Why the refuted ones failed is long.
 fn claims(report: &Report<'_>) -> Vec<Block> {
     const OPEN: &str = "";
     let kind = |of: &Claimed| match of.verdict() {

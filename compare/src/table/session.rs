@@ -46,9 +46,6 @@ pub struct Session {
     /// How many rows were written; of a run only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rows: usize,
-    /// What it changed in the table that it was accepted into.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Changes>,
     /// Every stage, whether or not the run selected it; of the program, not of the file.
     #[serde(skip)]
     pub stages: Vec<StageMeta>,
@@ -59,26 +56,6 @@ pub struct Session {
 
 fn is_zero(n: &usize) -> bool {
     *n == 0
-}
-
-/// How many rows by kind of change, and those that are worse.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Changes {
-    pub since: String,
-    /// By [`crate::judge::diff::Change`].
-    pub counts: BTreeMap<String, usize>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub worse: Vec<Moved>,
-}
-
-/// A figure or verdict that changed, as people read it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
-    pub subject: Subject,
-    pub metric: String,
-    pub base: String,
-    pub new: String,
-    pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,8 @@ use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
 use crate::testing::scenario::{each, row, run, set, sides};
-use crate::testing::{SCALAR, US, ladder, mission, table, timed};
+use crate::testing::{SCALAR, US, mission, table, timed};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// One run as a table, with what it says of its claims.
@@ -750,26 +751,4 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
         not comparable stage1-cpasync/cpasync claim cpasync p50 over PyTorch's flash on mission f16 full (required)
         not comparable stage1-cpasync/cpasync claim cpasync p50 over the fastest of PyTorch on mission f16 full (required)
     ");
-}
-
-#[test]
-fn a_session_keeps_what_it_changed() {
-    let declared = "; + wmma | f16 d64 | kernel | threads 128";
-    let [old, new] = ["timed", "timed 32 21 14; scalar all: C3 fail; rebuilt"];
-    let old = of_run(&run(&format!("{old}{declared}")), "1");
-    let new = of_run(&run(&format!("{new}{declared}")), "2");
-    let changes = compare(&old, &new, false, &ladder()).changes("1");
-    let worse: Vec<String> = (changes.worse.iter())
-        .map(|of| {
-            format!(
-                "{} {}: {} -> {}, {}",
-                of.subject, of.metric, of.base, of.new, of.why
-            )
-        })
-        .collect();
-    insta::assert_snapshot!(format!("{}: {:?}\n{}", changes.since, changes.counts, worse.join("\n")), @r#"
-    1: {"improved": 1, "not comparable": 2, "unchanged": 33, "worse": 2}
-    stage0-scalar/scalar-32x64 gate C3: PASS -> FAIL, too large
-    stage0-scalar/wmma-qk-32x64 p50 on mission f16 full: 20.02 µs -> 21.02 µs, 0.95x; beyond 3.0 %, the usual variation between sessions
-    "#);
 }
