@@ -62,19 +62,14 @@ fn of(row: Option<&Row>, metric: Metric) -> Cell {
     ))
 }
 
-/// The figures of several metrics, under their labels; in parentheses their ratios to those of `base`.
-fn each(row: Option<&Row>, metrics: &[Metric], base: Option<&Row>) -> TableRow {
-    let cell = |&metric: &Metric| {
-        let [is, was] = [row, base].map(|row| row?.value(metric));
-        let ratio = is.zip(was.filter(|was| *was != 0.0));
-        let ratio = ratio.map(|(is, was)| format!("{:.3}x", is / was));
-        (metric.to_string(), noted(of(row, metric), ratio.as_deref()))
-    };
+/// The figures of several metrics, under their labels.
+fn each(row: Option<&Row>, metrics: &[Metric]) -> TableRow {
+    let cell = |metric: &Metric| (metric.to_string(), of(row, *metric));
     metrics.iter().map(cell).collect()
 }
 
 /// What a row has of `metrics`, with verdicts and notes.
-fn cells(row: &Row, metrics: &[Metric], base: Option<&Row>) -> TableRow {
+fn cells(row: &Row, metrics: &[Metric]) -> TableRow {
     let verdict = |gate: GateId| {
         let judged = row.verdicts.get(&gate);
         let judged = judged.map(|judged| match (judged.passed, judged.of) {
@@ -93,7 +88,7 @@ fn cells(row: &Row, metrics: &[Metric], base: Option<&Row>) -> TableRow {
             "where" => short(&row.subject),
             "against" => or_dash(row.against.as_ref().map(short)),
         },
-        each(Some(row), metrics, base),
+        each(Some(row), metrics),
         GateId::ALL.map(verdict).into(),
         row! { "notes" => or_dash(notes) },
     ]
@@ -175,12 +170,12 @@ const WORDS: [&str; 9] = [
 /// Where, what, how far, and what decides.
 fn changes(changes: &[&Difference]) -> Table {
     let row = |of: &&Difference| {
-        let ratio = of.ratio.map(|ratio| format!("{:.2}x; ", ratio.value));
         let values = match (&of.base, &of.new) {
             (Some(was), Some(is)) => format!("{was} → {is}").into(),
             (None, Some(is)) => is.into(),
             _ => Cell::Missing,
         };
+        let ratio = of.ratio.map(|ratio| format!("{:.2}x; ", ratio.value));
         row! {
             "where" => short(&of.subject),
             "what" => of.title(),

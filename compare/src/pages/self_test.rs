@@ -37,6 +37,6 @@ pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Option<Bl
 /// The same, and every fault, mutant and check.
 pub fn blocks<'a>(rows: impl IntoIterator<Item = &'a Row> + Clone) -> Vec<Block> {
     let table = rows.clone().into_iter();
-    let table = Table::of(table.map(|row| cells(row, Metric::ALL, None))).filled();
+    let table = Table::of(table.map(|row| cells(row, Metric::ALL))).filled();
     summary(rows).into_iter().chain(some(table)).collect()
 }

@@ -23,9 +23,9 @@ pub enum Section {
     Latencies,
     /// Registers, spills, shared memory and occupancy of every instance
     Resources,
-    /// Counters of the emulator, against the same-preset baseline
+    /// Counters of the emulator
     Counters,
-    /// Metrics of ncu, against the counters of the emulator
+    /// Metrics of ncu
     Profile,
     /// Findings of compute-sanitizer
     Sanitizer,
@@ -87,7 +87,7 @@ const RESOURCES: [Metric; 8] = [
     Metric::SharedCapBytes,
 ];
 
-impl<'a> Show<'a> {
+impl Show<'_> {
     fn section(&self, section: Section) -> Vec<Block> {
         let all = Metric::ALL;
         match section {
@@ -135,42 +135,17 @@ impl<'a> Show<'a> {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
             rows
         });
-        let table = Table::of(rows.map(|row| cells(row, metrics, self.base(row)))).filled();
+        let table = Table::of(rows.map(|row| cells(row, metrics))).filled();
         if table.rows.is_empty() {
             return vec![];
         }
-        let note = match by[0] {
-            Source::Emulator => {
-                "In parentheses: the figure over that of the same preset of the stage before."
-            }
-            Source::Ncu => "In parentheses: the figure over what the emulator counts.",
-            _ => "",
-        };
         let sessions = self.table.sessions.values().chain(known.run);
         let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
         let tools = distinct(tools.map(|tools| tools.join(", ")));
-        let best = match by[0] {
-            Source::Peers | Source::ComputeSanitizer => "",
-            _ if !self.stages.is_empty() => "",
-            _ => "Best variants only; `--stage STAGE` shows every variant of a stage.",
-        };
-        let notes = [note, best].into_iter().filter(|note| !note.is_empty());
-        [some(table), list(notes.map(String::from).chain(tools))].concat()
-    }
-
-    /// What a figure is shown over: of counters the same preset of the predecessor's default family, of ncu's what the emulator counts.
-    fn base(&self, row: &Row) -> Option<&'a Row> {
-        if row.by == Source::Ncu {
-            return self.table.row(&row.subject, &row.on, Source::Emulator);
-        }
-        let known = &self.report.known;
-        let stage = known.stage(row.subject.stage())?;
-        let before = known.stage(stage.predecessor.as_deref()?)?;
-        let family = &before.variant(&before.default_variant)?.family;
-        let preset = stage.variant(row.subject.name())?.preset();
-        let base = before.subject(&before.same_preset(family, preset)?.name);
-        let counted = self.table.row(&base, &row.on, row.by);
-        counted.filter(|_| row.by == Source::Emulator)
+        let has_all = matches!(by[0], Source::Peers | Source::ComputeSanitizer);
+        let best = (!has_all && self.stages.is_empty())
+            .then(|| "Best variants only; `--stage STAGE` shows every variant of a stage.".into());
+        [some(table), list(best.into_iter().chain(tools))].concat()
     }
 
     fn gates(&self) -> Vec<Block> {
@@ -204,7 +179,7 @@ impl<'a> Show<'a> {
             ];
             [
                 row! { "variant" => short(subject), "verdict" => state(of) },
-                each(row, &metrics, None),
+                each(row, &metrics),
                 row! { "where" => place },
             ]
             .concat()
