@@ -13,7 +13,7 @@ use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
 use crate::judge::verdict::{Report, count, counts};
 use crate::table::session::Progress;
-use crate::table::{Row, Session, Source};
+use crate::table::{Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Kind;
@@ -233,19 +233,8 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let about = ladder::score(known).map(|score| {
         let sessions = problems.iter().map(|problem| format!("`{}`", problem.ours.session));
         let sessions = joined(distinct(sessions), ", ");
-        let error = |row: &Row| row.value(Metric::MaxError).unwrap_or(f64::NAN);
-        let is_coarser = |problem: &&Problem<'_>| {
-            // In the same precision they differ by up to 4 times.
-            problem.fastest.is_some_and(|(peer, _)| error(peer) >= 10.0 * error(problem.ours))
-        };
-        let coarser = problems.iter().filter(is_coarser).count();
-        let errors = (coarser > 0).then(|| {
-            let problems = count(coarser, "problem", "problems");
-            format!("On {problems} the largest error of the fastest peer is at least 10 times ours. ")
-        });
         let rest = format!(
-            "Interleaved (A B B A) in sessions {sessions}. {}Every variant and peer, with intervals: `compare show peers`.",
-            errors.unwrap_or_default()
+            "Interleaved (A B B A) in sessions {sessions}. Every variant and peer, with intervals and errors: `compare show peers`."
         );
         [Block::Paragraph(score), Block::paragraph(rest)]
     });
@@ -289,32 +278,18 @@ fn changes(report: &Report<'_>) -> Vec<Block> {
 
 /// Claims that do not hold. Why the refuted ones failed is long.
 fn claims(report: &Report<'_>) -> Vec<Block> {
-    const OPEN: &str = "";
-    let kind = |of: &Claimed| match of.verdict() {
-        Some(Judgement::Pass) if of.is_stale => "Hold on another version of the kernel (STALE)",
-        Some(Judgement::Pass) => "Hold",
-        Some(Judgement::NoData) => "Not measured",
-        _ => OPEN,
-    };
-    let kinds = grouped(report.claims.iter().map(|of| (kind(of), of)));
-    let (open, others): (Vec<_>, Vec<_>) = kinds.into_iter().partition(|(kind, _)| *kind == OPEN);
+    let holds = [Some(Judgement::Pass), Some(Judgement::NoData)];
+    let open = report.claims.iter().rev();
+    let mut open: Vec<&Claimed> = open.filter(|of| !holds.contains(&of.verdict())).collect();
     // Failures, then the newest stages: reviewers know the others.
-    let mut open: Vec<&Claimed> = open.into_iter().flat_map(|(_, claims)| claims).collect();
-    open.reverse();
     open.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
     let table = |open: &[&Claimed]| Block::Table(super::claims(open, |_| vec![]));
     let how = "compare show claims";
-    let others = others.into_iter().map(|(kind, claims)| {
-        let stages = grouped(claims.iter().map(|of| (ladder::short(&of.stage), ())));
-        let stages = stages
-            .iter()
-            .map(|(stage, all)| format!("{stage} {}", all.len()));
-        format!("{kind}: {}.", joined(stages, ", "))
-    });
     let why = format!("Each with its figures, and why a NEGATIVE one failed: `{how}`.");
-    let why = (!report.claims.is_empty()).then_some(why);
-    let lines = super::list(others.chain(why));
-    [first_of(&open, MOST_CLAIMS, table, how), lines].concat()
+    let why = (!report.claims.is_empty()).then(|| Block::paragraph(why));
+    let mut blocks = first_of(&open, MOST_CLAIMS, table, how);
+    blocks.extend(why);
+    blocks
 }
 
 fn more(report: &Report<'_>) -> Vec<Block> {
