@@ -52,12 +52,7 @@ fn judge<'a>(known: &'a Known<'_>, stage: &StageMeta, claim: &Claim) -> Option<(
             let row = over_peer(known, stage, claim, *rival)?;
             Some((of_speed(row, None, *at_least), row))
         }
-        _ => {
-            let counted = evidence(known, stage, claim, Source::Emulator);
-            let is_judged = claim.metric.spec().is_judged_by_ncu;
-            let by_ncu = is_judged.then(|| evidence(known, stage, claim, Source::Ncu));
-            both(counted, by_ncu.flatten())
-        }
+        _ => of_figures(known, stage, claim),
     }
 }
 
@@ -164,27 +159,26 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
     }
 }
 
-/// The emulator's finding and ncu's as one: either of them refutes a claim.
-fn both<'a>(
-    counted: Option<(Finding, &'a Row)>,
-    by_ncu: Option<(Finding, &'a Row)>,
+/// What the instruments say that have data: the emulator or the compiler, and ncu; each of them refutes a claim.
+fn of_figures<'a>(
+    known: &'a Known<'_>,
+    stage: &StageMeta,
+    claim: &Claim,
 ) -> Option<(Finding, &'a Row)> {
-    let (Some((counted, row)), Some((by_ncu, ncu_row))) = (&counted, &by_ncu) else {
-        return counted.or(by_ncu);
-    };
-    let finding = match (counted.verdict, by_ncu.verdict) {
-        (Verdict::NoData, Verdict::NoData) => counted.clone(),
-        (Verdict::NoData, _) => Finding {
-            reason: format!("ncu: {}", by_ncu.reason),
-            ..by_ncu.clone()
-        },
-        (here, there) => {
-            let reason = format!("{}; ncu {there}: {}", counted.reason, by_ncu.reason);
-            Finding::new(if there == Verdict::Fail { there } else { here }, reason)
+    let by_ncu = claim.metric.spec().is_judged_by_ncu;
+    let instruments = [Some(Source::Emulator), by_ncu.then_some(Source::Ncu)];
+    let found = instruments.into_iter().flatten();
+    let found = found.filter_map(|by| evidence(known, stage, claim, by));
+    let (none, found): (Vec<_>, Vec<_>) = found.partition(|(of, _)| of.verdict == Verdict::NoData);
+    let mut found = found.into_iter().chain(none);
+    let (mut finding, row) = found.next()?;
+    for (other, _) in found.filter(|(of, _)| of.verdict != Verdict::NoData) {
+        finding.reason += &format!("; {}", other.reason);
+        if other.verdict == Verdict::Fail {
+            finding.verdict = other.verdict;
         }
-    };
-    let is_by_ncu = counted.verdict == Verdict::NoData;
-    Some((finding, if is_by_ncu { *ncu_row } else { *row }))
+    }
+    Some((finding, row))
 }
 
 pub type Compared<'a> = (&'a VariantMeta, Option<(&'a StageMeta, &'a VariantMeta)>);
@@ -268,6 +262,10 @@ pub fn evidence<'a>(
             format!("{family} was not compiled for the same architecture as its base"),
         ),
     };
+    let reason = match by {
+        Source::Ncu => format!("ncu {verdict}: {reason}"),
+        _ => reason,
+    };
     Some((Finding::new(verdict, reason), row))
 }
 
@@ -337,29 +335,20 @@ fn values<'a>(
     by: Source,
 ) -> Result<Vec<(Option<&'a str>, f64)>, String> {
     let Claim { metric, on, .. } = claim;
-    let launched = |by| table.row(subject, &On::Problem(on.clone()), by);
     let of_instances = |by| {
         let instances = table.instances(subject, by, on.dtype, 64);
         let values = instances.filter_map(|(arch, row)| Some((arch, row.value(*metric)?)));
         values.collect::<Vec<_>>()
     };
     let (found, otherwise): (Vec<_>, String) = match (by, metric.source()) {
-        (Source::Ncu, _) if metric.spec().is_judged_by_ncu => match launched(by) {
-            None => (vec![], "not launched under ncu".into()),
-            Some(row) => (
-                Vec::from_iter(row.value(*metric).map(|value| (None, value))),
-                format!("ncu has no value for {metric}"),
-            ),
-        },
-        (_, metric::Source::Counters) => match launched(Source::Emulator) {
-            None => (vec![], "not counted in this run".into()),
-            Some(row) => {
-                let value = row.value(*metric).filter(|_| row.failure().is_none());
-                let reason = row.failure().or(row.note.as_deref());
-                let values = Vec::from_iter(value.map(|value| (None, value)));
-                (values, reason.unwrap_or("not counted").into())
-            }
-        },
+        (Source::Ncu, _) | (_, metric::Source::Counters) => {
+            let row = table.row(subject, &On::Problem(on.clone()), by);
+            let right = row.filter(|row| row.failure().is_none());
+            let value = right.and_then(|row| row.value(*metric));
+            let reason = row.and_then(|row| row.failure().or(row.note.as_deref()));
+            let reason = reason.map_or_else(|| format!("not measured by {by}"), String::from);
+            (Vec::from_iter(value.map(|value| (None, value))), reason)
+        }
         (_, metric::Source::Declared) => (
             of_instances(Source::Kernel),
             format!("it has no instance for {} and head_dim 64", on.dtype),

@@ -255,9 +255,9 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
     emulated; - cpasync mission
         not measured
     emulated; - wmma mission
-        NO DATA: stage0-scalar/wmma-qk-32x64: not counted in this run
+        NO DATA: stage0-scalar/wmma-qk-32x64: not measured by emulator
     emulated; - wmma mission; ncu 1048576 1048576
-        PASS: ncu: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
+        PASS: ncu PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
     emulated; - cpasync mission; + cpasync | mission f16 full | emulator | note no traced build
         NO DATA: stage1-cpasync/cpasync-32x64: no traced build
     emulated; - cpasync mission; + cpasync | mission f16 full | emulator | H1 fail race at kernel.cu:88 | global_read_bytes 9
