@@ -28,8 +28,6 @@ pub enum Relation {
     FasterThanPeer {
         rival: Rival,
         at_least: f64,
-        /// Shown, never judged.
-        goal: Option<f64>,
     },
     /// `at_least * base <= value <= at_most * base`. A variant is compared with the base's of the same preset, else the
     /// families' defaults are.
@@ -40,9 +38,13 @@ pub enum Relation {
         at_most: f64,
     },
     /// `value >= bound`.
-    AtLeast { bound: f64 },
+    AtLeast {
+        bound: f64,
+    },
     /// `value <= bound`.
-    AtMost { bound: f64 },
+    AtMost {
+        bound: f64,
+    },
 }
 
 impl Relation {
@@ -121,13 +123,8 @@ impl Claim {
         rival: Rival,
         on: &'static [Where],
         at_least: f64,
-        goal: Option<f64>,
     ) -> Self {
-        let relation = Relation::FasterThanPeer {
-            rival,
-            at_least,
-            goal,
-        };
+        let relation = Relation::FasterThanPeer { rival, at_least };
         Self {
             family,
             metrics: &[Metric::P50],

@@ -24,26 +24,13 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big"), 1.1),
         Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big_wide"), 1.5),
-        Claim::over(
-            "fp8-scores",
-            Rival::FastestPeer,
-            &Where::e4m3("long"),
-            1.0,
-            Some(1.1),
-        ),
-        Claim::over(
-            "fp8-scores",
-            Rival::FastestPeer,
-            &Where::e4m3("big"),
-            1.0,
-            Some(1.1),
-        ),
+        Claim::over("fp8-scores", Rival::FastestPeer, &Where::e4m3("long"), 1.0),
+        Claim::over("fp8-scores", Rival::FastestPeer, &Where::e4m3("big"), 1.0),
         Claim::over(
             "fp8-scores",
             Rival::FastestPeer,
             &Where::e4m3("big_wide"),
             1.0,
-            Some(1.1),
         ),
         Claim {
             family: "fp8-scores",

@@ -24,7 +24,7 @@ const DECODE_128K: &[Where] = &Where::each_type("decode_128k", Mask::Full);
 const VERIFY: &[Where] = &Where::each_type("verify", Mask::Causal);
 
 const fn over_peers(on: &'static [Where]) -> Claim {
-    Claim::over("decode", Rival::FastestPeer, on, 1.0, Some(1.1))
+    Claim::over("decode", Rival::FastestPeer, on, 1.0)
 }
 
 const INFO: StageInfo = StageInfo {

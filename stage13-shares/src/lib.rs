@@ -25,13 +25,7 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("shares", CLUSTER, &Where::f16("mission_b2"), 1.1),
         Claim::faster_on("shares", CLUSTER, &Where::bf16("mission_b2"), 1.1),
-        Claim::over(
-            "shares",
-            Rival::FastestPeer,
-            &Where::f16("mission_b2"),
-            1.7,
-            None,
-        ),
+        Claim::over("shares", Rival::FastestPeer, &Where::f16("mission_b2"), 1.7),
         Claim::none(
             "shares",
             &[Metric::AsyncCopyBytes],

@@ -25,27 +25,9 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
         Claim::faster_on("cluster", TMA, &Where::e4m3("mission"), 1.2),
-        Claim::over(
-            "cluster",
-            Rival::FastestPeer,
-            &Where::f16("mission"),
-            1.0,
-            None,
-        ),
-        Claim::over(
-            "cluster",
-            Rival::FastestPeer,
-            &Where::e4m3("mission"),
-            1.0,
-            Some(1.1),
-        ),
-        Claim::over(
-            "cluster",
-            Rival::FastestPeer,
-            &Where::bf16("mission"),
-            1.0,
-            None,
-        ),
+        Claim::over("cluster", Rival::FastestPeer, &Where::f16("mission"), 1.0),
+        Claim::over("cluster", Rival::FastestPeer, &Where::e4m3("mission"), 1.0),
+        Claim::over("cluster", Rival::FastestPeer, &Where::bf16("mission"), 1.0),
         Claim::none(
             "cluster",
             &[Metric::AsyncCopyBytes],

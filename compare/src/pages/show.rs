@@ -10,7 +10,7 @@ use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Report, count};
-use crate::table::{self, Relation, Row, Source, Subject};
+use crate::table::{self, Row, Source, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -196,12 +196,7 @@ impl Show<'_> {
                 .negative
                 .as_ref()
                 .map(|negative| negative.measured.as_str());
-            let goal = match of.claim.relation {
-                Relation::FasterThanPeer { goal, .. } => goal,
-                _ => None,
-            };
             row! {
-                "goal" => or_dash(goal.map(|goal| times(goal, 2))),
                 "recorded as refuted" => or_dash(recorded),
                 "same preset" => or_dash(same.map(|ratio| times(ratio, 3))),
                 "session" => of.session().unwrap_or("–"),
