@@ -4,7 +4,6 @@ mod source;
 
 use crate::answer::Answer;
 use crate::document::markdown::markdown;
-use crate::document::terminal::terminal;
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference};
 use crate::judge::verdict::{Overall, of_differences};
@@ -15,7 +14,7 @@ use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
 use crate::table::merge::BUILD;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,23 +28,13 @@ with a reason. Kernels that have not changed are the control: they show how much
 Examples:
   compare diff main HEAD                        what this branch's tables say against those of main
   compare diff results target/compare           the newest run here against the committed tables
-  compare diff main HEAD --format markdown --out diff.md
-                                                a comment for a pull request
+  compare diff main HEAD --out diff.md          also a comment for a pull request
 
 Exit codes:
   0  nothing relevant, or improvements only
   1  regressions, with or without improvements
   2  wrong usage, or a table that cannot be read
   3  nothing can be compared; or, without a regression, something is inconclusive, or data that the base has is missing";
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// All differences
-    #[default]
-    Terminal,
-    /// The first of each kind, for a comment on a pull request
-    Markdown,
-}
 
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
@@ -55,10 +44,7 @@ pub struct DiffArgs {
     /// What to compare
     #[arg(value_name = "NEW")]
     pub new: String,
-    /// How it is printed
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-    /// Write it to a file; standard output gets the verdict
+    /// Write a comment for a pull request: the first of each kind, as Markdown
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
@@ -69,16 +55,12 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
     let comparison = compare(&base, &new, &stages);
-    let text = match args.format {
-        Format::Terminal => terminal(&layout::document(&comparison, true)),
-        Format::Markdown => markdown(&layout::document(&comparison, false)),
-    };
-    let exit = comparison.overall.exit;
-    let Some(path) = &args.out else {
-        return Ok(Answer::new(exit, text));
-    };
-    write_atomically(path, text.as_bytes())?;
-    Ok(Answer::new(exit, comparison.overall.to_string()))
+    if let Some(path) = &args.out {
+        let comment = markdown(&layout::document(&comparison, false));
+        write_atomically(path, comment.as_bytes())?;
+    }
+    let page = layout::document(&comparison, true);
+    Ok(Answer::page(comparison.overall.exit, &page))
 }
 
 fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {

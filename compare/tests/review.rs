@@ -17,7 +17,7 @@ const COMPARE: &str = r#"#!/bin/sh
 echo "$(basename "$0") $*" | sed "s|$HERE/||g" >> "$HERE/calls"
 [ "$1" = diff ] || exit "${RUN_CODE:-0}"
 if [ "$3" = HEAD ]; then
-    [ -z "$OLD" ] || { echo "NO DATA: results/ of $2 is a log of records"; exit 3; }
+    [ -z "$OLD" ] || { echo "NO DATA: $2 has neither runs nor tables"; exit 3; }
     DIFF_CODE="${TABLES_CODE:-0}"
 fi
 while [ $# -gt 0 ]; do
@@ -144,11 +144,8 @@ fn run_of(side: &str, record: &str, flags: &str) -> String {
     format!("compare-{side} {flags} --out {place}\n")
 }
 
-/// The two calls of `compare diff` of two sides.
 fn diffs(sides: &str, name: &str) -> String {
-    let call = format!("compare-head diff {sides}");
-    let out = format!("--out checkout/target/review/{name}");
-    format!("{call} --format markdown {out}.md\n{call}\n")
+    format!("compare-head diff {sides} --out checkout/target/review/{name}.md\n")
 }
 
 fn diffs_of_runs() -> String {
@@ -203,7 +200,7 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
         let (code, printed, calls) =
             checkout.run(&["scripts/review", "HEAD^1", "--quick"], &variables);
         assert_eq!((code, &calls), (expected, &head), "{printed}");
-        let says = "\nCommitted tables: NO DATA: results/ of";
+        let says = "\nCommitted tables: NO DATA: ";
         assert_eq!(page().contains(says), !old.is_empty(), "{}", page());
     }
 
