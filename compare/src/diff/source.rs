@@ -95,11 +95,6 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
         let [_, folder, file] = path.split('/').collect::<Vec<_>>()[..] else {
             continue;
         };
-        if file == "meta.json" {
-            bail!(NoData(format!(
-                "results/ of {name} is a log of records, which an older version of compare wrote; name a later revision"
-            )));
-        }
         if FILES.contains(&file) {
             let text = git(root, &["show", &format!("{sha}:{path}")]).map_err(cannot)?;
             let origin = PathBuf::from(format!("{name}:{path}"));

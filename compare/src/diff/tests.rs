@@ -130,13 +130,6 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     git(root, &["init", "--quiet", "--initial-branch", "main"]);
     git(root, &["commit", "--quiet", "--allow-empty", "-m", "empty"]);
     git(root, &["tag", "empty"]);
-    // As an older version wrote it.
-    let log = at("results/20261101T183000Z-nvidia-h200");
-    std::fs::create_dir_all(&log).unwrap();
-    std::fs::write(log.join("meta.json"), "{}").unwrap();
-    std::fs::write(log.join("rows.jsonl"), "{}").unwrap();
-    commit(root, "log");
-    std::fs::remove_dir_all(log).unwrap();
     resolve(&at("runs/1"))
         .results
         .write(&at("results"))
@@ -164,7 +157,6 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
         ROOT/nothing
         ROOT/broken
         empty
-        log
         nowhere
         --all",
         |name| {
@@ -205,8 +197,6 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
         no data false: ROOT/broken cannot be compared: ROOT/broken/rows.jsonl: line 1 is malformed: EOF while parsing an object at line 1 column 1
     empty
         no data true: NO DATA: empty has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
-    log
-        no data true: NO DATA: results/ of log is a log of records, which an older version of compare wrote; name a later revision
     nowhere
         no data false: nowhere is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision
     --all
