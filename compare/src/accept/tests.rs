@@ -157,7 +157,7 @@ fn a_time_that_cannot_be_is_refused_by_name_where_it_is_read() {
         let run = run(&format!("timed; clean; scalar gpu mission: {figure}"));
         run.write(&path).unwrap();
         let error = accepted(path, Some(into.clone()));
-        let place = "stage0-scalar/scalar-32x64 on mission f16 full by GPU";
+        let place = "stage0-scalar/scalar-32x64 on mission f16 full by gpu";
         for says in ["rows.jsonl: line ", place, says] {
             assert!(error.contains(says), "{says}: {error}");
         }

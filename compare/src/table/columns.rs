@@ -329,15 +329,15 @@ mod tests {
     {"subject":"s/v","by":"gpu","C1":"perhaps"}
         column `C1`: unknown variant `perhaps`, expected one of `pass`, `fail`, `no_data`, `ambiguous`
     {"subject":"s/v","by":"gpu","p50":0}
-        s/v on all by GPU: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":-5.2}
-        s/v on all by GPU: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: p50 is -5.2, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":null}
-        s/v on all by GPU: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
-        s/v on all by GPU: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
-        s/v on all by GPU: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
         an interval has two ends: `p50_low` and `p50_high`
     {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
@@ -345,7 +345,7 @@ mod tests {
     {"subject":"s/v","by":"ptxas","spill_bytes":-8}
         s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","speedup_p50":0.0}
-        s/v on all by GPU: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     "#);
         // An error that is no number is a finding.
         let row = read(r#"{"subject":"s/v","by":"gpu","max_error":null}"#).unwrap();

@@ -214,13 +214,13 @@ mod tests {
     [7,8] [7,8,9]
         draws.jsonl: line 1 is malformed: a list of 3 values, of 2 problems
     [5,6.5] [5,0]
-        draws.jsonl: line 1 is malformed: s/v on 1x2x16x64 f16 full by random problems: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
+        draws.jsonl: line 1 is malformed: s/v on 1x2x16x64 f16 full by draw: p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     [5,6.5] [-5,6.5]
-        draws.jsonl: line 1 is malformed: s/v on 1x2x512x64 f16 full by random problems: p50 is -5, which cannot be measured: it must be a positive number inside its interval; measure it again
+        draws.jsonl: line 1 is malformed: s/v on 1x2x512x64 f16 full by draw: p50 is -5, which cannot be measured: it must be a positive number inside its interval; measure it again
     [5,6.5] [5,"fast"]
         draws.jsonl: line 1 is malformed: invalid type: string "fast", expected f64 at line 1 column 169
     1x2x16x64 1x2x512x64
-        draws.jsonl: duplicate row of s/v on 1x2x512x64 f16 full by random problems
+        draws.jsonl: duplicate row of s/v on 1x2x512x64 f16 full by draw
     "full","full" "full","most"
         draws.jsonl: line 1 is malformed: unknown variant `most`, expected `full` or `causal` at line 1 column 85
     "#);

@@ -321,20 +321,9 @@ impl Source {
 }
 
 impl fmt::Display for Source {
+    /// As in the column `by`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Source::Kernel => "kernel.cu",
-            Source::Ptxas => "ptxas",
-            Source::Emulator => "emulator",
-            Source::Gpu => "GPU",
-            Source::Draw => "random problems",
-            Source::Peers => "peers",
-            Source::Ncu => "ncu",
-            Source::ComputeSanitizer => "compute-sanitizer",
-            Source::SelfTest => "self-test",
-            Source::Claim => "claim",
-            Source::Input => "input",
-        })
+        self.serialize(f)
     }
 }
 

@@ -54,14 +54,14 @@ fn a_session_replaces_rows_of_its_keys() {
     );
     insta::assert_snapshot!(found, @r#"
     timed & timed 31 19 14; - scalar !pair
-        stage0-scalar/scalar-32x64 on all by GPU of 1
-        stage0-scalar/scalar-32x64 on mission f16 full by GPU of 1 32.03
-        stage0-scalar/wmma-qk-32x64 on all by GPU of 2
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU of 2 19.02
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64 of 2 19.02
-        stage1-cpasync/cpasync-32x64 on all by GPU of 2
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU of 2 14.01
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU against stage0-scalar/wmma-qk-32x64 of 2 14.01
+        stage0-scalar/scalar-32x64 on all by gpu of 1
+        stage0-scalar/scalar-32x64 on mission f16 full by gpu of 1 32.03
+        stage0-scalar/wmma-qk-32x64 on all by gpu of 2
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu of 2 19.02
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu against stage0-scalar/scalar-32x64 of 2 19.02
+        stage1-cpasync/cpasync-32x64 on all by gpu of 2
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu of 2 14.01
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu against stage0-scalar/wmma-qk-32x64 of 2 14.01
         newest Some("2") of 2
     timed; peers mission 10 torch-flash 20 torch-math 90; peers long 10 torch-flash 20; beside wmma mission 30 torch-flash 20 & timed; peers mission 11 torch-flash 21
         stage0-scalar/wmma-qk-32x64 on mission f16 full by peers of 1 30.03
@@ -193,23 +193,23 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
     );
     insta::assert_snapshot!(found, @"
     timed; built 96 0; identity 0 commented
-        stage0-scalar/scalar-32x64 on mission f16 full by GPU: commented, code of stage0-scalar/scalar-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU: commented, code of stage0-scalar/wmma-qk-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: commented+commented, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+commented, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/scalar-32x64 on mission f16 full by gpu: commented, code of stage0-scalar/scalar-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu: commented, code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu against stage0-scalar/scalar-32x64: commented+commented, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+commented, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
     timed; built 96 0
-        stage0-scalar/scalar-32x64 on mission f16 full by GPU: stage0-scalar-id, code of stage0-scalar/scalar-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU: stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: stage0-scalar-id+stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+stage0-scalar-id, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/scalar-32x64 on mission f16 full by gpu: stage0-scalar-id, code of stage0-scalar/scalar-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu: stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu against stage0-scalar/scalar-32x64: stage0-scalar-id+stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+stage0-scalar-id, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
     timed; built 96 0; identity 0 commented; wmma ptxas: code other
-        stage0-scalar/scalar-32x64 on mission f16 full by GPU: commented, code of stage0-scalar/scalar-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU: stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64
-        stage0-scalar/wmma-qk-32x64 on mission f16 full by GPU against stage0-scalar/scalar-32x64: stage0-scalar-id+stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
-        stage1-cpasync/cpasync-32x64 on mission f16 full by GPU against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+stage0-scalar-id, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/scalar-32x64 on mission f16 full by gpu: commented, code of stage0-scalar/scalar-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu: stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64
+        stage0-scalar/wmma-qk-32x64 on mission f16 full by gpu against stage0-scalar/scalar-32x64: stage0-scalar-id+stage0-scalar-id, code of stage0-scalar/wmma-qk-32x64+code of stage0-scalar/scalar-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu: stage1-cpasync-i, code of stage1-cpasync/cpasync-32x64
+        stage1-cpasync/cpasync-32x64 on mission f16 full by gpu against stage0-scalar/wmma-qk-32x64: stage1-cpasync-i+stage0-scalar-id, code of stage1-cpasync/cpasync-32x64+code of stage0-scalar/wmma-qk-32x64
     ");
 }
 

@@ -268,13 +268,12 @@ fn has(row: &Row, words: &[&str]) -> bool {
     let short = SHORT
         .iter()
         .filter(|(_, full)| *full == row.subject.as_str());
-    let by = serde_json::to_value(row.by).unwrap();
     let mut of = format!(
         "{} {} {} {}",
         row.subject.stage(),
         row.subject.name(),
         row.on,
-        by.as_str().unwrap()
+        row.by
     );
     of.extend(short.map(|(short, _)| format!(" {short}")));
     of += if row.against.is_some() { " pair" } else { "" };
