@@ -2,12 +2,11 @@
 
 use super::Known;
 use super::list::distinct;
-use super::peers::{arms, fastest, outcome};
+use super::peers::{arms, fastest};
 use super::state::NEEDED;
 use super::verdict::Exit;
-use crate::table::{Judged, On, Row, Table};
+use crate::table::{Figure, Judged, On, Row, Table};
 use common::metric::Metric;
-use common::timing::Change;
 use common::verdict::Verdict;
 
 pub struct Candidate {
@@ -94,12 +93,12 @@ impl Candidate {
         arms(known).filter(is_own)
     }
 
-    /// Against the fastest rival of all, on each problem with one that is right.
-    pub fn outcomes(&self) -> Vec<Change> {
+    /// Of the fastest rival of all over it, on each problem with one that is right.
+    pub fn ratios(&self) -> Vec<Figure> {
         let known = self.known();
         let pairs = (self.own(&known)).filter_map(|row| fastest(&known, row, |_| true));
         pairs
-            .map(|(_, pair)| outcome(pair.estimate(Metric::SpeedupP50)))
+            .map(|(_, pair)| pair.estimate(Metric::SpeedupP50))
             .collect()
     }
 }
@@ -171,7 +170,7 @@ mod tests {
             (over(true), over(false)),
             ("stage1-cpasync/cpasync-32x64", "torch-flash")
         );
-        assert_eq!(judged.outcomes(), [Change::Ambiguous]);
+        assert_eq!(judged.ratios(), [(1.25, 0.9, 1.3).into()]);
         assert_eq!(judged.not_timed(), ["torch-math: not installed"]);
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Known;
 use super::best::p50;
+use super::list::tallied;
+use super::verdict::count;
 use crate::table::{Figure, On, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::timing::Change;
@@ -21,6 +23,21 @@ pub struct Problem<'a> {
 /// Ours against a peer, by the interval of peer's time / ours; neither faster nor slower where that contains 1.
 pub fn outcome(ratio: Figure) -> Change {
     Change::of(&ratio.ratio(), 0.0)
+}
+
+pub fn word(outcome: Change) -> &'static str {
+    match outcome {
+        Change::Faster => "faster",
+        Change::Slower => "slower",
+        Change::Same | Change::Ambiguous => "inconclusive",
+    }
+}
+
+/// `64 problems: 59 faster, 3 slower, 2 inconclusive`
+pub fn score(ratios: &[Figure]) -> String {
+    let words = ratios.iter().map(|ratio| word(outcome(*ratio)));
+    let words = tallied(words, &["faster", "slower", "inconclusive"]);
+    format!("{}: {words}", count(ratios.len(), "problem", "problems"))
 }
 
 /// The arms that were timed interleaved, ours and theirs.

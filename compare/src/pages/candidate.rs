@@ -4,10 +4,9 @@ use super::{list, noted, of, or_dash, sections, some, text, times};
 use crate::document::{Block, Table, TableRow, row};
 use crate::judge::Known;
 use crate::judge::candidate::Candidate;
-use crate::judge::peers::{DEFAULT, fastest};
+use crate::judge::peers::{DEFAULT, fastest, score};
 use crate::table::{Judged, Row, Source};
 use common::metric::Metric;
-use common::timing::Change;
 use common::verdict::{GateId, Verdict};
 
 pub fn document(candidate: &Candidate) -> Vec<Block> {
@@ -60,7 +59,7 @@ fn timing(known: &Known<'_>, own: &Row) -> TableRow {
     }
 }
 
-/// `PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; faster than the fastest of ours and the peers on 1 of 2 problems`
+/// `PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers on 1 problem: 1 faster`
 fn conclusion(candidate: &Candidate) -> String {
     let Candidate {
         device, summary, ..
@@ -79,15 +78,10 @@ fn conclusion(candidate: &Candidate) -> String {
         }
         other => format!("{other}: {name} was judged in {cases} on {device}"),
     };
-    let outcomes = candidate.outcomes();
-    if !outcomes.is_empty() {
-        let on = |of: Change| outcomes.iter().filter(|outcome| **outcome == of).count();
-        let (faster, slower) = (on(Change::Faster), on(Change::Slower));
-        let all = outcomes.len();
-        words += &format!(
-            "; against the fastest of ours and the peers it is faster on {faster} of {all} problems, slower on {slower} and inconclusive on {}",
-            all - faster - slower
-        );
+    let ratios = candidate.ratios();
+    if !ratios.is_empty() {
+        let score = score(&ratios);
+        words += &format!("; against the fastest of ours and the peers on {score}");
     }
     if candidate.is_interrupted {
         words += "; interrupted";
@@ -140,7 +134,7 @@ mod tests {
 
         - long bf16 causal: NotImplementedError: no bf16
 
-        **PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers it is faster on 0 of 1 problems, slower on 1 and inconclusive on 0**
+        **PASS: mine.py:attention passes every gate in 14 cases on NVIDIA H200; against the fastest of ours and the peers on 1 problem: 1 slower**
         ");
         let of = candidate("C1 pass | C2 fail max error 3e-1 > 4e-4 | C3 pass | C5 pass | C6 pass");
         insta::assert_snapshot!(markdown::markdown(&document(&of)), @"

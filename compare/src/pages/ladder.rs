@@ -12,7 +12,6 @@ use crate::table::session::first_place;
 use crate::table::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::timing::Change;
 
 /// The problem of the second half of the table: a grid that fills any GPU.
 const LARGE: &str = "big";
@@ -187,7 +186,7 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     (!text.is_empty()).then(|| Block::paragraph(text))
 }
 
-/// `Our fastest stage is faster than the fastest peer on 6 of 12 problems, slower on 5 and inconclusive on 1: …`
+/// `Our fastest stage against the fastest peer on 12 problems: 6 faster, 5 slower, 1 inconclusive; from …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let problems = peers::problems(known);
     let judged = problems.iter().filter_map(|problem| {
@@ -197,25 +196,16 @@ pub fn score(known: &Known<'_>) -> Option<Text> {
     let mut ratios: Vec<(Figure, &peers::Problem<'_>)> = judged.collect();
     ratios.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
     let ((lowest, worst), (highest, best)) = (ratios.first()?, ratios.last()?);
-    let on = |of: Change| {
-        let outcomes = ratios.iter().map(|(ratio, _)| peers::outcome(*ratio));
-        outcomes.filter(|outcome| *outcome == of).count()
-    };
-    let (won, all, lost) = (on(Change::Faster), ratios.len(), on(Change::Slower));
     let stale = ratios.iter().filter(|(_, of)| known.is_stale(of.ours));
-    let rest = match all - won - lost {
-        0 => format!(" and slower on {lost}"),
-        open => format!(", slower on {lost} and inconclusive on {open}"),
-    };
+    let all: Vec<Figure> = ratios.iter().map(|(ratio, _)| *ratio).collect();
     let stale = match stale.count() {
         0 => String::new(),
         stale => format!(" {stale} of them are STALE: their kernels have changed since."),
     };
-    let sentence = format!(
-        "Our fastest stage is faster than the fastest peer on {won} of {all} problems{rest}"
-    );
+    let score = peers::score(&all);
+    let sentence = format!("Our fastest stage against the fastest peer on {score}");
     Some(Text::default().strong(sentence).plain(format!(
-        ": from {:.2}x ({}) to {:.2}x ({}).{stale}",
+        "; from {:.2}x ({}) to {:.2}x ({}).{stale}",
         lowest.value, worst.place, highest.value, best.place
     )))
 }

@@ -210,10 +210,10 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
     let row = |problem: &Problem<'_>| {
         let fastest = problem.fastest.map(|(peer, over)| {
             let ratio = over.estimate(Metric::SpeedupP50);
-            let (ratio, open) = match shortfall(ratio) {
+            let (ratio, open) = match peers::outcome(ratio) {
                 // All of its interval is above 1.
-                None => (times(ratio.value, 2), None),
-                open => (times(ratio, 2), open),
+                Change::Faster => (times(ratio.value, 2), None),
+                other => (times(ratio, 2), Some(peers::word(other))),
             };
             let stale = known.is_stale(problem.ours).then_some("STALE");
             let notes = joined(open.into_iter().chain(stale), ", ");
@@ -255,15 +255,6 @@ fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Pr
 /// `None` for a problem that has no name.
 pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
     Some(problem.place.extents()?.named()?.kind)
-}
-
-/// What is not won.
-fn shortfall(ratio: crate::table::Figure) -> Option<&'static str> {
-    match peers::outcome(ratio) {
-        Change::Faster => None,
-        Change::Slower => Some("slower"),
-        Change::Same | Change::Ambiguous => Some("inconclusive"),
-    }
 }
 
 fn changes(report: &Report<'_>) -> Vec<Block> {
