@@ -98,27 +98,30 @@ fn interleaved<'a>(
     let base = claim.relation.base()?;
     let base_stage = known.stage(base.stage)?;
     let on = On::Problem(claim.on.clone());
-    // What is wrong is not fast.
-    let is_withheld =
-        |subject: &Subject| matches!(latency(known, subject, &claim.on), Latency::Withheld(_));
-    let arms = |stage: &StageMeta, family: &str| -> Vec<Subject> {
-        let all = stage.family_subjects(family);
-        all.filter(|subject| !is_withheld(subject)).collect()
-    };
-    let (ours, theirs) = (arms(stage, &claim.family), arms(base_stage, base.family));
+    let (ours, theirs) = (
+        stage.family_subjects(&claim.family),
+        base_stage.family_subjects(base.family),
+    );
+    let theirs: Vec<Subject> = theirs.collect();
     let table = &known.table;
     let pair = |new: &Subject, base: &Subject| table.pair(new, base, &on, Source::Gpu);
-    let pairs = (ours.iter()).flat_map(|new| theirs.iter().filter_map(move |base| pair(new, base)));
-    let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
-    let us = |subject: Option<&Subject>| {
-        let row = subject.and_then(|subject| time(table, subject, &claim.on));
-        row.map_or(f64::INFINITY, p50)
+    let pairs = ours.flat_map(|new| theirs.iter().filter_map(move |base| pair(&new, base)));
+    let arms = |row: &'a Row| {
+        [Some(&row.subject), row.against.as_ref()]
+            .into_iter()
+            .flatten()
     };
+    // What is wrong is not fast.
+    let is_right =
+        |subject: &Subject| !matches!(latency(known, subject, &claim.on), Latency::Withheld(_));
+    let pairs = pairs.filter(|row| arms(row).all(is_right));
+    let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
+    let us = |subject: &Subject| time(table, subject, &claim.on).map_or(f64::INFINITY, p50);
     let row = pairs.max_by(|a, b| {
-        let [new, base] = [Some(&b.subject), b.against.as_ref()].map(us);
-        (newest(a).cmp(&newest(b)))
-            .then(new.total_cmp(&us(Some(&a.subject))))
-            .then(base.total_cmp(&us(a.against.as_ref())))
+        let slower = arms(b).map(us).partial_cmp(arms(a).map(us));
+        newest(a)
+            .cmp(&newest(b))
+            .then(slower.expect("times are numbers"))
     })?;
     let same = same_preset(known, stage, claim, &row.subject);
     Some((row, same.and_then(|same| pair(&row.subject, &same))))
@@ -131,11 +134,9 @@ fn over_peer<'a>(
     claim: &Claim,
     rival: Rival,
 ) -> Option<&'a Row> {
-    let on = On::Problem(claim.on.clone());
-    let ours = stage.family_subjects(&claim.family);
-    let ours = ours.filter_map(|subject| known.table.row(&subject, &on, Source::Peers));
-    let ours = ours.filter(|row| row.has(Metric::P50));
-    let ours = ours.min_by(|a, b| p50(a).total_cmp(&p50(b)))?;
+    let family: Vec<Subject> = stage.family_subjects(&claim.family).collect();
+    let is_its = |row: &Row| family.contains(&row.subject);
+    let ours = peers::ours(known, &claim.on, is_its)?;
     peers::fastest(known, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 

@@ -2,9 +2,9 @@
 
 use super::Known;
 use super::best::p50;
-use super::list::tallied;
+use super::list::{distinct, tallied};
 use super::verdict::count;
-use crate::table::{Figure, On, Place, Row, Source, Subject};
+use crate::table::{Figure, Place, Row, Source, Subject};
 use common::metric::Metric;
 use common::timing::Change;
 
@@ -14,7 +14,7 @@ pub const DEFAULT: &str = "torch-default";
 /// One problem: the fastest of ours, and the fastest peer whose output is right. Both are of one session.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
-    pub place: Place,
+    pub place: &'a Place,
     pub ours: &'a Row,
     /// The fastest peer and our speedup over it, unless none was right.
     pub fastest: Option<(&'a Row, &'a Row)>,
@@ -50,10 +50,6 @@ pub fn is_ours(known: &Known<'_>, row: &Row) -> bool {
     known.stage(row.subject.stage()).is_some()
 }
 
-pub fn over<'a>(known: &'a Known<'_>, ours: &Row, peer: &Subject) -> Option<&'a Row> {
-    (known.table).pair(&ours.subject, peer, &ours.on, Source::Peers)
-}
-
 /// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it.
 pub fn fastest<'a>(
     known: &'a Known<'_>,
@@ -61,35 +57,38 @@ pub fn fastest<'a>(
     is_rival: impl Fn(&Subject) -> bool,
 ) -> Option<(&'a Row, &'a Row)> {
     let theirs = arms(known).filter(|row| row.on == ours.on && is_rival(&row.subject));
+    let over = |peer: &Row| (known.table).pair(&ours.subject, &peer.subject, &ours.on, peer.by);
     // A wrong peer has no speedup, nor is one of ours timed against another.
-    let right = theirs.filter_map(|peer| Some((peer, over(known, ours, &peer.subject)?)));
+    let right = theirs.filter_map(|peer| Some((peer, over(peer)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
+}
+
+/// The fastest of ours on a problem, as timed against peers, of those that are eligible and whose output is right.
+pub fn ours<'a>(
+    known: &'a Known<'_>,
+    place: &Place,
+    is_eligible: impl Fn(&Row) -> bool,
+) -> Option<&'a Row> {
+    let ours = arms(known).filter(|row| is_ours(known, row) && is_eligible(row));
+    let right = ours.filter(|row| row.failure().is_none() && row.has(Metric::P50));
+    let here = right.filter(|row| row.on.problem() == Some(place));
+    here.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// Every problem that was timed against peers, in the newest session that did so: by element type, size and mask. A row of ours that
 /// failed is none, and no older figure hides that.
 pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
-    let newest = |on: &On| {
-        let arms = arms(known).filter(|row| row.on == *on);
-        arms.map(|row| row.session.as_str()).max()
-    };
-    let mut ours: Vec<&Row> = arms(known)
-        .filter(|row| is_ours(known, row) && row.failure().is_none() && row.has(Metric::P50))
-        .filter(|row| newest(&row.on) == Some(&row.session))
-        .collect();
-    let order = |row: &'a Row| {
-        let place = row.on.problem();
-        let of = |place: &Place| (place.dtype, place.size(), place.mask, place.cold);
-        (place.map(of), place)
-    };
-    ours.sort_by(|a, b| (order(a).cmp(&order(b))).then(p50(a).total_cmp(&p50(b))));
-    ours.dedup_by(|slower, fastest| slower.on == fastest.on);
-    let problem = |ours: &'a Row| {
+    let mut places = distinct(arms(known).filter_map(|row| row.on.problem()));
+    places.sort_by_key(|place| (place.dtype, place.size(), place.mask, place.cold, *place));
+    let problem = |place: &'a Place| {
+        let here = arms(known).filter(|row| row.on.problem() == Some(place));
+        let newest = here.map(|row| &row.session).max();
+        let ours = ours(known, place, |row| Some(&row.session) == newest)?;
         Some(Problem {
-            place: ours.on.problem()?.clone(),
+            place,
             ours,
             fastest: fastest(known, ours, |_| true),
         })
     };
-    ours.into_iter().filter_map(problem).collect()
+    places.into_iter().filter_map(problem).collect()
 }

@@ -9,7 +9,7 @@ use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
 use crate::table::session::first_place;
-use crate::table::{Figure, On, Place, Relation, Row, Source, StageMeta, Subject};
+use crate::table::{Figure, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 
@@ -112,13 +112,9 @@ pub fn time(known: &Known<'_>, subject: &Subject) -> Cell {
 
 /// The fastest time of a stage on the large problem, whether timed alone or against peers, its rate, and the share of a matrix product's.
 fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
-    let on = On::Problem(place.clone());
-    let against_peers = stage.subjects().filter_map(|subject| {
-        let row = known.table.row(&subject, &on, Source::Peers)?;
-        (row.has(Metric::P50) && row.failure().is_none()).then_some(row)
-    });
+    let against_peers = peers::ours(known, place, |row| row.subject.stage() == stage.id);
     let alone = best::best(known, stage, place, |_| true);
-    let Some(row) = best::fastest(known, against_peers.chain(alone), p50) else {
+    let Some(row) = best::fastest(known, against_peers.into_iter().chain(alone), p50) else {
         return Cell::Missing;
     };
     let rate = rate(known, row).map(|(rate, share)| {
@@ -143,13 +139,7 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
 
 /// Our speedup over the fastest peer on a problem, and whether it is STALE.
 pub fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<(f64, bool)> {
-    let is_ours = |row: &&Row| row.subject.stage() == stage.id && row.on.problem() == Some(place);
-    let ours = peers::arms(known).filter(is_ours);
-    let ours = ours.min_by(|a, b| {
-        let key = |row: &Row| (row.failure().is_some(), p50(row));
-        key(a).partial_cmp(&key(b)).expect("times are numbers")
-    });
-    let ours = ours.filter(|row| row.failure().is_none())?;
+    let ours = peers::ours(known, place, |row| row.subject.stage() == stage.id)?;
     let (_, over) = peers::fastest(known, ours, |_| true)?;
     Some((over.value(Metric::SpeedupP50)?, known.is_stale(ours)))
 }

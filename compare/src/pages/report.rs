@@ -222,7 +222,7 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
         });
         let [peer, time, ratio] = fastest.unwrap_or([const { Cell::Missing }; 3]);
         row! {
-            "problem" => text(&problem.place),
+            "problem" => text(problem.place),
             "our fastest" => ladder::short(problem.ours.subject.stage()),
             "µs" => us(best::p50(problem.ours)),
             "fastest peer" => peer,
