@@ -3,7 +3,6 @@
 use crate::answer::Answer;
 use crate::judge::best::{is_latency, p50};
 use crate::judge::choice;
-use crate::judge::claims::Claimed;
 use crate::judge::diff;
 use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
@@ -12,9 +11,9 @@ use crate::judge::verdict::{count, counts, of_differences, report_of_run};
 use crate::judge::{Known, place};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
+use crate::stages::{self, NEGATIVES};
 use crate::table::session::Progress;
 use crate::table::{Results, Row, Run, StageMeta, Table};
-use crate::{negatives, stages};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
@@ -36,11 +35,11 @@ pub const EXAMPLES: &str = "\
 Merges runs into the table of their GPU model below results/: a row replaces the row of the same key, and what the sources no longer
 declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are incomplete, of another
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or self-test that fails; a claim that
-fails without --negative; a variant without gate C7 after a full run on a GPU (`compare sanitize`); a time at or below its floor.
+fails and is not in its stage's negatives.json, with the entry that is to be written there; a variant without gate C7 after a full run on
+a GPU (`compare sanitize`); a time at or below its floor.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200
-  compare accept target/compare/20261120T183000Z-nvidia-h200 --negative \"the copies hide nothing at this length\"
 
 Exit codes:
   0  accepted; commit results/ and the pages that were written with it
@@ -54,16 +53,12 @@ pub struct AcceptArgs {
     /// Merge into the tables below this folder, and write no report [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Record the claims that fail as refuted, for this reason, in the stages' negatives.json. Wrong results, hazards and broken caps
-    /// are refused all the same
-    #[arg(long, value_name = "REASON")]
-    pub negative: Option<String>,
 }
 
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let root = machine::root("--into DIR")?;
     let into = args.into.clone().unwrap_or_else(|| root.join("results"));
-    let mut stages = stages::builds()?;
+    let stages = stages::builds()?;
     let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
     let mut lines = Vec::new();
@@ -71,10 +66,9 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         let run = Run::read(folder, &stages).context(
             "the run cannot be accepted; give a folder that `compare run` of this version wrote",
         )?;
-        let accepted = merge(&run, &results, &built, args.negative.as_deref())?;
+        let accepted = merge(&run, &results, &built)?;
         lines.extend(accepted.lines);
         results = accepted.results;
-        stages = accepted.stages;
     }
     let loaded = stages::load()?;
     let mut choices = Vec::new();
@@ -95,7 +89,6 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         )
     })?;
     if args.into.is_none() {
-        negatives::write(&root, &stages)?;
         files::write(&choices)?;
         files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/ and the pages that were written with it".to_string());
@@ -143,34 +136,26 @@ fn refit(
 
 struct Accepted {
     results: Results,
-    /// With the claims that are refuted now.
-    stages: Vec<StageMeta>,
     lines: Vec<String>,
 }
 
 /// The tables with one run merged into them, or why it is refused.
-fn merge(
-    run: &Run,
-    results: &Results,
-    built: &Table,
-    reason: Option<&str>,
-) -> anyhow::Result<Accepted> {
+fn merge(run: &Run, results: &Results, built: &Table) -> anyhow::Result<Accepted> {
     let session = &run.session;
     let name = &session.name;
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
     let mut committed = results.of_gpu(folder.unwrap_or_default());
     committed.restamp(&session.stages, built);
-    let (mut run, left_out) = run.of_sources(built);
+    let (run, left_out) = run.of_sources(built);
     ensure!(
         left_out.is_empty() || run.has_evidence(),
         "{name} measured no kernel of these sources; run it again with this build"
     );
     refuse(&run, folder.and_then(|folder| results.gpus.get(folder)))?;
-    let stages = judge(&run, &committed, reason)?;
-    run.session.stages.clone_from(&stages);
+    judge(&run, &committed)?;
     let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
-    let comparison = diff::compare(&committed, &table, false, &stages);
+    let comparison = diff::compare(&committed, &table, false, &session.stages);
     let is_new = |row: &Row| row.session == *name;
     let bytes: usize = (table.part(is_new).files().iter())
         .map(|(_, bytes)| bytes.len())
@@ -195,17 +180,7 @@ fn merge(
             joined(left_out, ", ")
         ));
     }
-    for (stage, before) in stages.iter().zip(&session.stages) {
-        if stage.negatives != before.negatives {
-            let refuted = count(stage.negatives.len(), "refuted claim", "refuted claims");
-            lines.push(format!("{}/negatives.json: {refuted}", stage.id));
-        }
-    }
-    Ok(Accepted {
-        results,
-        stages,
-        lines,
-    })
+    Ok(Accepted { results, lines })
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.
@@ -233,8 +208,8 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The stages with what is refuted now, or why the run is refused.
-fn judge(run: &Run, committed: &Table, reason: Option<&str>) -> anyhow::Result<Vec<StageMeta>> {
+/// Refuses a run that fails or lacks something.
+fn judge(run: &Run, committed: &Table) -> anyhow::Result<()> {
     let name = &run.session.name;
     let report = report_of_run(run, committed);
     let failures = report.failures.iter();
@@ -262,29 +237,18 @@ fn judge(run: &Run, committed: &Table, reason: Option<&str>) -> anyhow::Result<V
         report.required().map(Missing::to_string),
         &format!("{name} lacks what it should have measured; run again what is missing"),
     )?;
-    let reason = reason.map(str::trim);
-    ensure!(
-        reason != Some(""),
-        "--negative needs a reason in words: why are the claims not met?"
-    );
-    let broken: Vec<&Claimed> = report.claims.iter().filter(|of| of.is_broken()).collect();
-    ensure!(
-        reason.is_none() || !broken.is_empty(),
-        "no claim fails in {name}, so there is nothing to refute; leave --negative out"
-    );
-    let lines = broken
-        .iter()
-        .filter(|_| reason.is_none())
-        .map(|of| format!("{}: {}", of.title(), of.finding.reason));
+    let broken = report.claims.iter().filter(|of| of.is_broken());
+    let broken = broken.map(|of| {
+        let entry = of.refutation(report.known.gpu());
+        let entry = serde_json::to_string_pretty(&entry).expect("plain data");
+        format!("{}, in {}/{NEGATIVES}:\n{entry}", of.title(), of.stage)
+    });
     none(
-        lines,
+        broken,
         &format!(
-            "{name} has failed claims; improve the kernel, or record them as refuted with --negative REASON"
+            "{name} has failed claims; improve the kernels, or record why they fail, and accept it again"
         ),
-    )?;
-    let mut stages = run.session.stages.clone();
-    negatives::settle(&mut stages, &report.claims, reason, report.known.gpu());
-    Ok(stages)
+    )
 }
 
 fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {

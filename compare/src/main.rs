@@ -14,7 +14,6 @@ mod instrument;
 mod interrupt;
 mod judge;
 mod measure;
-mod negatives;
 mod pages;
 mod peers;
 mod profile;

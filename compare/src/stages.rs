@@ -3,13 +3,14 @@
 use crate::answer::NoData;
 use crate::measure::builds;
 use crate::measure::machine;
-use crate::negatives;
-use crate::table::{Negative, StageMeta};
+use crate::table::files::read;
+use crate::table::{Negative, StageMeta, StoreError};
 use anyhow::Context;
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
+use std::path::Path;
 
 /// Every stage, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
@@ -28,6 +29,9 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage12_decode::Decode,
     &stage13_shares::Shares,
 ];
+
+/// Beside each stage: why its claims fail. A claim that is recorded there and fails is NEGATIVE, which is no error.
+pub const NEGATIVES: &str = "negatives.json";
 
 pub struct Ladder {
     pub stages: Vec<LoadedStage>,
@@ -91,9 +95,18 @@ fn negatives(stages: &[LoadedStage]) -> anyhow::Result<Vec<Vec<Negative>>> {
     let Some(root) = machine::workspace() else {
         return Ok(vec![vec![]; stages.len()]);
     };
-    let of_stage = |stage: &LoadedStage| negatives::of_stage(&root, stage.info().id);
+    let of_stage = |stage: &LoadedStage| refuted(&root.join(stage.info().id));
     let all: Result<Vec<_>, _> = stages.iter().map(of_stage).collect();
     Ok(all?)
+}
+
+/// What `negatives.json` in the stage's folder says; nothing if there is none.
+fn refuted(folder: &Path) -> Result<Vec<Negative>, StoreError> {
+    let path = folder.join(NEGATIVES);
+    match read(&path)? {
+        Some(text) => serde_json::from_slice(&text).map_err(StoreError::malformed(&path)),
+        None => Ok(vec![]),
+    }
 }
 
 /// Why the stages cannot run on a GPU although it has their instructions.
@@ -132,6 +145,28 @@ mod tests {
     use super::*;
     use common::reference::Probability;
     use std::collections::BTreeSet;
+    use std::fs;
+
+    #[test]
+    fn a_refutation_needs_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(refuted(folder.path()).unwrap(), []);
+        let read = |text: &str| {
+            fs::write(folder.path().join(NEGATIVES), text).unwrap();
+            let read = refuted(folder.path()).map_err(anyhow::Error::from);
+            read.map_err(|error| format!("{error:#}"))
+        };
+        let entry = |why| format!(r#"[{{"claim":"a","measured":"b","why":"{why}"}}]"#);
+        assert_eq!(read(&entry("it waits")).unwrap()[0].why, "it waits");
+        for (text, says) in [("[", "EOF"), (&entry(" "), "`why` is empty")] {
+            let error = read(text).unwrap_err();
+            assert!(
+                error.contains("negatives.json: line 1 is malformed: "),
+                "{error}"
+            );
+            assert!(error.contains(says), "{error}");
+        }
+    }
 
     /// C2 and C3 take their bounds from the type that a kernel declares for P, and C8 judges only those that declare log-sum-exps:
     /// a stage that declares less than its predecessor is judged by less, and stays green.

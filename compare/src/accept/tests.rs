@@ -16,15 +16,15 @@ fn good() -> Run {
 }
 
 fn merged(run: &Run, results: &Results) -> anyhow::Result<Accepted> {
-    merge(run, results, &Table::default(), None)
+    merge(run, results, &Table::default())
 }
 
 fn accepted(run: &Run, results: &Results) -> Results {
     merged(run, results).unwrap().results
 }
 
-fn refused(run: &Run, reason: Option<&str>) -> String {
-    let refused = merge(run, &Results::default(), &Table::default(), reason);
+fn refused(run: &Run) -> String {
+    let refused = merged(run, &Results::default());
     format!("{:#}", refused.err().expect("it is refused"))
 }
 
@@ -36,7 +36,7 @@ fn text(results: &Results) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
+fn what_is_no_evidence_is_refused() {
     let found = each(
         "timed; clean; partial 9 10
         timed; clean; device sm_89
@@ -55,13 +55,7 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
         timed; clean; scalar self-test: S1 fail its mutant survives
         timed; clean; - wmma gpu all
         timed; clean; - !nothing",
-        |line| {
-            let run = run(line);
-            let without = refused(&run, None);
-            // A reason without a failed claim is refused too, but later than all of these.
-            assert_eq!(refused(&run, Some("the kernel is new")), without, "{line}");
-            without
-        },
+        |line| refused(&run(line)),
     );
     insta::assert_snapshot!(found, @"
     timed; clean; partial 9 10
@@ -122,7 +116,7 @@ fn what_is_no_evidence_is_refused_and_cannot_be_waived() {
           stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     ");
     let large = Row::new(SCALAR, On::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
-    let error = refused(&good().with(large), None);
+    let error = refused(&good().with(large));
     assert!(error.contains("1000000 at most; narrow the run"), "{error}");
 }
 
@@ -135,7 +129,6 @@ fn a_time_that_cannot_be_is_refused_by_name_where_it_is_read() {
         let args = AcceptArgs {
             runs: vec![run],
             into,
-            negative: None,
         };
         format!("{:#}", accept(&args).unwrap_err())
     };
@@ -283,7 +276,7 @@ fn runs_that_have_what_they_need_are_accepted() {
     emulated
         [] false
     "#);
-    let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"), None);
+    let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"));
     let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(error.contains(says), "{error}");
 }
@@ -310,15 +303,14 @@ fn what_has_changed_since_is_left_out() {
             .any(|row| row.subject.stage() == stage && row.by == Source::Gpu)
     };
     assert!(measured("stage0-scalar") && !measured("stage1-cpasync"));
-    let whole = refused(&run(&format!("timed; {changed}")), None);
+    let whole = refused(&run(&format!("timed; {changed}")));
     assert!(
         whole.contains("cpasync-32x64: every gate: none of its cases ran"),
         "{whole}"
     );
-    let none = refused(
-        &run("timed; clean; stages 0 1; sources 0 yesterday; sources 1 yesterday"),
-        None,
-    );
+    let none = refused(&run(
+        "timed; clean; stages 0 1; sources 0 yesterday; sources 1 yesterday",
+    ));
     assert!(
         none.contains("measured no kernel of these sources"),
         "{none}"
@@ -330,7 +322,7 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
     let built = run("timed; built 96 0").table;
     let merged = |words: &str, results: &Results| {
         let run = run(&format!("timed; built 96 0; clean; {words}"));
-        let results = merge(&run, results, &built, None).unwrap().results;
+        let results = merge(&run, results, &built).unwrap().results;
         (run.session.stages, results)
     };
     let (_, known) = merged("named 1", &Results::default());
@@ -344,78 +336,60 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
 
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
 #[test]
-fn a_failed_claim_needs_a_reason_and_stands_beside_its_stage_until_it_holds() {
-    let failing = || run("timed 24 20 15; clean");
-    let title = "--negative REASON:\n  stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar: ";
-    let error = refused(&failing(), None);
-    assert!(error.contains(title), "{error}");
-    assert!(refused(&failing(), Some("  ")).contains("needs a reason"));
-    assert!(refused(&good(), Some("memory-bound")).contains("nothing to refute"));
-
-    let reason = Some(" memory-bound at this length ");
-    let first = merge(&failing(), &Results::default(), &Table::default(), reason).unwrap();
-    insta::assert_debug_snapshot!((&first.stages[0].negatives, &first.lines[2..]), @r#"
-    (
-        [
-            Negative {
-                claim: "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
-                gpu: Some(
-                    "NVIDIA H200",
-                ),
-                measured: "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
-                why: "memory-bound at this length",
-            },
-        ],
-        [
-            "stage0-scalar/negatives.json: 1 refuted claim",
-        ],
-    )
+fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
+    let found = each(
+        "timed 24 20 15; clean
+        timed 24 20 15; clean; refuted 0 0
+        timed 24 20 15; clean; refuted 0 0 NVIDIA L4
+        timed; clean; refuted 0 0
+        timed 24 20 19; clean; refuted 0 0
+        timed; clean; counted cpasync 1048577 0",
+        |line| match merged(&run(line), &Results::default()) {
+            Ok(accepted) => accepted.lines[1].clone(),
+            Err(error) => error.to_string(),
+        },
+    );
+    insta::assert_snapshot!(found, @r#"
+    timed 24 20 15; clean
+        20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
+          stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar, in stage0-scalar/negatives.json:
+        {
+          "claim": "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
+          "gpu": "NVIDIA H200",
+          "measured": "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
+          "why": ""
+        }
+    timed 24 20 15; clean; refuted 0 0
+        SAME: 4 changed (informational)
+    timed 24 20 15; clean; refuted 0 0 NVIDIA L4
+        20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
+          stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar, in stage0-scalar/negatives.json:
+        {
+          "claim": "wmma-qk p50 over stage0-scalar scalar on mission f16 full",
+          "gpu": "NVIDIA H200",
+          "measured": "wmma-qk-32x64 against stage0-scalar/scalar-32x64: p50 1.200x [1.200, 1.201], p90 1.200x [1.200, 1.201], mean 1.200x [1.200, 1.201], claim 1.50x (20261120T183000Z-linux)",
+          "why": ""
+        }
+    timed; clean; refuted 0 0
+        SAME: 3 changed (informational)
+    timed 24 20 19; clean; refuted 0 0
+        20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
+          stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk, in stage1-cpasync/negatives.json:
+        {
+          "claim": "cpasync p50 over stage0-scalar wmma-qk on mission f16 full",
+          "gpu": "NVIDIA H200",
+          "measured": "cpasync-32x64 against stage0-scalar/wmma-qk-32x64: p50 1.053x [1.052, 1.053], p90 1.053x [1.052, 1.053], mean 1.053x [1.052, 1.053], claim 1.10x (20261120T183000Z-linux)",
+          "why": ""
+        }
+    timed; clean; counted cpasync 1048577 0
+        20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
+          stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk, in stage1-cpasync/negatives.json:
+        {
+          "claim": "cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full",
+          "measured": "cpasync-32x64 1,048,577 / wmma-qk-32x64 1,048,576 = 1.000x (20261120T183000Z-linux)",
+          "why": ""
+        }
     "#);
-    let root = TempDir::new().unwrap();
-    let file = root.path().join("stage0-scalar/negatives.json");
-    negatives::write(root.path(), &first.stages).unwrap();
-    let read = |stage| negatives::of_stage(root.path(), stage);
-    assert_eq!(read("stage0-scalar").unwrap(), first.stages[0].negatives);
-    assert_eq!(read("stage1-cpasync").unwrap(), []);
-
-    // The same failure in a later run is settled; that of another claim is not.
-    let refuted =
-        |words: &str| run(words).changed(|session| session.stages.clone_from(&first.stages));
-    let again = merged(
-        &refuted("timed 24 20 15; clean; named 20261121T183000Z-nvidia-h200"),
-        &first.results,
-    )
-    .unwrap();
-    assert_eq!(again.stages, first.stages);
-    let same = merged(&refuted("timed 24 20 15; clean"), &first.results).unwrap();
-    assert!(
-        text(&same.results) == text(&first.results),
-        "accepted twice"
-    );
-    let other = merged(
-        &refuted("timed 24 20 19; clean; named 20261122T183000Z-nvidia-h200"),
-        &again.results,
-    );
-    let error = other.err().unwrap().to_string();
-    assert!(error.contains("has failed claims"), "{error}");
-
-    // The claim holds: its refutation goes, and with the last one the file.
-    let kept = merged(
-        &refuted("timed; clean; named 20261123T183000Z-nvidia-h200"),
-        &again.results,
-    )
-    .unwrap();
-    assert_eq!(kept.stages[0].negatives, []);
-    for _ in 0..2 {
-        negatives::write(root.path(), &kept.stages).unwrap();
-        assert!(!file.exists());
-    }
-    std::fs::write(&file, "{").unwrap();
-    let malformed = read("stage0-scalar").unwrap_err().to_string();
-    assert!(
-        malformed.contains("negatives.json: line 1 is malformed"),
-        "{malformed}"
-    );
 }
 
 #[test]

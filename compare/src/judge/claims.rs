@@ -35,7 +35,7 @@ impl Finding {
     }
 }
 
-pub fn is_of_gpu(claim: &Claim) -> bool {
+fn is_of_gpu(claim: &Claim) -> bool {
     claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
 }
 
@@ -415,6 +415,25 @@ impl Claimed {
     pub fn is_unexpected(&self) -> Option<&Negative> {
         let passes = self.finding.verdict == Verdict::Pass && !self.is_stale;
         self.negative.as_ref().filter(|_| passes)
+    }
+
+    /// As it may be recorded, on the GPU of the report, once somebody has found out why.
+    pub fn refutation(&self, gpu: Option<&str>) -> Negative {
+        let arms = self.pair().and_then(|row| {
+            let base = row.against.as_ref()?;
+            Some(format!("{} against {base}: ", row.subject.name()))
+        });
+        Negative {
+            claim: self.claim.id(),
+            gpu: gpu.filter(|_| is_of_gpu(&self.claim)).map(String::from),
+            measured: format!(
+                "{}{} ({})",
+                arms.unwrap_or_default(),
+                self.finding.reason,
+                self.session().unwrap_or_default()
+            ),
+            why: String::new(),
+        }
     }
 
     /// As a row of the table, so that two tables are compared by it.

@@ -95,16 +95,16 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
     timed 24 20 15; clean
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
-        Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+        Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
     timed 24 20 15; clean; refuted 0 0
         0 PASS: 3 variants are green
         No action needed.
     timed; clean; refuted 0 0
         0 PASS: 3 variants are green
-        stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back.
+        stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: take it out of stage0-scalar/negatives.json.
     emulated; counted cpasync 1048577 0
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
-        Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.
+        Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
     timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
         3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Run again on a quiet machine, or with more samples (`--iters`).

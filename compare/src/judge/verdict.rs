@@ -269,7 +269,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
                 "claims fail and are not recorded as refuted",
             ],
             titles(Claimed::is_broken).collect(),
-            "Improve the stage, or record the claim as refuted: `compare accept DIR --negative REASON`.",
+            "Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.",
         ),
         concern(
             Exit::Inconclusive,
@@ -313,7 +313,8 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
         claimed.is_unexpected()?;
         let title = claimed.title();
         Some(format!(
-            "{title} passes now although it is recorded as refuted: `compare accept` this run, which takes the refutation back."
+            "{title} passes now although it is recorded as refuted: take it out of {}/negatives.json.",
+            claimed.stage
         ))
     });
     let lacks_sanitizer =

@@ -9,7 +9,8 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::resources::{KernelFacts, PtxasEntry};
 use common::verdict::GateId;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -301,7 +302,19 @@ pub struct Negative {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
     pub measured: String,
+    #[serde(deserialize_with = "reason")]
     pub why: String,
+}
+
+/// Some words.
+fn reason<'de, D: Deserializer<'de>>(text: D) -> Result<String, D::Error> {
+    let text = String::deserialize(text)?;
+    match text.trim() {
+        "" => Err(D::Error::custom(
+            "`why` is empty: why is the claim not met?",
+        )),
+        _ => Ok(text),
+    }
 }
 
 impl Session {
