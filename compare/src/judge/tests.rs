@@ -137,7 +137,7 @@ fn a_report_and_accept_agree_on_what_changed() {
             let report = report_of_run(&new, &committed);
             let mut actions = report.overall.actions.iter();
             let looks = actions.any(|action| action.starts_with("Look at the "));
-            let is_worse = !report.worse().is_empty();
+            let is_worse = report.regressed().is_some();
             assert_eq!(looks, is_worse, "{:?}", report.overall.actions);
             let word = of_differences(&changes).word;
             assert_eq!(report.since, Some(("1".into(), changes)), "{line}");

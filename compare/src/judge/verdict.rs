@@ -103,15 +103,11 @@ impl Report<'_> {
         self.missing.iter().filter(|missing| missing.required)
     }
 
-    pub fn worse(&self) -> Vec<&Difference> {
-        let changes = self.since.iter().flat_map(|(_, changes)| changes);
-        changes.filter(|d| d.change == Change::Worse).collect()
-    }
-
     /// How much is worse, if anything is, and since when.
     pub fn regressed(&self) -> Option<(usize, &str)> {
-        let (since, _) = self.since.as_ref()?;
-        let worse = self.worse().len();
+        let (since, changes) = self.since.as_ref()?;
+        let worse = changes.iter().filter(|d| d.change == Change::Worse);
+        let worse = worse.count();
         (worse > 0).then_some((worse, since))
     }
 }
@@ -307,7 +303,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
 fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
     let regressed = report.regressed().map(|(worse, since)| {
         let worse = count(worse, "regression", "regressions");
-        format!("Look at the {worse} since {since}.")
+        format!("Look at the {worse} since {since}: `compare diff results DIR`.")
     });
     let unexpected = report.claims.iter().filter_map(|claimed| {
         claimed.is_unexpected()?;

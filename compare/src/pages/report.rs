@@ -7,7 +7,6 @@ use crate::document::{Block, Cell, Table, Text, row};
 use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
-use crate::judge::diff::Difference;
 use crate::judge::list::{distinct, grouped, joined, tallied};
 use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
@@ -21,7 +20,6 @@ use common::timing::Change;
 use common::verdict::Verdict as Judgement;
 
 /// The most lines of each kind; a command shows the rest.
-const MOST_CHANGES: usize = 6;
 const MOST_FAILURES: usize = 8;
 const MOST_CLAIMS: usize = 6;
 const MOST_MISSING: usize = 5;
@@ -48,10 +46,6 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     };
     let mut ladder = super::some(table);
     ladder.extend(ladder::about(report));
-    let since = report.since.as_ref();
-    let changed = since.map_or(String::new(), |(since, _)| {
-        format!("What changed since {since}")
-    });
     let tested = self_test::summary(known.table.by(Source::SelfTest).collect::<Vec<_>>());
     let before = [
         (
@@ -64,7 +58,6 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
             missing(report, true),
         ),
         (titled("The ladder", report), ladder),
-        (changed, since.map_or(vec![], |_| changes(report))),
         (titled("Against peers", report), against_peers(report)),
     ];
     let after = [
@@ -255,16 +248,6 @@ fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Pr
 /// `None` for a problem that has no name.
 pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
     Some(problem.place.extents()?.named()?.kind)
-}
-
-fn changes(report: &Report<'_>) -> Vec<Block> {
-    let table = |worse: &[&Difference]| Block::Table(super::changes(worse));
-    let how = "compare diff BASE NEW";
-    let blocks = first_of(&report.worse(), MOST_CHANGES, table, how);
-    super::or_line(
-        blocks,
-        "Nothing is worse. `compare diff BASE NEW` compares any two revisions.",
-    )
 }
 
 /// Claims that do not hold. Why the refuted ones failed is long.
