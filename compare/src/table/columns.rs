@@ -1,8 +1,7 @@
 //! A row as one JSON object of flat columns, and back.
 
-use super::row::{Figure, Judged, On, Place, Row, Source, Subject};
+use super::row::{Figure, Judged, On, Place, Row, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask};
 use common::verdict::GateId;
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -69,7 +68,8 @@ impl Serialize for Row {
 
 impl<'de> Deserialize<'de> for Row {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(Columns::deserialize(deserializer)?).map_err(D::Error::custom)
+        let columns = deserializer.deserialize_map(Once)?;
+        row(&columns).map_err(D::Error::custom)
     }
 }
 
@@ -99,141 +99,119 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// What is read of a line, without columns that this version does not know.
-#[derive(Deserialize)]
-struct Columns {
-    subject: Subject,
-    by: Source,
-    item: Option<String>,
-    shape: Option<String>,
-    dtype: Option<Dtype>,
-    mask: Option<Mask>,
-    #[serde(default)]
-    cold: bool,
-    input: Option<String>,
-    head_dim: Option<usize>,
-    arch: Option<String>,
-    against: Option<Subject>,
-    under: Option<String>,
-    #[serde(default)]
-    session: String,
-    identity: Option<String>,
-    code: Option<String>,
-    note: Option<String>,
-    /// Of metrics and gates.
-    #[serde(flatten, deserialize_with = "once")]
-    others: Map<String, Value>,
-}
+/// What a line has, each column once: JSON would take the last of two.
+struct Columns(Map<String, Value>);
 
-/// Each column once: JSON would take the last of two.
-fn once<'de, D: Deserializer<'de>>(columns: D) -> Result<Map<String, Value>, D::Error> {
-    struct Once;
-    impl<'de> Visitor<'de> for Once {
-        type Value = Map<String, Value>;
+struct Once;
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("columns")
-        }
+impl<'de> Visitor<'de> for Once {
+    type Value = Columns;
 
-        fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Self::Value, A::Error> {
-            let mut all = Map::new();
-            while let Some((column, value)) = columns.next_entry::<String, _>()? {
-                if all.insert(column.clone(), value).is_some() {
-                    return Err(A::Error::custom(format!("duplicate field `{column}`")));
-                }
-            }
-            Ok(all)
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("columns")
     }
-    columns.deserialize_map(Once)
-}
 
-impl TryFrom<Columns> for Row {
-    type Error = String;
-
-    fn try_from(columns: Columns) -> Result<Self, String> {
-        let missing = |column: &str| format!("missing field `{column}`");
-        let on = match (columns.item, columns.shape, columns.dtype) {
-            (Some(item), ..) => On::Named(item),
-            (None, Some(shape), dtype) => {
-                let place = Place {
-                    shape,
-                    dtype: dtype.ok_or_else(|| missing("dtype"))?,
-                    mask: columns.mask.ok_or_else(|| missing("mask"))?,
-                    cold: columns.cold,
-                };
-                match columns.input {
-                    Some(input) => On::Case(place, input),
-                    None => On::Problem(place),
-                }
+    fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Self::Value, A::Error> {
+        let mut all = Map::new();
+        while let Some((column, value)) = columns.next_entry::<String, _>()? {
+            if all.insert(column.clone(), value).is_some() {
+                return Err(A::Error::custom(format!("duplicate field `{column}`")));
             }
-            (None, None, Some(dtype)) => On::Instance {
-                dtype,
-                head_dim: columns.head_dim.ok_or_else(|| missing("head_dim"))?,
-                arch: columns.arch,
-            },
-            (None, None, None) => On::All,
-        };
-        let mut row = Row {
-            against: columns.against,
-            under: columns.under,
-            session: columns.session,
-            identity: columns.identity,
-            code: columns.code,
-            note: columns.note,
-            ..Row::new(columns.subject, on, columns.by)
-        };
-        let others = columns.others;
-        let number = |column: &str| {
-            let value: Option<Option<f64>> = read(&others, column)?;
-            Ok::<_, String>(value.map(|value| value.unwrap_or(f64::NAN)))
-        };
-        for &metric in Metric::ALL {
-            let name = metric.name();
-            let Some(value) = number(&name)? else {
-                continue;
-            };
-            let ends = [LOW, HIGH].map(|end| format!("{name}{end}"));
-            let interval = match (number(&ends[0])?, number(&ends[1])?) {
-                (None, None) => None,
-                (Some(low), Some(high)) => Some((low, high)),
-                _ => {
-                    return Err(format!(
-                        "an interval has two ends: `{}`",
-                        ends.join("` and `")
-                    ));
-                }
-            };
-            row.figures.insert(metric, Figure { value, interval });
         }
-        for gate in GateId::ALL {
-            let Some(verdict) = read(&others, gate.name())? else {
-                continue;
-            };
-            let judged = Judged {
-                verdict,
-                passed: read(&others, &format!("{gate}{PASSED}"))?,
-                of: read(&others, &format!("{gate}{CASES}"))?,
-                reason: read(&others, &format!("{gate}{REASON}"))?.unwrap_or_default(),
-            };
-            row.verdicts.insert(gate, judged);
-        }
-        row.impossible().map_or(Ok(row), Err)
+        Ok(Columns(all))
     }
 }
 
-fn read<T: DeserializeOwned>(
-    columns: &Map<String, Value>,
-    column: &str,
-) -> Result<Option<T>, String> {
-    let value = columns.get(column).map(T::deserialize).transpose();
-    value.map_err(|error| format!("column `{column}`: {error}"))
+impl Columns {
+    fn read<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, String> {
+        let value = self.0.get(column).map(T::deserialize).transpose();
+        value.map_err(|error| format!("column `{column}`: {error}"))
+    }
+
+    fn required<T: DeserializeOwned>(&self, column: &str) -> Result<T, String> {
+        let value = self.read(column)?;
+        value.ok_or_else(|| format!("missing field `{column}`"))
+    }
+
+    fn number(&self, column: &str) -> Result<Option<f64>, String> {
+        let value: Option<Option<f64>> = self.read(column)?;
+        Ok(value.map(|value| value.unwrap_or(f64::NAN)))
+    }
+}
+
+/// Without columns that this version does not know.
+fn row(columns: &Columns) -> Result<Row, String> {
+    let (item, shape) = (columns.read("item")?, columns.read("shape")?);
+    let on = match (item, shape, columns.read("dtype")?) {
+        (Some(item), ..) => On::Named(item),
+        (None, Some(shape), _) => {
+            let place = Place {
+                shape,
+                dtype: columns.required("dtype")?,
+                mask: columns.required("mask")?,
+                cold: columns.read("cold")?.unwrap_or_default(),
+            };
+            match columns.read("input")? {
+                Some(input) => On::Case(place, input),
+                None => On::Problem(place),
+            }
+        }
+        (None, None, Some(dtype)) => On::Instance {
+            dtype,
+            head_dim: columns.required("head_dim")?,
+            arch: columns.read("arch")?,
+        },
+        (None, None, None) => On::All,
+    };
+    let subject: Subject = columns.required("subject")?;
+    let mut row = Row {
+        against: columns.read("against")?,
+        under: columns.read("under")?,
+        session: columns.read("session")?.unwrap_or_default(),
+        identity: columns.read("identity")?,
+        code: columns.read("code")?,
+        note: columns.read("note")?,
+        ..Row::new(subject, on, columns.required("by")?)
+    };
+    for &metric in Metric::ALL {
+        let name = metric.name();
+        let Some(value) = columns.number(&name)? else {
+            continue;
+        };
+        let ends = [LOW, HIGH].map(|end| format!("{name}{end}"));
+        let interval = match (columns.number(&ends[0])?, columns.number(&ends[1])?) {
+            (None, None) => None,
+            (Some(low), Some(high)) => Some((low, high)),
+            _ => {
+                let ends = ends.join("` and `");
+                return Err(format!("an interval has two ends: `{ends}`"));
+            }
+        };
+        row.figures.insert(metric, Figure { value, interval });
+    }
+    for gate in GateId::ALL {
+        let Some(verdict) = columns.read(gate.name())? else {
+            continue;
+        };
+        let judged = Judged {
+            verdict,
+            passed: columns.read(&format!("{gate}{PASSED}"))?,
+            of: columns.read(&format!("{gate}{CASES}"))?,
+            reason: columns
+                .read(&format!("{gate}{REASON}"))?
+                .unwrap_or_default(),
+        };
+        row.verdicts.insert(gate, judged);
+    }
+    row.impossible().map_or(Ok(row), Err)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Source;
     use crate::testing::scenario::each;
+    use common::problem::{Dtype, Mask};
     use common::verdict::GateResult;
 
     fn read(line: &str) -> Result<Row, serde_json::Error> {
