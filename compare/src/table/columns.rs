@@ -289,13 +289,13 @@ mod tests {
         );
         insta::assert_snapshot!(found, @r#"
     []
-        invalid type: sequence, expected struct Columns at line 1 column 0
+        invalid type: sequence, expected columns at line 1 column 0
     {"by":"gpu"}
-        missing field `subject` at line 1 column 12
+        missing field `subject`
     {"subject":"s/v"}
-        missing field `by` at line 1 column 17
+        missing field `by`
     {"subject":"s/v","by":"nobody"}
-        unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input` at line 1 column 30
+        column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input`
     {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
         missing field `mask`
     {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}

@@ -444,7 +444,7 @@ fn what_cannot_be_read_says_where_and_why() {
     );
     insta::assert_snapshot!(found, @r#"
     rows.jsonl ALL{"subject": 1}
-        RUN/rows.jsonl: line 16 is malformed: invalid type: integer `1`, expected a string at line 1 column 13
+        RUN/rows.jsonl: line 16 is malformed: column `subject`: invalid type: integer `1`, expected a string
     rows.jsonl \r\nFIRST\r\n{
         RUN/rows.jsonl: line 3 is malformed: EOF while parsing an object at line 1 column 1
     rows.jsonl FIRST\nFIRST
