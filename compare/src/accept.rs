@@ -8,7 +8,7 @@ use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{count, counts, of_differences, report_of_run};
-use crate::judge::{Known, place};
+use crate::judge::Known;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::stages::{self, NEGATIVES};
@@ -197,12 +197,12 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
     if let Some(reason) = session.unacceptable() {
         bail!(reason);
     }
-    let here = place(session);
     let mut timed = of_gpu.iter().flat_map(|table| table.sessions_on_gpu());
-    if let Some(other) = timed.find(|other| place(other) != here) {
+    if let Some(other) = timed.find(|other| other.gpu() != session.gpu()) {
         bail!(
-            "{name} was measured on {here}, and the table is of {}",
-            place(other)
+            "{name} was measured on {}, and the table is of {}",
+            session.machine.gpu,
+            other.machine.gpu
         );
     }
     Ok(())

@@ -17,7 +17,7 @@ pub mod state;
 pub mod verdict;
 
 use crate::table::kernels::is_stale;
-use crate::table::session::{Gpu, Tier, by_id};
+use crate::table::session::{Tier, by_id};
 use crate::table::{Row, Run, Session, Source, StageMeta, Table};
 use common::device::BackendKind;
 use std::borrow::Cow;
@@ -111,15 +111,6 @@ impl<'a> Known<'a> {
 
     pub fn gpu(&self) -> Option<&str> {
         self.on_gpu().and_then(Session::gpu)
-    }
-}
-
-/// The GPU of a session, or what it ran on instead.
-pub fn place(session: &Session) -> String {
-    match (session.backend, &session.machine.gpu) {
-        (BackendKind::Cuda, Gpu::Present { name, .. }) => name.clone(),
-        (BackendKind::Cuda, Gpu::Absent { .. }) => "an unknown GPU".into(),
-        (BackendKind::Emulated, _) => "the emulator".into(),
     }
 }
 
