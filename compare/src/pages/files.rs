@@ -1,6 +1,6 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{figure, generated, report};
+use super::{generated, report};
 use crate::document;
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
@@ -69,12 +69,8 @@ pub fn committed(
         let text = text.with_context(|| path.display().to_string())?;
         Ok(Rendered { text, path })
     });
-    let figure = Rendered {
-        text: figure::against_peers(&reports[0]),
-        path: root.join("docs/peers.svg"),
-    };
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare, figure].into_iter().chain(pages).collect())
+    Ok([compare].into_iter().chain(pages).collect())
 }
 
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {

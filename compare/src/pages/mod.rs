@@ -4,7 +4,6 @@
 pub mod candidate;
 pub mod diff;
 pub mod explain;
-mod figure;
 pub mod files;
 mod generated;
 pub mod ladder;
