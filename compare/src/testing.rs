@@ -3,7 +3,6 @@
 pub mod scenario;
 
 use crate::judge::draw;
-use crate::judge::{Known, claims};
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::measure::{builds, rows};
 use crate::python::pair::{Sampled, pair};
@@ -11,8 +10,8 @@ use crate::table::session::{
     DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,
 };
 use crate::table::{
-    Claim, Judged, Negative, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta,
-    Subject, Table, VariantMeta,
+    Claim, Judged, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta, Subject,
+    Table, VariantMeta,
 };
 use common::choice::{self, TERMS};
 use common::claim::{Base, Rival};
@@ -626,24 +625,6 @@ impl Run {
             self = row.into_iter().fold(self, Run::with);
         }
         self
-    }
-
-    /// With the claims that fail in it recorded as refuted.
-    pub fn refuting(self, reason: &str) -> Self {
-        let broken = claims::claims(&Known::alone(&self));
-        let broken: Vec<_> = broken.into_iter().filter(|of| of.is_broken()).collect();
-        self.changed(|session| {
-            for claimed in broken {
-                let mut stages = session.stages.iter_mut();
-                let stage = stages.find(|stage| stage.id == claimed.stage).unwrap();
-                stage.negatives.push(Negative {
-                    claim: claimed.claim.id(),
-                    gpu: None,
-                    measured: claimed.finding.reason,
-                    why: reason.into(),
-                });
-            }
-        })
     }
 }
 

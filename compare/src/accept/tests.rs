@@ -2,9 +2,8 @@ use super::*;
 use crate::judge::choice::Regret;
 use crate::table::{On, Source, kernels};
 use crate::testing::scenario::{self, each, run};
-use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, SMALL, drawn_run, mission, samples, table};
+use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples, table};
 use common::choice::Model;
-use std::path::Path;
 use tempfile::TempDir;
 
 /// The folder of its GPU's table.
@@ -422,18 +421,11 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     );
     let after = &results.gpus[FOLDER];
     let regret = Regret::known(after).unwrap();
-    assert_eq!(
-        (after.rows().count(), regret.problems),
-        (before.rows().count() + 1, 90)
-    );
-    let mut read = Table::default();
-    for (file, bytes) in after.files() {
-        read.parse(file, &bytes, Path::new(file)).unwrap();
-    }
+    let rows = [&before, after].map(|table| table.rows().count());
+    assert_eq!((rows[1], regret.problems), (rows[0] + 1, 90));
     let on = On::Named("regret".into());
     let row = after.row(&"attention-ladder".into(), &on, Source::Draw);
     assert_eq!(row.unwrap().session, run.session.name);
-    assert!(read.rows().eq(after.rows()));
     // Another GPU of the capability, with few problems of its own.
     let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));
     let mut both = results.clone();
@@ -441,23 +433,4 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let refitted = refit(&mut both, "another", stages, &loaded).unwrap();
     let of_few: Model = serde_json::from_str(&refitted.file).unwrap();
     assert_eq!(of_few.costs.len(), model.costs.len());
-    // A random problem is of one session, and none is a difference between two.
-    let later = drawn_run(&loaded, 12).named("20261126T000000Z-nvidia-h200");
-    let without_small = later
-        .clone()
-        .without(|row| row.subject.to_string() == SMALL);
-    let mut merged = after.clone();
-    merged.merge(&later.session, &without_small.table);
-    let again = || without_small.table.by(Source::Draw);
-    let small = later.table.by(Source::Draw).count() - again().count();
-    assert_eq!(
-        merged.by(Source::Draw).count() + small,
-        after.by(Source::Draw).count()
-    );
-    assert_eq!(
-        diff::compare(after, &merged, false, stages)
-            .differences
-            .len(),
-        0
-    );
 }

@@ -20,17 +20,16 @@ mod tests {
     use super::*;
     use crate::document::terminal;
     use crate::judge::{Known, verdict};
-    use crate::table::{On, Run, Source};
-    use crate::testing::{US, WMMA, timed};
-    use common::verdict::{GateId, GateResult};
+    use crate::testing::scenario;
 
-    fn page(run: &Run) -> String {
-        terminal::terminal(&document(&verdict::report(Known::alone(run))))
+    fn page(words: &str) -> String {
+        let run = scenario::run(words);
+        terminal::terminal(&document(&verdict::report(Known::alone(&run))))
     }
 
     #[test]
     fn green_is_a_line_a_stage_and_red_comes_first() {
-        insta::assert_snapshot!(page(&timed(US)), @"
+        insta::assert_snapshot!(page("timed"), @"
     | stage          | best variant at mission | gates |    µs | vs previous (claimed) |
     |----------------|-------------------------|-------|-------|-----------------------|
     | stage0-scalar  | wmma-qk-32x64           | GREEN | 20.02 | –                     |
@@ -43,11 +42,7 @@ mod tests {
 
     PASS: 3 variants are green
     ");
-        let mut failed = timed(US);
-        let fails = GateResult::judge(GateId::C2, false, "max error 3e-1 > 4e-4");
-        let worst = failed.row_mut(WMMA, &On::All, Source::Gpu);
-        worst.judge(GateId::C2, (&fails).into());
-        let page = page(&failed);
+        let page = page("timed; wmma gpu all: C2 fail max error 3e-1 > 4e-4");
         assert!(
             page.starts_with("- FAIL C2 of stage0-scalar/wmma-qk-32x64: max error 3e-1 > 4e-4"),
             "{page}"
@@ -61,15 +56,7 @@ mod tests {
 
     #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
-        let mut quick = timed(US).changed(|session| {
-            session
-                .stages
-                .iter_mut()
-                .for_each(|stage| stage.claims.clear())
-        });
-        quick.session.tier = crate::table::session::Tier::T0;
-        quick.table.retain(|row| row.subject.as_str() != WMMA);
-        let page = page(&quick);
+        let page = page("timed; claims 0 0; claims 1 0; tier 0; - wmma");
         assert!(
             !page.contains("wmma-qk-32x64") && page.contains("scalar-32x64"),
             "{page}"

@@ -16,7 +16,7 @@ fn lines(of: impl IntoIterator<Item = String>) -> String {
 }
 
 /// A session replaces rows of its keys and no others: another arm, problem or source is another row. On a problem the peers, and ours as
-/// timed against them, are of one session, and so is the self-test of a stage. What was read of the same machine code stays, and what the
+/// timed against them, are of one session, and so is the self-test of a stage and a random problem. What was read of the same machine code stays, and what the
 /// compiler says again is of the session that it first said it to.
 #[test]
 fn a_session_replaces_rows_of_its_keys() {
@@ -25,6 +25,7 @@ fn a_session_replaces_rows_of_its_keys() {
         &format!(
             "timed & timed 31 19 14; - scalar !pair
             timed; peers mission 10 torch-flash 20 torch-math 90; peers long 10 torch-flash 20; beside wmma mission 30 torch-flash 20 & timed; peers mission 11 torch-flash 21
+            timed; + scalar | 1x1x17x64 f16 full | draw | p50 9; + wmma | 1x1x17x64 f16 full | draw | p50 8; + wmma | 1x1x18x64 f16 full | draw | p50 8 & timed; + scalar | 1x1x17x64 f16 full | draw | p50 7
             emulated & emulated; - self-test
             emulated & emulated; - zeros
             emulated & emulated; - self-test !:
@@ -37,6 +38,7 @@ fn a_session_replaces_rows_of_its_keys() {
             let (_, table) = known(line);
             let kind = match line {
                 _ if line.contains("peers") => Source::Peers,
+                _ if line.contains("draw") => Source::Draw,
                 _ if line.contains("ptxas") => Source::Ptxas,
                 _ if line.contains("emulated") => Source::SelfTest,
                 _ => Source::Gpu,
@@ -72,6 +74,10 @@ fn a_session_replaces_rows_of_its_keys() {
         stage1-cpasync/cpasync-32x64 on mission f16 full by peers against torch-flash of 2 11.01
         torch-flash on long f16 full by peers of 1 20.02
         torch-flash on mission f16 full by peers of 2 21.02
+        newest Some("2") of 2
+    timed; + scalar | 1x1x17x64 f16 full | draw | p50 9; + wmma | 1x1x17x64 f16 full | draw | p50 8; + wmma | 1x1x18x64 f16 full | draw | p50 8 & timed; + scalar | 1x1x17x64 f16 full | draw | p50 7
+        stage0-scalar/scalar-32x64 on 1x1x17x64 f16 full by draw of 2 7
+        stage0-scalar/wmma-qk-32x64 on 1x1x18x64 f16 full by draw of 1 8
         newest Some("2") of 2
     emulated & emulated; - self-test
         self-test on : correct model by self-test of 1

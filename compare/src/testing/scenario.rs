@@ -152,7 +152,6 @@ fn edit(mut run: Run, words: &str) -> Run {
             run
         }
         "without-stage" => run.changed(|session| drop(session.stages.remove(number(1)))),
-        "refuting" => run.refuting(&rest),
         // A claim of the sources, on one GPU model or, without its name, on all.
         "refuted" => {
             let gpu = all[3..].join(" ");

@@ -272,11 +272,12 @@ fn a_run_against_itself_is_the_same_everywhere() {
     let found = each(
         "timed; built 96 0; clean => same
         emulated => same
-        timed; peers mission 10 torch-flash 16 => same",
+        timed; peers mission 10 torch-flash 16 => same
+        timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => timed; + scalar | 1x1x18x64 f16 full | draw | p50 9",
         moved,
     );
-    assert_eq!(found.matches("    0 SAME\n").count(), 3, "{found}");
-    assert_eq!(found.lines().count(), 6, "{found}");
+    assert_eq!(found.matches("    0 SAME\n").count(), 4, "{found}");
+    assert_eq!(found.lines().count(), 8, "{found}");
     let committed = crate::testing::results().of_gpu("nvidia-h200");
     let found = compare(&committed, &committed, true, &[]);
     assert!(
@@ -714,8 +715,8 @@ fn errors_are_judged_by_their_bounds() {
 fn claims_that_fail_now_or_are_taken_back_are_said() {
     let found = each(
         "emulated => same; counted cpasync 1048577 0
-        emulated => same; counted cpasync 1048577 0; refuting it reads ahead
-        emulated; counted cpasync 1048577 0 => same; refuting it reads ahead
+        emulated => same; counted cpasync 1048577 0; refuted 1 1
+        emulated; counted cpasync 1048577 0 => same; refuted 1 1
         emulated => same; claims 1 1
         timed => timed 32 20 19
         timed 32 20 19 => timed
@@ -728,11 +729,11 @@ fn claims_that_fail_now_or_are_taken_back_are_said() {
         1 REGRESSION
         worse stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full
         changed (informational) stage1-cpasync/cpasync-32x64 global bytes read on mission f16 full
-    emulated => same; counted cpasync 1048577 0; refuting it reads ahead
+    emulated => same; counted cpasync 1048577 0; refuted 1 1
         0 SAME
         changed (informational) stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full
         changed (informational) stage1-cpasync/cpasync-32x64 global bytes read on mission f16 full
-    emulated; counted cpasync 1048577 0 => same; refuting it reads ahead
+    emulated; counted cpasync 1048577 0 => same; refuted 1 1
         0 SAME
     emulated => same; claims 1 1
         0 SAME
