@@ -1,5 +1,5 @@
-// IEEE binary16 on integers and floats only: the host compiler's half type computes with excess precision. Every operation
-// rounds once, to the nearest, ties to even.
+// IEEE binary16 on integers and floats only: the host compiler's half type computes with excess precision. Kernels
+// compute in f32: there are conversions alone.
 #pragma once
 
 #include <emulator/prelude.h>
@@ -40,37 +40,6 @@ __forceinline__ uint16_t float_to_half(float value) {
     return sign | uint16_t((magnitude - 0x38000000 + 0x0fff + odd) >> 13);
 }
 
-// A double's value with its inexactness kept in the last bit ("round to odd"), so that rounding again to a format at
-// least two bits narrower gives what rounding once would have given.
-__forceinline__ float double_to_float_odd(double value) {
-    float nearest = float(value);
-    if (double(nearest) == value || nearest != nearest) return nearest;
-    uint32_t all = bits<uint32_t>(nearest);
-    if ((all & 1) == 0) {
-        // One step towards the value: the truncated result and its neighbour away from zero differ in the last bit.
-        bool away = (nearest < value) == (value > 0);
-        all = away ? all + 1 : all - 1;
-    }
-    return bits<float>(all);
-}
-
-// a * b is exact in double. The sum with c is inexact only where the terms lie so far apart that what is lost cannot turn a
-// rounding to 11 bits, except through a tie, for which the last bit is kept odd.
-__forceinline__ uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c) {
-    double product = double(half_to_float(a)) * double(half_to_float(b));
-    double addend = half_to_float(c);
-    double sum = product + addend;
-    // The exact error of the sum (Knuth's two-sum), 0 for infinities and NaN.
-    double part = sum - product;
-    double error = (product - (sum - part)) + (addend - part);
-    if (error != 0 && error == error) {
-        uint64_t all = bits<uint64_t>(sum);
-        if ((all & 1) == 0) all = ((error > 0) == (sum > 0)) ? all + 1 : all - 1;
-        sum = bits<double>(all);
-    }
-    return float_to_half(double_to_float_odd(sum));
-}
-
 } // namespace emulator
 
 struct __half {
@@ -78,22 +47,10 @@ struct __half {
 
     __half() = default;
     __half(__half_raw raw) : emulator_bits(raw.x) {}
-    template <class T, class = typename std::enable_if<std::is_arithmetic<T>::value>::type>
-    __half(T value) : emulator_bits(round(value)) {}
-    operator float() const { return emulator::half_to_float(emulator_bits); }
+    __half(float value) : emulator_bits(emulator::float_to_half(value)) {}
+    // Explicit, so that no sum of halves is one of floats.
+    explicit operator float() const { return emulator::half_to_float(emulator_bits); }
     operator __half_raw() const { return {emulator_bits}; }
-    __half &operator+=(__half other);
-    __half &operator-=(__half other);
-    __half &operator*=(__half other);
-    __half &operator/=(__half other);
-
-  private:
-    static unsigned short round(float value) { return emulator::float_to_half(value); }
-    // double, and integers through it (those of 64 bits lose nothing that a half could show).
-    static unsigned short round(double value) { return emulator::float_to_half(emulator::double_to_float_odd(value)); }
-    template <class T> static typename std::enable_if<std::is_integral<T>::value, unsigned short>::type round(T value) {
-        return round(double(value));
-    }
 };
 using half = __half;
 
@@ -101,46 +58,7 @@ __forceinline__ unsigned short __half_as_ushort(__half h) { return h.emulator_bi
 __forceinline__ __half __ushort_as_half(unsigned short bits) { return __half(__half_raw{bits}); }
 
 __forceinline__ __half __float2half(float x) { return __half(x); }
-__forceinline__ __half __float2half_rn(float x) { return __half(x); }
-__forceinline__ __half __double2half(double x) { return __half(x); }
 __forceinline__ float __half2float(__half h) { return float(h); }
-
-// Rounding to float and then to half is as rounding once: float has more than twice the bits of a half, and two to spare.
-__forceinline__ __half __hadd(__half a, __half b) { return __half(float(a) + float(b)); }
-__forceinline__ __half __hsub(__half a, __half b) { return __half(float(a) - float(b)); }
-__forceinline__ __half __hmul(__half a, __half b) { return __half(float(a) * float(b)); }
-__forceinline__ __half __hdiv(__half a, __half b) { return __half(float(a) / float(b)); }
-__forceinline__ __half __hfma(__half a, __half b, __half c) {
-    return __ushort_as_half(emulator::half_fma(a.emulator_bits, b.emulator_bits, c.emulator_bits));
-}
-// The sign flips even on a NaN.
-__forceinline__ __half __hneg(__half h) { return __ushort_as_half(h.emulator_bits ^ 0x8000); }
-__forceinline__ __half __habs(__half h) { return __ushort_as_half(h.emulator_bits & 0x7fff); }
-__forceinline__ __half __hmax(__half a, __half b) { return __half(emulator::max_number(a, b)); }
-__forceinline__ __half __hmin(__half a, __half b) { return __half(emulator::min_number(a, b)); }
-__forceinline__ bool __hisnan(__half h) { return (h.emulator_bits & 0x7fff) > 0x7c00; }
-__forceinline__ int __hisinf(__half h) {
-    return (h.emulator_bits & 0x7fff) != 0x7c00 ? 0 : (h.emulator_bits & 0x8000) ? -1 : 1;
-}
-
-__forceinline__ __half operator+(__half a, __half b) { return __hadd(a, b); }
-__forceinline__ __half operator-(__half a, __half b) { return __hsub(a, b); }
-__forceinline__ __half operator*(__half a, __half b) { return __hmul(a, b); }
-__forceinline__ __half operator/(__half a, __half b) { return __hdiv(a, b); }
-__forceinline__ __half operator-(__half h) { return __hneg(h); }
-__forceinline__ __half &__half::operator+=(__half other) { return *this = *this + other; }
-__forceinline__ __half &__half::operator-=(__half other) { return *this = *this - other; }
-__forceinline__ __half &__half::operator*=(__half other) { return *this = *this * other; }
-__forceinline__ __half &__half::operator/=(__half other) { return *this = *this / other; }
-__forceinline__ bool operator==(__half a, __half b) { return float(a) == float(b); }
-__forceinline__ bool operator!=(__half a, __half b) { return float(a) != float(b); }
-__forceinline__ bool operator<(__half a, __half b) { return float(a) < float(b); }
-__forceinline__ bool operator>(__half a, __half b) { return float(a) > float(b); }
-__forceinline__ bool operator<=(__half a, __half b) { return float(a) <= float(b); }
-__forceinline__ bool operator>=(__half a, __half b) { return float(a) >= float(b); }
-__forceinline__ bool __heq(__half a, __half b) { return a == b; }
-__forceinline__ bool __hlt(__half a, __half b) { return a < b; }
-__forceinline__ bool __hgt(__half a, __half b) { return a > b; }
 
 struct alignas(4) __half2 {
     __half x, y;
@@ -158,29 +76,6 @@ struct alignas(4) __half2 {
 };
 using half2 = __half2;
 
-__forceinline__ __half2 make_half2(__half x, __half y) { return {x, y}; }
-__forceinline__ __half2 __halves2half2(__half x, __half y) { return {x, y}; }
-__forceinline__ __half2 __half2half2(__half h) { return {h, h}; }
-__forceinline__ __half2 __float2half2_rn(float x) { return {__half(x), __half(x)}; }
 __forceinline__ __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
-__forceinline__ __half2 __float22half2_rn(float2 v) { return {__half(v.x), __half(v.y)}; }
-__forceinline__ float2 __half22float2(__half2 v) { return {float(v.x), float(v.y)}; }
-__forceinline__ __half __low2half(__half2 v) { return v.x; }
-__forceinline__ __half __high2half(__half2 v) { return v.y; }
-__forceinline__ float __low2float(__half2 v) { return float(v.x); }
-__forceinline__ float __high2float(__half2 v) { return float(v.y); }
-__forceinline__ __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }
-
-__forceinline__ __half2 __hadd2(__half2 a, __half2 b) { return {__hadd(a.x, b.x), __hadd(a.y, b.y)}; }
-__forceinline__ __half2 __hsub2(__half2 a, __half2 b) { return {__hsub(a.x, b.x), __hsub(a.y, b.y)}; }
-__forceinline__ __half2 __hmul2(__half2 a, __half2 b) { return {__hmul(a.x, b.x), __hmul(a.y, b.y)}; }
-__forceinline__ __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
-__forceinline__ __half2 __hneg2(__half2 v) { return {__hneg(v.x), __hneg(v.y)}; }
-__forceinline__ __half2 __habs2(__half2 v) { return {__habs(v.x), __habs(v.y)}; }
-__forceinline__ __half2 __hmax2(__half2 a, __half2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
-__forceinline__ __half2 __hmin2(__half2 a, __half2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
-__forceinline__ __half2 operator+(__half2 a, __half2 b) { return __hadd2(a, b); }
-__forceinline__ __half2 operator-(__half2 a, __half2 b) { return __hsub2(a, b); }
-__forceinline__ __half2 operator*(__half2 a, __half2 b) { return __hmul2(a, b); }
 
 EMULATOR_END

@@ -38,14 +38,9 @@ __forceinline__ dim3 extent(const uint32_t (&xyz)[3]) { return {xyz[0], xyz[1], 
 #define blockIdx (::EMULATOR_BUILD::emulator::coordinates(emulator_current->block_idx))
 #define blockDim (::EMULATOR_BUILD::emulator::extent(emulator_current->block_dim))
 #define gridDim (::EMULATOR_BUILD::emulator::extent(emulator_current->grid_dim))
-constexpr int warpSize = 32;
 
 __forceinline__ void __syncthreads(EMULATOR_HERE) { emulator_barrier(emulator_current, EMULATOR_SITE); }
 
 [[noreturn]] __forceinline__ void __trap(EMULATOR_HERE) { emulator::trap("__trap() was called", EMULATOR_SITE); }
-
-// The emulator is sequentially consistent.
-__forceinline__ void __threadfence_block() {}
-__forceinline__ void __threadfence() {}
 
 EMULATOR_END

@@ -1,4 +1,4 @@
-// CUDA's vector types. In the traced build an assignment is one access of the whole type, as on a GPU, also `*p = uint4{a,
+// CUDA's vector types, as far as kernels use them. In the traced build an assignment is one access of the whole type, as on a GPU, also `*p = uint4{a,
 // b, c, d}`.
 #pragma once
 
@@ -15,26 +15,15 @@
 
 EMULATOR_BEGIN
 
-#define EMULATOR_VECTORS(name, T, align2, align4)                                                                      \
-    struct name##1 { T x; };                                                                                           \
-    struct alignas(align2) name##2 { T x, y; EMULATOR_WHOLE(name##2, 2 * sizeof(T)) };                                 \
+#define EMULATOR_VECTORS(name, T)                                                                                      \
+    struct alignas(8) name##2 { T x, y; EMULATOR_WHOLE(name##2, 2 * sizeof(T)) };                                      \
     struct name##3 { T x, y, z; };                                                                                     \
-    struct alignas(align4) name##4 { T x, y, z, w; EMULATOR_WHOLE(name##4, 4 * sizeof(T)) };                           \
-    static __forceinline__ name##1 make_##name##1(T x) { return {x}; }                                                 \
+    struct alignas(16) name##4 { T x, y, z, w; EMULATOR_WHOLE(name##4, 4 * sizeof(T)) };                               \
     static __forceinline__ name##2 make_##name##2(T x, T y) { return {x, y}; }                                         \
-    static __forceinline__ name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                 \
     static __forceinline__ name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 
-EMULATOR_VECTORS(char, signed char, 2, 4)
-EMULATOR_VECTORS(uchar, unsigned char, 2, 4)
-EMULATOR_VECTORS(short, short, 4, 8)
-EMULATOR_VECTORS(ushort, unsigned short, 4, 8)
-EMULATOR_VECTORS(int, int, 8, 16)
-EMULATOR_VECTORS(uint, unsigned int, 8, 16)
-EMULATOR_VECTORS(longlong, long long, 16, 16)
-EMULATOR_VECTORS(ulonglong, unsigned long long, 16, 16)
-EMULATOR_VECTORS(float, float, 8, 16)
-EMULATOR_VECTORS(double, double, 16, 16)
+EMULATOR_VECTORS(uint, unsigned int)
+EMULATOR_VECTORS(float, float)
 
 #undef EMULATOR_VECTORS
 

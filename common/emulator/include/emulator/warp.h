@@ -25,18 +25,6 @@ struct ShuffleOperand {
 struct ShuffleIndexed {
     static int source(int lane, int argument, int width) { return (lane & ~(width - 1)) | (argument & (width - 1)); }
 };
-struct ShuffleUp {
-    static int source(int lane, int argument, int width) {
-        int source = lane - argument;
-        return source < (lane & ~(width - 1)) ? lane : source;
-    }
-};
-struct ShuffleDown {
-    static int source(int lane, int argument, int width) {
-        int source = lane + argument;
-        return source > (lane | (width - 1)) ? lane : source;
-    }
-};
 struct ShuffleXor {
     static int source(int lane, int argument, int width) {
         int source = lane ^ argument;
@@ -87,7 +75,7 @@ inline const char *vote(void *const *operands, uint32_t lanes, uint32_t *) {
     return nullptr;
 }
 
-// `kind` keeps the three votes apart, which share their execution.
+// `kind` keeps the votes apart, which share their execution.
 __forceinline__ uint32_t ballot(const char *name, int kind, uint32_t mask, bool predicate, EmulatorSite site) {
     VoteOperand operand{predicate, 0};
     collective(name, vote, operand, mask, kind, 0, 0, EMULATOR_EXITED_LANES_DROP, EMULATOR_VOTE, site);
@@ -101,14 +89,6 @@ __forceinline__ T __shfl_sync(unsigned mask, T value, int source_lane, int width
     return emulator::shuffle<emulator::ShuffleIndexed>("__shfl_sync", mask, value, source_lane, width, EMULATOR_SITE);
 }
 template <class T>
-__forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EMULATOR_HERE) {
-    return emulator::shuffle<emulator::ShuffleUp>("__shfl_up_sync", mask, value, delta, width, EMULATOR_SITE);
-}
-template <class T>
-__forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EMULATOR_HERE) {
-    return emulator::shuffle<emulator::ShuffleDown>("__shfl_down_sync", mask, value, delta, width, EMULATOR_SITE);
-}
-template <class T>
 __forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, EMULATOR_HERE) {
     return emulator::shuffle<emulator::ShuffleXor>("__shfl_xor_sync", mask, value, lane_mask, width, EMULATOR_SITE);
 }
@@ -118,10 +98,6 @@ __forceinline__ unsigned __ballot_sync(unsigned mask, int predicate, EMULATOR_HE
 }
 __forceinline__ int __any_sync(unsigned mask, int predicate, EMULATOR_HERE) {
     return emulator::ballot("__any_sync", 1, mask, predicate != 0, EMULATOR_SITE) != 0;
-}
-// Exited lanes do not vote, so what counts is that nobody voted against.
-__forceinline__ int __all_sync(unsigned mask, int predicate, EMULATOR_HERE) {
-    return emulator::ballot("__all_sync", 2, mask, predicate == 0, EMULATOR_SITE) == 0;
 }
 
 __forceinline__ void __syncwarp(unsigned mask = 0xffffffff, EMULATOR_HERE) {

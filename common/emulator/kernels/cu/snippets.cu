@@ -7,7 +7,7 @@ struct Wide {
 
 KERNEL(snippet_scalar) { out<float>(params)[0] = in<float>(params)[1]; }
 KERNEL(snippet_half) { out<half>(params)[0] = in<half>(params)[1]; }
-KERNEL(snippet_half2) { out<half2>(params)[0] = __halves2half2(in<half>(params)[0], in<half>(params)[1]); }
+KERNEL(snippet_half2) { out<half2>(params)[0] = half2(in<half>(params)[0], in<half>(params)[1]); }
 KERNEL(snippet_bytes) { out<unsigned char>(params)[3] = in<unsigned char>(params)[5]; }
 KERNEL(snippet_vector) { out<uint4>(params)[0] = in<uint4>(params)[1]; }
 KERNEL(snippet_vector_made) { out<uint4>(params)[0] = make_uint4(1, 2, 3, unsigned(params->n[0])); }

@@ -1,20 +1,18 @@
 #include "kernel.h"
 
-// Every shuffle at width n[0] and argument n[1], for int, float, half2 and int64.
+// Every shuffle at width n[0] and argument n[1], for int, float, half2, int64 and half.
 KERNEL(shuffles) {
     const unsigned all = 0xffffffff;
     int width = params->n[0], argument = params->n[1];
     int value = 100 + threadIdx.x;
-    int *row = out<int>(params) + 8 * threadIdx.x;
+    int *row = out<int>(params) + 6 * threadIdx.x;
     row[0] = __shfl_sync(all, value, argument, width);
-    row[1] = __shfl_up_sync(all, value, argument, width);
-    row[2] = __shfl_down_sync(all, value, argument, width);
-    row[3] = __shfl_xor_sync(all, value, argument, width);
-    row[4] = int(__shfl_sync(all, float(value), argument, width));
+    row[1] = __shfl_xor_sync(all, value, argument, width);
+    row[2] = int(__shfl_sync(all, float(value), argument, width));
     half2 pair = __floats2half2_rn(float(threadIdx.x), 0.0f);
-    row[5] = 100 + int(__low2float(__shfl_up_sync(all, pair, argument, width)));
-    row[6] = int(__shfl_down_sync(all, (long long)(value) << 32, argument, width) >> 32);
-    row[7] = int(__half2float(__shfl_xor_sync(all, __float2half(float(value)), argument, width)));
+    row[3] = 100 + int(float(__shfl_xor_sync(all, pair, argument, width).x));
+    row[4] = int(__shfl_sync(all, (long long)(value) << 32, argument, width) >> 32);
+    row[5] = int(__half2float(__shfl_xor_sync(all, __float2half(float(value)), argument, width)));
 }
 
 KERNEL(warp_sum) {
@@ -26,13 +24,11 @@ KERNEL(warp_sum) {
 
 KERNEL(votes) {
     unsigned lane = threadIdx.x % 32, mask = lane < 16 ? 0x0000ffff : 0xffff0000;
-    unsigned *row = out<unsigned>(params) + 6 * threadIdx.x;
+    unsigned *row = out<unsigned>(params) + 4 * threadIdx.x;
     row[0] = __ballot_sync(0xffffffff, lane % 3 == 0);
     row[1] = __any_sync(0xffffffff, lane == 31);
-    row[2] = __all_sync(0xffffffff, lane != 31);
-    row[3] = __ballot_sync(mask, lane % 3 == 0);
-    row[4] = __any_sync(mask, lane == 31);
-    row[5] = __all_sync(mask, lane != 31);
+    row[2] = __ballot_sync(mask, lane % 3 == 0);
+    row[3] = __any_sync(mask, lane == 31);
 }
 
 // Lanes n[0].. exchange words under their own mask, from two places; the others leave.

@@ -32,7 +32,7 @@ static __device__ void multiply(const KernelParams *params, wmma::layout_t layou
     wmma::load_matrix_sync(c, c_smem, ldc, layout_c);
     wmma::fill_fragment(d, 0.0f);
     wmma::mma_sync(d, a, b, d);
-    for (int i = 0; i < c.num_elements; ++i) d.x[i] = d.x[i] + c.x[i] * T(2.0f); // the same for all elements
+    for (int i = 0; i < c.num_elements; ++i) d.x[i] = T(float(d.x[i]) + 2.0f * float(c.x[i])); // the same for all elements
     __syncwarp(); // the old elements have been read
     wmma::store_matrix_sync(c_smem, d, ldc, layout_c);
     __syncwarp(); // the new ones are written

@@ -48,9 +48,9 @@ kernels! {
     accumulate_registers arithmetic barrier_at_two_lines barrier_in_one_branch barrier_missed_by_one blocks_hand_over
     blocks_overlap builtins cluster_barrier_missed cluster_exchange cluster_of_one
     copied_by_a_producer copied_one_ahead copy_from_far copy_source_overwritten copy_without cp_async_groups cp_async_misused
-    cp_async_of_each_size cp_async_to_global divides double_to_half e4m3_to_half elect_one
-    exit_completes_sync_warp failing_assert far_from_any_memory float_to_e4m3 float_to_half global_within_block
-    groups_of_ones_own half2_operations half_arithmetic half_to_float lanes_then_ldmatrix lanes_then_matrix
+    cp_async_of_each_size cp_async_to_global divides e4m3_to_half elect_one
+    exit_completes_sync_warp failing_assert far_from_any_memory float_to_half global_within_block
+    groups_of_ones_own half_to_float lanes_then_ldmatrix lanes_then_matrix
     ldmatrix_and_mma ldmatrix_misused ldmatrix_x2 ldmatrix_x2_trans ldmatrix_x4 ldmatrix_x4_trans loops_for_ever
     mask_without_the_caller masks_that_overlap matrix_in_place matrix_then_lanes mbarrier_misused mbarrier_phases
     mbarrier_ring mma_m16n8k16_bf16_f32 mma_m16n8k16_f16_f32 mma_m16n8k32_e4m3_f32 named_barrier_by_half_a_warp

@@ -64,7 +64,7 @@ pub struct Counters {
     pub mbarrier_arrivals: u64,
     /// Satisfied waits and successful tests, per thread.
     pub mbarrier_waits: u64,
-    /// `exp2f`, `expf`, `__expf`, per thread.
+    /// `exp2f`, `expf`, per thread.
     pub exps: u64,
 }
 

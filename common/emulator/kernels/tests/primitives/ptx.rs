@@ -5,9 +5,9 @@ use std::array::from_fn;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use common::e4m3::E4m3;
 use half::{bf16, f16};
 
-use crate::fp8::nearest;
 use crate::gpu::Gpu;
 use crate::launch::{Run, SCHEDULES, launch, numbers};
 use crate::{cluster, tma, wgmma};
@@ -162,7 +162,7 @@ fn cases() -> Vec<Case> {
             inputs,
             expected,
         ));
-        let (inputs, expected) = mma(seed, 4, |value| nearest(value as f32).into());
+        let (inputs, expected) = mma(seed, 4, |value| E4m3::from_f32(value as f32).to_bits().into());
         cases.push(Case::new(
             "mma_m16n8k32_e4m3_f32<<<1, 32, 0>>>()",
             inputs,

@@ -1,6 +1,7 @@
 //! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels must
 //! give the same in the emulator and on a GPU of sm_90a.
 
+use common::e4m3::E4m3;
 use common::gate::{Errors, Evidence, c2};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -8,7 +9,6 @@ use common::reference::{Probability, reference};
 use common::verdict::Verdict;
 use half::{bf16, f16};
 
-use crate::fp8::nearest;
 use crate::gpu::Gpu;
 use crate::launch::{Run, launch, numbers, random};
 use crate::ptx::{Case, bytes};
@@ -78,7 +78,7 @@ fn whole(seed: u64, count: usize) -> Vec<i32> {
 impl Form {
     fn code(&self, values: &[i32]) -> Vec<u8> {
         let code = |&value: &i32| match self.code {
-            Code::E4m3 => vec![nearest(value as f32)],
+            Code::E4m3 => vec![E4m3::from_f32(value as f32).to_bits()],
             Code::F16 => f16::from_f32(value as f32).to_le_bytes().to_vec(),
             Code::Bf16 => bf16::from_f32(value as f32).to_le_bytes().to_vec(),
         };
