@@ -1,34 +1,41 @@
 //! Compiles the test kernels as a stage's kernel is compiled, once plain and once traced; and those of `gpu.cu` for GPUs,
 //! too, where nvcc is found.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const KERNELS: [&str; 19] = [
-    "barrier",
-    "builtins",
-    "cluster",
-    "cp_async",
-    "faults",
-    "fp8",
-    "half",
-    "hazards",
-    "mbarrier",
-    "named_barrier",
-    "ptx",
-    "roles",
-    "shared",
-    "snippets",
-    "tma",
-    "warp",
-    "wgmma",
-    "wgmma_hazards",
-    "wmma",
+/// The kernels that a source declares.
+fn declared(source: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(source).unwrap();
+    let name = |line: &str| {
+        let (called, rest) = line.split_once('(')?;
+        let (name, _) = rest.split_once([',', ')'])?;
+        MACROS.contains(&called).then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
+/// Which make a kernel of their first argument.
+const MACROS: [&str; 6] = [
+    "KERNEL",
+    "BOUNDED_KERNEL",
+    "CLUSTER_KERNEL",
+    "MMA",
+    "LDMATRIX",
+    "MULTIPLY",
 ];
 
 const DEVICE_HEADERS: &str = "../../cuda";
 
 fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
+    let sources = std::fs::read_dir("cu").unwrap();
+    let mut sources: Vec<PathBuf> = sources.map(|entry| entry.unwrap().path()).collect();
+    sources
+        .retain(|path| path.extension().is_some_and(|it| it == "cu") && !path.ends_with("gpu.cu"));
+    sources.sort();
+    let kernels: Vec<String> = sources.iter().flat_map(|path| declared(path)).collect();
+    let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
+    std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
     let shim = Path::new("../include");
     for input in ["build.rs", "cu", "../include", DEVICE_HEADERS] {
         println!("cargo:rerun-if-changed={input}");
@@ -59,9 +66,6 @@ fn main() {
             .flag("-x")
             .flag("c++");
         flags.iter().for_each(|flag| _ = build.flag(flag));
-        for kernel in KERNELS {
-            build.file(format!("cu/{kernel}.cu"));
-        }
-        build.compile(library);
+        build.files(&sources).compile(library);
     }
 }

@@ -346,7 +346,8 @@ macro_rules! plain {
 }
 plain! { u8 u16 u32 u64 i32 f32 f64 }
 
-fn source(file: &str) -> String {
+/// The text of `cu/FILE`.
+pub fn source(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
     std::fs::read_to_string(path).unwrap()
 }

@@ -10,7 +10,7 @@ use common::verdict::Verdict;
 use half::{bf16, f16};
 
 use crate::gpu::Gpu;
-use crate::launch::{Run, launch, numbers, random};
+use crate::launch::{Run, launch, numbers, random, source};
 use crate::ptx::{Case, bytes};
 
 #[derive(PartialEq)]
@@ -22,7 +22,7 @@ enum Code {
 
 /// A kernel of `cu/wgmma.cu` and the product that it computes.
 struct Form {
-    name: &'static str,
+    name: String,
     code: Code,
     n: usize,
     k: usize,
@@ -30,45 +30,29 @@ struct Form {
     is_transposed: bool,
 }
 
-fn forms() -> [Form; 28] {
-    use Code::{Bf16, E4m3, F16};
-    [
-        ("wgmma_f16_64", F16, 64, 64, false),
-        ("wgmma_f16_96", F16, 96, 64, false),
-        ("wgmma_f16_128", F16, 128, 64, false),
-        ("wgmma_f16_192", F16, 192, 64, false),
-        ("wgmma_f16_narrow", F16, 64, 32, false),
-        ("wgmma_f16_slabs", F16, 128, 128, false),
-        ("wgmma_f16_narrow_slabs", F16, 96, 64, false),
-        ("wgmma_f16_trans_64", F16, 64, 64, true),
-        ("wgmma_f16_trans_96", F16, 96, 64, true),
-        ("wgmma_f16_trans_128", F16, 128, 128, true),
-        ("wgmma_f16_trans_192", F16, 192, 64, true),
-        ("wgmma_f16_trans_narrow", F16, 64, 32, true),
-        ("wgmma_f16_registers", F16, 64, 64, false),
-        ("wgmma_f16_registers_trans", F16, 64, 128, true),
-        ("wgmma_f16_registers_trans_128", F16, 128, 128, true),
-        ("wgmma_bf16_64", Bf16, 64, 64, false),
-        ("wgmma_bf16_slabs", Bf16, 192, 128, false),
-        ("wgmma_bf16_narrow", Bf16, 96, 64, false),
-        ("wgmma_bf16_trans_96", Bf16, 96, 64, true),
-        ("wgmma_bf16_registers", Bf16, 64, 64, false),
-        ("wgmma_bf16_registers_trans", Bf16, 128, 128, true),
-        ("wgmma_e4m3_64", E4m3, 64, 128, false),
-        ("wgmma_e4m3_128", E4m3, 128, 128, false),
-        ("wgmma_e4m3_192", E4m3, 192, 128, false),
-        ("wgmma_e4m3_narrow", E4m3, 96, 64, false),
-        ("wgmma_e4m3_slabs", E4m3, 64, 256, false),
-        ("wgmma_e4m3_registers", E4m3, 64, 128, false),
-        ("wgmma_e4m3_registers_128", E4m3, 128, 256, false),
-    ]
-    .map(|(name, code, n, k, is_transposed)| Form {
-        name,
-        code,
-        n,
-        k,
-        is_transposed,
-    })
+/// As `cu/wgmma.cu` declares them: name, element, swizzle, N, K, TRANS_B, A in registers.
+fn forms() -> Vec<Form> {
+    let form = |line: &str| {
+        let arguments = line.strip_prefix("MULTIPLY(")?.strip_suffix(')')?;
+        let [name, element, _, n, k, transposed, _] = arguments.split(", ").collect::<Vec<_>>()[..]
+        else {
+            panic!("{line}")
+        };
+        Some(Form {
+            name: name.to_owned(),
+            code: match element {
+                "half" => Code::F16,
+                "__nv_bfloat16" => Code::Bf16,
+                _ => Code::E4m3,
+            },
+            n: n.parse().unwrap(),
+            k: k.parse().unwrap(),
+            is_transposed: transposed == "true",
+        })
+    };
+    let forms: Vec<Form> = source("wgmma.cu").lines().filter_map(form).collect();
+    assert!(forms.len() > 20, "{} forms", forms.len());
+    forms
 }
 
 fn whole(seed: u64, count: usize) -> Vec<i32> {
@@ -257,7 +241,7 @@ fn sums_of_codes_are_cut_off_as_on_a_real_gpu() {
             let run = form.run(&inputs, more);
             let emulated: Vec<u8> = run.output(256 * form.n).unwrap();
             assert_eq!(
-                gpu.launch(form.name, &run, 256 * form.n),
+                gpu.launch(&form.name, &run, 256 * form.n),
                 emulated,
                 "{}",
                 form.name
