@@ -13,13 +13,6 @@ KERNEL(reverse) {
     out<int>(params)[global_thread()] = value;
 }
 
-// Without the first barrier: reads may come before writes.
-KERNEL(reverse_without_barrier) {
-    int *values = shared<int>();
-    values[threadIdx.x] = in<int>(params)[global_thread()];
-    out<int>(params)[global_thread()] = values[blockDim.x - 1 - threadIdx.x];
-}
-
 // Thread n[0] leaves before the barrier.
 KERNEL(barrier_missed_by_one) {
     if (int(threadIdx.x) == params->n[0]) return;

@@ -155,33 +155,3 @@ KERNEL(mbarrier_phases) {
     answers[6] = attn::mbarrier_test_wait(barrier, 0);
     answers[7] = attn::mbarrier_test_wait(barrier, 1);
 }
-
-// Warp 0 streams n[0] tiles of 32 x 16 bytes through a ring of two; warps 1 and 2 read all.
-KERNEL(mbarrier_ring) {
-    auto *full = shared<attn::Mbarrier>();       // [2]: 32 copying threads arrive
-    auto *empty = shared<attn::Mbarrier>(16);    // [2]: 64 reading threads arrive
-    auto *ring = shared<uint4>(32);              // [2][32]
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, tiles = params->n[0];
-    if (threadIdx.x < 2) {
-        attn::mbarrier_init(full + threadIdx.x, 32);
-        attn::mbarrier_init(empty + threadIdx.x, 64);
-    }
-    __syncthreads(); // the objects are there
-    unsigned sum = 0;
-    for (int tile = 0; tile < tiles; ++tile) {
-        const int slot = tile % 2, parity = tile / 2 % 2;
-        if (warp == 0) {
-            attn::mbarrier_wait(empty + slot, parity ^ 1); // passes at once for the first two tiles
-            attn::cp_async<16>(ring + slot * 32 + lane, in<uint4>(params) + tile * 32 + lane);
-            attn::mbarrier_arrive_after_cp_async(full + slot);
-        } else {
-            attn::mbarrier_wait(full + slot, parity);
-            for (int i = 0; i < 32; ++i) {
-                const uint4 chunk = ring[slot * 32 + (i + lane) % 32];
-                sum = sum * 31 + (chunk.x ^ chunk.y * 3 ^ chunk.z * 5 ^ chunk.w * 7) + i;
-            }
-            attn::mbarrier_arrive(empty + slot);
-        }
-    }
-    if (warp > 0) out<unsigned>(params)[threadIdx.x - 32] = sum;
-}

@@ -1,6 +1,6 @@
 use emulator::Schedule;
 
-use crate::launch::{SCHEDULES, launch};
+use crate::launch::{SCHEDULES, launch, place};
 
 #[test]
 fn syncthreads_orders_the_whole_block() {
@@ -11,8 +11,8 @@ fn syncthreads_orders_the_whole_block() {
         .flat_map(|block| block.iter().rev().copied())
         .collect();
     assert_eq!(run.same::<i32>(600), expected);
-    let report = run.outputs::<i32>(600, 0).unwrap().2;
-    assert_eq!((report.barriers, report.blocks), (3 * 10, 3));
+    let counted = run.trace([2400, 0]).counted;
+    assert_eq!((counted.sum.barriers, counted.launch_blocks), (3 * 10, 3));
 }
 
 #[test]
@@ -20,13 +20,21 @@ fn a_missing_syncthreads_shows_as_a_difference_between_schedules() {
     // Some order reads before the write. That no order happens to do so would prove nothing: the verdict on a missing
     // barrier is the happens-before check's.
     let input: Vec<i32> = (0..64).collect();
-    let run = launch("reverse_without_barrier<<<1, 64, 256>>>()").input(0, &input);
-    let outputs =
-        SCHEDULES.map(|schedule| run.clone().schedule(schedule).output::<i32>(64).unwrap());
+    let run = launch("reverse<<<1, 64, 256>>>(1)").input(0, &input);
+    let without = |words| {
+        let run = run.clone().suppress(place("barrier.cu", words));
+        SCHEDULES.map(|schedule| run.clone().schedule(schedule).output::<i32>(64).unwrap())
+    };
+    let outputs = without("// all have written");
     assert_ne!(outputs[0], outputs[1]);
     assert!(
         outputs[0].contains(&-1),
         "reads of what nobody has written yet give poison"
+    );
+    // One round only: nothing comes after the other barrier.
+    assert_eq!(
+        without("// all have read"),
+        SCHEDULES.map(|_| input.iter().rev().copied().collect::<Vec<_>>())
     );
 }
 
@@ -35,8 +43,15 @@ fn a_run_repeats_itself() {
     let input: Vec<i32> = (0..4096).collect();
     let run = launch("reverse<<<32, 128, 512>>>(3)").input(0, &input);
     let run = run.schedule(Schedule::Shuffled(11));
-    let first = run.outputs::<i32>(4096, 0).unwrap();
+    let first = run.trace([4 * 4096, 0]);
     for _ in 0..5 {
-        assert_eq!(run.outputs::<i32>(4096, 0).unwrap(), first);
+        assert_eq!(run.trace([4 * 4096, 0]), first);
+        assert_eq!(
+            run.output::<i32>(4096).unwrap(),
+            input
+                .chunks(128)
+                .flat_map(|block| block.iter().rev().copied())
+                .collect::<Vec<_>>()
+        );
     }
 }
