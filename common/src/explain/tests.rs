@@ -1,183 +1,11 @@
 use super::*;
-use crate::e4m3::E4m3;
-use crate::faults::Fault;
+use crate::faults::{Fault, Model, model_output};
 use crate::inputs::Family;
 use crate::problem::{Mask, Problem, parse_shape};
 use emulator::Place;
 use emulator::trace::{Does, How, Observed, Passed, Seen, Step as Marked};
 
 const TILE: usize = 16;
-
-struct Kernel<'a> {
-    inputs: &'a Inputs,
-    row: [usize; 3],
-    fault: Option<Fault>,
-    shown: Observations,
-}
-
-impl Kernel<'_> {
-    fn show(&mut self, what: Seen, tile: usize, values: impl IntoIterator<Item = (usize, f32)>) {
-        for (element, (index, value)) in values.into_iter().enumerate() {
-            self.shown.values.push(Observed {
-                what,
-                tile: tile as i32,
-                index: index as i32,
-                element: element as i32,
-                value,
-                block: [0; 3],
-                thread: 0,
-                place: 0,
-                way: 0,
-            });
-        }
-    }
-
-    fn is(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
-    }
-
-    fn run(&mut self) -> Vec<f32> {
-        let format = self.inputs.problem.dtype.output();
-        let (inputs, [b, h, s]) = (self.inputs, self.row);
-        let shape = inputs.problem.shape;
-        let dim = shape.head_dim;
-        let group = shape.heads_q / shape.heads_kv;
-        let head = if self.is(Fault::WrongKeyHead) {
-            h % shape.heads_kv
-        } else {
-            h / group
-        };
-        let batch = if self.is(Fault::ScalesOfFirstBatch) {
-            0
-        } else {
-            b
-        };
-        let scale = |operand: &Operand, heads: usize, head: usize| {
-            operand
-                .scales
-                .get(batch * heads + head)
-                .copied()
-                .unwrap_or(1.0)
-        };
-        let scale_log2 = inputs.problem.softmax_scale
-            * std::f32::consts::LOG2_E
-            * scale(&inputs.q, shape.heads_q, h)
-            * scale(&inputs.k, shape.heads_kv, head);
-        let (mut q, k, v) = (inputs.q.codes(), inputs.k.codes(), inputs.v.codes());
-        if self.is(Fault::CodecMismatch) {
-            let decode = |code: f32| ((code / E4m3::MAX + 1.0) * 127.5 - 128.0) / 127.0 * E4m3::MAX;
-            q.iter_mut().for_each(|code| *code = decode(*code));
-        }
-        let q_row = &q[((b * shape.heads_q + h) * shape.seq_q + s) * dim..][..dim];
-        let at = |of: &[f32], key: usize, d: usize| {
-            of.get(((b * shape.heads_kv + head) * shape.seq_kv + key) * dim + d)
-                .copied()
-                .unwrap_or(0.0)
-        };
-        let mut visible = inputs.problem.visible_keys(s);
-        match self.fault {
-            Some(Fault::CausalOffByOne) => visible = (visible + 1).min(shape.seq_kv),
-            Some(Fault::EmptyRowAveraged) if visible == 0 => visible = shape.seq_kv,
-            _ => {}
-        }
-        let (mut max, mut sum) = (f32::MIN, 0.0f32);
-        if self.is(Fault::MaximumFromZero) {
-            max = 0.0;
-        }
-        let mut o = vec![0.0f32; dim];
-        for tile in (0..visible.max(1)).step_by(TILE) {
-            if self.is(Fault::DroppedTile) && tile == TILE {
-                continue;
-            }
-            let of_scores = if self.is(Fault::SwappedKeysAndValues) {
-                &v
-            } else {
-                &k
-            };
-            let mut p: Vec<f32> = (0..TILE)
-                .map(|key| match tile + key {
-                    key if key < visible => {
-                        (0..dim).map(|d| q_row[d] * at(of_scores, key, d)).sum()
-                    }
-                    key if self.is(Fault::UnmaskedPadding) && key >= shape.seq_kv => 0.0,
-                    _ => f32::NEG_INFINITY,
-                })
-                .collect();
-            self.show(Seen::Score, tile, p.iter().copied().enumerate());
-            let mut new = p.iter().map(|score| score * scale_log2).fold(max, f32::max);
-            if self.is(Fault::NeighbourState) {
-                new += 3.0;
-            }
-            let factor = (max - new).exp2();
-            p.iter_mut()
-                .for_each(|p| *p = (*p * scale_log2 - new).exp2());
-            sum = sum * factor + p.iter().sum::<f32>();
-            if self.is(Fault::SumInHalf) {
-                sum = format.round(sum);
-            }
-            max = new;
-            self.show(Seen::State, tile, [(0, max), (0, sum)]);
-            self.show(Seen::Probability, tile, p.iter().copied().enumerate());
-            for p in &mut p {
-                *p = match self.fault {
-                    Some(Fault::ProbabilityInE4m3) => E4m3::from_f32(*p * 256.0).to_f32() / 256.0,
-                    Some(Fault::ProbabilityTruncated) => format.toward_zero((*p).into()),
-                    _ => format.round(*p),
-                };
-            }
-            let stale = if self.is(Fault::StaleTile) {
-                tile.min(TILE)
-            } else {
-                0
-            };
-            for (d, o) in o.iter_mut().enumerate() {
-                let factor = if self.is(Fault::MissingRescale) {
-                    1.0
-                } else {
-                    factor
-                };
-                let of_tile = (0..TILE).map(|key| p[key] * at(&v, tile - stale + key, d));
-                *o = *o * factor + of_tile.sum::<f32>();
-                if self.is(Fault::AccumulatorInHalf) {
-                    *o = format.round(*o);
-                }
-            }
-            self.show(Seen::Output, tile, o.iter().copied().enumerate());
-        }
-        let inverse = if sum > 0.0 {
-            scale(&inputs.v, shape.heads_kv, head) / sum
-        } else {
-            0.0
-        };
-        let mut output: Vec<f32> = o.iter().map(|o| format.round(o * inverse)).collect();
-        let scaled = |factor: f32| {
-            o.iter()
-                .map(|o| format.round(o * inverse * factor))
-                .collect()
-        };
-        match self.fault {
-            Some(Fault::Zeros) => output.fill(0.0),
-            Some(Fault::CopyOfValues) => {
-                output = (0..dim)
-                    .map(|d| format.round(at(&v, s, d) * scale(&inputs.v, shape.heads_kv, head)))
-                    .collect();
-            }
-            Some(Fault::OnePercentScale) => output = scaled(1.01),
-            Some(Fault::OneRowOff) => output = scaled(1.02),
-            Some(Fault::OneWrongElement) => output[7] = 0.0,
-            Some(Fault::NanLeft) => output[dim - 1] = f32::NAN,
-            Some(Fault::InfinityLeft) => output[dim - 1] = f32::INFINITY,
-            Some(Fault::OutputTruncated) => {
-                output = o
-                    .iter()
-                    .map(|o| format.toward_zero((o * inverse).into()))
-                    .collect();
-            }
-            _ => {}
-        }
-        output
-    }
-}
 
 fn explained(
     shape: &str,
@@ -190,21 +18,40 @@ fn explained(
     let extents = parse_shape(shape).unwrap();
     let problem = Problem::new(extents, dtype, mask).unwrap();
     let inputs = Inputs::generate(&problem, family, 0);
-    let mut kernel = Kernel {
-        inputs: &inputs,
-        row,
-        fault,
-        shown: observations(problem.visible_keys(row[2]) as i32),
-    };
-    let output = kernel.run();
+    let number = (row[0] * extents.heads_q + row[1]) * extents.seq_q + row[2];
+    let rows: Vec<usize> = (0..inputs.q.len() / extents.head_dim).collect();
+    let of_rows = Model::of(dtype).finished(&inputs, &rows, fault, |state, scale, _| {
+        [(state.shown, scale)]
+    });
+    let mut shown = observations(problem.visible_keys(row[2]) as i32);
+    let (of_row, scale) = &of_rows[number];
+    for (tile, what, values) in of_row {
+        // The model scales scores as it makes them.
+        let scale = if *what == Seen::Score { *scale } else { 1.0 };
+        shown
+            .values
+            .extend((0..).zip(values).map(|(index, &value)| Observed {
+                what: *what,
+                tile: *tile as i32,
+                index,
+                element: index,
+                value: value / scale,
+                block: [0; 3],
+                thread: 0,
+                place: 0,
+                way: 0,
+            }));
+    }
+    let output = model_output(&inputs, fault);
+    let output = &output[number * extents.head_dim..][..extents.head_dim];
     let case = Case {
         inputs: &inputs,
         row,
         probability: Probability::half(dtype),
         is_shared: false,
-        output: Some(&output),
+        output: Some(output),
     };
-    explain(&case, &kernel.shown)
+    explain(&case, &shown)
 }
 
 #[test]
@@ -278,6 +125,8 @@ fn each_planted_fault_has_its_signature() {
             Fault::ScalesOfFirstBatch => (dtype, family) = (Dtype::E4m3, Family::RandomScales),
             Fault::CodecMismatch => dtype = Dtype::E4m3,
             Fault::CausalOffByOne => mask = Mask::Causal,
+            Fault::OneWrongElement | Fault::OneRowOff => row = [1, 0, 0],
+            Fault::NanLeft | Fault::InfinityLeft => row = [1, 3, 69],
             Fault::MissingRescale => family = Family::Large,
             Fault::MaximumFromZero => family = Family::DeepNegative,
             Fault::EmptyRowAveraged => {
@@ -398,7 +247,7 @@ fn a_fault_of_an_operand_is_told_from_a_mask_and_a_rounding() {
         (Fault::WrongKeyHead, Dtype::F16, Mask::Full, [55, 5]),
         (Fault::SwappedKeysAndValues, Dtype::F16, Mask::Full, [55, 5]),
         (Fault::StaleTile, Dtype::F16, Mask::Full, [55, 6]),
-        (Fault::CodecMismatch, Dtype::E4m3, Mask::Full, [55, 5]),
+        (Fault::CodecMismatch, Dtype::E4m3, Mask::Full, [55, 99]),
         (Fault::CausalOffByOne, Dtype::F16, Mask::Causal, [20, 99]),
         (Fault::SumInHalf, Dtype::F16, Mask::Full, [40, 99]),
         (

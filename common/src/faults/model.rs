@@ -9,6 +9,8 @@ use crate::problem::Dtype;
 use crate::reference::Probability;
 use crate::reference::panels::{self, TILE_ROWS, pack_heads, pack_rows};
 use crate::reference::row_index;
+#[cfg(test)]
+use emulator::trace::Seen;
 use rayon::prelude::*;
 
 /// What changes a kernel's rounding.
@@ -32,10 +34,13 @@ impl Model {
 type Packed = panels::Packed<f32, 8>;
 
 #[derive(Clone)]
-struct RowState {
+pub(crate) struct RowState {
     max: f32,
     sum: f32,
     accumulator: Vec<f32>,
+    /// With the first key of their tile, for the tests of explain.
+    #[cfg(test)]
+    pub(crate) shown: Vec<(usize, Seen, Vec<f32>)>,
 }
 
 impl Model {
@@ -77,7 +82,7 @@ impl Model {
     }
 
     /// `finish` takes the state of a row after all tiles, the factor of its scores and that of its output.
-    fn finished<T: Send, Values: IntoIterator<Item = T>>(
+    pub(crate) fn finished<T: Send, Values: IntoIterator<Item = T>>(
         &self,
         inputs: &Inputs,
         rows: &[usize],
@@ -155,7 +160,9 @@ impl Model {
             RowState {
                 max,
                 sum: 0.0,
-                accumulator: vec![0.0; dim]
+                accumulator: vec![0.0; dim],
+                #[cfg(test)]
+                shown: Vec::new(),
             };
             rows.len()
         ];
@@ -184,6 +191,8 @@ impl Model {
                     scores[end - start..].fill(0.0);
                 }
                 let state = &mut states[row];
+                #[cfg(test)]
+                state.shown.push((start, Seen::Score, scores.clone()));
                 let mut max = scores.iter().copied().fold(state.max, f32::max);
                 if let (Some(Fault::NeighbourState), Some(neighbour)) = (fault, before.replace(max))
                 {
@@ -202,6 +211,11 @@ impl Model {
                 if fault == Some(Fault::SumInHalf) {
                     state.sum = format.round(state.sum);
                 }
+                #[cfg(test)]
+                state.shown.extend([
+                    (start, Seen::State, vec![max, state.sum]),
+                    (start, Seen::Probability, scores.clone()),
+                ]);
                 if fault != Some(Fault::MissingRescale) {
                     state
                         .accumulator
@@ -246,6 +260,11 @@ impl Model {
                     }
                 },
             );
+            #[cfg(test)]
+            for state in &mut states {
+                let output = state.accumulator.clone();
+                state.shown.push((start, Seen::Output, output));
+            }
         }
         for (state, part) in states.iter_mut().zip(first_part) {
             state.sum += part.sum;
