@@ -3,6 +3,7 @@
 use crate::format::Format;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::LazyLock;
 
 named! {
     #[derive(
@@ -278,94 +279,48 @@ pub struct NamedShape {
     pub shape: Shape,
 }
 
-const fn small(name: &'static str, shape: Shape) -> NamedShape {
-    NamedShape {
-        name,
-        kind: Kind::Small,
-        masks: &Mask::ALL,
-        shape,
-    }
-}
-
-const fn large(name: &'static str, shape: Shape) -> NamedShape {
-    NamedShape {
-        kind: Kind::Large,
-        ..small(name, shape)
-    }
-}
-
-const fn everyday(name: &'static str, masks: &'static [Mask], shape: Shape) -> NamedShape {
-    NamedShape {
-        name,
-        kind: Kind::Everyday,
-        masks,
-        shape,
-    }
-}
-
-const fn decode(name: &'static str, masks: &'static [Mask], shape: Shape) -> NamedShape {
-    NamedShape {
-        kind: Kind::Decode,
-        ..everyday(name, masks, shape)
-    }
-}
-
-/// With fewer key heads, and as many keys.
-const fn over(shape: Shape, heads_kv: usize, seq_kv: usize) -> Shape {
-    Shape {
-        heads_kv,
-        seq_kv,
-        ..shape
-    }
-}
-
-const FULL: &[Mask] = &[Mask::Full];
-const CAUSAL: &[Mask] = &[Mask::Causal];
-
 /// Claims are stated on `mission`.
-pub const SHAPES: [NamedShape; 25] = [
-    small("small", Shape::bhsd(1, 1, 32, 64)),
-    small("mission", Shape::bhsd(1, 8, 512, 64)),
-    small("mission_b2", Shape::bhsd(2, 8, 512, 64)),
-    small("stretch", Shape::bhsd(4, 16, 512, 64)),
-    small("long", Shape::bhsd(1, 8, 2048, 64)),
-    small("wide", Shape::bhsd(1, 8, 512, 128)),
-    large("big", Shape::bhsd(4, 16, 4096, 64)),
-    large("big_wide", Shape::bhsd(4, 16, 4096, 128)),
-    large("long_16k", Shape::bhsd(1, 16, 16384, 64)),
-    large("long_16k_wide", Shape::bhsd(1, 16, 16384, 128)),
-    everyday("between_1k_d128", &Mask::ALL, Shape::bhsd(1, 32, 1024, 128)),
-    everyday("between_2k_d128", &Mask::ALL, Shape::bhsd(1, 8, 2048, 128)),
-    everyday("ragged_1000", &Mask::ALL, Shape::bhsd(4, 16, 1000, 64)),
-    everyday("ragged_4095", &Mask::ALL, Shape::bhsd(4, 16, 4095, 64)),
-    everyday("vit_197", FULL, Shape::bhsd(32, 12, 197, 64)),
-    everyday("bert_128", FULL, Shape::bhsd(32, 16, 128, 64)),
-    everyday("cross_77", FULL, over(Shape::bhsd(2, 10, 4096, 64), 10, 77)),
-    everyday(
-        "prefill_4k_g4",
-        CAUSAL,
-        over(Shape::bhsd(1, 32, 4096, 128), 8, 4096),
-    ),
-    everyday(
-        "prefill_2k_mqa",
-        CAUSAL,
-        over(Shape::bhsd(1, 32, 2048, 128), 1, 2048),
-    ),
-    everyday("chunk", CAUSAL, over(Shape::bhsd(1, 32, 512, 128), 8, 8192)),
-    everyday(
-        "chunk_64",
-        CAUSAL,
-        over(Shape::bhsd(8, 32, 64, 128), 8, 8192),
-    ),
-    decode("decode_1k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 1024)),
-    decode("decode_8k", FULL, over(Shape::bhsd(8, 32, 1, 128), 8, 8192)),
-    decode(
-        "decode_128k",
-        FULL,
-        over(Shape::bhsd(1, 32, 1, 128), 8, 131_072),
-    ),
-    decode("verify", CAUSAL, over(Shape::bhsd(8, 32, 4, 128), 8, 8192)),
-];
+pub static SHAPES: LazyLock<Vec<NamedShape>> = LazyLock::new(|| {
+    use Kind::{Decode, Everyday, Large, Small};
+    const BOTH: &[Mask] = &Mask::ALL;
+    const FULL: &[Mask] = &[Mask::Full];
+    const CAUSAL: &[Mask] = &[Mask::Causal];
+    let named = |(name, kind, masks, extents)| NamedShape {
+        name,
+        kind,
+        masks,
+        shape: parse_extents(extents).expect("a named shape has extents"),
+    };
+    [
+        ("small", Small, BOTH, "1x1x32x64"),
+        ("mission", Small, BOTH, "1x8x512x64"),
+        ("mission_b2", Small, BOTH, "2x8x512x64"),
+        ("stretch", Small, BOTH, "4x16x512x64"),
+        ("long", Small, BOTH, "1x8x2048x64"),
+        ("wide", Small, BOTH, "1x8x512x128"),
+        ("big", Large, BOTH, "4x16x4096x64"),
+        ("big_wide", Large, BOTH, "4x16x4096x128"),
+        ("long_16k", Large, BOTH, "1x16x16384x64"),
+        ("long_16k_wide", Large, BOTH, "1x16x16384x128"),
+        ("between_1k_d128", Everyday, BOTH, "1x32x1024x128"),
+        ("between_2k_d128", Everyday, BOTH, "1x8x2048x128"),
+        ("ragged_1000", Everyday, BOTH, "4x16x1000x64"),
+        ("ragged_4095", Everyday, BOTH, "4x16x4095x64"),
+        ("vit_197", Everyday, FULL, "32x12x197x64"),
+        ("bert_128", Everyday, FULL, "32x16x128x64"),
+        ("cross_77", Everyday, FULL, "2x10x4096:77x64"),
+        ("prefill_4k_g4", Everyday, CAUSAL, "1x32:8x4096x128"),
+        ("prefill_2k_mqa", Everyday, CAUSAL, "1x32:1x2048x128"),
+        ("chunk", Everyday, CAUSAL, "1x32:8x512:8192x128"),
+        ("chunk_64", Everyday, CAUSAL, "8x32:8x64:8192x128"),
+        ("decode_1k", Decode, FULL, "8x32:8x1:1024x128"),
+        ("decode_8k", Decode, FULL, "8x32:8x1:8192x128"),
+        ("decode_128k", Decode, FULL, "1x32:8x1:131072x128"),
+        ("verify", Decode, CAUSAL, "8x32:8x4:8192x128"),
+    ]
+    .map(named)
+    .into()
+});
 
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static NamedShape> {
     SHAPES.iter().filter(move |named| named.kind == kind)
@@ -381,6 +336,10 @@ pub fn parse_shape(text: &str) -> Result<Shape, ProblemError> {
     if let Some(named) = SHAPES.iter().find(|named| named.name == text) {
         return Ok(named.shape);
     }
+    parse_extents(text)
+}
+
+fn parse_extents(text: &str) -> Result<Shape, ProblemError> {
     let syntax = || ProblemError::Syntax {
         text: text.to_string(),
     };
@@ -409,27 +368,19 @@ pub fn edge_shapes() -> Vec<Shape> {
     const RAGGED: [usize; 17] = [
         1, 2, 15, 16, 17, 31, 33, 63, 65, 113, 127, 129, 203, 239, 511, 513, 1023,
     ];
-    const PAIRS: [(usize, usize); 3] = [(1, 239), (799, 3), (113, 203)];
-    let mut shapes: Vec<Shape> = RAGGED
-        .iter()
-        .map(|&seq| Shape::bhsd(1, 2, seq, 64))
-        .collect();
-    for (seq_q, seq_kv) in PAIRS {
-        for head_dim in [64, 128] {
-            shapes.push(Shape {
-                seq_kv,
-                ..Shape::bhsd(1, 2, seq_q, head_dim)
-            });
-        }
-    }
-    for (seq_q, seq_kv, head_dim) in [(65, 129, 64), (129, 65, 128)] {
-        shapes.push(Shape {
-            heads_kv: 2,
-            seq_kv,
-            ..Shape::bhsd(2, 8, seq_q, head_dim)
-        });
-    }
-    shapes
+    const UNEQUAL: [&str; 8] = [
+        "1x2x1:239x64",
+        "1x2x1:239x128",
+        "1x2x799:3x64",
+        "1x2x799:3x128",
+        "1x2x113:203x64",
+        "1x2x113:203x128",
+        "2x8:2x65:129x64",
+        "2x8:2x129:65x128",
+    ];
+    let ragged = RAGGED.map(|seq| Shape::bhsd(1, 2, seq, 64));
+    let unequal = UNEQUAL.map(|extents| parse_extents(extents).expect("an edge shape has extents"));
+    ragged.into_iter().chain(unequal).collect()
 }
 
 #[cfg(test)]
@@ -508,7 +459,7 @@ mod tests {
             (8, 2, 113, 203)
         );
         assert_eq!(shape.name(), "1x8:2x113:203x64");
-        for NamedShape { name, shape, .. } in &SHAPES {
+        for NamedShape { name, shape, .. } in SHAPES.iter() {
             assert_eq!(
                 (parse_shape(name).unwrap(), &*shape.name()),
                 (*shape, *name)

@@ -1,7 +1,7 @@
 //! Tier T0: what `cargo test` runs for every stage on the emulator.
 
 use crate::inputs::Family;
-use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::problem::{Dtype, Mask, Problem, parse_shape};
 use emulator::Schedule;
 
 /// Outputs must have the same bits under all.
@@ -15,71 +15,51 @@ pub struct Case {
     pub schedules: &'static [Schedule],
 }
 
+/// The first schedule alone.
+const ONCE: &[Schedule] = &[SCHEDULES[0]];
+
+fn case(
+    extents: &str,
+    dtype: Dtype,
+    mask: Mask,
+    family: Family,
+    schedules: &'static [Schedule],
+) -> Case {
+    let problem = parse_shape(extents).and_then(|shape| Problem::new(shape, dtype, mask));
+    Case {
+        problem: problem.expect("tier 0 states valid problems"),
+        family,
+        schedules,
+    }
+}
+
 /// f16 and E4M3; of BF16, whose kernels differ from f16's in a type alone, those of several heads or of rows without a key.
 pub fn cases() -> Vec<Case> {
-    let one_head = |seq_q, seq_kv| Shape {
-        seq_kv,
-        ..Shape::bhsd(1, 1, seq_q, 64)
-    };
-    let shapes = [
-        (Shape::bhsd(1, 1, 32, 64), Mask::Full),
-        (one_head(113, 203), Mask::Causal),
-        // Neither the batches nor the key heads are as many as the query heads of a group.
-        (
-            Shape {
-                heads_kv: 2,
-                ..Shape::bhsd(2, 6, 17, 64)
-            },
-            Mask::Full,
-        ),
-        (Shape::bhsd(1, 1, 17, 128), Mask::Causal),
+    use Family::{Normal, RandomScales};
+    let (all, two) = (&Dtype::ALL[..], &Dtype::ALL[..2]);
+    let mut cases = Vec::new();
+    for (extents, mask, dtypes, of_e4m3, schedules) in [
+        ("1x1x32x64", Mask::Full, two, Normal, &SCHEDULES[..]),
+        ("1x1x113:203x64", Mask::Causal, two, Normal, &SCHEDULES),
+        // Neither the batches nor the key heads are as many as the query heads of a group. Twelve blocks that differ in their
+        // addresses alone: what runs within one depends on a schedule elsewhere.
+        ("2x6:2x17x64", Mask::Full, all, RandomScales, ONCE),
+        ("1x1x17x128", Mask::Causal, two, Normal, &SCHEDULES),
         // More rows than the tallest block has see no key, and its last ones do.
-        (one_head(EMPTY_ROWS + 17, 17), Mask::Causal),
-    ];
-    let case = |(shape, mask): (Shape, Mask), dtype| {
-        let is_grouped = shape.heads_q > 1;
-        let problem = Problem::new(shape, dtype, mask).expect("tier 0 states valid problems");
-        let family = if is_grouped && dtype == Dtype::E4m3 {
-            Family::RandomScales
-        } else {
-            Family::Normal
-        };
-        // Twelve blocks that differ in their addresses alone: what runs within one depends on a schedule elsewhere.
-        Case {
-            problem,
-            family,
-            schedules: if is_grouped {
-                &SCHEDULES[..1]
-            } else {
-                &SCHEDULES
-            },
-        }
-    };
-    let takes = |shape: &Shape, dtype| {
-        dtype != Dtype::Bf16 || shape.heads_q > 1 || shape.seq_q > shape.seq_kv
-    };
-    shapes
-        .iter()
-        .flat_map(|&shape| Dtype::ALL.map(|dtype| (shape, dtype)))
-        .filter(|((shape, _), dtype)| takes(shape, *dtype))
-        .map(|(shape, dtype)| case(shape, dtype))
-        .collect()
+        ("1x1x410:17x64", Mask::Causal, all, Normal, &SCHEDULES),
+    ] {
+        cases.extend(dtypes.iter().map(|&dtype| {
+            let is_e4m3 = dtype == Dtype::E4m3;
+            let family = if is_e4m3 { of_e4m3 } else { Normal };
+            case(extents, dtype, mask, family, schedules)
+        }));
+    }
+    cases
 }
 
 /// In rows of 5 keys, in every row of a block, and BF16's range: once, untraced.
 pub fn extremes() -> Vec<Case> {
-    let shape = Shape {
-        seq_kv: 5,
-        ..Shape::bhsd(1, 1, 131, 64)
-    };
-    let case = |dtype, family| {
-        let problem = Problem::new(shape, dtype, Mask::Full).expect("tier 0 states valid problems");
-        Case {
-            problem,
-            family,
-            schedules: &SCHEDULES[..1],
-        }
-    };
+    let case = |dtype, family| case("1x1x131:5x64", dtype, Mask::Full, family, ONCE);
     Dtype::ALL
         .into_iter()
         .flat_map(|dtype| Family::EXTREME.map(|family| case(dtype, family)))
@@ -90,49 +70,28 @@ pub fn extremes() -> Vec<Case> {
 /// Another softmax scale; causal rows of which a warp's first sees one key less than whole tiles hold; causal rows over whole
 /// tiles; colossal scores over several tiles; subnormal values. Once, untraced.
 pub fn others() -> Vec<Case> {
-    let one_head = |seq_q, seq_kv, head_dim| Shape {
-        seq_kv,
-        ..Shape::bhsd(1, 1, seq_q, head_dim)
-    };
+    let several = |dtype, family| case("1x1x33:600x64", dtype, Mask::Causal, family, ONCE);
     let of = |dtype| {
-        let scaled = |head_dim| {
-            // More than one tile of keys: maxima rise from one to the next.
-            Problem::with_scale(one_head(33, 129, head_dim), dtype, Mask::Full, OTHER_SCALE)
+        let normal = |extents, mask| case(extents, dtype, mask, Family::Normal, ONCE);
+        // More than one tile of keys: maxima rise from one to the next.
+        let scaled = |extents| {
+            let mut scaled = normal(extents, Mask::Full);
+            scaled.problem.softmax_scale = OTHER_SCALE;
+            scaled
         };
-        let ragged = Mask::ALL.map(|mask| Problem::new(one_head(65, 127, 64), dtype, mask));
-        let aligned = Problem::new(one_head(64, 64, 64), dtype, Mask::Causal);
         [
-            scaled(64),
-            scaled(128),
-            ragged[0].clone(),
-            ragged[1].clone(),
-            aligned,
+            scaled("1x1x33:129x64"),
+            scaled("1x1x33:129x128"),
+            normal("1x1x65:127x64", Mask::Full),
+            normal("1x1x65:127x64", Mask::Causal),
+            normal("1x1x64x64", Mask::Causal),
         ]
     };
-    let case = |family| {
-        move |problem: Result<Problem, _>| Case {
-            problem: problem.expect("tier 0 states valid problems"),
-            family,
-            schedules: &SCHEDULES[..1],
-        }
-    };
-    let several = |dtype| Problem::new(one_head(33, 600, 64), dtype, Mask::Causal);
-    let normal = Dtype::ALL
-        .into_iter()
-        .flat_map(of)
-        .map(case(Family::Normal));
-    let colossal = Dtype::ALL
-        .into_iter()
-        .map(several)
-        .map(case(Family::Colossal));
-    normal
-        .chain(colossal)
-        .chain([case(Family::Subnormal)(several(Dtype::F16))])
-        .collect()
+    let colossal = Dtype::ALL.map(|dtype| several(dtype, Family::Colossal));
+    let normal = Dtype::ALL.into_iter().flat_map(of);
+    let subnormal = several(Dtype::F16, Family::Subnormal);
+    normal.chain(colossal).chain([subnormal]).collect()
 }
-
-/// Before the first that sees one: a block of the tallest tile and part of another.
-const EMPTY_ROWS: usize = crate::image::GAP_ROWS + 137;
 
 /// Far from 1/8 and 1/sqrt(128).
 const OTHER_SCALE: f32 = 0.3;

@@ -3,7 +3,7 @@
 use crate::gate::{Evidence, c8, numeric_gates};
 use crate::image::UNWRITTEN;
 use crate::inputs::{Family, Inputs};
-use crate::problem::{Dtype, Mask, Problem, Shape};
+use crate::problem::{Dtype, Mask, Problem, parse_shape};
 use crate::reference::{Probability, Reference, ReferenceError, reference};
 use crate::verdict::{GateId, GateResult};
 use rayon::prelude::*;
@@ -244,36 +244,20 @@ impl Caught {
 
 /// Small, ragged with grouped heads and two batches, more queries than keys, and the mission's kind.
 fn selftest_cases() -> Vec<(Problem, Family)> {
-    let ragged = Shape {
-        heads_kv: 2,
-        seq_kv: 75,
-        ..Shape::bhsd(2, 4, 29, 64)
-    };
-    let tall = Shape {
-        heads_kv: 1,
-        seq_kv: 35,
-        ..Shape::bhsd(1, 2, 61, 128)
-    };
     let mut cases = Vec::new();
     for dtype in Dtype::ALL {
+        let every = Family::for_dtype(dtype);
+        let of_mission = [Family::Normal, Family::AllNegative, Family::Large];
         let shapes = [
-            (
-                Shape::bhsd(1, 1, 32, 64),
-                Mask::Full,
-                Family::for_dtype(dtype),
-            ),
-            (ragged, Mask::Causal, Family::for_dtype(dtype)),
-            (tall, Mask::Causal, Family::for_dtype(dtype)),
-            (
-                Shape::bhsd(1, 2, 256, 64),
-                Mask::Full,
-                vec![Family::Normal, Family::AllNegative, Family::Large],
-            ),
+            ("1x1x32x64", Mask::Full, &every[..]),
+            ("2x4:2x29:75x64", Mask::Causal, &every),
+            ("1x2:1x61:35x128", Mask::Causal, &every),
+            ("1x2x256x64", Mask::Full, &of_mission),
         ];
         for (shape, mask, families) in shapes {
-            if let Ok(problem) = Problem::new(shape, dtype, mask) {
-                cases.extend(families.iter().map(|&family| (problem, family)));
-            }
+            let problem = parse_shape(shape).and_then(|shape| Problem::new(shape, dtype, mask));
+            let problem = problem.expect("the self-test states valid problems");
+            cases.extend(families.iter().map(|&family| (problem, family)));
         }
     }
     cases

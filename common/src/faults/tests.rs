@@ -1,5 +1,6 @@
 use super::*;
 use crate::inputs::Operand;
+use crate::problem::Shape;
 use crate::verdict::Verdict;
 
 #[test]
