@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::reference::{Probability, Reference, reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
 use crate::verdict::{GateId, GateResult};
-use emulator::{Fault, Schedule, Suppress};
+use emulator::{Fault, Place, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ pub(crate) fn check_suppressed(
     problem: &Problem,
     family: Family,
     target: Target<'_>,
-    suppress: Option<&Suppress>,
+    suppress: Option<&Place>,
 ) -> Outcome {
     let probability = stage.prepare(variant, problem)?.kernel.probability;
     let inputs = Inputs::generate(problem, family, 0);
@@ -213,7 +213,7 @@ fn launch_suppressed(
     variant: &str,
     staged: &Arc<StagedInputs>,
     target: Target<'_>,
-    suppress: Option<&Suppress>,
+    suppress: Option<&Place>,
 ) -> Result<Launched, NoOutput> {
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
     let mut runs = launch_all(stage, &prepared, staged, target, suppress)?;
@@ -379,7 +379,7 @@ fn launch_all(
     prepared: &Prepared<'_>,
     staged: &StagedInputs,
     target: Target<'_>,
-    suppress: Option<&Suppress>,
+    suppress: Option<&Place>,
 ) -> Result<Vec<Run>, NoOutput> {
     let run = |index: usize, name: String, execution: Execution| Run {
         label: format!("{name}, {}", staged.of_launch(index).output.layout.name()),

@@ -14,7 +14,7 @@ use crate::stage::{LoadedStage, Prepared, Redundant};
 use crate::tier0::SCHEDULES;
 use crate::verdict::{GateId, GateResult};
 use emulator::trace::{Hazard, HazardKind, SyncSite};
-use emulator::{Place, Schedule, Suppress, TraceReport};
+use emulator::{Place, Schedule, TraceReport};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -428,7 +428,7 @@ fn wrong<'c, 'a: 'c>(
 impl Case<'_> {
     fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
         let selection = Selection {
-            suppress: suppress(without),
+            suppress: without.cloned(),
             ..Selection::default()
         };
         trace(&self.prepared, &self.staged, schedule, &selection)
@@ -467,16 +467,11 @@ impl Case<'_> {
                 schedules: &THOROUGH,
                 traced: &[],
             },
-            suppress(without).as_ref(),
+            without,
         );
         let failed = failures(checked).into_iter().next()?;
         Some((failed.gate, failed.reason))
     }
-}
-
-fn suppress(site: Option<&Place>) -> Option<Suppress> {
-    let site = site?.clone();
-    Some(Suppress { site })
 }
 
 /// Rings are filled, drained and used again, and the last tile is ragged.

@@ -65,12 +65,6 @@ pub(crate) enum Progress {
     GoOn,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) barriers: u64,
-    pub(crate) collectives: u64,
-}
-
 #[derive(Debug, Default)]
 struct NamedBarrier {
     arrived: Vec<(u32, Collective)>,
@@ -111,7 +105,7 @@ pub(crate) struct Block {
     polling: u32,
     fruitless: u32,
     tries: u32,
-    counts: Counts,
+    barriers: u64,
 }
 
 impl Block {
@@ -143,7 +137,7 @@ impl Block {
             ..ClusterBarrier::default()
         };
         let threads = vec![Thread::Active; threads as usize];
-        let (mbarriers, counts) = Default::default();
+        let (mbarriers, barriers) = Default::default();
         let named = (0..NAMED_BARRIERS * cluster.blocks as usize)
             .map(|_| NamedBarrier::default())
             .collect();
@@ -163,7 +157,7 @@ impl Block {
             polling: 0,
             fruitless: 0,
             tries: 0,
-            counts,
+            barriers,
         }
     }
 
@@ -171,8 +165,9 @@ impl Block {
         self.index
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    /// `__syncthreads` that all threads of a block have come to.
+    pub(crate) fn barriers(&self) -> u64 {
+        self.barriers
     }
 
     #[inline]
@@ -242,7 +237,6 @@ impl Block {
 
     /// Resumes the lanes of an executed group. `completer` is the running thread if it was one of them.
     pub(crate) fn release(&mut self, warp: u32, group: &Group, completer: Option<u32>) -> Progress {
-        self.counts.collectives += 1;
         match completer {
             Some(thread) if self.ready.completer_goes_on() => {
                 self.ready
@@ -432,7 +426,6 @@ impl Block {
         if !waits || is_complete {
             return self.release(warp, group, completer);
         }
-        self.counts.collectives += 1;
         let (barrier, site) = (
             self.named_barrier(warp, group.collective.agree[0]),
             group.collective.site,
@@ -537,7 +530,6 @@ impl Block {
     }
 
     fn hold(&mut self, warp: u32, state: Thread) -> Progress {
-        self.counts.collectives += 1;
         self.threads[warp as usize * 32..][..32].fill(state);
         Progress::Wait
     }
@@ -569,7 +561,7 @@ impl Block {
         }
         self.at_barrier[rank as usize] = 0;
         self.fruitless = 0;
-        self.counts.barriers += 1;
+        self.barriers += 1;
         self.threads[threads].fill(Thread::Active);
         let goes_on = self.ready.completer_goes_on();
         for index in members.start / 32..members.end.div_ceil(32) {
@@ -902,7 +894,7 @@ mod tests {
         assert_eq!(released[0], 32, "the running warp goes on first");
         released.sort_unstable();
         assert_eq!(released, (0..39).collect::<Vec<_>>());
-        assert_eq!(block.counts().barriers, 1);
+        assert_eq!(block.barriers(), 1);
     }
 
     fn named(kind: u32, barrier: u64, threads: u64, line: u32) -> Group {

@@ -72,9 +72,9 @@ unsafe extern "C-unwind" fn emulator_barrier(thread: *const ThreadContext, site:
     }
     let (progress, is_complete) = {
         let mut block = run.block.borrow_mut();
-        let before = block.counts().barriers;
+        let before = block.barriers();
         let progress = block.arrive_at_barrier(context.thread, site);
-        (progress, block.counts().barriers > before)
+        (progress, block.barriers() > before)
     };
     if is_complete {
         run.judge(|judge| judge.barrier(context.thread, site.number()));

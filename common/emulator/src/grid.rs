@@ -1,9 +1,8 @@
 use std::ffi::c_void;
-use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::cluster::{MAX_SHARED_BYTES, MAX_TOGETHER};
-use crate::fault::{Fault, Place};
+use crate::fault::Fault;
 use crate::schedule::Schedule;
 
 /// The largest portable cluster.
@@ -22,34 +21,6 @@ pub struct Launch {
     pub schedule: Schedule,
     /// Processor time that a CUDA thread may take before it waits or ends.
     pub patience: Duration,
-}
-
-/// What if the author had forgotten it?
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suppress {
-    pub site: Place,
-}
-
-/// Summed over the blocks; the same for every run with the same schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    pub blocks: u64,
-    pub switches: u64,
-    pub barriers: u64,
-    /// Per warp, or part of a warp that a mask names.
-    pub collectives: u64,
-    /// cp.async copies that no wait covered; their destinations stayed poison.
-    pub unwaited_copies: u64,
-}
-
-impl AddAssign for Report {
-    fn add_assign(&mut self, other: Self) {
-        self.blocks += other.blocks;
-        self.switches += other.switches;
-        self.barriers += other.barriers;
-        self.collectives += other.collectives;
-        self.unwaited_copies += other.unwaited_copies;
-    }
 }
 
 impl Launch {

@@ -2,8 +2,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::fault::Fault;
-use crate::grid::{Launch, Report, Suppress};
+use crate::fault::{Fault, Place};
+use crate::grid::Launch;
 use crate::layout::Layouts;
 use crate::worker;
 
@@ -19,80 +19,35 @@ impl Shared<'_> {
     }
 }
 
-/// Runs the whole grid, blocks in parallel. Returns the fault of the first faulty block in grid order: blocks behind it may
-/// be skipped, blocks before it never are, so it does not depend on timing.
+/// Runs the whole grid, blocks in parallel, without the synchronisation at `suppress`: what if the author had forgotten it?
+/// Returns the fault of the first faulty block in grid order: blocks behind it may be skipped, blocks before it never are, so
+/// it does not depend on timing.
 ///
 /// # Safety
 ///
 /// `entry` must be a kernel compiled against this crate's shim, `params` what it expects, and everything that it reaches
 /// through them valid for its accesses, from several OS threads at once.
-pub unsafe fn launch(launch: &Launch) -> Result<Report, Fault> {
-    let blocks = launch.check()?;
-    let shared = Shared(launch);
-    // SAFETY: passed on.
-    unsafe {
-        run(launch, blocks / launch.cluster as usize, None, |index| {
-            shared.get().cluster_index(index as u64)
-        })
-    }
-}
-
-/// As [`launch`], with one synchronisation site suppressed: would anybody notice if the author had forgotten it?
-///
-/// # Safety
-///
-/// As [`launch`].
-pub unsafe fn launch_suppressed(launch: &Launch, suppress: &Suppress) -> Result<Report, Fault> {
-    let blocks = launch.check()?;
-    let shared = Shared(launch);
-    // SAFETY: passed on.
-    unsafe {
-        run(
-            launch,
-            blocks / launch.cluster as usize,
-            Some(suppress),
-            |index| shared.get().cluster_index(index as u64),
-        )
-    }
-}
-
-unsafe fn run(
-    launch: &Launch,
-    clusters: usize,
-    suppress: Option<&Suppress>,
-    index_of: impl Fn(usize) -> [u32; 3] + Sync,
-) -> Result<Report, Fault> {
+pub unsafe fn launch(launch: &Launch, suppress: Option<&Place>) -> Result<(), Fault> {
+    let clusters = launch.check()? / launch.cluster as usize;
     let layouts = Layouts::new(launch.schedule);
     let first_fault = AtomicUsize::new(usize::MAX);
     let launch = Shared(launch);
-    let index_of = &index_of;
     let one = |index: usize| {
         if index > first_fault.load(Ordering::Relaxed) {
-            return Ok(Report::default());
+            return None;
         }
+        let (launch, first) = (launch.get(), launch.get().cluster_index(index as u64));
         // SAFETY: passed on.
-        let result =
-            unsafe { worker::run_cluster(launch.get(), index_of(index), &layouts, suppress, None) };
-        result.map_err(|fault| {
-            first_fault.fetch_min(index, Ordering::Relaxed);
-            (index, fault)
-        })
+        let result = unsafe { worker::run_cluster(launch, first, &layouts, suppress, None) };
+        let fault = result.err()?;
+        first_fault.fetch_min(index, Ordering::Relaxed);
+        Some((index, fault))
     };
-    let merge = |left: Result<Report, (usize, Fault)>, right: Result<Report, (usize, Fault)>| match (
-        left, right,
-    ) {
-        (Ok(mut left), Ok(right)) => {
-            left += right;
-            Ok(left)
-        }
-        (Err(left), Err(right)) => Err(if left.0 <= right.0 { left } else { right }),
-        (Err(fault), Ok(_)) | (Ok(_), Err(fault)) => Err(fault),
-    };
-    let merged = (0..clusters)
-        .into_par_iter()
-        .map(one)
-        .reduce(|| Ok(Report::default()), merge);
-    merged.map_err(|(_, fault)| fault)
+    let faults = (0..clusters).into_par_iter().filter_map(one);
+    match faults.min_by_key(|(index, _)| *index) {
+        Some((_, fault)) => Err(fault),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -108,33 +63,31 @@ mod tests {
         grid: [u32; 3],
         block: [u32; 3],
         dynamic_shared_bytes: usize,
-    ) -> Result<Report, Fault> {
+    ) -> Result<(), Fault> {
         let schedule = Schedule::InOrder;
         let params = std::ptr::null();
         // SAFETY: the kernel does nothing.
         unsafe {
-            launch(&Launch {
-                entry: nothing,
-                params,
-                grid,
-                block,
-                cluster: 1,
-                dynamic_shared_bytes,
-                schedule,
-                patience: Launch::PATIENCE,
-            })
+            launch(
+                &Launch {
+                    entry: nothing,
+                    params,
+                    grid,
+                    block,
+                    cluster: 1,
+                    dynamic_shared_bytes,
+                    schedule,
+                    patience: Launch::PATIENCE,
+                },
+                None,
+            )
         }
     }
 
     #[test]
     fn limits_are_cudas() {
-        assert_eq!(launch_of([2, 3, 4], [32, 2, 1], 0).unwrap().blocks, 24);
-        assert_eq!(
-            launch_of([1; 3], [1024, 1, 1], MAX_SHARED_BYTES)
-                .unwrap()
-                .switches,
-            1024
-        );
+        launch_of([2, 3, 4], [32, 2, 1], 0).unwrap();
+        launch_of([1; 3], [1024, 1, 1], MAX_SHARED_BYTES).unwrap();
         for (grid, block) in [
             ([1, 0, 1], [32, 1, 1]),
             ([1; 3], [32, 64, 1]),

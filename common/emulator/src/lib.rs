@@ -9,7 +9,7 @@
 //!
 //! The layers, each of which knows only those above it in this list:
 //!
-//! - plain data: the blocks of a cluster, faults, the launch and what it did (`grid`), places of the program (`source`,
+//! - plain data: the blocks of a cluster, faults, the launch (`grid`), places of the program (`source`,
 //!   `site`);
 //! - the judge of the traced build's accesses: clocks, order, shadow memory, hazards, counters; tested without C++;
 //! - [`Schedule`] and the block's state (`warp`, `mbarrier`, `tma`, `wgmma`, `registers`, `block`) decide who runs next and
@@ -46,8 +46,8 @@ mod worker;
 
 pub use cluster::MAX_SHARED_BYTES;
 pub use fault::{Fault, Party, Place, Waiting, Waits};
-pub use grid::{Entry, Launch, MAX_CLUSTER, Report, Suppress};
-pub use launch::{launch, launch_suppressed};
+pub use grid::{Entry, Launch, MAX_CLUSTER};
+pub use launch::launch;
 pub use schedule::Schedule;
 pub use tensor_map::{TensorMap, TensorMapError};
 pub use trace::TraceReport;

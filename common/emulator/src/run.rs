@@ -11,8 +11,7 @@ use corosensei::Yielder;
 use crate::async_copy::AsyncCopies;
 use crate::block::{Block, Progress};
 use crate::cluster::{Cluster, STRIDE};
-use crate::fault::Fault;
-use crate::grid::Suppress;
+use crate::fault::{Fault, Place};
 use crate::judge::Judge;
 use crate::judge::clocks::Signal;
 use crate::layout::Layouts;
@@ -103,7 +102,7 @@ pub(crate) struct Run {
     pub(crate) fault: RefCell<Option<Fault>>,
     pub(crate) cluster: Cluster,
     pub(crate) judge: Option<RefCell<Box<Judge>>>,
-    pub(crate) suppress: Option<Suppress>,
+    pub(crate) suppress: Option<Place>,
     pub(crate) executing: Cell<(u32, u32, Option<Site>)>,
     /// What the running thread of a traced launch spins on.
     pub(crate) spin: Spin,
@@ -211,7 +210,7 @@ impl Run {
     pub(crate) fn suppresses(&self, site: Site) -> bool {
         self.suppress
             .as_ref()
-            .is_some_and(|suppress| site.is(&suppress.site))
+            .is_some_and(|suppressed| site.is(suppressed))
     }
 
     pub(crate) fn check_end(&self) -> Result<(), Fault> {

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::fault::{Fault, Place};
-use crate::grid::{Entry, Launch, Report, Suppress};
+use crate::grid::{Entry, Launch};
 use crate::judge::Outcome;
 use crate::judge::global::Run;
 use crate::judge::order::Actor;
-use crate::judge::raw::{Found, Hint, Raw, Side, describe_access};
+use crate::judge::raw::{Found, Hint, Raw, Side};
 use crate::judge::requests::Space;
 use crate::launch::Shared;
 use crate::layout::Layouts;
@@ -25,7 +25,7 @@ use crate::source;
 use crate::worker::{self, Tracing};
 
 pub use crate::judge::counters::{Counted, Counters, GlobalTraffic, SharedTraffic};
-pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
+pub use crate::judge::hazard::{Hazard, HazardAccess, HazardKind};
 pub use crate::judge::memory::{Access, Allocation, Memory};
 pub use crate::judge::observed::{Does, Observations, Observed, Passed, Seen, Step, Watch};
 pub use crate::judge::order::How;
@@ -39,8 +39,7 @@ pub struct TraceOptions<'a> {
     pub memory: Memory,
     /// `None`: all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    pub suppress: Option<Suppress>,
-    pub log: bool,
+    pub suppress: Option<Place>,
     pub watch: Option<Watch>,
 }
 
@@ -59,9 +58,7 @@ pub struct TraceReport {
     pub more_hazards: usize,
     /// Stopped blocks count up to there.
     pub counted: Counted,
-    pub unwaited_copies: u64,
     pub sync_sites: Vec<SyncSite>,
-    pub accesses: Vec<LoggedAccess>,
     pub observations: Observations,
 }
 
@@ -86,20 +83,18 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
     let TraceOptions {
         memory,
         suppress,
-        log,
         watch,
         ..
     } = options;
     let watch = watch.clone().map(Arc::new);
     let memory = Arc::new(memory.clone());
     let shared = Shared(launch);
-    let ends: Vec<(Result<Report, Fault>, Outcome)> = clusters
+    let ends: Vec<(Result<(), Fault>, Outcome)> = clusters
         .par_iter()
         .map(|&first| {
             let mut outcome = Outcome::default();
             let tracing = Tracing {
                 memory: &memory,
-                log: *log,
                 watch: watch.as_ref(),
                 outcome: &mut outcome,
             };
@@ -133,7 +128,7 @@ struct End<'a> {
 fn summarise(
     launch: &Launch,
     clusters: &[[u32; 3]],
-    ends: Vec<(Result<Report, Fault>, Outcome)>,
+    ends: Vec<(Result<(), Fault>, Outcome)>,
     &End { all, memory, watch }: &End<'_>,
 ) -> TraceReport {
     let mut observer = Observer::default();
@@ -147,13 +142,11 @@ fn summarise(
         ..Counted::default()
     };
     let mut alike = true;
-    let (mut syncs, mut runs, mut unwaited_copies, mut accesses) =
-        (BTreeSet::new(), Vec::new(), 0, Vec::new());
+    let (mut syncs, mut runs) = (BTreeSet::new(), Vec::new());
     let mut places = Places::default();
     for (index, (result, outcome)) in ends.into_iter().enumerate() {
         match result {
-            Ok(report) => unwaited_copies += report.unwaited_copies,
-            Err(Fault::Hazard { .. }) => {}
+            Ok(()) | Err(Fault::Hazard { .. }) => {}
             // The trace has seen the access itself.
             Err(Fault::SharedOverflow { .. }) if outcome.found.is_out_of_bounds() => {}
             Err(fault) => stopped.push((fault.block().unwrap_or(clusters[index]), fault)),
@@ -164,15 +157,6 @@ fn summarise(
         if let Some(watch) = watch {
             observer.add(launch, clusters[index], watch, memory, &outcome);
         }
-        let log = outcome.log.into_iter();
-        accesses.extend(log.filter_map(|mut entry| {
-            let (block, _) = launch.in_cluster(clusters[index], entry.0.actor.thread());
-            entry.0.actor = entry
-                .0
-                .actor
-                .of_block(launch.block.iter().product::<u32>().next_multiple_of(32));
-            describe_access(block, entry, memory, &mut places)
-        }));
         found.merge(outcome.found);
         syncs.extend(outcome.syncs);
         runs.extend(outcome.runs.into_iter().map(|run| (index, run)));
@@ -198,9 +182,7 @@ fn summarise(
         hazards,
         more_hazards,
         counted,
-        unwaited_copies,
         sync_sites,
-        accesses,
     }
 }
 

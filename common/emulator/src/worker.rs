@@ -10,8 +10,8 @@ use crate::async_copy::{AsyncCopies, POISON};
 use crate::block::Block;
 use crate::cluster::{Cluster, GUARD_BYTES, MAX_SHARED_BYTES, STRIDE};
 use crate::crash::Watchdog;
-use crate::fault::Fault;
-use crate::grid::{Launch, Report, Suppress};
+use crate::fault::{Fault, Place};
+use crate::grid::Launch;
 use crate::judge::memory::Memory;
 use crate::judge::observed::Watch;
 use crate::judge::{Judge, Outcome, Setup};
@@ -65,7 +65,6 @@ impl Drop for Lanes<'_> {
 
 pub(crate) struct Tracing<'a> {
     pub(crate) memory: &'a Arc<Memory>,
-    pub(crate) log: bool,
     pub(crate) watch: Option<&'a Arc<Watch>>,
     pub(crate) outcome: &'a mut Outcome,
 }
@@ -74,9 +73,9 @@ pub(crate) unsafe fn run_cluster(
     launch: &Launch,
     index: [u32; 3],
     layouts: &Layouts,
-    suppress: Option<&Suppress>,
+    suppress: Option<&Place>,
     tracing: Option<Tracing<'_>>,
-) -> Result<Report, Fault> {
+) -> Result<(), Fault> {
     WORKER.with_borrow_mut(|worker| {
         // SAFETY: passed on.
         unsafe { worker.run_cluster(launch, index, layouts, suppress, tracing) }
@@ -106,9 +105,9 @@ impl Worker {
         launch: &Launch,
         index: [u32; 3],
         layouts: &Layouts,
-        suppress: Option<&Suppress>,
+        suppress: Option<&Place>,
         tracing: Option<Tracing<'_>>,
-    ) -> Result<Report, Fault> {
+    ) -> Result<(), Fault> {
         let [dim_x, dim_y, dim_z] = launch.block;
         let of_block = dim_x * dim_y * dim_z;
         let threads = of_block * launch.cluster;
@@ -186,7 +185,6 @@ impl Worker {
                     layouts..layouts + size_of::<Layouts>(),
                 ],
                 program: source::image(),
-                log: tracing.log,
                 watch: tracing.watch.cloned(),
             });
         }
@@ -213,11 +211,7 @@ impl Worker {
         }
 
         self.copies = run.copies.into_inner();
-        let unwaited_copies = self
-            .copies
-            .iter_mut()
-            .map(|copies| copies.discard() as u64)
-            .sum();
+        self.copies.iter_mut().for_each(AsyncCopies::discard);
         if let Err(fault) = result {
             self.used_shared_bytes = None;
             return Err(if blocks > 1 {
@@ -230,14 +224,7 @@ impl Worker {
             let block = [index[0] + rank, index[1], index[2]];
             self.check_guard(shared.wrapping_add(rank as usize * STRIDE), declared, block)?;
         }
-        let counts = run.block.borrow().counts();
-        Ok(Report {
-            blocks: blocks.into(),
-            switches: run.switches.get(),
-            barriers: counts.barriers,
-            collectives: counts.collectives,
-            unwaited_copies,
-        })
+        Ok(())
     }
 
     fn reserve(&mut self, threads: usize) -> Result<(), Fault> {

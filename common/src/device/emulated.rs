@@ -6,7 +6,7 @@ use crate::maps::{self, BoxRows, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
 use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
-use emulator::{Entry, Fault, Launch, Schedule, Suppress, TraceReport};
+use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};
 use std::ffi::c_void;
 
 /// As device allocations have (cudaMalloc: 256).
@@ -166,19 +166,14 @@ pub fn execute_suppressed(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
-    suppress: Option<&Suppress>,
+    suppress: Option<&Place>,
 ) -> Result<Execution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
     // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
     // buffers that it points to; each holds every address that extents and strides of `staged` allow, and is on the boundary
     // that kernels rely on. Without a barrier a kernel computes something else, but at the same addresses.
-    unsafe {
-        match suppress {
-            None => emulator::launch(&launch),
-            Some(suppress) => emulator::launch_suppressed(&launch, suppress),
-        }
-    }?;
+    unsafe { emulator::launch(&launch, suppress) }?;
     Ok(buffers.execution())
 }
 
@@ -280,8 +275,9 @@ pub fn execute_far_apart(
         std::ptr::null_mut(),
     );
     buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
+    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
     // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
-    unsafe { emulator::launch(&buffers.launch(prepared.kernel.emulated, prepared, schedule)) }?;
+    unsafe { emulator::launch(&launch, None) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
     let output = output.gathered(&staged.output, &far.output);
     Ok(Execution {
@@ -294,7 +290,7 @@ pub fn execute_far_apart(
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'a> {
     pub blocks: Option<&'a [[u32; 3]]>,
-    pub suppress: Option<Suppress>,
+    pub suppress: Option<Place>,
     pub watch: Option<Watch>,
 }
 
@@ -333,7 +329,6 @@ pub fn execute_traced(
         memory,
         blocks: selection.blocks,
         suppress: selection.suppress.clone(),
-        log: false,
         watch: selection.watch.clone(),
     };
     // SAFETY: as in `execute`; the table holds all that the parameters point to.

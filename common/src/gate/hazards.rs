@@ -96,9 +96,7 @@ mod tests {
                 },
                 ..Counted::default()
             },
-            unwaited_copies: 0,
             sync_sites: Vec::new(),
-            accesses: Vec::new(),
         }
     }
 

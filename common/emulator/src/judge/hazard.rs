@@ -65,12 +65,6 @@ impl fmt::Display for HazardAccess {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedAccess {
-    pub access: HazardAccess,
-    pub memory: String,
-}
-
 struct Inlined<'a>(&'a [Place]);
 
 impl fmt::Display for Inlined<'_> {

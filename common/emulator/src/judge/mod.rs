@@ -117,7 +117,6 @@ pub(crate) struct Setup {
     pub(crate) harmless: [Range<usize>; 2],
     /// The program's code, constants and static variables: kernels may read them.
     pub(crate) program: Range<usize>,
-    pub(crate) log: bool,
     pub(crate) watch: Option<Arc<Watch>>,
 }
 
@@ -128,7 +127,6 @@ pub(crate) struct Outcome {
     pub(crate) touched: usize,
     pub(crate) runs: Vec<Run>,
     pub(crate) syncs: BTreeSet<(Sync, u32)>,
-    pub(crate) log: Vec<(Side, Space, u32, u32)>,
     /// What was shown of the watched row: by which thread, where, and on which way of the trail.
     pub(crate) shown: Vec<(Shown, u32, u32, u32)>,
     pub(crate) trail: Trail,
@@ -370,11 +368,6 @@ impl Judge {
     }
 
     fn touch(&mut self, space: Space, place: u32, bytes: usize, made: Made) -> bool {
-        if self.setup().log {
-            self.outcome
-                .log
-                .push((made.side(), space, place, bytes as u32));
-        }
         if self.setup().watch.is_some() {
             let trail = &mut self.outcome.trail;
             trail.passes(made.actor.threads(), made.site, made.how);

@@ -6,9 +6,9 @@ use crate::cluster::Cluster;
 use crate::fault::Place;
 use crate::site::Places;
 
-use super::hazard::{Hazard, HazardAccess, HazardKind, LoggedAccess};
+use super::hazard::{Hazard, HazardAccess, HazardKind};
 use super::held::Held;
-use super::memory::{Access, Allocation, Memory};
+use super::memory::Memory;
 use super::order::{Actor, Event, How};
 use super::requests::Space;
 
@@ -360,24 +360,6 @@ fn describe_bytes(space: Space, offset: u32, bytes: u32, memory: &Memory) -> Str
         }
         (Space::Global, None) => String::new(),
     }
-}
-
-/// An access of the log; none for parameters.
-pub(crate) fn describe_access(
-    block: [u32; 3],
-    (side, space, offset, bytes): (Side, Space, u32, u32),
-    memory: &Memory,
-    places: &mut Places,
-) -> Option<LoggedAccess> {
-    let is_constant = |(allocation, _): (&Allocation, usize)| allocation.access == Access::Constant;
-    if space == Space::Global && memory.locate(offset).is_some_and(is_constant) {
-        return None;
-    }
-    let access = describe_side(side, block, places);
-    Some(LoggedAccess {
-        access,
-        memory: describe_bytes(space, offset, bytes, memory),
-    })
 }
 
 fn missing(raw: &Raw, memory: &Memory, places: &mut Places) -> String {

@@ -195,7 +195,6 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
         },
         harmless: [0..0, 0..0],
         program: 0..0,
-        log: false,
         watch: None,
     });
     let mut groups: Vec<Groups<u32>> = vec![Groups::default(); ALL];

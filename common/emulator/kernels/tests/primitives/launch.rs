@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use emulator::trace::{Access, Allocation, Hazard, HazardKind, Memory, TraceOptions};
-use emulator::{Entry, Fault, Place, Report, Schedule, Suppress, TensorMap, TraceReport};
+use emulator::{Entry, Fault, Place, Schedule, TensorMap, TraceReport};
 use emulator_kernels::{KERNELS, KernelParams};
 
 /// A correct kernel gives the same bits under all of them.
@@ -61,7 +61,6 @@ pub struct Run {
     patience: Duration,
     elements: Option<std::ops::Range<usize>>,
     suppress: Option<Place>,
-    log: bool,
 }
 
 /// `KERNEL<<<BLOCKS, THREADS, SHARED>>>(N[0], …)`; numbers may be sums. `elements A..B`: the bytes of `in[0]` that are
@@ -101,7 +100,6 @@ pub fn launch(text: &str) -> Run {
             },
             elements: None,
             suppress: None,
-            log: false,
         };
         if !numbers.is_empty() {
             let numbers = list(numbers)?;
@@ -206,12 +204,6 @@ impl Run {
         self
     }
 
-    /// When traced, list every access.
-    pub fn log(mut self) -> Self {
-        self.log = true;
-        self
-    }
-
     fn buffers(&self, output_bytes: [usize; 2]) -> Buffers {
         let mut inputs: Vec<Vec<Line>> = self.inputs.iter().map(|bytes| lines(bytes)).collect();
         let mut outputs =
@@ -277,8 +269,7 @@ impl Run {
         let options = TraceOptions {
             memory: Memory::new(inputs.chain(outputs).chain([params])),
             blocks: None,
-            suppress: self.suppress.clone().map(|site| Suppress { site }),
-            log: self.log,
+            suppress: self.suppress.clone(),
             watch: None,
         };
         // SAFETY: as in `outputs`, and the table holds all buffers.
@@ -288,7 +279,13 @@ impl Run {
 
     /// The plain build with `out[0]` of `len` elements, initially zero.
     pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
-        Ok(self.outputs(len, 0)?.0)
+        let buffers = self.buffers([len * size_of::<T>(), 0]);
+        // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of the size
+        // that the kernel says; none of them computes addresses from what barriers order.
+        unsafe { emulator::launch(&self.of(0, &buffers.params), self.suppress.as_ref())? };
+        // SAFETY: the lines have at least `len` elements of T, and any bytes are a valid T.
+        let output = unsafe { std::slice::from_raw_parts(buffers.outputs[0].as_ptr().cast(), len) };
+        Ok(output.to_vec())
     }
 
     /// [`Run::output`], whose bits every schedule gives.
@@ -305,29 +302,6 @@ impl Run {
         // SAFETY: each chunk has the bytes of a T, and any bytes are one.
         let read = |bytes: &[u8]| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() };
         first.chunks(size_of::<T>()).map(read).collect()
-    }
-
-    /// As [`Run::output`], with two buffers and the report.
-    pub fn outputs<T: Plain>(
-        &self,
-        len0: usize,
-        len1: usize,
-    ) -> Result<(Vec<T>, Vec<T>, Report), Fault> {
-        let buffers = self.buffers([len0, len1].map(|len| len * size_of::<T>()));
-        let launch = self.of(0, &buffers.params);
-        let report = match self.suppress.clone() {
-            // SAFETY: as below; none of the kernels computes addresses from what barriers order.
-            Some(site) => unsafe { emulator::launch_suppressed(&launch, &Suppress { site })? },
-            // SAFETY: the entry is one of this crate's kernels, the params are theirs, and the caller gives buffers of
-            // the size that the kernel says.
-            None => unsafe { emulator::launch(&launch)? },
-        };
-        let read = |lines: &[Line], len: usize| -> Vec<T> {
-            // SAFETY: `lines` has at least `len` elements of T, and any bytes are a valid T.
-            unsafe { std::slice::from_raw_parts(lines.as_ptr().cast::<T>(), len) }.to_vec()
-        };
-        let [first, second] = &buffers.outputs;
-        Ok((read(first, len0), read(second, len1), report))
     }
 }
 
