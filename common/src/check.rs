@@ -1,7 +1,7 @@
 //! One case through the correctness gates: lay inputs out, launch, compare, judge.
 
 use crate::device::cuda::{CudaDevice, CudaError};
-use crate::device::emulated::{self, Selection, TraceError};
+use crate::device::emulated::{self, Selection};
 use crate::device::{Execution, Staged};
 use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
@@ -419,18 +419,14 @@ fn judge_hazards(
 ) -> Result<(GateResult, Vec<Run>), Fault> {
     let (mut reports, mut runs) = (Vec::new(), Vec::new());
     for &schedule in schedules {
-        match emulated::execute_traced(prepared, staged, schedule, &Selection::default()) {
-            Ok((report, execution)) => {
-                reports.push((format!("{schedule:?}"), report));
-                runs.push(Run {
-                    label: format!("{schedule:?}, traced"),
-                    index: 0,
-                    execution,
-                });
-            }
-            Err(TraceError::NoTracedBuild) => {} // H1 has no data
-            Err(TraceError::Refused(fault)) => return Err(fault),
-        }
+        let (report, execution) =
+            emulated::execute_traced(prepared, staged, schedule, &Selection::default())?;
+        reports.push((format!("{schedule:?}"), report));
+        runs.push(Run {
+            label: format!("{schedule:?}, traced"),
+            index: 0,
+            execution,
+        });
     }
     let traced: Vec<Traced<'_>> = reports
         .iter()

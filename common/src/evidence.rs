@@ -1,12 +1,12 @@
 //! What a variant counts, from as few blocks as stand for the launch.
 
 use crate::device::Staged;
-use crate::device::emulated::{Selection, TraceError, trace};
+use crate::device::emulated::{Selection, trace};
 use crate::problem::{Mask, Problem};
 use crate::stage::{Prepared, Unsupported};
-use emulator::Schedule;
 use emulator::trace::Counted;
 pub use emulator::trace::Counters;
+use emulator::{Fault, Schedule};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedLaunch {
@@ -25,8 +25,8 @@ pub enum NotCounted {
     Hazard(String),
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    #[error(transparent)]
-    NotTraced(#[from] TraceError),
+    #[error("the traced build does not start: {0}")]
+    NotTraced(#[from] Fault),
 }
 
 /// Where no mask and no ragged tile makes blocks different, the first and the last are traced and stand for all, if they agree.

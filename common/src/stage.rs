@@ -22,7 +22,7 @@ pub type Table = unsafe extern "C" fn(
 
 pub struct Artifacts {
     pub kernels: Table,
-    /// `None` where the C++ compiler cannot make it.
+    /// `None` without the feature `emulated`.
     pub traced_kernels: Option<Table>,
     /// GPU code for every architecture built; `None` without nvcc.
     pub fatbin: Option<&'static [u8]>,
@@ -66,7 +66,7 @@ pub struct Kernel {
     #[cfg(feature = "emulated")]
     pub emulated: emulator::Entry,
     #[cfg(feature = "emulated")]
-    pub traced: Option<emulator::Entry>,
+    pub traced: emulator::Entry,
 }
 
 impl Deref for Kernel {
@@ -197,7 +197,7 @@ impl LoadedStage {
             for traced in read_table(table).map_err(fail)? {
                 let mut plain = kernels.iter_mut();
                 if let Some(kernel) = plain.find(|kernel| kernel.symbol == traced.symbol) {
-                    kernel.traced = Some(traced.emulated);
+                    kernel.traced = traced.emulated;
                 }
             }
         }
@@ -219,19 +219,12 @@ impl LoadedStage {
         self.attention.info()
     }
 
-    /// Whether every instance is traced, for gate H1.
-    #[cfg(feature = "emulated")]
-    pub fn is_traced(&self) -> bool {
-        self.kernels.iter().all(|kernel| kernel.traced.is_some())
-    }
-
     /// Not where the program was stripped; H1 needs them.
     #[cfg(feature = "emulated")]
     pub fn has_source_lines(&self) -> bool {
-        let entry = |kernel: &Kernel| kernel.traced.unwrap_or(kernel.emulated);
         self.kernels
             .first()
-            .is_some_and(|kernel| emulator::trace::has_source_line(entry(kernel)))
+            .is_some_and(|kernel| emulator::trace::has_source_line(kernel.traced))
     }
 
     /// Whether any instance supports it; all stages support f16 and E4M3.
@@ -482,6 +475,6 @@ fn read_record(
         #[cfg(feature = "emulated")]
         emulated,
         #[cfg(feature = "emulated")]
-        traced: None,
+        traced: emulated, // until the traced table is read
     })
 }

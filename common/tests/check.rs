@@ -54,7 +54,7 @@ impl Attention for Fake {
     }
 }
 
-const REPORT: &str = r#"{"identity":"0","compiler":{"family":"none","major":null,"description":"none"},
+const REPORT: &str = r#"{"identity":"0","compiler":{"major":null,"description":"none"},
     "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#;
 
 type Body = unsafe extern "C" fn(*const AttentionParams);
@@ -666,7 +666,7 @@ impl Attention for Synchronised {
 #[test]
 fn each_family_has_its_sites_left_out_or_says_why_not() {
     let stage = LoadedStage::load(&Synchronised(&ORDERED)).unwrap();
-    let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
+    let tried = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
     let [broken, large, reversed] = &tried.broken[..] else {
         panic!("{tried:?}")
     };
@@ -707,7 +707,7 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
         );
     }
     // Where every preset is asked, a listing that names no site is wrong.
-    let tried = suppress_each(&[&stage], Presets::All, |_| ()).unwrap();
+    let tried = suppress_each(&[&stage], Presets::All, |_| ());
     let wrong = tried.wrong();
     assert!(
         wrong
@@ -715,27 +715,4 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
             .any(|of| of.contains("entry for scaled, 'commit'")),
         "{wrong:?}"
     );
-}
-
-#[test]
-fn no_site_is_left_out_where_a_stage_has_no_traced_build() {
-    struct Untraced;
-    impl Attention for Untraced {
-        fn info(&self) -> &'static StageInfo {
-            &INFO
-        }
-        fn artifacts(&self) -> &'static Artifacts {
-            static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
-            ARTIFACTS.get_or_init(|| Artifacts {
-                traced_kernels: None,
-                ..*Fake.artifacts()
-            })
-        }
-    }
-    let stages = [
-        LoadedStage::load(&Synchronised(&ORDERED)).unwrap(),
-        LoadedStage::load(&Untraced).unwrap(),
-    ];
-    let error = suppress_each(&stages.each_ref(), Presets::OnePerFamily, |_| ()).unwrap_err();
-    assert!(error.contains("no traced build"), "{error}");
 }

@@ -9,7 +9,6 @@ use crate::stages;
 use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::CudaDevice;
-use common::stage::LoadedStage;
 
 pub const EXAMPLES: &str = "\
 Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch.
@@ -54,10 +53,6 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
     let stages = stages::load()?;
     let version = |places: &Places| places.find().map(|tool| tool.version);
     let limits = limits::check_runs().map(|()| "enough for a run".to_string());
-    let traced = match stages.iter().all(LoadedStage::is_traced) {
-        true => Ok("in this program".to_string()),
-        false => Err("this program has none".to_string()),
-    };
     let code = match builds::device_compiler(&stages[0].report.gpu) {
         DeviceCompiler::Built { nvcc, archs, .. } => {
             Ok(format!("by nvcc {nvcc} for {}", archs.join(", ")))
@@ -69,11 +64,6 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
             "memory, address space, threads",
             limits.map_err(|why| format!("{why:#}")),
             "",
-        ),
-        (
-            "traced build for hazards (H1)",
-            traced,
-            "Build with g++ 12 or later on Linux x86-64.",
         ),
         (
             "GPU code, registers, spills (R1)",

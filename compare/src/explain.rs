@@ -10,8 +10,7 @@ use crate::stages::Ladder;
 use crate::table::Place;
 use anyhow::bail;
 use clap::Args;
-use common::device::emulated::TraceError;
-use common::explain::{InvestigateError, investigate};
+use common::explain::investigate;
 use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
 use std::path::PathBuf;
@@ -100,12 +99,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let (name, family, inputs) = read(args)?;
     let problem = inputs.problem;
     let prepared = loaded.prepare(variant, &problem)?;
-    let found = match investigate(&prepared, &inputs, family, args.row) {
-        Err(InvestigateError::Trace(error @ TraceError::NoTracedBuild)) => {
-            return Ok(Answer::no_data(error));
-        }
-        found => found?,
-    };
+    let found = investigate(&prepared, &inputs, family, args.row)?;
     let chosen = match args.row {
         Some(_) => "",
         None => ", the row that is furthest off",

@@ -257,7 +257,7 @@ fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -
         recorder.starts("self-test", stage.info().id, done, planned.len());
         done += 1;
     });
-    rows::self_test(faults::selftest(), &synchronisation)
+    rows::self_test(&faults::selftest(), &synchronisation)
 }
 
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {

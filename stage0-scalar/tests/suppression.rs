@@ -33,7 +33,7 @@ impl Attention for Mislisted {
 #[test]
 fn survivors_and_useless_entries_are_reported() {
     let stage = LoadedStage::load(&Mislisted).unwrap();
-    let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ()).unwrap();
+    let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
     let q_barriers: Vec<&SiteResult> = suppressed
         .sites
         .iter()

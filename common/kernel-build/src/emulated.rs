@@ -22,8 +22,6 @@ pub(crate) struct Job<'a> {
 
 pub(crate) struct Done {
     pub compiler: HostCompiler,
-    /// Whether there is a traced build, which needs GCC.
-    pub is_traced: bool,
     /// Every file that the compiler read.
     pub compiled: Vec<PathBuf>,
 }
@@ -62,29 +60,22 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
         Flavour::Table
     };
     let tool = tool(plain)?;
+    let compiler = describe(&tool)?;
+    if job.runs && !tool.is_like_gnu() {
+        return Err(BuildError::NotGcc(compiler.description));
+    }
     let mut compiled = build_flavour(job, &tool, plain)?;
-    let is_traced = job.runs && tool.is_like_gnu();
-    if is_traced {
+    if job.runs {
         let traced = self::tool(Flavour::Traced)?;
         compiled.extend(build_flavour(job, &traced, Flavour::Traced)?);
-    } else if job.runs {
-        println!(
-            "cargo:warning={}: hazards are not judged, since the C++ compiler is not GCC",
-            job.prefix
-        );
     }
-    Ok(Done {
-        compiler: describe(&tool)?,
-        is_traced,
-        compiled,
-    })
+    Ok(Done { compiler, compiled })
 }
 
 /// What is known without compiling anything.
 pub(crate) fn not_built() -> Result<Done, BuildError> {
     Ok(Done {
         compiler: describe(&tool(Flavour::Plain)?)?,
-        is_traced: false,
         compiled: vec![],
     })
 }
@@ -283,13 +274,6 @@ fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
             flag,
         )
     };
-    let family = if tool.is_like_clang() {
-        "clang"
-    } else if tool.is_like_gnu() {
-        "gnu"
-    } else {
-        "other"
-    };
     let version = ask("-dumpversion")?;
     let major = String::from_utf8_lossy(&version.stdout)
         .trim()
@@ -302,11 +286,7 @@ fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
         .next()
         .unwrap_or_default()
         .to_string();
-    Ok(HostCompiler {
-        family: family.to_string(),
-        major,
-        description,
-    })
+    Ok(HostCompiler { major, description })
 }
 
 /// An error carries all that `command` printed.

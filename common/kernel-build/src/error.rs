@@ -55,6 +55,11 @@ pub enum BuildError {
         "the emulated build: {0}; install a C++17 compiler (g++ 12 or later) or name one in CXX"
     )]
     Cc(#[from] cc::Error),
+    /// First line of `--version`.
+    #[error(
+        "the emulated build: {0} is not GCC, whose instrumentation shows every access; install g++ 12 or later and set CXX=g++"
+    )]
+    NotGcc(String),
     #[error(
         "{what}: a warning that means a fault when run: keep WMMA operands in shared or global memory, never in a local \
          array.\n{warnings}"

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub struct BuildReport {
     /// SHA-256 over kernel.cu, the device headers it reaches and nvcc's flags. Needs no nvcc; decides STALE.
     pub identity: String,
-    /// Of the emulated build. Counters are exact per compiler family and major version.
+    /// Of the emulated build. Counters are exact per major version of GCC.
     pub compiler: HostCompiler,
     /// Or why there is none.
     pub gpu: GpuBuild,
@@ -14,8 +14,6 @@ pub struct BuildReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCompiler {
-    /// `gnu`, `clang` or `other`.
-    pub family: String,
     /// Major version, where the compiler tells one.
     pub major: Option<u32>,
     /// First line of `--version`.

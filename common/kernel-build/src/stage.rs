@@ -130,6 +130,7 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     let identity = sources.identity(&gpu::FLAGS);
 
     let checks = text_variable(CHECK).is_some();
+    let runs = !checks && std::env::var_os(EMULATED_FEATURE).is_some();
     let emulated = if checks {
         emulated::not_built()?
     } else {
@@ -139,7 +140,7 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
             prefix: &prefix,
             kernel: &kernel,
             includes: &[&emulator_headers, &device_headers],
-            runs: std::env::var_os(EMULATED_FEATURE).is_some(),
+            runs,
         })?
     };
     if let Some(path) = sources.hidden(&root, &[&device_headers, folder], &emulated.compiled) {
@@ -169,7 +170,7 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
     let has_fatbin = matches!(gpu, GpuBuild::Built(_));
     let artifacts = artifacts_source(
         &prefix,
-        emulated.is_traced,
+        runs,
         has_fatbin,
         &texts,
         &folder.join("caps.csv"),
@@ -294,7 +295,7 @@ fn fatbin_source(has_fatbin: bool) -> String {
 /// `caps` is read by rustc alone: a change compiles no kernel and alters no identity.
 fn artifacts_source(
     prefix: &str,
-    is_traced: bool,
+    runs: bool,
     has_fatbin: bool,
     texts: &[(&str, PathBuf)],
     caps: &Path,
@@ -305,7 +306,7 @@ fn artifacts_source(
                      *const common::params::AttentionKernel;\n";
     let mut declarations = format!("fn {table}{signature}");
     let mut traced = "None".to_string();
-    if is_traced {
+    if runs {
         let table = emulated::traced_table_symbol(prefix);
         declarations += &format!("    fn {table}{signature}");
         traced = format!("Some({table})");

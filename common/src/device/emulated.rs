@@ -294,24 +294,13 @@ pub struct Selection<'a> {
     pub watch: Option<Watch>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    #[error("the traced build does not start: {0}")]
-    Refused(#[from] Fault),
-    /// The C++ compiler was not GCC.
-    #[error(
-        "the C++ compiler has no traced build; g++ 12 or later has: set CXX=g++ and build again"
-    )]
-    NoTracedBuild,
-}
-
 /// The traced build of `prepared` on `staged`. What stops a block is among the hazards.
 pub fn trace(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
     selection: &Selection<'_>,
-) -> Result<TraceReport, TraceError> {
+) -> Result<TraceReport, Fault> {
     Ok(execute_traced(prepared, staged, schedule, selection)?.0)
 }
 
@@ -321,8 +310,7 @@ pub fn execute_traced(
     staged: &Staged,
     schedule: Schedule,
     selection: &Selection<'_>,
-) -> Result<(TraceReport, Execution), TraceError> {
-    let entry = prepared.kernel.traced.ok_or(TraceError::NoTracedBuild)?;
+) -> Result<(TraceReport, Execution), Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
     let options = TraceOptions {
@@ -331,9 +319,9 @@ pub fn execute_traced(
         suppress: selection.suppress.clone(),
         watch: selection.watch.clone(),
     };
+    let launch = buffers.launch(prepared.kernel.traced, prepared, schedule);
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
-    let report =
-        unsafe { emulator::trace::trace(&buffers.launch(entry, prepared, schedule), &options) }?;
+    let report = unsafe { emulator::trace::trace(&launch, &options) }?;
     Ok((report, buffers.execution()))
 }
 

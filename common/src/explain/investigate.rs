@@ -2,7 +2,7 @@
 
 use super::{Case, Explained, explain};
 use crate::device::Staged;
-use crate::device::emulated::{self, Selection, TraceError};
+use crate::device::emulated::{self, Selection};
 use crate::gate::{self, Evidence};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
@@ -26,8 +26,8 @@ pub enum InvestigateError {
     },
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
+    #[error("the emulator does not start: {0}")]
+    Trace(#[from] Fault),
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub fn investigate(
     let staged = Staged::new(inputs, Layout::Strided);
     let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
         Ok(execution) => (Some(staged.values(&execution.output)), None),
-        Err(fault @ Fault::NoMemory { .. }) => return Err(TraceError::Refused(fault).into()),
+        Err(fault @ Fault::NoMemory { .. }) => return Err(fault.into()),
         Err(fault) => (None, Some(fault)),
     };
     let reference = match number {

@@ -16,10 +16,7 @@ const QUOTED: usize = 3;
 /// H1, judged by happens-before. A trace that saw less than `output_bytes` stored is no evidence, and fails too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
-        return GateResult::no_data(
-            GateId::H1,
-            "no traced launch: the C++ compiler has no traced build",
-        );
+        return GateResult::no_data(GateId::H1, "no traced launch");
     }
     let mut reasons = Vec::new();
     let mut count = 0;

@@ -12,7 +12,6 @@ use common::faults::{Caught, Fault};
 use common::gate::Errors;
 use common::metric::Metric;
 use common::problem::Dtype;
-use common::reference::ReferenceError;
 use common::resources;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
 use common::telemetry::{Conditions, Reading};
@@ -248,34 +247,17 @@ pub fn sanitized(subject: impl Into<Subject>, checks: &[Check]) -> Row {
 
 /// Gate S1: planted faults, sites, kernels that are wrong with all sites in place, and wrong entries of the lists of redundant sites.
 pub fn self_test(
-    faults: Result<Vec<Caught>, ReferenceError>,
-    sites: &Result<Suppressed, String>,
+    faults: &[Caught],
+    Suppressed {
+        sites,
+        errors,
+        broken,
+    }: &Suppressed,
 ) -> Vec<Row> {
-    let mut rows: Vec<Row> = match faults {
-        Ok(found) => found.iter().map(planted).collect(),
-        Err(error) => vec![not_tested("planted faults", &error.to_string())],
-    };
-    match sites {
-        Err(reason) => rows.push(not_tested("synchronisation", reason)),
-        Ok(Suppressed {
-            sites,
-            errors,
-            broken,
-        }) => {
-            rows.extend(
-                sites
-                    .iter()
-                    .map(site)
-                    .chain(broken.iter().map(self::broken)),
-            );
-            rows.extend(
-                errors
-                    .iter()
-                    .map(|error| tested(HARNESS, error, false, error)),
-            );
-        }
-    }
-    rows
+    let wrong = |error: &String| tested(HARNESS, error, false, error);
+    let rows = faults.iter().map(planted).chain(sites.iter().map(site));
+    let rows = rows.chain(broken.iter().map(self::broken));
+    rows.chain(errors.iter().map(wrong)).collect()
 }
 
 /// The subject of self-test rows that are about no kernel.
@@ -366,7 +348,6 @@ mod tests {
     use super::*;
     use crate::testing::scenario::{each, row};
     use crate::testing::{CPASYNC, SCALAR, US, WMMA, case, ladder, samples, suppressed, timed};
-    use common::device::emulated::TraceError;
     use common::evidence::Counters;
     use common::resources::PtxasEntry;
     use common::stage::Unsupported;
@@ -485,12 +466,15 @@ mod tests {
         );
         let [hazardous, absent] = [
             NotCounted::Hazard("race at kernel.cu:88".into()),
-            TraceError::NoTracedBuild.into(),
+            emulator::Fault::BadLaunch {
+                reason: "too large".into(),
+            }
+            .into(),
         ]
         .map(|why| line(&counted(Err(why))));
         insta::assert_snapshot!([hazardous, absent].join("\n"), @r#"
         {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","H1":"fail","H1_reason":"race at kernel.cu:88"}
-        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","note":"the C++ compiler has no traced build; g++ 12 or later has: set CXX=g++ and build again"}
+        {"subject":"stage0-scalar/scalar-32x64","shape":"mission","dtype":"e4m3","mask":"full","by":"emulator","note":"the traced build does not start: launch refused: too large"}
         "#);
     }
 
@@ -526,8 +510,8 @@ mod tests {
             variant: "scalar-32x64".into(),
             result: GateResult::fail(GateId::H1, "race"),
         });
-        let rows = self_test(Ok(faults.into()), &Ok(found));
-        let untested = self_test(Ok(vec![]), &Err("no traced build".into()));
+        let rows = self_test(&faults, &found);
+        let untested = [not_tested("timer", "no driver")];
         let checks = [true, false].map(|ok| {
             let [name, expected, found] = ["injected delay", "slower", "same"].map(String::from);
             timer(&TimerCheck {
@@ -556,7 +540,7 @@ mod tests {
         stage0-scalar/wmma-qk: __syncthreads stage0-scalar/kernel.cu:159: FAIL it is needed: remove its entry from `redundant` of the stage's StageInfo; killed by H1: race: writes at stage0-scalar/kernel.cu:157, reads a matrix at stage0-scalar/kernel.cu:101 (wmma-qk-32x64 1x1x33:321x64 f16 full)
         stage0-scalar/scalar-32x64: as it is: FAIL race; fails H1 with all synchronisation in place
         self-test: an entry names nothing: FAIL an entry names nothing
-        self-test: synchronisation: NO DATA no traced build
+        self-test: timer: NO DATA no driver
         self-test: timer: injected delay: PASS ; same
         self-test: timer: injected delay: FAIL expected slower; same
         ");

@@ -28,7 +28,6 @@ pub fn begin(
         DeviceCompiler::Absent { reason } => Some(reason),
         DeviceCompiler::Built { .. } => None,
     });
-    let is_traced = stages.iter().all(LoadedStage::is_traced);
     let mut run = Run::new(Session {
         name: name.to_string(),
         started: started.iso(),
@@ -46,7 +45,7 @@ pub fn begin(
         device_compiler: device_compiler(&first.gpu),
         device: None,
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
-        gates: gate_scopes(builds, plan, not_compiled.as_deref(), is_traced),
+        gates: gate_scopes(builds, plan, not_compiled.as_deref()),
         tools: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
@@ -61,7 +60,6 @@ fn gate_scopes(
     builds: &[StageMeta],
     plan: &Plan,
     not_compiled: Option<&str>,
-    traced: bool,
 ) -> BTreeMap<GateId, Measurable> {
     let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
     let mut kernels = ran()
@@ -99,11 +97,6 @@ fn gate_scopes(
         ),
         (
             GateId::H1,
-            traced,
-            "the C++ compiler has no traced build; g++ 12 or later has",
-        ),
-        (
-            GateId::H1,
             has(&[Mode::Traced, Mode::TracedOnce]),
             "no problem is small enough to be traced",
         ),
@@ -126,11 +119,6 @@ fn gate_scopes(
             GateId::E1,
             !plan.counted.is_empty(),
             "evidence claims are about mission with the full mask, which this run does not have",
-        ),
-        (
-            GateId::E1,
-            traced,
-            "the C++ compiler has no traced build, which counts; g++ 12 or later has",
         ),
     ];
     let of_gate = |gate: GateId| {
@@ -155,26 +143,20 @@ mod tests {
     #[test]
     fn hazards_are_found_by_the_emulator_where_a_traced_problem_is_in_the_plan() {
         use BackendKind::{Cuda, Emulated};
-        for (shape, backend, traced, expected) in [
-            ("1x1x17x64", Emulated, true, None),
-            (
-                "mission",
-                Emulated,
-                true,
-                Some("no problem is small enough"),
-            ),
-            ("1x1x17x64", Emulated, false, Some("no traced build")),
-            ("1x1x17x64", Cuda, true, Some("run with --backend emulated")),
+        for (shape, backend, expected) in [
+            ("1x1x17x64", Emulated, None),
+            ("mission", Emulated, Some("no problem is small enough")),
+            ("1x1x17x64", Cuda, Some("run with --backend emulated")),
         ] {
             let request = Cli::parse_from(["compare", "--shapes", shape]).run.request;
             let plan = plan(&ladder(), &request, backend).unwrap();
-            let found = &gate_scopes(&ladder(), &plan, None, traced)[&GateId::H1];
+            let found = &gate_scopes(&ladder(), &plan, None)[&GateId::H1];
             let is_expected = match (found, expected) {
                 (Measurable::Yes, None) => true,
                 (Measurable::No { reason }, Some(expected)) => reason.contains(expected),
                 _ => false,
             };
-            assert!(is_expected, "{shape} {backend:?} {traced}: {found:?}");
+            assert!(is_expected, "{shape} {backend:?}: {found:?}");
         }
     }
 }
