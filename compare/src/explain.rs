@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
-use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage, unknown};
+use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
 use crate::stages::Ladder;
 use crate::table::Place;
@@ -59,23 +59,16 @@ pub type Case = (Problem, Family, u64);
 
 /// `mission f16 full normal:0`.
 fn case(text: &str) -> Result<Case, SelectError> {
+    let says = "give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'";
+    let malformed = || SelectError(says.into());
     let words: Vec<&str> = text.split_whitespace().collect();
-    let source = |word: &str| -> Result<(Family, u64), SelectError> {
-        let (name, seed) = word.split_once(':').unwrap_or((word, ""));
-        let seed = seed.parse().map_err(|_| unknown("seed", seed, ["0", "1"]));
-        Ok((family(name)?, seed?))
+    let [at, of, under, from] = words[..] else {
+        return Err(malformed());
     };
-    match words[..] {
-        [at, of, under, from] => {
-            let problem = Problem::new(shape(at)?, dtype(of)?, mask(under)?)?;
-            let (family, seed) = source(from)?;
-            Ok((problem, family, seed))
-        }
-        _ => {
-            let says = "give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'";
-            Err(SelectError(says.into()))
-        }
-    }
+    let problem = Problem::new(shape(at)?, dtype(of)?, mask(under)?)?;
+    let (name, seed) = from.split_once(':').ok_or_else(malformed)?;
+    let seed = seed.parse().map_err(|_| malformed())?;
+    Ok((problem, family(name)?, seed))
 }
 
 fn row(text: &str) -> Result<[usize; 3], String> {
@@ -144,8 +137,14 @@ mod tests {
         assert!(error("mision f16 full normal:0").contains("did you mean 'mission'?"));
         assert!(error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
         assert!(error("mission f16 full norml:0").contains("did you mean 'normal'?"));
-        assert!(error("mission f16 full normal:x").contains("there is no seed 'x'"));
-        assert!(error("mission f16 full").contains("FAMILY:SEED"));
+        assert!(error("mission f16 full normal:x").contains("FAMILY:SEED"));
+        for malformed in [
+            "mission f16 full",
+            "mission f16 full 0",
+            "mission f16 full normal:0 x",
+        ] {
+            assert!(error(malformed).contains("FAMILY:SEED"));
+        }
     }
 
     #[test]

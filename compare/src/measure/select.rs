@@ -237,96 +237,80 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use crate::judge::list::joined;
     use crate::table::Place;
     use crate::testing::ladder;
-
-    fn words(list: &[&str]) -> Vec<String> {
-        list.iter().map(|word| word.to_string()).collect()
-    }
+    use crate::testing::scenario::each;
+    use clap::Parser;
 
     #[test]
-    fn names_are_found_in_the_order_of_the_builds() {
+    fn names_are_found_in_the_order_of_the_ladder_or_answered_with_the_nearest() {
         let all = ladder();
-        let ids = |list: &[&str]| {
-            stages(&words(list), &all)
-                .unwrap()
-                .iter()
-                .map(|stage| stage.id.clone())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(ids(&[]), ["stage0-scalar", "stage1-cpasync"]);
-        assert_eq!(
-            ids(&["stage1-cpasync", "stage0-scalar"]),
-            ["stage0-scalar", "stage1-cpasync"]
+        let found = each(
+            "--quick
+            --stages stage1-cpasync,stage0-scalar
+            --stages 1
+            --stages 1,stage1-cpasync
+            --variants wmma-qk-32x64
+            --stages 1 --variants cpasync-32x64
+            --stages stage0-scaler
+            --stages 7
+            --stages stage1
+            --stages=
+            --variants wmma-qk-32x46
+            --stages 0 --variants cpasync-32x64",
+            |flags| {
+                let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
+                match Cli::parse_from(arguments).run.request.chosen.of(&all) {
+                    Ok(picked) => joined(picked.iter().flat_map(Picked::subjects), ", "),
+                    Err(error) => error.to_string(),
+                }
+            },
         );
-        let variants = |chosen: Chosen| -> Vec<String> {
-            let picked = chosen.of(&all).unwrap();
-            picked
-                .iter()
-                .flat_map(|picked| &picked.variants)
-                .map(|variant| variant.name.clone())
-                .collect()
-        };
-        assert_eq!(
-            variants(Chosen::default()),
-            ["scalar-32x64", "wmma-qk-32x64", "cpasync-32x64"]
-        );
-        assert_eq!(
-            variants(Chosen {
-                variants: words(&["wmma-qk-32x64"]),
-                ..Chosen::default()
-            }),
-            ["wmma-qk-32x64"]
-        );
-        assert_eq!(
-            (ids(&["1"]), ids(&["1", "stage0-scalar"]).len()),
-            (vec!["stage1-cpasync".to_string()], 2)
-        );
-    }
-
-    #[test]
-    fn one_stage_is_named_by_id_or_number() {
-        let all = ladder();
-        for word in ["stage1-cpasync", "1"] {
-            assert_eq!(stage(word, &all).unwrap().id, "stage1-cpasync", "{word}");
-        }
-        for word in ["7", "", "stage1"] {
-            assert!(stage(word, &all).is_err(), "{word}");
-        }
-    }
-
-    #[test]
-    fn what_does_not_exist_is_answered_with_the_nearest() {
-        let all = ladder();
-        let message = |error: SelectError| error.to_string();
-        assert_eq!(
-            message(stages(&words(&["stage0-scaler"]), &all).unwrap_err()),
-            "there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync"
-        );
-        let variant = |stages: &[&str], variant: &str| {
-            let chosen = Chosen {
-                stages: words(stages),
-                variants: words(&[variant]),
-            };
-            chosen.of(&all).err().map(message)
-        };
+        insta::assert_snapshot!(found, @r#"
+        --quick
+            stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, stage1-cpasync/cpasync-32x64
+        --stages stage1-cpasync,stage0-scalar
+            stage0-scalar/scalar-32x64, stage0-scalar/wmma-qk-32x64, stage1-cpasync/cpasync-32x64
+        --stages 1
+            stage1-cpasync/cpasync-32x64
+        --stages 1,stage1-cpasync
+            stage1-cpasync/cpasync-32x64
+        --variants wmma-qk-32x64
+            stage0-scalar/wmma-qk-32x64
+        --stages 1 --variants cpasync-32x64
+            stage1-cpasync/cpasync-32x64
+        --stages stage0-scaler
+            there is no stage 'stage0-scaler'; did you mean 'stage0-scalar'?; known: stage0-scalar, stage1-cpasync
+        --stages 7
+            there is no stage '7'; known: stage0-scalar, stage1-cpasync
+        --stages stage1
+            there is no stage 'stage1'; did you mean 'stage1-cpasync'?; known: stage0-scalar, stage1-cpasync
+        --stages=
+            there is no stage ''; known: stage0-scalar, stage1-cpasync
+        --variants wmma-qk-32x46
+            there is no variant 'wmma-qk-32x46'; did you mean 'wmma-qk-32x64'?; known: scalar-32x64, wmma-qk-32x64, cpasync-32x64
+        --stages 0 --variants cpasync-32x64
+            variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave --stages out
+        "#);
+        let says = [
+            dtype("bfloat16").map(|of| of.to_string()),
+            dtype("fp16").map(|of| of.to_string()),
+            mask("zzz").map(|of| of.to_string()),
+            mask("causal").map(|of| of.to_string()),
+        ];
+        let says = says.map(|found| found.unwrap_or_else(|error| error.to_string()));
+        insta::assert_snapshot!(says.join("\n"), @r#"
+        there is no dtype 'bfloat16'; known: f16, e4m3, bf16
+        there is no dtype 'fp16'; did you mean 'f16'?; known: f16, e4m3, bf16
+        there is no mask 'zzz'; known: full, causal
+        causal
+        "#);
+        let nearest = [shape("mision").err(), family("outlier").err()].map(Option::unwrap);
         assert!(
-            variant(&[], "wmma-qk-32x46")
-                .unwrap()
-                .contains("mean 'wmma-qk-32x64'")
+            nearest[0].0.contains("mean 'mission'") && nearest[1].0.contains("mean 'outliers'")
         );
-        assert_eq!(
-            variant(&["0"], "cpasync-32x64").unwrap(),
-            "variant 'cpasync-32x64' is of stage1-cpasync, which --stages leaves out; add stage1-cpasync to --stages, or leave \
-             --stages out"
-        );
-        assert_eq!(variant(&["1"], "cpasync-32x64"), None);
-        assert_eq!(dtype("bf16").unwrap(), Dtype::Bf16);
-        assert!(message(dtype("bfloat16").unwrap_err()).contains("known: f16, e4m3, bf16"));
-        assert!(message(shape("mision").unwrap_err()).contains("mean 'mission'"));
-        assert!(message(family("outlier").unwrap_err()).contains("mean 'outliers'"));
-        assert!(message(dtype("fp16").unwrap_err()).contains("mean 'f16'"));
-        assert!(!message(mask("zzz").unwrap_err()).contains("did you mean"));
     }
 
     #[test]
