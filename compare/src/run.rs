@@ -36,7 +36,6 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use common::timing::Plan as TimingPlan;
 use std::path::{Path, PathBuf, absolute};
-use std::time::Instant;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -114,7 +113,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
 
 /// Writes the run and nothing else.
 fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
-    let (start, started) = (Instant::now(), Timestamp::now());
+    let started = Timestamp::now();
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
     let mut builds = ladder.builds();
@@ -161,7 +160,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
         run.extend(regret.iter().map(Regret::row));
     }
     match &outcome {
-        Ok(()) => run.has_ended(start.elapsed().as_secs()),
+        Ok(()) => run.has_ended(),
         Err(_) => run.goes_on(plan.cases.len()),
     }
     run.write(&folder)?;

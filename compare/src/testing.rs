@@ -265,11 +265,7 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
     Session {
         name: "20261120T183000Z-linux".into(),
         started: "2026-11-20T18:30:00Z".into(),
-        progress: Progress::Complete {
-            cases: 3,
-            seconds: 4,
-        },
-        command: vec!["compare".into()],
+        progress: Progress::Complete { cases: 3 },
         git: Git::Commit {
             sha: "0123456789abcdef".into(),
             dirty: false,
@@ -277,7 +273,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         machine: Machine {
             name: "linux".into(),
             platform: "linux x86_64".into(),
-            processors: 2,
             gpu,
         },
         tier: Tier::T1,
@@ -517,7 +512,6 @@ impl Run {
             arch: "sm_90".into(),
             driver: "580.159.04".into(),
             multiprocessors: 132,
-            shared_opt_in_bytes: 232_448,
         };
         self
     }

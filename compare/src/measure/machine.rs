@@ -3,7 +3,6 @@
 use crate::judge::list::joined;
 use crate::table::session::{Git, Gpu, Machine};
 use common::device::cuda::DeviceInfo;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -77,14 +76,12 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
                 )
             }),
             multiprocessors: info.sms,
-            shared_opt_in_bytes: info.shared_optin_bytes,
         },
         Err(reason) => Gpu::Absent { reason },
     };
     Machine {
         name: folder_name(gpu.name().unwrap_or(&platform)),
         platform,
-        processors: processors(),
         gpu,
     }
 }
@@ -93,17 +90,6 @@ pub fn machine(gpu: Result<&DeviceInfo, String>) -> Machine {
 fn folder_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric());
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
-}
-
-/// A command line with every path reduced to its last part, so that a run reveals no folders of the machine. Arguments that are not
-/// UTF-8, such as paths, get replacement characters.
-pub fn command_line(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
-    let last_part = |argument: OsString| {
-        let text = argument.to_string_lossy();
-        let part = text.rsplit('/').find(|part| !part.is_empty());
-        part.unwrap_or(&text).to_string()
-    };
-    arguments.map(last_part).collect()
 }
 
 /// A time in UTC, in seconds since 1970.
@@ -173,20 +159,6 @@ mod tests {
     fn the_workspace_is_found_from_a_folder_within() {
         let root = workspace().expect("tests run inside the workspace");
         assert!(is_workspace(&root) && !is_workspace(&root.join("compare")));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn arguments_hold_no_path_and_need_not_be_utf_8() {
-        use std::os::unix::ffi::OsStringExt;
-        let arguments = [
-            b"compare".to_vec(),
-            b"--out".to_vec(),
-            b"/tmp/r\xe9sultats/".to_vec(),
-            b"-".to_vec(),
-        ];
-        let words = command_line(arguments.into_iter().map(OsString::from_vec));
-        assert_eq!(words, ["compare", "--out", "r\u{fffd}sultats", "-"]);
     }
 
     #[test]

@@ -35,7 +35,6 @@ pub fn begin(
             finished: 0,
             planned: plan.cases.len(),
         },
-        command: machine::command_line(std::env::args_os()),
         git: machine::git(),
         machine,
         tier: plan.tier,

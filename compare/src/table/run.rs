@@ -57,9 +57,9 @@ impl Run {
         self.session.progress = Progress::Partial { finished, planned };
     }
 
-    pub fn has_ended(&mut self, seconds: u64) {
+    pub fn has_ended(&mut self) {
         let cases = self.cases().count();
-        self.session.progress = Progress::Complete { cases, seconds };
+        self.session.progress = Progress::Complete { cases };
     }
 
     /// Its variants, in the order of the ladder.

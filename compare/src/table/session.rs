@@ -22,8 +22,6 @@ pub struct Session {
     pub name: String,
     /// UTC: `2026-11-20T18:30:00Z`.
     pub started: String,
-    /// Paths are reduced to their last part.
-    pub command: Vec<String>,
     pub git: Git,
     pub machine: Machine,
     pub tier: Tier,
@@ -387,7 +385,6 @@ pub enum Progress {
     },
     Complete {
         cases: usize,
-        seconds: u64,
     },
 }
 
@@ -409,7 +406,6 @@ pub struct Machine {
     pub name: String,
     /// Operating system and processor architecture: `linux x86_64`.
     pub platform: String,
-    pub processors: usize,
     pub gpu: Gpu,
 }
 
@@ -426,7 +422,6 @@ pub enum Gpu {
         arch: String,
         driver: String,
         multiprocessors: u32,
-        shared_opt_in_bytes: usize,
     },
     /// There is none, or none that can be used.
     Absent { reason: String },
