@@ -39,7 +39,7 @@ const FLAGGED: [&str; 34] = [
     "wgmma_attention<<<1, 128, 24576>>>(8, 4)",
 ];
 
-const STOPPED: [&str; 56] = [
+const STOPPED: [&str; 57] = [
     "trap_in_one_thread<<<50, 64, 0>>>(3)",
     "failing_assert<<<1, 1024, 0>>>()",
     "barrier_missed_by_one<<<1, 128, 0>>>(37)",
@@ -84,6 +84,7 @@ const STOPPED: [&str; 56] = [
     "tma_misused<<<1, 32, 4096>>>(1024, -1, 0, 1)",
     "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, -6)",
     "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, 74)",
+    "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, -15)",
     "tma_expects<<<1, 32, 8>>>(-16, 1)",
     "elect_one<<<1, 32, 0>>>(31)",
     "wgmma_misused<<<1, 128, 24576>>>(5)",
