@@ -317,3 +317,24 @@ fn real_tensors_are_checked() {
         .to_string();
     assert!(error.starts_with("scale of k[1, 1] is 0"), "{error}");
 }
+
+#[test]
+fn one_scale_is_the_largest_of_a_tensors_heads() {
+    let of = |dtype, family| {
+        let problem = Problem::new(Shape::bhsd(2, 3, 5, 64), dtype, Mask::Full).unwrap();
+        Inputs::generate(&problem, family, 0)
+    };
+    let before = of(Dtype::E4m3, Family::RandomScales);
+    let after = before.clone().with_one_scale();
+    for (before, after) in [
+        (before.q, after.q),
+        (before.k, after.k),
+        (before.v, after.v),
+    ] {
+        let largest = before.scales.iter().copied().reduce(f32::max);
+        assert_eq!(after.scales, [largest.unwrap(); 6]);
+        assert_eq!((after.bytes, after.unquantised), (before.bytes, None));
+    }
+    let without = of(Dtype::F16, Family::Normal);
+    assert_eq!(without.clone().with_one_scale(), without);
+}
