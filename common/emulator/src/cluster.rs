@@ -68,3 +68,29 @@ impl Cluster {
         offset % STRIDE
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_declares_its_own_bytes() {
+        let cluster = Cluster {
+            blocks: 2,
+            threads: 32,
+            start: 4096,
+            declared: 100,
+        };
+        for (offset, bytes, is_declared) in [
+            (0, 100, true),
+            (1, 100, false),
+            (STRIDE - 4, 4, false),
+            (STRIDE, 100, true),
+            (STRIDE + 1, 100, false),
+            (2 * STRIDE, 4, false),
+        ] {
+            let located = cluster.locate(4096 + offset, bytes);
+            assert_eq!(located, is_declared.then_some(offset), "{offset}");
+        }
+    }
+}
