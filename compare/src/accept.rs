@@ -1,7 +1,6 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::judge::Known;
 use crate::judge::best::{is_latency, p50};
 use crate::judge::choice;
 use crate::judge::diff;
@@ -9,6 +8,7 @@ use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{count, counts, of_differences, report_of_run};
+use crate::judge::Known;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::stages::{self, NEGATIVES};

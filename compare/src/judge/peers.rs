@@ -20,13 +20,6 @@ pub struct Problem<'a> {
     pub fastest: Option<(&'a Row, &'a Row)>,
 }
 
-impl Problem<'_> {
-    pub fn ratio(&self) -> Option<Figure> {
-        let (_, over) = self.fastest?;
-        Some(over.estimate(Metric::SpeedupP50))
-    }
-}
-
 /// Ours against a peer, by the interval of peer's time / ours; neither faster nor slower where that contains 1.
 pub fn outcome(ratio: Figure) -> Change {
     Change::of(&ratio.ratio(), 0.0)

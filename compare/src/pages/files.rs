@@ -1,6 +1,6 @@
 //! The files of a report on a run, and what the run prints.
 
-use super::{generated, report};
+use super::{figure, generated, report};
 use crate::document;
 use crate::judge::Known;
 use crate::judge::verdict::{self, Report};
@@ -69,8 +69,16 @@ pub fn committed(
         let text = text.with_context(|| path.display().to_string())?;
         Ok(Rendered { text, path })
     });
+    let figures = [
+        ("docs/ladder.svg", figure::ladder(&reports[0])),
+        ("docs/peers.svg", figure::against_peers(&reports[0])),
+    ];
+    let figures = figures.map(|(path, text)| Rendered {
+        path: root.join(path),
+        text,
+    });
     let pages = pages.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok([compare].into_iter().chain(pages).collect())
+    Ok([compare].into_iter().chain(figures).chain(pages).collect())
 }
 
 pub fn write(files: &[Rendered]) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! The ladder, one row per stage, at two problems: for COMPARE.md and for the README.
 
-use super::{noted, or_dash, report, some, stale, state, times, us};
+use super::{noted, or_dash, stale, state, times, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, Latency, p50};
@@ -66,14 +66,14 @@ pub fn short(id: &str) -> &str {
 }
 
 /// The two problems of the table, in a stage's first element type.
-fn places(stage: &StageMeta) -> [Place; 2] {
+pub fn places(stage: &StageMeta) -> [Place; 2] {
     let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
     [first_place(Some(stage)), large]
 }
 
 /// The gain that a stage claims on a problem over its predecessor, else over another stage, after what was measured of it:
 /// `1.57x (1.20x)`.
-fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
+pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let gains = report
         .claims
         .iter()
@@ -176,22 +176,28 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     (!text.is_empty()).then(|| Block::paragraph(text))
 }
 
-/// `Our fastest stage against the fastest peer on 12 problems: 6 faster, 5 slower, 1 inconclusive`
+/// `Our fastest stage against the fastest peer on 12 problems: 6 faster, 5 slower, 1 inconclusive; from …`
 pub fn score(known: &Known<'_>) -> Option<Text> {
     let problems = peers::problems(known);
-    let (ratios, ours): (Vec<Figure>, Vec<&Row>) = problems
-        .iter()
-        .filter_map(|problem| Some((problem.ratio()?, problem.ours)))
-        .unzip();
-    let stale = match ours.into_iter().filter(|ours| known.is_stale(ours)).count() {
+    let judged = problems.iter().filter_map(|problem| {
+        let (_, over) = problem.fastest.as_ref()?;
+        Some((over.estimate(Metric::SpeedupP50), problem))
+    });
+    let mut ratios: Vec<(Figure, &peers::Problem<'_>)> = judged.collect();
+    ratios.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+    let ((lowest, worst), (highest, best)) = (ratios.first()?, ratios.last()?);
+    let stale = ratios.iter().filter(|(_, of)| known.is_stale(of.ours));
+    let all: Vec<Figure> = ratios.iter().map(|(ratio, _)| *ratio).collect();
+    let stale = match stale.count() {
         0 => String::new(),
         stale => format!(" {stale} of them are STALE: their kernels have changed since."),
     };
-    let score = format!(
-        "Our fastest stage against the fastest peer on {}.",
-        peers::score(&ratios)
-    );
-    (!ratios.is_empty()).then(|| Text::default().strong(score).plain(stale))
+    let score = peers::score(&all);
+    let sentence = format!("Our fastest stage against the fastest peer on {score}");
+    Some(Text::default().strong(sentence).plain(format!(
+        "; from {:.2}x ({}) to {:.2}x ({}).{stale}",
+        lowest.value, worst.place, highest.value, best.place
+    )))
 }
 
 /// The ladder, with a link to each stage for pages beside the stages.
@@ -209,7 +215,6 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
     let table = Block::Table(linked(report));
     let score = score(&report.known).map(Block::Paragraph);
     let below = [about(report), score].into_iter().flatten();
-    let below = below.chain(some(report::kinds(&report.known)));
     [table].into_iter().chain(below).collect()
 }
 

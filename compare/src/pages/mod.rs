@@ -4,6 +4,7 @@
 pub mod candidate;
 pub mod diff;
 pub mod explain;
+mod figure;
 pub mod files;
 mod generated;
 pub mod ladder;

@@ -1,11 +1,9 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
 use super::{
-    WORDS, commit, first_lines, first_of, ladder, noted, or_dash, sections, self_test, text, times,
-    us,
+    WORDS, commit, first_lines, first_of, ladder, noted, sections, self_test, text, times, us,
 };
 use crate::document::{Block, Cell, Table, Text, row};
-use crate::judge::Known;
 use crate::judge::best;
 use crate::judge::choice::Regret;
 use crate::judge::claims::Claimed;
@@ -14,7 +12,7 @@ use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
 use crate::judge::verdict::{Report, count, counts};
 use crate::table::session::Progress;
-use crate::table::{Figure, Session, Source};
+use crate::table::{Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Kind;
@@ -240,26 +238,6 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
     about.into_iter().flatten().chain(tables).collect()
 }
 
-/// Of each kind of problem what is won and lost, and how many times as long as ours the fastest peer takes.
-pub fn kinds(known: &Known<'_>) -> Table {
-    let problems = peers::problems(known);
-    let row = |(kind, problems): (&str, Vec<&Problem<'_>>)| {
-        let ratios = problems.iter().filter_map(|problem| problem.ratio());
-        let mut ratios: Vec<Figure> = ratios.collect();
-        ratios.sort_by(|a, b| a.value.total_cmp(&b.value));
-        let last = ratios.len().saturating_sub(1);
-        let of = |at: usize| or_dash(ratios.get(at).map(|ratio| times(ratio.value, 2)));
-        row! {
-            "against the fastest peer" => kind,
-            "won and lost" => peers::score(&ratios),
-            "least" => of(0),
-            "median" => of(last / 2),
-            "most" => of(last),
-        }
-    };
-    Table::of(by_kind(&problems).into_iter().map(row))
-}
-
 fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Problem<'a>>)> {
     let mut kinds = grouped(problems.iter().map(|problem| (kind(problem), problem)));
     kinds.sort_by_key(|(kind, _)| (kind.is_none(), *kind));
@@ -268,7 +246,7 @@ fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Pr
 }
 
 /// `None` for a problem that has no name.
-fn kind(problem: &Problem<'_>) -> Option<Kind> {
+pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
     Some(problem.place.extents()?.named()?.kind)
 }
 
