@@ -54,13 +54,8 @@ impl Sink for Recorder<'_> {
         }
         run.goes_on(self.planned.len());
         summarise(run, self.planned);
-        let written = run
-            .write(self.folder)
-            .map_err(|error| ExecuteError::Unwritable {
-                what: format!("the run {}", self.folder.display()),
-                source: error.into(),
-            });
+        run.write(self.folder)?;
         self.write_after = Instant::now() + WRITE_INTERVAL.max(WRITE_SHARE * start.elapsed());
-        written
+        Ok(())
     }
 }

@@ -34,7 +34,6 @@ use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
-use common::timing::Plan as TimingPlan;
 use std::path::{Path, PathBuf, absolute};
 
 pub const EXAMPLES: &str = "\
@@ -88,12 +87,6 @@ pub struct RunArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Timed samples per arm without `--iters`.
-const SAMPLES: usize = 500;
-
-/// The same on problems without claims, whose figures are shown but not judged.
-const SAMPLES_ELSEWHERE: usize = 100;
-
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let ladder = open(args.backend)?;
     if args.request.regret.is_some() {
@@ -118,15 +111,18 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     ladder.limit(limited)?;
     let mut builds = ladder.builds();
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
-    let machine = machine_as(&ladder, limited);
+    let gpu = ladder.gpu.as_ref().map(CudaDevice::info);
+    let machine = machine::machine(gpu.map_err(String::clone));
     let plan = planned(args, file.as_ref(), &builds, &machine)?;
     let out = out_folder(args)?;
     let folder = create_folder(&out, &format!("{}-{}", started.compact(), machine.name))?;
     let stages = &ladder.stages;
-    let read_by = read_machine_code(stages, &plan, &mut builds);
+    // Reading a stage's code takes seconds.
+    let read_by = (plan.tier > Tier::T0).then(|| read_machine_code(stages, &plan, &mut builds));
     let mut run = begin(&name_of(&folder), &started, &plan, stages, &builds, machine);
     run.session.device = limited;
     run.session.input = args.input.clone();
+    let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));
     run.session.tools.extend(read_by);
     say(&format!("record: {}", folder.display()));
     // Before a GPU works for nothing.
@@ -143,17 +139,14 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     }
     run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
-    let iters = args.request.cases.iters.filter(|&iters| iters > 0);
-    let executor = Executor {
+    let mut executor = Executor {
         device: ladder.gpu.as_ref().ok(),
         file: file.as_ref(),
-        timing: TimingPlan {
-            samples: iters.unwrap_or(SAMPLES),
-            ..TimingPlan::default()
-        },
-        samples_elsewhere: iters.unwrap_or(SAMPLES_ELSEWHERE),
         ..Executor::new(&plan, stages)
     };
+    if let Some(iters) = args.request.cases.iters.filter(|&iters| iters > 0) {
+        (executor.timing.samples, executor.samples_elsewhere) = (iters, iters);
+    }
     let outcome = executor.run(&mut run, &mut recorder);
     if !plan.draws.is_empty() {
         let regret = choice::regret(&Known::alone(&run), stages, &models()?);
@@ -190,16 +183,6 @@ fn models() -> anyhow::Result<Vec<Model>> {
     Ok(models)
 }
 
-/// This machine, under the name of the smaller device that the run is limited to, if any.
-fn machine_as(ladder: &Ladder, limited: Option<DeviceLimits>) -> Machine {
-    let gpu = ladder.gpu.as_ref();
-    let mut machine = machine::machine(gpu.map(CudaDevice::info).map_err(String::clone));
-    if let Some(device) = limited {
-        machine.name += &format!("-as-{device}");
-    }
-    machine
-}
-
 fn planned(
     args: &RunArgs,
     file: Option<&FileInput>,
@@ -232,20 +215,13 @@ fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
     Ok(out)
 }
 
-/// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did. Not in a
-/// quick run: reading a stage's code takes seconds.
-fn read_machine_code(
-    stages: &[LoadedStage],
-    plan: &Plan,
-    builds: &mut [StageMeta],
-) -> Option<(Source, Vec<String>)> {
-    let is_run = |build: &&mut StageMeta| plan.tier > Tier::T0 && plan.has_stage(&build.id);
-    let code = instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run));
-    let tool = match code {
-        Ok(tool) => tool.map(|tool| format!("cuobjdump {}", tool.version)),
-        Err(why) => Some(format!("machine code not read: {why}")),
-    };
-    Some((Source::Ptxas, vec![tool?]))
+/// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did.
+fn read_machine_code(stages: &[LoadedStage], plan: &Plan, builds: &mut [StageMeta]) -> String {
+    let is_run = |build: &&mut StageMeta| plan.has_stage(&build.id);
+    match instrument::cuobjdump::count_instructions(stages, builds.iter_mut().filter(is_run)) {
+        Ok(tool) => format!("cuobjdump {}", tool.version),
+        Err(why) => format!("machine code not read: {why}"),
+    }
 }
 
 fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -> Vec<Row> {

@@ -228,7 +228,6 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let limited = "limited to what sm_89 offers";
     expect(command, 0, &["PASS: 1 variant is green", limited]);
     let run = folder.only("runs");
-    assert!(run.to_string_lossy().ends_with("-as-sm_89"), "{run:?}");
     let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
     let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
     assert_eq!(session["device"]["capability"], 89);

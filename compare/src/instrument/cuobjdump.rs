@@ -14,13 +14,10 @@ use std::process::Command;
 pub fn count_instructions<'a>(
     stages: &[LoadedStage],
     builds: impl IntoIterator<Item = &'a mut StageMeta>,
-) -> Result<Option<Tool>, String> {
-    let builds: Vec<&mut StageMeta> = builds.into_iter().collect();
-    if builds.is_empty() {
-        return Ok(None);
-    }
+) -> Result<Tool, String> {
     let tool = CUOBJDUMP.find()?;
-    builds.into_par_iter().try_for_each(|build| {
+    let builds = Vec::from_iter(builds).into_par_iter();
+    builds.try_for_each(|build| {
         let mut kernels = build.variants.iter().flat_map(|variant| &variant.kernels);
         if kernels.any(|kernel| !kernel.built.is_empty()) {
             let listing = listing(loaded(stages, &build.id), &tool)?;
@@ -28,7 +25,7 @@ pub fn count_instructions<'a>(
         }
         Ok::<(), String>(())
     })?;
-    Ok(Some(tool))
+    Ok(tool)
 }
 
 fn listing(stage: &LoadedStage, tool: &Tool) -> Result<String, String> {

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, Args)]
 pub struct Target {
     /// The run to complete: a folder that `compare run` wrote [default: the newest under target/compare]
-    #[arg(long, alias = "record", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
 }
 

@@ -44,6 +44,9 @@ const SMALL_SCORES: u64 = 50_000;
 /// Cases that are judged together, per processor: more than one, so that no processor waits long for the slowest case.
 const IN_FLIGHT_PER_PROCESSOR: usize = 2;
 
+/// Without `--iters`, [`Executor::samples_elsewhere`].
+const SAMPLES_ELSEWHERE: usize = 100;
+
 pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
@@ -51,7 +54,7 @@ pub struct Executor<'a> {
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
     pub timing: TimingPlan,
-    /// Samples per arm on problems without claims.
+    /// Samples per arm on problems without claims, whose figures are shown but not judged.
     pub samples_elsewhere: usize,
     /// The largest number of cases that are launched before they are judged; at least 1.
     pub in_flight: usize,
@@ -63,14 +66,13 @@ const WARM_UP_AFTER_ANOTHER: Duration = Duration::from_millis(50);
 impl<'a> Executor<'a> {
     /// In the emulator only.
     pub fn new(plan: &'a Plan, stages: &'a [LoadedStage]) -> Self {
-        let timing = TimingPlan::default();
         Self {
             plan,
             stages,
             device: None,
             file: None,
-            samples_elsewhere: timing.samples,
-            timing,
+            timing: TimingPlan::default(),
+            samples_elsewhere: SAMPLES_ELSEWHERE,
             in_flight: IN_FLIGHT_PER_PROCESSOR * machine::processors(),
         }
     }

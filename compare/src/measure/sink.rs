@@ -1,6 +1,6 @@
 //! Who is told of results as they come, and why measuring may end early.
 
-use crate::table::Run;
+use crate::table::{Run, StoreError};
 use common::device::cuda::CudaError;
 use common::reference::ReferenceError;
 
@@ -25,18 +25,12 @@ pub enum ExecuteError {
     /// Ctrl-C: what has ended is kept.
     #[error("interrupted")]
     Interrupted,
-    #[error("cannot write {what}")]
-    Unwritable {
-        what: String,
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error(transparent)]
+    Unwritable(#[from] StoreError),
 }
 
 pub trait Sink {
     /// `label` starts; `done` of `total` steps of this kind are finished.
     fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize);
-    fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
-        Ok(())
-    }
+    fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError>;
 }
