@@ -119,7 +119,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let stages = &ladder.stages;
     // Reading a stage's code takes seconds.
     let read_by = (plan.tier > Tier::T0).then(|| read_machine_code(stages, &plan, &mut builds));
-    let mut run = begin(&name_of(&folder), &started, &plan, stages, &builds, machine);
+    let mut run = begin(&name_of(&folder), &plan, stages, &builds, machine);
     run.session.device = limited;
     run.session.input = args.input.clone();
     let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));

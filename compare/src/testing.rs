@@ -264,7 +264,6 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
     };
     Session {
         name: "20261120T183000Z-linux".into(),
-        started: "2026-11-20T18:30:00Z".into(),
         progress: Progress::Complete { cases: 3 },
         git: Git::Commit {
             sha: "0123456789abcdef".into(),
@@ -466,7 +465,6 @@ impl Run {
     pub fn named(self, name: &str) -> Self {
         self.changed(|session| {
             session.name = name.into();
-            session.started = name.into();
         })
     }
 

@@ -131,15 +131,10 @@ impl Timestamp {
         ]
     }
 
-    /// `2026-11-20T18:30:00Z`.
-    pub fn iso(&self) -> String {
-        let [y, mo, d, h, mi, s] = self.parts();
-        format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}Z")
-    }
-
-    /// `20261120T183000Z`.
+    /// `20261120T183000Z`, for folders: names begin with the time.
     pub fn compact(&self) -> String {
-        self.iso().replace(['-', ':'], "")
+        let [y, mo, d, h, mi, s] = self.parts();
+        format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}Z")
     }
 }
 
@@ -149,9 +144,9 @@ mod tests {
 
     #[test]
     fn timestamps_are_utc() {
-        assert_eq!(Timestamp(0).iso(), "1970-01-01T00:00:00Z");
-        assert_eq!(Timestamp(951_827_696).iso(), "2000-02-29T12:34:56Z");
-        assert_eq!(Timestamp(1_767_225_599).iso(), "2025-12-31T23:59:59Z");
+        assert_eq!(Timestamp(0).compact(), "19700101T000000Z");
+        assert_eq!(Timestamp(951_827_696).compact(), "20000229T123456Z");
+        assert_eq!(Timestamp(1_767_225_599).compact(), "20251231T235959Z");
         assert_eq!(Timestamp(1_767_225_600).compact(), "20260101T000000Z");
     }
 

@@ -1,7 +1,7 @@
 //! What is common to all rows of a run.
 
 use super::builds::device_compiler;
-use super::machine::{self, Timestamp};
+use super::machine;
 use super::plan::{Mode, Plan};
 use super::rows;
 use crate::table::session::{DeviceCompiler, Machine, Measurable, Progress};
@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// A new run for `plan`, with what was built and nothing measured yet.
 pub fn begin(
     name: &str,
-    started: &Timestamp,
     plan: &Plan,
     stages: &[LoadedStage],
     builds: &[StageMeta],
@@ -30,7 +29,6 @@ pub fn begin(
     });
     let mut run = Run::new(Session {
         name: name.to_string(),
-        started: started.iso(),
         progress: Progress::Partial {
             finished: 0,
             planned: plan.cases.len(),

@@ -145,7 +145,7 @@ fn origin(report: &Report<'_>, session: &Session) -> String {
         selected => format!(" with `{selected}`"),
     };
     let cases = match session.progress {
-        Progress::Complete { cases, .. } => cases,
+        Progress::Complete { cases } => cases,
         Progress::Partial { finished, .. } => finished,
     };
     let backend = match session.backend {

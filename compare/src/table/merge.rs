@@ -142,17 +142,12 @@ impl Table {
     }
 
     pub fn newest_on_gpu(&self) -> Option<&Session> {
-        self.sessions_on_gpu()
-            .max_by_key(|session| &session.started)
+        self.sessions_on_gpu().max_by_key(|session| &session.name)
     }
 
     /// The newest session on the GPU of the table, else the newest one.
     pub fn newest(&self) -> Option<&Session> {
-        let newest = || {
-            self.sessions
-                .values()
-                .max_by_key(|session| &session.started)
-        };
+        let newest = || self.sessions.values().next_back();
         self.newest_on_gpu().or_else(newest)
     }
 

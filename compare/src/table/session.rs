@@ -17,11 +17,9 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// `20261125T070721Z-nvidia-h200`.
+    /// `20261125T070721Z-nvidia-h200`: names are in the order of time.
     #[serde(rename = "session")]
     pub name: String,
-    /// UTC: `2026-11-20T18:30:00Z`.
-    pub started: String,
     pub git: Git,
     pub machine: Machine,
     pub tier: Tier,
