@@ -164,10 +164,20 @@ fn edit(mut run: Run, words: &str) -> Run {
             });
             run
         }
-        "at-most" => run.changed(|session| {
+        // What a claim promises of a metric: `ratio STAGE CLAIM METRIC LEAST MOST`, of its base.
+        "at-most" | "at-least" | "ratio" => run.changed(|session| {
             let claim = &mut session.stages[number(1)].claims[number(2)];
-            let bound = all[4].parse().unwrap();
-            (claim.metric, claim.relation) = (metric(all[3]).unwrap(), Relation::AtMost { bound });
+            let bound = |at: usize| all[at].parse::<f64>().unwrap();
+            claim.metric = metric(all[3]).unwrap();
+            claim.relation = match all[0] {
+                "at-most" => Relation::AtMost { bound: bound(4) },
+                "at-least" => Relation::AtLeast { bound: bound(4) },
+                _ => Relation::Ratio {
+                    base: *claim.relation.base().unwrap(),
+                    at_least: bound(4),
+                    at_most: bound(5),
+                },
+            };
         }),
         // The first claims of a stage alone.
         "claims" => run.changed(|session| session.stages[number(1)].claims.truncate(number(2))),

@@ -2,8 +2,7 @@ use super::*;
 use crate::table::{Place, Run};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{GPU, SCALAR, instances, ladder};
-use Verdict::{Fail, NoData, Pass};
-use common::claim::Base;
+use Verdict::{NoData, Pass};
 use common::problem::Dtype;
 
 fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
@@ -230,6 +229,8 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         emulated; counted cpasync 1048577 0
         timed; ncu 1048576 1142948
         timed; ncu 1048576 1163919
+        timed; ratio 1 1 global_read_bytes 0.5 1; ncu 1048576 1048576
+        timed; ratio 1 1 global_read_bytes 0.5 1; ncu 1048576 1101004
         emulated; counted cpasync 9 0; ncu 1048576 1048576
         emulated; ncu 0 1048576
         emulated; - cpasync mission
@@ -248,6 +249,10 @@ fn counters_are_judged_exactly_by_the_emulator_and_within_a_tenth_by_ncu() {
         PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu PASS: cpasync-32x64 1,142,948 / wmma-qk-32x64 1,048,576 = 1.090x
     timed; ncu 1048576 1163919
         FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,163,919 / wmma-qk-32x64 1,048,576 = 1.110x
+    timed; ratio 1 1 global_read_bytes 0.5 1; ncu 1048576 1048576
+        PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
+    timed; ratio 1 1 global_read_bytes 0.5 1; ncu 1048576 1101004
+        FAIL: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x; ncu FAIL: cpasync-32x64 1,101,004 / wmma-qk-32x64 1,048,576 = 1.050x
     emulated; counted cpasync 9 0; ncu 1048576 1048576
         FAIL: cpasync-32x64 9 / wmma-qk-32x64 1,048,576 = 0.000x; ncu PASS: cpasync-32x64 1,048,576 / wmma-qk-32x64 1,048,576 = 1.000x
     emulated; ncu 0 1048576
@@ -291,84 +296,69 @@ fn what_is_broken_fails_whatever_is_missing() {
     ");
 }
 
-fn ratio(at_least: f64, at_most: f64) -> Relation {
-    Relation::Ratio {
-        base: Base {
-            stage: "stage0-scalar",
-            family: "wmma-qk",
-        },
-        at_least,
-        at_most,
-    }
-}
-
-#[test]
-fn a_bound_holds_at_its_end_and_a_tenth_is_for_exact_ratios_by_ncu_alone() {
-    let (emulator, ncu) = (Source::Emulator, Source::Ncu);
-    for (relation, value, base, by, expected) in [
-        (ratio(1.0, 1.0), 1.09, Some(1.0), ncu, true),
-        (ratio(1.0, 1.0), 1.09, Some(1.0), emulator, false),
-        (ratio(0.5, 1.0), 1.05, Some(1.0), ncu, false),
-        (ratio(0.5, 1.0), 1.0, Some(1.0), ncu, true),
-        (ratio(0.5, 1.0), 0.7, None, ncu, false),
-        (Relation::AtLeast { bound: 2.0 }, 2.0, None, ncu, true),
-        (Relation::AtLeast { bound: 2.0 }, 1.99, None, ncu, false),
-        (Relation::AtMost { bound: 2.0 }, 2.0, None, ncu, true),
-        (Relation::AtMost { bound: 2.0 }, f64::NAN, None, ncu, false),
-    ] {
-        let found = holds(&relation, value, base, by);
-        assert_eq!(found, expected, "{relation:?} {value} {by}");
-    }
-}
-
-/// Claims of one figure each, of every kind of relation and source.
+/// Claims of one figure each, of every kind of relation and source, at the ends of their bounds. 0 of 0 is as predicted; 32 of 0 is not,
+/// whatever the factor; what is no number is not. Of different architectures nothing is compared.
 #[test]
 fn bounds_hold_where_the_figure_is() {
-    let at_most = |bound| Relation::AtMost { bound };
-    let found = |words: &str, metric, relation| {
-        let mut run = run(words);
-        let claim = &mut run.session.stages[1].claims[1];
-        (claim.metric, claim.relation) = (metric, relation);
-        finding(&run, 1, 1).unwrap()
-    };
-    for (metric, relation, expected) in [
-        (Metric::GlobalReadBytes, ratio(0.5, 0.5), Pass),
-        (Metric::GlobalReadBytes, ratio(0.51, 0.8), Fail),
-        (Metric::GlobalReadBytes, ratio(0.3, 0.49), Fail),
-        (Metric::GlobalReadBytes, ratio(0.3, f64::NAN), Fail),
-        // 0 of 0 is as predicted; 32 of 0 is not, whatever the factor.
-        (Metric::SpillBytes, ratio(1.0, 1.0), Pass),
-        (Metric::SharedReadConflicts, ratio(0.0, 9.0), Fail),
-        (Metric::SharedReadConflictShare, at_most(0.25), Pass),
-        (Metric::SharedReadConflictShare, at_most(0.24), Fail),
-        (Metric::Registers, at_most(96.0), Pass),
-        (Metric::Occupancy, Relation::AtLeast { bound: 0.32 }, Fail),
-        (Metric::DynamicSharedBytes, at_most(1.0), NoData),
-        (Metric::BarrierStallShare, at_most(0.1), NoData),
-    ] {
-        let found = found(
-            "timed; counted cpasync 524288 32; built 96 0",
-            metric,
-            relation,
-        );
-        assert_eq!(
-            found.verdict, expected,
-            "{metric} {relation:?}: {}",
-            found.reason
-        );
-    }
-    // Of different architectures nothing is compared.
-    let elsewhere =
-        "timed; built 96 0; - cpasync ptxas; + cpasync | f16 d64 sm_89 | ptxas | registers 96";
-    assert_eq!(
-        found(elsewhere, Metric::Registers, ratio(1.0, 1.0)).verdict,
-        NoData
+    let found = each(
+        "ratio 1 1 global_read_bytes 0.5 0.5
+        ratio 1 1 global_read_bytes 0.51 0.8
+        ratio 1 1 global_read_bytes 0.3 0.49
+        ratio 1 1 global_read_bytes 0.3 NaN
+        ratio 1 1 spill_bytes 1 1
+        ratio 1 1 shared_read_conflicts 0 9
+        at-most 1 1 shared_read_conflict_share 0.25
+        at-most 1 1 shared_read_conflict_share 0.24
+        at-most 1 1 registers 96
+        at-most 1 1 registers 96; cpasync ptxas: registers NaN
+        at-least 1 1 registers 96
+        at-least 1 1 registers 96.5
+        at-least 1 1 occupancy 0.32
+        at-most 1 1 dynamic_shared_bytes 1
+        at-most 1 1 barrier_stall_share 0.1
+        ratio 1 1 registers 1 1; - cpasync ptxas; + cpasync | f16 d64 sm_89 | ptxas | registers 96
+        at-most 1 1 registers 96; - ptxas",
+        |line| {
+            let start = "timed; counted cpasync 524288 32; built 96 0";
+            judged(&run(&format!("{start}; {line}")), 1, 1)
+        },
     );
-    let unbuilt = found("timed", Metric::Registers, at_most(96.0));
-    assert!(
-        unbuilt.reason.contains("no GPU code was built"),
-        "{unbuilt:?}"
-    );
+    insta::assert_snapshot!(found, @"
+    ratio 1 1 global_read_bytes 0.5 0.5
+        PASS: cpasync-32x64 524,288 / wmma-qk-32x64 1,048,576 = 0.500x
+    ratio 1 1 global_read_bytes 0.51 0.8
+        FAIL: cpasync-32x64 524,288 / wmma-qk-32x64 1,048,576 = 0.500x
+    ratio 1 1 global_read_bytes 0.3 0.49
+        FAIL: cpasync-32x64 524,288 / wmma-qk-32x64 1,048,576 = 0.500x
+    ratio 1 1 global_read_bytes 0.3 NaN
+        FAIL: cpasync-32x64 524,288 / wmma-qk-32x64 1,048,576 = 0.500x
+    ratio 1 1 spill_bytes 1 1
+        PASS: cpasync-32x64 (sm_90a) 0 / wmma-qk-32x64 (sm_90a) 0
+    ratio 1 1 shared_read_conflicts 0 9
+        FAIL: cpasync-32x64 32 / wmma-qk-32x64 0
+    at-most 1 1 shared_read_conflict_share 0.25
+        PASS: cpasync-32x64 25.0 %
+    at-most 1 1 shared_read_conflict_share 0.24
+        FAIL: cpasync-32x64 25.0 %
+    at-most 1 1 registers 96
+        PASS: cpasync-32x64 (sm_90a) 96
+    at-most 1 1 registers 96; cpasync ptxas: registers NaN
+        FAIL: cpasync-32x64 (sm_90a) NaN
+    at-least 1 1 registers 96
+        PASS: cpasync-32x64 (sm_90a) 96
+    at-least 1 1 registers 96.5
+        FAIL: cpasync-32x64 (sm_90a) 96
+    at-least 1 1 occupancy 0.32
+        FAIL: cpasync-32x64 (sm_90a) 31.2 %
+    at-most 1 1 dynamic_shared_bytes 1
+        NO DATA: stage1-cpasync/cpasync-32x64: it has no instance for f16 and head_dim 64
+    at-most 1 1 barrier_stall_share 0.1
+        NO DATA: stage1-cpasync/cpasync-32x64: only ncu measures it; `compare profile` on a GPU completes the run
+    ratio 1 1 registers 1 1; - cpasync ptxas; + cpasync | f16 d64 sm_89 | ptxas | registers 96
+        NO DATA: cpasync was not compiled for the same architecture as its base
+    at-most 1 1 registers 96; - ptxas
+        NO DATA: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
+    ");
 }
 
 /// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is compared with what. Without a preset in
