@@ -102,16 +102,12 @@ pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
     stage.subject(variant(known, stage))
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Latency<'a> {
-    Measured(&'a Row),
-    Withheld(String),
-    NoData,
-}
-
-pub fn latency<'a>(known: &'a Known<'_>, subject: &Subject, place: &Place) -> Latency<'a> {
-    match time(&known.table, subject, place) {
-        None => Latency::NoData,
-        Some(row) => withheld(known, row).map_or(Latency::Measured(row), Latency::Withheld),
-    }
+/// A latency, or why it is withheld; `None` if it was not timed.
+pub fn latency<'a>(
+    known: &'a Known<'_>,
+    subject: &Subject,
+    place: &Place,
+) -> Option<Result<&'a Row, String>> {
+    let row = time(&known.table, subject, place)?;
+    Some(withheld(known, row).map_or(Ok(row), Err))
 }

@@ -1,7 +1,7 @@
 //! Claims of speed (L1) and of counters (E1): what the table says of each, and whether it is recorded as refuted. One path from a
 //! stage's constant to its verdict.
 
-use super::best::{Latency, best_of, latency, p50, time};
+use super::best::{best_of, latency, p50, time};
 use super::{Known, peers};
 use crate::table::session;
 use crate::table::{
@@ -112,8 +112,7 @@ fn interleaved<'a>(
             .flatten()
     };
     // What is wrong is not fast.
-    let is_right =
-        |subject: &Subject| !matches!(latency(known, subject, &claim.on), Latency::Withheld(_));
+    let is_right = |subject: &Subject| !matches!(latency(known, subject, &claim.on), Some(Err(_)));
     let pairs = pairs.filter(|row| arms(row).all(is_right));
     let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
     let us = |subject: &Subject| time(table, subject, &claim.on).map_or(f64::INFINITY, p50);

@@ -1,6 +1,6 @@
 //! Reports of tables and of runs on top of them; and what the committed table of the H200 says.
 
-use super::best::{Latency, best_of, latency, time, variant};
+use super::best::{best_of, latency, time, variant};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
@@ -425,12 +425,12 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
 #[test]
 fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
     let shown = |known: &Known<'_>| match latency(known, &WMMA.into(), &place()) {
-        Latency::Measured(row) => {
+        Some(Ok(row)) => {
             let stale = if known.is_stale(row) { " STALE" } else { "" };
             format!("{}{stale}", row.value(Metric::P50).unwrap())
         }
-        Latency::Withheld(why) => why,
-        Latency::NoData => "none".into(),
+        Some(Err(why)) => why,
+        None => "none".into(),
     };
     let found = each(
         "none

@@ -112,24 +112,21 @@ impl Report<'_> {
     }
 }
 
-/// Judges a committed table, or a run without anything to compare it with.
-pub fn report(known: Known<'_>) -> Report<'_> {
-    report_since(known, None)
-}
-
 /// Judges a run on top of the committed table of its GPU model.
 pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
-    let known = Known::of_run(run, committed);
+    let mut report = report(Known::of_run(run, committed));
     let newest = committed.newest().filter(|_| run.session.device.is_none());
-    let since = newest.map(|newest| {
+    report.since = newest.map(|newest| {
         let accepted = diff::accepted(run, committed);
-        let comparison = diff::compare(committed, &accepted, false, known.stages);
+        let comparison = diff::compare(committed, &accepted, false, report.known.stages);
         (newest.name.clone(), comparison.differences)
     });
-    report_since(known, since)
+    report.overall = of_report(&report);
+    report
 }
 
-fn report_since(known: Known<'_>, since: Option<(String, Vec<Difference>)>) -> Report<'_> {
+/// Judges a committed table, or a run without anything to compare it with.
+pub fn report(known: Known<'_>) -> Report<'_> {
     let stages = known.stages.iter();
     let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
     let judged = |(stage, subject)| {
@@ -147,7 +144,7 @@ fn report_since(known: Known<'_>, since: Option<(String, Vec<Difference>)>) -> R
         claims,
         failures,
         missing,
-        since,
+        since: None,
     };
     report.overall = of_report(&report);
     report

@@ -2,7 +2,7 @@
 
 use super::ladder::{gain, places};
 use super::report::kind;
-use crate::judge::best::{self, Latency, p50};
+use crate::judge::best::{self, p50};
 use crate::judge::list::{grouped, joined};
 use crate::judge::peers;
 use crate::judge::verdict::{Report, count};
@@ -70,7 +70,7 @@ pub fn ladder(report: &Report<'_>) -> String {
             other => format!(" {other}"),
         };
         let (value, text) = match best::latency(known, &best::subject(known, stage), &mission) {
-            Latency::Measured(row) => {
+            Some(Ok(row)) => {
                 let mark = if known.is_stale(row) { " STALE" } else { "" };
                 let us = significant(p50(row));
                 (Some(p50(row)), format!("{us} µs{dtype}{mark}"))

@@ -3,7 +3,7 @@
 use super::{noted, or_dash, stale, state, times, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
-use crate::judge::best::{self, Latency, p50};
+use crate::judge::best::{self, p50};
 use crate::judge::list::{distinct, joined};
 use crate::judge::peers;
 use crate::judge::state::State;
@@ -105,7 +105,7 @@ pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
 pub fn time(known: &Known<'_>, subject: &Subject) -> Cell {
     let place = first_place(known.stage(subject.stage()));
     match best::latency(known, subject, &place) {
-        Latency::Measured(row) => stale(us(p50(row)), known.is_stale(row)),
+        Some(Ok(row)) => stale(us(p50(row)), known.is_stale(row)),
         _ => Cell::Missing,
     }
 }
@@ -151,9 +151,9 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     for stage in known.stages {
         let subject = best::subject(known, stage);
         match best::latency(known, &subject, &first_place(Some(stage))) {
-            Latency::Measured(row) => sessions.push(format!("`{}`", row.session)),
-            Latency::Withheld(why) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
-            Latency::NoData => {}
+            Some(Ok(row)) => sessions.push(format!("`{}`", row.session)),
+            Some(Err(why)) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
+            None => {}
         }
     }
     let extents = |name: &str| {

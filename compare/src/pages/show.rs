@@ -10,7 +10,7 @@ use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::{Report, count};
-use crate::table::{self, Row, Source, Subject};
+use crate::table::{Row, Source, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
 
@@ -52,11 +52,7 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec
     let Some(session) = report.known.session() else {
         return vec![Block::title("Nothing to show"), verdict];
     };
-    let show = Show {
-        report,
-        table: &report.known.table,
-        stages,
-    };
+    let show = Show { report, stages };
     let all = Section::value_variants().iter().copied();
     let asked = all.filter(|section| what.contains(section));
     let section = |section: Section| {
@@ -72,7 +68,6 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec
 
 struct Show<'a> {
     report: &'a Report<'a>,
-    table: &'a table::Table,
     stages: &'a [String],
 }
 
@@ -100,7 +95,7 @@ impl Show<'_> {
             Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
             Section::SelfTest => {
-                let tested = self.table.by(Source::SelfTest);
+                let tested = self.report.known.table.by(Source::SelfTest);
                 let tested = tested.filter(|row| {
                     row.subject.name().is_empty() || self.covers(row.subject.stage())
                 });
@@ -129,7 +124,12 @@ impl Show<'_> {
             _ if self.stages.is_empty() => is_best(row),
             _ => self.covers(row.subject.stage()),
         };
-        let rows = self.table.rows().filter(|row| by.contains(&row.by));
+        let rows = self
+            .report
+            .known
+            .table
+            .rows()
+            .filter(|row| by.contains(&row.by));
         let by_place = grouped(rows.filter(is_shown).map(|row| (&row.on, row))).into_iter();
         let rows = by_place.flat_map(|(_, mut rows)| {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
@@ -139,7 +139,7 @@ impl Show<'_> {
         if table.rows.is_empty() {
             return vec![];
         }
-        let sessions = self.table.sessions.values().chain(known.run);
+        let sessions = self.report.known.table.sessions.values().chain(known.run);
         let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
         let tools = distinct(tools.map(|tools| tools.join(", ")));
         let has_all = matches!(by[0], Source::Peers | Source::ComputeSanitizer);
