@@ -6,9 +6,7 @@ use crate::judge::draw;
 use crate::measure::timed_problem::Judged as OfBuffers;
 use crate::measure::{builds, rows};
 use crate::python::pair::{Sampled, pair};
-use crate::table::session::{
-    DeviceCompiler, Git, Gpu, KernelBuild, Machine, Measurable, Progress, Tier,
-};
+use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};
 use crate::table::{
     Claim, Judged, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta, Subject,
     Table, VariantMeta,
@@ -28,7 +26,6 @@ use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 pub const SCALAR: &str = "stage0-scalar/scalar-32x64";
@@ -283,7 +280,7 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
         },
         device: None,
         source_lines: true,
-        gates: Default::default(),
+        unmeasurable: Default::default(),
         tools: Default::default(),
         rows: 0,
         stages,
@@ -293,17 +290,10 @@ pub fn session(stages: Vec<StageMeta>) -> Session {
 
 /// A whole emulated run of [`ladder`]: every variant green on one case and counted, the self-test as it should be.
 pub fn emulated() -> Run {
-    let no = |reason: &str| Measurable::No {
-        reason: reason.into(),
-    };
-    let mut gates = BTreeMap::from(C1_TO_C6.map(|gate| (gate, Measurable::Yes)));
-    gates.extend([
-        (GateId::R1, no("no nvcc")),
-        (GateId::E1, Measurable::Yes),
-        (GateId::L1, no("latency is measured on a GPU")),
-    ]);
+    use GateId::{B1, C7, C8, H1, L1, R1};
+    let unmeasurable = [B1, C7, C8, H1, L1, R1].map(|gate| (gate, "not here".into()));
     let mut run = Run::new(Session {
-        gates,
+        unmeasurable: unmeasurable.into(),
         ..session(ladder())
     });
     for subject in VARIANTS {
@@ -356,7 +346,7 @@ pub fn timed(us: [f64; 3]) -> Run {
     let mut run = emulated().on_gpu(GPU);
     (run.session.backend, run.session.tier) = (BackendKind::Cuda, Tier::T2);
     run.session.machine.name = "nvidia-h200".into();
-    run.scope(GateId::L1, Measurable::Yes);
+    run.session.unmeasurable.remove(&GateId::L1);
     run.table.retain(|row| row.on != On::All);
     for (subject, us) in VARIANTS.into_iter().zip(us) {
         run = run
@@ -477,10 +467,6 @@ impl Run {
     pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
         let by = self.session.backend.into();
         self.row_mut(subject, &On::All, by)
-    }
-
-    pub fn scope(&mut self, gate: GateId, measurable: Measurable) {
-        self.session.gates.insert(gate, measurable);
     }
 
     /// A gate says this of a variant over its cases.

@@ -4,7 +4,7 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::table::session::{Measurable, Progress};
+use crate::table::session::Progress;
 use crate::table::{On, Place, Row, Session, Source, Subject};
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -81,7 +81,7 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
     missing.extend(untested.map(|(row, judged)| Missing {
         what: format!("{} of the self-test", row.on),
         why: judged.reason.clone(),
-        required: measurable(known, GateId::S1),
+        required: known.run.is_none(),
         stage: None,
     }));
     if let Some(run) = known.run {
@@ -125,11 +125,11 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
         let mut findings = known.table.by(Source::ComputeSanitizer);
         gate == GateId::C7 && findings.any(|row| known.is_of_run(row))
     };
-    for (gate, measurable) in run.gates.iter().filter(|(gate, _)| !is_added(**gate)) {
-        if let Measurable::No { reason } = measurable {
-            missing.push(optional(format!("gate {gate}"), reason));
-        }
-    }
+    let unmeasurable = run
+        .unmeasurable
+        .iter()
+        .filter(|(gate, _)| !is_added(**gate));
+    missing.extend(unmeasurable.map(|(gate, reason)| optional(format!("gate {gate}"), reason)));
     if !run.source_lines {
         let why = "the program has no debug information, so that `compare accept` refuses the run: build it unstripped";
         missing.push(optional("source lines", why));

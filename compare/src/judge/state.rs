@@ -2,7 +2,7 @@
 
 use super::Known;
 use super::list::distinct;
-use crate::table::session::{Measurable, Tier};
+use crate::table::session::Tier;
 use crate::table::{CORRECT_MODEL, Judged, On, Row, Session, Source, StageMeta, Subject, Table};
 use common::device::BackendKind;
 use common::metric::Metric;
@@ -123,7 +123,7 @@ pub fn measurable(known: &Known<'_>, gate: GateId) -> bool {
     let Some(run) = known.run else {
         return gate != GateId::H1;
     };
-    run.gates.get(&gate) == Some(&Measurable::Yes)
+    !run.unmeasurable.contains_key(&gate)
 }
 
 /// Whether every variant needs gate C7: in a committed table, and in the full tier on a GPU, also for a selection of stages.

@@ -257,7 +257,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         emulated; partial 9 9
         emulated; - cpasync mission; measurable E1
         emulated; - cpasync mission; measurable E1 on emulated
-        emulated; - cpasync mission; measurable E1 no traced build
+        emulated; - cpasync mission; unmeasurable E1 no traced build
         emulated; - cpasync mission; measurable E1; stages 1
         timed; clean; - pair
         timed; clean; - pair; stages 1
@@ -269,7 +269,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         emulated; at-most 1 1 registers 96; measurable R1; tier 0
         emulated; at-most 1 1 loop_shuffles 96; measurable R1
         emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
-        emulated; at-most 1 1 registers 96; measurable R1 no nvcc",
+        emulated; at-most 1 1 registers 96; unmeasurable R1 no nvcc",
         |line| {
             reported(line, |report| {
                 let required: Vec<String> = report.required().map(ToString::to_string).collect();
@@ -293,7 +293,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     emulated; - cpasync mission; measurable E1 on emulated
         -
-    emulated; - cpasync mission; measurable E1 no traced build
+    emulated; - cpasync mission; unmeasurable E1 no traced build
         -
     emulated; - cpasync mission; measurable E1; stages 1
         -
@@ -318,7 +318,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         stage1-cpasync: cpasync: SHFL in the main loop <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
     emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
         -
-    emulated; at-most 1 1 registers 96; measurable R1 no nvcc
+    emulated; at-most 1 1 registers 96; unmeasurable R1 no nvcc
         -
     ");
     let found = each(
@@ -352,9 +352,9 @@ fn data_that_a_whole_tier_should_have_is_required() {
     ");
     // Where nothing can be counted, one line says so for all claims.
     let found = each(
-        "emulated; - cpasync mission; measurable E1 no traced build
-        timed; measurable C7 not run
-        timed; clean; measurable C7 not run
+        "emulated; - cpasync mission; unmeasurable E1 no traced build
+        timed; unmeasurable C7 not run
+        timed; clean; unmeasurable C7 not run
         timed; partial 9 9",
         |line| {
             reported(line, |report| {
@@ -364,14 +364,14 @@ fn data_that_a_whole_tier_should_have_is_required() {
         },
     );
     insta::assert_snapshot!(found, @"
-    emulated; - cpasync mission; measurable E1 no traced build
-        gate R1, gate L1, gate E1
-    timed; measurable C7 not run
-        gate C7, gate R1
-    timed; clean; measurable C7 not run
-        gate R1
+    emulated; - cpasync mission; unmeasurable E1 no traced build
+        gate C7, gate C8, gate B1, gate H1, gate R1, gate L1, gate E1
+    timed; unmeasurable C7 not run
+        gate C7, gate C8, gate B1, gate H1, gate R1
+    timed; clean; unmeasurable C7 not run
+        gate C8, gate B1, gate H1, gate R1
     timed; partial 9 9
-        some timings, gate R1
+        some timings, gate C7, gate C8, gate B1, gate H1, gate R1
     ");
 }
 

@@ -4,7 +4,7 @@ use super::builds::device_compiler;
 use super::machine;
 use super::plan::{Mode, Plan};
 use super::rows;
-use crate::table::session::{DeviceCompiler, Machine, Measurable, Progress};
+use crate::table::session::{DeviceCompiler, Machine, Progress};
 use crate::table::{Run, Session, StageMeta};
 use common::device::BackendKind;
 use common::stage::LoadedStage;
@@ -42,7 +42,7 @@ pub fn begin(
         device_compiler: device_compiler(&first.gpu),
         device: None,
         source_lines: stages.iter().all(LoadedStage::has_source_lines),
-        gates: gate_scopes(builds, plan, not_compiled.as_deref()),
+        unmeasurable: unmeasurable(builds, plan, not_compiled.as_deref()),
         tools: Default::default(),
         rows: 0,
         stages: builds.to_vec(),
@@ -52,12 +52,12 @@ pub fn begin(
     run
 }
 
-/// Which gates this machine, backend and tier can measure.
-fn gate_scopes(
+/// Which gates this machine, backend and tier cannot measure, and why.
+fn unmeasurable(
     builds: &[StageMeta],
     plan: &Plan,
     not_compiled: Option<&str>,
-) -> BTreeMap<GateId, Measurable> {
+) -> BTreeMap<GateId, String> {
     let ran = || builds.iter().filter(|stage| plan.has_stage(&stage.id));
     let mut kernels = ran()
         .flat_map(|stage| &stage.variants)
@@ -118,15 +118,11 @@ fn gate_scopes(
             "evidence claims are about mission with the full mask, which this run does not have",
         ),
     ];
-    let of_gate = |gate: GateId| {
-        let unmet = needs.iter().find(|(of, is_met, _)| *of == gate && !is_met);
-        let measurable = unmet.map_or(Measurable::Yes, |(_, _, reason)| Measurable::No {
-            reason: reason.to_string(),
-        });
-        (gate, measurable)
-    };
-    let gates = GateId::ALL.into_iter().filter(|gate| *gate != GateId::S1);
-    gates.map(of_gate).collect()
+    // The first reason of each.
+    let unmet = needs.into_iter().rev().filter(|(_, is_met, _)| !is_met);
+    unmet
+        .map(|(gate, _, reason)| (gate, reason.to_string()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -147,13 +143,12 @@ mod tests {
         ] {
             let request = Cli::parse_from(["compare", "--shapes", shape]).run.request;
             let plan = plan(&ladder(), &request, backend).unwrap();
-            let found = &gate_scopes(&ladder(), &plan, None)[&GateId::H1];
-            let is_expected = match (found, expected) {
-                (Measurable::Yes, None) => true,
-                (Measurable::No { reason }, Some(expected)) => reason.contains(expected),
-                _ => false,
-            };
-            assert!(is_expected, "{shape} {backend:?}: {found:?}");
+            let found = unmeasurable(&ladder(), &plan, None).remove(&GateId::H1);
+            let reason = found.as_deref().unwrap_or_default();
+            assert!(
+                found.is_some() == expected.is_some() && reason.contains(expected.unwrap_or("")),
+                "{shape} {backend:?}: {found:?}"
+            );
         }
     }
 }

@@ -37,9 +37,10 @@ pub struct Session {
     /// Whether the program had debug information to name source lines.
     pub source_lines: bool,
     pub progress: Progress,
-    /// For each gate, whether this machine, backend and tier can measure it; of a run only.
+    /// Gates that this machine, backend and tier cannot measure, with why and what it would take: a row without them is complete. Of a
+    /// run only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub gates: BTreeMap<GateId, Measurable>,
+    pub unmeasurable: BTreeMap<GateId, String>,
     /// How many rows were written; of a run only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rows: usize,
@@ -340,7 +341,7 @@ impl Session {
     /// What a table keeps of it.
     pub fn committed(&self) -> Self {
         Self {
-            gates: BTreeMap::new(),
+            unmeasurable: BTreeMap::new(),
             rows: 0,
             ..self.clone()
         }
@@ -510,19 +511,6 @@ impl fmt::Display for Selection {
             .collect();
         f.write_str(&given.join(" "))
     }
-}
-
-/// Whether something can be measured by this machine, backend and tier.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "snake_case")]
-pub enum Measurable {
-    /// A row without it lacks data.
-    Yes,
-    /// A row without it is complete.
-    No {
-        /// Why not, and what it would take.
-        reason: String,
-    },
 }
 
 /// A variant with instances that the device cannot run, which is not a failure.

@@ -6,9 +6,7 @@
 
 use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
 use crate::judge::candidate::Candidate;
-use crate::table::session::{
-    DeviceCompiler, Git, Gpu, Measurable, Progress, Refusal, Selection, Tier,
-};
+use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Refusal, Selection, Tier};
 use crate::table::{
     Figure, Judged, Key, Negative, On, Place, Relation, Row, Run, Source, StageMeta, Subject, Table,
 };
@@ -142,15 +140,13 @@ fn edit(mut run: Run, words: &str) -> Run {
                 planned: number(2),
             };
         }),
-        "measurable" => {
-            let gate = all[1].parse().unwrap();
-            let measurable = match all[2..].join(" ") {
-                none if none.is_empty() => Measurable::Yes,
-                reason => Measurable::No { reason },
-            };
-            run.scope(gate, measurable);
-            run
-        }
+        "measurable" => run.changed(|session| {
+            session.unmeasurable.remove(&all[1].parse().unwrap());
+        }),
+        "unmeasurable" => run.changed(|session| {
+            let reason = all[2..].join(" ");
+            session.unmeasurable.insert(all[1].parse().unwrap(), reason);
+        }),
         "without-stage" => run.changed(|session| drop(session.stages.remove(number(1)))),
         // A claim of the sources, on one GPU model or, without its name, on all.
         "refuted" => {
