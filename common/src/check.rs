@@ -48,6 +48,8 @@ pub enum Target<'a> {
         schedules: &'a [Schedule],
         /// Of the traced build, for gate H1. If there are any, the plain one also runs on rows beyond 32-bit offsets.
         traced: &'a [Schedule],
+        /// Synchronisation that the plain build goes without.
+        suppress: Option<&'a Place>,
     },
     Cuda {
         device: &'a CudaDevice,
@@ -176,23 +178,11 @@ pub fn check(
     family: Family,
     target: Target<'_>,
 ) -> Outcome {
-    check_suppressed(stage, variant, problem, family, target, None)
-}
-
-/// As [`check`], with one synchronisation site of the emulator's plain build left out.
-pub(crate) fn check_suppressed(
-    stage: &LoadedStage,
-    variant: &str,
-    problem: &Problem,
-    family: Family,
-    target: Target<'_>,
-    suppress: Option<&Place>,
-) -> Outcome {
     let probability = stage.prepare(variant, problem)?.kernel.probability;
     let inputs = Inputs::generate(problem, family, 0);
     let reference = reference(&inputs, probability).expect("generated inputs are finite");
     let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
-    let launched = launch_suppressed(stage, variant, &staged, target, suppress)?;
+    let launched = launch(stage, variant, &staged, target)?;
     Ok(launched.judge(&reference))
 }
 
@@ -205,20 +195,12 @@ pub fn launch(
     staged: &Arc<StagedInputs>,
     target: Target<'_>,
 ) -> Result<Launched, NoOutput> {
-    launch_suppressed(stage, variant, staged, target, None)
-}
-
-fn launch_suppressed(
-    stage: &LoadedStage,
-    variant: &str,
-    staged: &Arc<StagedInputs>,
-    target: Target<'_>,
-    suppress: Option<&Place>,
-) -> Result<Launched, NoOutput> {
     let prepared = stage.prepare(variant, &staged.of_launch(0).problem)?;
-    let mut runs = launch_all(stage, &prepared, staged, target, suppress)?;
+    let mut runs = launch_all(stage, &prepared, staged, target)?;
     let mut findings = vec![];
-    if let Target::Emulated { schedules, traced } = target
+    if let Target::Emulated {
+        schedules, traced, ..
+    } = target
         && !traced.is_empty()
     {
         let (judged, executions) =
@@ -325,6 +307,7 @@ pub fn both_backends(
     let target = Target::Emulated {
         schedules: &[Schedule::InOrder],
         traced: &[],
+        suppress: None,
     };
     match launch(stage, variant, staged, target) {
         Ok(launched) => {
@@ -379,7 +362,6 @@ fn launch_all(
     prepared: &Prepared<'_>,
     staged: &StagedInputs,
     target: Target<'_>,
-    suppress: Option<&Place>,
 ) -> Result<Vec<Run>, NoOutput> {
     let run = |index: usize, name: String, execution: Execution| Run {
         label: format!("{name}, {}", staged.of_launch(index).output.layout.name()),
@@ -388,9 +370,13 @@ fn launch_all(
     };
     let mut runs = Vec::new();
     match target {
-        Target::Emulated { schedules, .. } => {
+        Target::Emulated {
+            schedules,
+            suppress,
+            ..
+        } => {
             for (index, &schedule) in schedules.iter().enumerate() {
-                let execution = emulated::execute_suppressed(
+                let execution = emulated::execute(
                     &of_launch(prepared, index),
                     staged.of_launch(index),
                     schedule,

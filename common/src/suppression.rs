@@ -3,7 +3,7 @@
 //! that fails one of C1 to C6 under some schedule. A site that every instance does without *survives*, and
 //! [`StageInfo::redundant`](crate::stage::StageInfo::redundant) must list it.
 
-use crate::check::{Target, check_suppressed, failures};
+use crate::check::{Target, check, failures};
 use crate::device::Staged;
 use crate::device::emulated::{Selection, trace};
 use crate::image::Layout;
@@ -424,7 +424,7 @@ fn wrong<'c, 'a: 'c>(
 impl Case<'_> {
     fn trace(&self, without: Option<&Place>, schedule: Schedule) -> Result<TraceReport, Unfit> {
         let selection = Selection {
-            suppress: without.cloned(),
+            suppress: without,
             ..Selection::default()
         };
         trace(&self.prepared, &self.staged, schedule, &selection).map_err(|fault| {
@@ -458,7 +458,7 @@ impl Case<'_> {
 
     /// The first that fails, and why.
     fn check(&self, without: Option<&Place>) -> Option<(GateId, String)> {
-        let checked = check_suppressed(
+        let checked = check(
             self.stage,
             &self.prepared.kernel.variant,
             &self.staged.problem,
@@ -466,8 +466,8 @@ impl Case<'_> {
             Target::Emulated {
                 schedules: &THOROUGH,
                 traced: &[],
+                suppress: without,
             },
-            without,
         );
         let failed = failures(checked).into_iter().next()?;
         Some((failed.gate, failed.reason))

@@ -460,6 +460,7 @@ fn outcome_on(device: Option<DeviceLimits>, variant: &str, traced: &[Schedule]) 
     let target = Target::Emulated {
         schedules: &SCHEDULES,
         traced,
+        suppress: None,
     };
     check(&stage, variant, &problem(), Family::Normal, target)
 }

@@ -13,7 +13,7 @@ fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f32> {
     let prepared = stage.prepare(variant, problem).unwrap();
     let inputs = Inputs::generate(problem, Family::Normal, 0);
     let staged = Staged::new(&inputs, Layout::Packed);
-    let execution = emulated::execute(&prepared, &staged, SCHEDULES[0]).unwrap();
+    let execution = emulated::execute(&prepared, &staged, SCHEDULES[0], None).unwrap();
     staged.values(&execution.output)
 }
 

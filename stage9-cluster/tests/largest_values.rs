@@ -46,7 +46,7 @@ fn a_quotient_beyond_the_largest_half_is_sent() {
         let inputs = inputs(head_dim);
         let prepared = stage.prepare("cluster-64x256", &inputs.problem).unwrap();
         let staged = Staged::new(&inputs, Layout::Packed);
-        let executed = execute(&prepared, &staged, Schedule::InOrder).unwrap();
+        let executed = execute(&prepared, &staged, Schedule::InOrder, None).unwrap();
         let evidence = Evidence {
             problem: &inputs.problem,
             family: None,

@@ -227,6 +227,7 @@ fn on_emulator(
             let target = Target::Emulated {
                 schedules: &tier0::SCHEDULES,
                 traced: &[],
+                suppress: None,
             };
             gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error))
         });
@@ -234,7 +235,7 @@ fn on_emulator(
             .prepare(variant, problem)
             .unwrap_or_else(|error| stop(&error));
         bencher.iter(|| {
-            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0])
+            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0], None)
                 .unwrap_or_else(|fault| stop(&fault))
         });
     });

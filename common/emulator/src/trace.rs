@@ -33,13 +33,13 @@ pub use crate::judge::order::How;
 /// Described hazards; the rest is counted.
 pub const MAX_HAZARDS: usize = 50;
 
+/// What of a launch is traced: by default all of it, with all synchronisation.
 #[derive(Clone, Debug, Default)]
-pub struct TraceOptions<'a> {
-    /// Global memory that the kernel may touch, parameters included.
-    pub memory: Memory,
+pub struct Selection<'a> {
     /// `None`: all.
     pub blocks: Option<&'a [[u32; 3]]>,
-    pub suppress: Option<Place>,
+    /// Synchronisation that is left out.
+    pub suppress: Option<&'a Place>,
     pub watch: Option<Watch>,
 }
 
@@ -70,24 +70,22 @@ pub struct TraceReport {
 ///
 /// # Safety
 ///
-/// As [`crate::launch()`]; `options.memory` must hold every buffer that the kernel reaches through its params.
-pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<TraceReport, Fault> {
+/// As [`crate::launch()`]; `memory` must hold every buffer that the kernel reaches through its params, and these.
+pub unsafe fn trace(
+    launch: &Launch,
+    memory: Memory,
+    selection: &Selection<'_>,
+) -> Result<TraceReport, Fault> {
     let all = launch.check()?;
-    let clusters: Vec<[u32; 3]> = match options.blocks {
+    let clusters: Vec<[u32; 3]> = match selection.blocks {
         Some(blocks) => launch.check_blocks(blocks)?,
         None => (0..all as u64 / u64::from(launch.cluster))
             .map(|number| launch.cluster_index(number))
             .collect(),
     };
     let layouts = Layouts::new(launch.schedule);
-    let TraceOptions {
-        memory,
-        suppress,
-        watch,
-        ..
-    } = options;
-    let watch = watch.clone().map(Arc::new);
-    let memory = Arc::new(memory.clone());
+    let watch = selection.watch.clone().map(Arc::new);
+    let memory = Arc::new(memory);
     let shared = Shared(launch);
     let ends: Vec<(Result<(), Fault>, Outcome)> = clusters
         .par_iter()
@@ -104,7 +102,7 @@ pub unsafe fn trace(launch: &Launch, options: &TraceOptions<'_>) -> Result<Trace
                     shared.get(),
                     first,
                     &layouts,
-                    suppress.as_ref(),
+                    selection.suppress,
                     Some(tracing),
                 )
             };

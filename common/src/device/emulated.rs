@@ -5,9 +5,11 @@ use crate::image::Image;
 use crate::maps::{self, BoxRows, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::Prepared;
-use emulator::trace::{Access, Allocation, Memory, TraceOptions, Watch};
+use emulator::trace::{Access, Allocation, Memory};
 use emulator::{Entry, Fault, Launch, Place, Schedule, TraceReport};
 use std::ffi::c_void;
+
+pub use emulator::trace::Selection;
 
 /// As device allocations have (cudaMalloc: 256).
 const ALIGNMENT: usize = 128;
@@ -154,15 +156,8 @@ fn encode(map: &TensorMap) -> Result<[u64; 16], Fault> {
     })
 }
 
+/// The plain build, without the synchronisation at `suppress`.
 pub fn execute(
-    prepared: &Prepared<'_>,
-    staged: &Staged,
-    schedule: Schedule,
-) -> Result<Execution, Fault> {
-    execute_suppressed(prepared, staged, schedule, None)
-}
-
-pub fn execute_suppressed(
     prepared: &Prepared<'_>,
     staged: &Staged,
     schedule: Schedule,
@@ -276,7 +271,7 @@ pub fn execute_far_apart(
     );
     buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
     let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
-    // SAFETY: as in `execute_suppressed`; the mappings outlive the call, too.
+    // SAFETY: as in `execute`; the mappings outlive the call, too.
     unsafe { emulator::launch(&launch, None) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
     let output = output.gathered(&staged.output, &far.output);
@@ -285,13 +280,6 @@ pub fn execute_far_apart(
         output,
         lse: None,
     })
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Selection<'a> {
-    pub blocks: Option<&'a [[u32; 3]]>,
-    pub suppress: Option<Place>,
-    pub watch: Option<Watch>,
 }
 
 /// The traced build of `prepared` on `staged`. What stops a block is among the hazards.
@@ -313,15 +301,9 @@ pub fn execute_traced(
 ) -> Result<(TraceReport, Execution), Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
-    let options = TraceOptions {
-        memory,
-        blocks: selection.blocks,
-        suppress: selection.suppress.clone(),
-        watch: selection.watch.clone(),
-    };
     let launch = buffers.launch(prepared.kernel.traced, prepared, schedule);
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
-    let report = unsafe { emulator::trace::trace(&launch, &options) }?;
+    let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
     Ok((report, buffers.execution()))
 }
 

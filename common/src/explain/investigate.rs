@@ -75,7 +75,7 @@ pub fn investigate(
     let (problem, probability) = (inputs.problem, prepared.kernel.probability);
     let number = given.map(|row| dense(&problem, row)).transpose()?;
     let staged = Staged::new(inputs, Layout::Strided);
-    let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder) {
+    let (output, fault) = match emulated::execute(prepared, &staged, Schedule::InOrder, None) {
         Ok(execution) => (Some(staged.values(&execution.output)), None),
         Err(fault @ Fault::NoMemory { .. }) => return Err(fault.into()),
         Err(fault) => (None, Some(fault)),

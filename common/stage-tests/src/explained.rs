@@ -146,6 +146,7 @@ fn failed(stage: &LoadedStage, variant: &str, problem: &Problem, family: Family)
     let target = Target::Emulated {
         schedules: &[Schedule::InOrder, Schedule::Reversed],
         traced: &[Schedule::InOrder],
+        suppress: None,
     };
     let failed = failures(check(stage, variant, problem, family, target));
     failed.first().map(|result| result.gate.to_string())

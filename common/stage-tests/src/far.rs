@@ -120,7 +120,7 @@ pub fn far_maxima(attention: &'static dyn Attention) {
                 .expect("the variant has this kernel");
             let staged = Staged::new(inputs, Layout::Packed);
             let executed =
-                execute(&prepared, &staged, Schedule::InOrder).expect("the emulator runs it");
+                execute(&prepared, &staged, Schedule::InOrder, None).expect("the emulator runs it");
             let output = staged.values(&executed.output);
             let off = |o: &f32| (*o - *expected).abs();
             let worst = output

@@ -12,6 +12,7 @@ use std::sync::Arc;
 const TARGET: Target<'_> = Target::Emulated {
     schedules: &[Schedule::InOrder, Schedule::Reversed],
     traced: &[],
+    suppress: None,
 };
 
 fn variants_of<'a>(stage: &'a LoadedStage, family: &str) -> Vec<&'a str> {

@@ -44,7 +44,7 @@ pub fn largest_scale(attention: &'static dyn Attention) {
             for variant in stage.variants() {
                 let prepared = stage.prepare(variant, &inputs.problem).unwrap();
                 let staged = Staged::new(&inputs, Layout::Packed);
-                let executed = execute(&prepared, &staged, Schedule::InOrder).unwrap();
+                let executed = execute(&prepared, &staged, Schedule::InOrder, None).unwrap();
                 let output = staged.values(&executed.output);
                 assert_eq!(
                     output.iter().all(|&o| o == 0.0),

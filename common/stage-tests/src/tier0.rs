@@ -41,7 +41,11 @@ pub(crate) fn failures_on(
         variant,
         &problem,
         family,
-        Target::Emulated { schedules, traced },
+        Target::Emulated {
+            schedules,
+            traced,
+            suppress: None,
+        },
     ) {
         Err(NoOutput::Unsupported(Unsupported::Device { .. })) => vec![],
         Err(NoOutput::Unsupported(Unsupported::Instance { .. }))

@@ -115,7 +115,11 @@ impl<'a> Executor<'a> {
                     sink.starts("case", &label(cases[index]), done + index, total);
                 });
                 done += cases.len();
-                for probability in launched.iter().flatten().map(Launched::probability) {
+                for probability in launched
+                    .iter()
+                    .flatten()
+                    .map(Launched::probability)
+                {
                     if let Entry::Vacant(place) = references.entry(probability) {
                         let reference = reference(&inputs, probability);
                         place.insert(reference.map_err(|source| no_reference(group[0], source))?);
@@ -402,7 +406,11 @@ fn emulated(mode: Mode) -> Target<'static> {
         Mode::TracedOnce => (all, &all[..1]),
         Mode::Plain | Mode::Device | Mode::Both => (&all[..1], &all[..0]),
     };
-    Target::Emulated { schedules, traced }
+    Target::Emulated {
+        schedules,
+        traced,
+        suppress: None,
+    }
 }
 
 /// Up to the first case that loses the GPU.

@@ -164,6 +164,7 @@ fn a_traced_case_runs_plain_under_every_schedule() {
         let Target::Emulated {
             schedules,
             traced: of,
+            ..
         } = emulated(mode)
         else {
             panic!("{mode:?}")
@@ -211,6 +212,7 @@ fn a_row_that_one_backend_alone_gets_wrong_fails_b1_in_every_family() {
             let target = Target::Emulated {
                 schedules: &tier0::SCHEDULES[1..2],
                 traced: &[],
+                suppress: None,
             };
             let output = check(stage, variant, &problem, family, target)
                 .unwrap()
@@ -329,7 +331,7 @@ impl Made {
         let of_input = |(input, staged): (usize, &Staged)| RotatedOutput {
             input,
             buffers: 2,
-            execution: emulator::execute(prepared, staged, tier0::SCHEDULES[0]).unwrap(),
+            execution: emulator::execute(prepared, staged, tier0::SCHEDULES[0], None).unwrap(),
         };
         let name = &prepared.kernel.variant;
         self.timed.borrow_mut().push(name.clone());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emulator::trace::{Access, Allocation, Hazard, HazardKind, Memory, TraceOptions};
+use emulator::trace::{Access, Allocation, Hazard, HazardKind, Memory, Selection};
 use emulator::{Entry, Fault, Place, Schedule, TensorMap, TraceReport};
 use emulator_kernels::{KERNELS, KernelParams};
 
@@ -266,14 +266,13 @@ impl Run {
             size_of::<KernelParams>(),
             Access::Constant,
         );
-        let options = TraceOptions {
-            memory: Memory::new(inputs.chain(outputs).chain([params])),
-            blocks: None,
-            suppress: self.suppress.clone(),
-            watch: None,
+        let memory = Memory::new(inputs.chain(outputs).chain([params]));
+        let selection = Selection {
+            suppress: self.suppress.as_ref(),
+            ..Selection::default()
         };
         // SAFETY: as in `outputs`, and the table holds all buffers.
-        unsafe { emulator::trace::trace(&self.of(1, &buffers.params), &options) }
+        unsafe { emulator::trace::trace(&self.of(1, &buffers.params), memory, &selection) }
             .expect("the launch is legal")
     }
 
