@@ -156,10 +156,12 @@ impl From<CudaError> for NoOutput {
 /// A case that ran and is not judged yet.
 #[derive(Debug)]
 pub struct Launched {
-    staged: Arc<StagedInputs>,
-    probability: Probability,
-    runs: Vec<Run>,
-    findings: Vec<GateResult>,
+    pub staged: Arc<StagedInputs>,
+    pub probability: Probability,
+    /// At least one.
+    pub runs: Vec<Run>,
+    /// They take precedence over the gates.
+    pub findings: Vec<GateResult>,
 }
 
 #[derive(Debug)]
@@ -229,25 +231,6 @@ pub fn launch(
 }
 
 impl Launched {
-    /// A candidate's launches, at least one. `findings` take precedence over the gates.
-    pub fn by_another(
-        staged: Arc<StagedInputs>,
-        probability: Probability,
-        runs: Vec<Run>,
-        findings: Vec<GateResult>,
-    ) -> Self {
-        Self {
-            staged,
-            probability,
-            runs,
-            findings,
-        }
-    }
-
-    pub fn probability(&self) -> Probability {
-        self.probability
-    }
-
     /// The gates of [`check`] on what the launches left.
     pub fn judge(self, reference: &Reference) -> Checked {
         let problem = &self.staged.of_launch(0).problem;

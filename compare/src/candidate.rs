@@ -221,7 +221,7 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
     let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
     let outcome = match call::launch(python, exchange, &staged) {
         Ok(launched) => {
-            let reference = reference(&inputs, launched.probability())?;
+            let reference = reference(&inputs, launched.probability)?;
             Ok(launched.judge(&reference))
         }
         Err(none) => Err(none),

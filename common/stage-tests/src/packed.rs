@@ -79,7 +79,7 @@ pub fn packed_far_rows(attention: &'static dyn Attention, family: &str) {
     let staged = Arc::new(StagedInputs::new(&inputs, None));
     for variant in variants_of(&stage, family) {
         let launched = launch(&stage, variant, &staged, TARGET).unwrap();
-        let reference = reference(&inputs, launched.probability()).unwrap();
+        let reference = reference(&inputs, launched.probability).unwrap();
         let failed = failures(Ok(launched.judge(&reference)));
         assert_eq!(failed, [], "{variant}");
     }

@@ -76,12 +76,12 @@ pub fn launch(
         });
     }
     findings.dedup_by_key(|found| found.gate);
-    Ok(Launched::by_another(
-        Arc::clone(staged),
-        Probability::of_operands(of.problem.dtype),
+    Ok(Launched {
+        staged: Arc::clone(staged),
+        probability: Probability::of_operands(of.problem.dtype),
         runs,
         findings,
-    ))
+    })
 }
 
 impl Call {

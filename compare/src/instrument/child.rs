@@ -144,8 +144,12 @@ fn once(
         index: 1,
         execution,
     };
-    let probability = prepared.kernel.probability;
-    let launched = Launched::by_another(Arc::clone(staged), probability, vec![run], vec![]);
+    let launched = Launched {
+        staged: Arc::clone(staged),
+        probability: prepared.kernel.probability,
+        runs: vec![run],
+        findings: vec![],
+    };
     Ok(launched.judge(reference))
 }
 

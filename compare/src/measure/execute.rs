@@ -118,7 +118,7 @@ impl<'a> Executor<'a> {
                 for probability in launched
                     .iter()
                     .flatten()
-                    .map(Launched::probability)
+                    .map(|launched| launched.probability)
                 {
                     if let Entry::Vacant(place) = references.entry(probability) {
                         let reference = reference(&inputs, probability);
@@ -127,7 +127,7 @@ impl<'a> Executor<'a> {
                 }
                 let judge = |case: &PlannedCase, launched: Result<Launched, NoOutput>| {
                     launched.and_then(|launched| {
-                        let reference = &references[&launched.probability()];
+                        let reference = &references[&launched.probability];
                         let mut checked = launched.judge(reference);
                         if case.mode == Mode::Both {
                             let (id, variant) = (case.subject.stage(), case.subject.name());
