@@ -36,29 +36,6 @@ pub enum DeviceError {
     },
 }
 
-/// Nothing is known of a device that did not run it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{what} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}"
-)]
-pub struct Limited {
-    /// A record, or what was asked for.
-    pub what: String,
-    pub device: DeviceLimits,
-}
-
-impl Limited {
-    /// If it is limited to `device`.
-    pub fn refuse(what: &str, device: Option<DeviceLimits>) -> Result<(), Self> {
-        device.map_or(Ok(()), |device| {
-            Err(Self {
-                what: what.to_string(),
-                device,
-            })
-        })
-    }
-}
-
 impl fmt::Display for DeviceLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sm_{}", self.capability)

@@ -1,6 +1,7 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
+use crate::judge::Known;
 use crate::judge::best::{is_latency, p50};
 use crate::judge::choice;
 use crate::judge::diff;
@@ -8,7 +9,6 @@ use crate::judge::list::{grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{count, counts, of_differences, report_of_run};
-use crate::judge::Known;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::stages::{self, NEGATIVES};
@@ -17,7 +17,7 @@ use crate::table::{Results, Row, Run, StageMeta, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::device::BackendKind;
-use common::limits::Limited;
+use common::limits::DEVICE_VARIABLE;
 use common::metric::Metric;
 use common::stage::LoadedStage;
 use std::path::PathBuf;
@@ -193,7 +193,11 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
             "{name} was interrupted after {finished} of {planned} cases; run the stages that are missing again (`--stages`)"
         );
     }
-    Limited::refuse(name, session.device)?;
+    if let Some(device) = session.device {
+        bail!(
+            "{name} is limited to what {device} offers and is not kept: run without --device and {DEVICE_VARIABLE}"
+        );
+    }
     if let Some(reason) = session.unacceptable() {
         bail!(reason);
     }
