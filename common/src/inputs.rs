@@ -242,11 +242,6 @@ impl Operand {
             .map(|(i, code)| scale_at(i) * f64::from(code))
             .collect()
     }
-
-    pub fn index_of(&self, element: usize) -> [usize; 4] {
-        index_of(self.extents, element)
-    }
-
     fn check(&self, tensor: Tensor, extents: [usize; 4], dtype: Dtype) -> Result<(), InputError> {
         if self.dtype != dtype {
             return Err(InputError::Dtype {
@@ -277,7 +272,7 @@ impl Operand {
         match codes.par_iter().position_first(|value| !value.is_finite()) {
             Some(i) => Err(InputError::NotFinite {
                 tensor,
-                index: self.index_of(i),
+                index: index_of(self.extents, i),
                 value: codes[i],
             }),
             None => Ok(()),

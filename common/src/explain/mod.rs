@@ -71,18 +71,18 @@ impl Operands {
         let (inputs, [b, h, s]) = (case.inputs, case.row);
         let shape = inputs.problem.shape;
         let wide = |operand: &Operand| operand.codes().into_iter().map(f64::from).collect();
-        let scale =
-            |operand: &Operand, at: usize| operand.scales.get(at).map_or(1.0, |&s| s.into());
-        let head = b * shape.heads_kv + h / (shape.heads_q / shape.heads_kv);
+        let head_kv = h / (shape.heads_q / shape.heads_kv);
+        let head = b * shape.heads_kv + head_kv;
+        let scale = |operand: &Operand, head| f64::from(operand.scale(b, head));
         let (q, dim): (Vec<f64>, _) = (wide(&inputs.q), shape.head_dim);
         let row = (b * shape.heads_q + h) * shape.seq_q + s;
-        let scales = scale(&inputs.q, b * shape.heads_q + h) * scale(&inputs.k, head);
+        let scales = scale(&inputs.q, h) * scale(&inputs.k, head_kv);
         Self {
             q: q[row * dim..][..dim].to_vec(),
             k: wide(&inputs.k),
             v: wide(&inputs.v),
             scale_log2: f64::from(inputs.problem.softmax_scale) * std::f64::consts::LOG2_E * scales,
-            value_scale: scale(&inputs.v, head),
+            value_scale: scale(&inputs.v, head_kv),
             dim,
             keys: shape.seq_kv,
             head,

@@ -179,9 +179,13 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
             .collect::<Vec<f32>>()
     });
     for (values, &scale) in values.chunks_mut(rows * dim).zip(scales.iter().flatten()) {
-        values.iter_mut().for_each(|value| *value *= scale);
+        change(values, |value| value * scale);
     }
     Draft { values, scales }
+}
+
+fn change(values: &mut [f32], to: impl Fn(f32) -> f32) {
+    values.iter_mut().for_each(|value| *value = to(*value));
 }
 
 /// From N(0, 1) values.
@@ -196,13 +200,13 @@ fn shape_head(
 ) {
     match family {
         Family::Normal | Family::RandomScales | Family::ZeroHead => {}
-        Family::Shifted => values.iter_mut().for_each(|value| *value += SHIFT),
+        Family::Shifted => change(values, |value| value + SHIFT),
         Family::AllNegative => match tensor {
-            Tensor::Q => values.iter_mut().for_each(|value| *value = value.abs()),
-            Tensor::K => values.iter_mut().for_each(|value| *value = -value.abs()),
+            Tensor::Q => change(values, f32::abs),
+            Tensor::K => change(values, |value| -value.abs()),
             Tensor::V => {}
         },
-        Family::Large => values.iter_mut().for_each(|value| *value *= LARGE),
+        Family::Large => change(values, |value| value * LARGE),
         Family::Outliers => {
             for value in values.iter_mut() {
                 if stream.uniform() < OUTLIER_RATE {
@@ -216,12 +220,11 @@ fn shape_head(
                 match tensor {
                     Tensor::Q => {
                         let length = length(DEEP_ROWS);
-                        row.iter_mut()
-                            .for_each(|value| *value = length * (1.0 + DEEP_NOISE * *value));
+                        change(row, |value| length * (1.0 + DEEP_NOISE * value));
                     }
                     Tensor::K => {
                         let length = DEEP_KEY * length(DEEP_KEYS);
-                        row.iter_mut().for_each(|value| *value -= length);
+                        change(row, |value| value - length);
                     }
                     Tensor::V => {}
                 }
@@ -229,7 +232,7 @@ fn shape_head(
         }
         Family::Huge => {
             let factor = HUGE.0 + (HUGE.1 - HUGE.0) * stream.uniform() as f32;
-            values.iter_mut().for_each(|value| *value *= factor);
+            change(values, |value| value * factor);
             for key in (1..rows).step_by(4).filter(|_| tensor == Tensor::K) {
                 values.copy_within((key - 1) * dim..key * dim, key * dim);
                 if key % 8 == 5 {
@@ -244,7 +247,7 @@ fn shape_head(
                     Tensor::K => MIXED_KEY,
                     Tensor::V => 0.0,
                 };
-                row.iter_mut().for_each(|value| *value += lean);
+                change(row, |value| value + lean);
             }
         }
         Family::Colossal => {
@@ -256,16 +259,14 @@ fn shape_head(
                         row.fill(length.copysign(row[0]));
                     }
                     Tensor::K if at % 2 == 0 => row.fill(COLOSSAL_KEY),
-                    Tensor::K => row
-                        .iter_mut()
-                        .for_each(|value| *value = COLOSSAL_KEY * (0.5 + 0.25 * *value)),
+                    Tensor::K => change(row, |value| COLOSSAL_KEY * (0.5 + 0.25 * value)),
                     Tensor::V => {}
                 }
             }
         }
         Family::Subnormal if tensor == Tensor::V => {
             let factor = two_to(SUBNORMAL_VALUES.into()) as f32;
-            values.iter_mut().for_each(|value| *value *= factor);
+            change(values, |value| value * factor);
         }
         Family::Subnormal => {}
         Family::WideRange => {
@@ -276,11 +277,9 @@ fn shape_head(
                 Tensor::V => -WIDE_VALUES,
             };
             let factor = two_to(exponent.into()) as f32;
-            values.iter_mut().for_each(|value| *value *= factor);
+            change(values, |value| value * factor);
         }
-        Family::Saturated => values
-            .iter_mut()
-            .for_each(|value| *value = value.clamp(-CLAMP, CLAMP)),
+        Family::Saturated => change(values, |value| value.clamp(-CLAMP, CLAMP)),
         Family::Peaked | Family::Sink => {
             let (winner, logit) = match family {
                 Family::Sink => (0, natural_log(rows as f64) as f32 + SINK_LOGIT),
@@ -306,9 +305,7 @@ fn shape_head(
                 Tensor::Q => values.chunks_mut(dim).for_each(|row| lean(row, 1.0)),
                 Tensor::K => lean(&mut values[winning_row], amplitude),
                 Tensor::V if family == Family::Sink => {
-                    values[winning_row]
-                        .iter_mut()
-                        .for_each(|value| *value *= SINK_VALUE);
+                    change(&mut values[winning_row], |value| value * SINK_VALUE);
                 }
                 Tensor::V => {}
             }

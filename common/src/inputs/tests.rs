@@ -267,7 +267,7 @@ fn dequantised_is_scale_times_code() {
         values[element],
         f64::from(operand.scale(1, 1)) * f64::from(code)
     );
-    assert_eq!(operand.index_of(element), [1, 1, 0, 17]);
+    assert_eq!(index_of(operand.extents, element), [1, 1, 0, 17]);
 }
 
 #[test]
