@@ -386,7 +386,7 @@ impl<'a> FamilyOfKernels<'a> {
                 .filter(move |kernel| kernel.variant == *variant)
         });
         let case = |facts: &KernelFacts, variant: &str| {
-            let (shape, mask) = problem_of(facts, facts.block_m + 1, tiles, other_mask);
+            let (shape, mask) = ring(facts, facts.block_m + 1, tiles, other_mask);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
             let prepared = self.stage.prepare(variant, &problem).ok()?;
             let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
@@ -474,12 +474,9 @@ impl Case<'_> {
     }
 }
 
-/// Rings are filled, drained and used again, and the last tile is ragged.
-pub fn ring(facts: &KernelFacts, rows: usize, tiles: usize) -> (Shape, Mask) {
-    problem_of(facts, rows, tiles, false)
-}
-
-fn problem_of(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
+/// Rings are filled, drained and used again, and the last tile is ragged. Half of the instances get the full mask, the others
+/// the causal one, or the other way round.
+pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
     let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1; // for each block
     let shape = Shape {
         seq_kv,

@@ -359,7 +359,7 @@ impl<'a> Cases<'a> {
         for (KernelBuild { facts, .. }, tiles, family) in rings {
             if !(self.leaves(facts.dtype) || tiles == DEEP && !self.is_default) {
                 let rows = facts.block_m.min(ROWS_OF_RINGS);
-                let (shape, mask) = suppression::ring(facts, rows, tiles);
+                let (shape, mask) = suppression::ring(facts, rows, tiles, false);
                 let problem = problem(shape, facts.dtype, mask);
                 self.seeded(problem, family, 0, Mode::TracedOnce);
             }
