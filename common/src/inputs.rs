@@ -295,8 +295,8 @@ impl Inputs {
     /// Independent of each other: same-tensor inputs hide swapped operands (P30).
     pub fn generate(problem: &Problem, family: Family, seed: u64) -> Self {
         let operand = |tensor, extents| {
-            let draft = families::draw(family, seed, tensor, extents);
-            Operand::rounded(extents, problem.dtype, draft.values, draft.scales)
+            let (values, scales) = families::draw(family, seed, tensor, extents);
+            Operand::rounded(extents, problem.dtype, values, scales)
         };
         let (q_extents, kv_extents) = (problem.shape.q_extents(), problem.shape.kv_extents());
         Self {

@@ -41,14 +41,6 @@ const CLAMP: f32 = 1.0;
 /// Scales are 2^x, x uniform between these.
 const SCALE_EXPONENTS: (f64, f64) = (-6.0, 1.0);
 
-/// One tensor, before rounding.
-pub(super) struct Draft {
-    /// Dense.
-    pub values: Vec<f32>,
-    /// For E4M3, where the family sets them.
-    pub scales: Option<Vec<f32>>,
-}
-
 /// Deviates from ChaCha8, with +, −, ×, ÷ and square root alone: the same bits on every machine.
 pub struct Stream {
     rng: ChaCha8Rng,
@@ -147,8 +139,14 @@ fn two_to(x: f64) -> f64 {
     value
 }
 
-/// `[batch, heads, rows, head_dim]`, one stream per batch and head.
-pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4]) -> Draft {
+/// The values before rounding of `[batch, heads, rows, head_dim]`, dense, one stream per batch and head; for E4M3 the scales, where
+/// the family sets them.
+pub(super) fn draw(
+    family: Family,
+    seed: u64,
+    tensor: Tensor,
+    extents: [usize; 4],
+) -> (Vec<f32>, Option<Vec<f32>>) {
     let [batch, heads, rows, dim] = extents;
     let mut values = vec![0f32; batch * heads * rows * dim];
     values
@@ -181,7 +179,7 @@ pub(super) fn draw(family: Family, seed: u64, tensor: Tensor, extents: [usize; 4
     for (values, &scale) in values.chunks_mut(rows * dim).zip(scales.iter().flatten()) {
         change(values, |value| value * scale);
     }
-    Draft { values, scales }
+    (values, scales)
 }
 
 fn change(values: &mut [f32], to: impl Fn(f32) -> f32) {
