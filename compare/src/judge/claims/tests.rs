@@ -210,6 +210,13 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
     mission 10 torch-flash 20; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 30 torch-flash 20
         torch-flash PASS, torch-flash PASS
     ");
+    // A faster variant that the claim is not about does not stand for it.
+    let mut run = run(
+        "timed; peers mission 20 torch-flash 25; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 10 torch-flash 25",
+    );
+    assert!(judged(&run, 1, 2).starts_with("PASS"));
+    run.session.stages[1].claims[2].family = "cpasync-32x64".into();
+    assert!(judged(&run, 1, 2).starts_with("FAIL"));
 }
 
 #[test]
