@@ -27,11 +27,6 @@ impl Answer {
         Self::new(exit, terminal(page))
     }
 
-    /// Nothing was measured, and nothing is overwritten.
-    pub fn no_data(reason: impl std::fmt::Display) -> Self {
-        NoData(reason.to_string()).into()
-    }
-
     /// With what is wrong below the rest of the text, a line each.
     pub fn noting(self, lines: Vec<String>) -> Self {
         let text = joined([self.text].into_iter().chain(lines), "\n");

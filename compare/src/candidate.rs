@@ -2,7 +2,7 @@
 
 mod call;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
 use crate::judge::candidate::Candidate;
@@ -111,14 +111,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
-        Err(error @ SessionError::Load { .. }) => {
+        Err(error @ SessionError::Load(_)) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
         }
-        Err(error) => {
-            return Ok(Answer::no_data(format!(
-                "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
-            )));
-        }
+        Err(error) => bail!(NoData(format!(
+            "a candidate is called by a Python with PyTorch; run scripts/python, or name one by --python: {error}"
+        ))),
     };
     let ladder = Ladder::open()?;
     // A GPU that our stages have no code for can still time the candidate.

@@ -75,13 +75,9 @@ fn whole<N: FromStr>(text: &str) -> Result<N, String> {
 impl Request {
     /// Whether shapes, seeds or families were given, which replace the tier's cases.
     fn has_problems(&self) -> bool {
-        let CaseFlags {
-            problems,
-            seeds,
-            families,
-            ..
-        } = &self.cases;
-        let is_tier = problems.shapes.is_empty() && seeds.is_empty() && families.is_empty();
+        let of = &self.cases;
+        let is_tier =
+            of.problems.shapes.is_empty() && of.seeds.is_empty() && of.families.is_empty();
         !is_tier || self.regret.is_some()
     }
 
