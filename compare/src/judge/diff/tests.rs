@@ -273,7 +273,7 @@ fn a_run_against_itself_is_the_same_everywhere() {
         "timed; built 96 0; clean => same
         emulated => same
         timed; peers mission 10 torch-flash 16 => same
-        timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => timed; + scalar | 1x1x18x64 f16 full | draw | p50 9",
+        timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => timed; + scalar | 1x1x18x64 f16 full | draw | p50 9 | C2 fail",
         moved,
     );
     assert_eq!(found.matches("    0 SAME\n").count(), 4, "{found}");
