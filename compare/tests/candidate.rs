@@ -110,12 +110,25 @@ fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
 }
 
 /// Each with the gate that says so and its words.
+fn are_refused(cases: &[(&str, &str, &str)]) {
+    for (candidate, gate, words) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = format!("{TWO} --patience 20");
+        let Some(text) = says(candidate, &flags, 1, folder.path()) else {
+            return;
+        };
+        let fails = format!("FAIL {gate} of {candidate}");
+        let mut lines = text.split("- ");
+        assert!(
+            lines.any(|line| line.contains(&fails) && line.contains(words)),
+            "{candidate}: {text}"
+        );
+    }
+}
+
 #[test]
-fn wrong_callables_and_cheats_are_refused_by_name() {
-    let negated = "differ between call 1 and call 2, V negated";
-    let elsewhere = "differ between call 1 and call 3, other addresses";
-    let clock = "it has replaced torch.cuda.Event.elapsed_time";
-    for (candidate, gate, words) in [
+fn wrong_callables_are_refused_by_name() {
+    are_refused(&[
         ("wrong.py:top_left", "C2", ""),
         ("wrong.py:no_scale", "C2", ""),
         ("wrong.py:zeros", "C2", ""),
@@ -123,6 +136,15 @@ fn wrong_callables_and_cheats_are_refused_by_name() {
         ("wrong.py:other_type", "C1", "returned torch.float32"),
         ("wrong.py:raises", "C1", "RuntimeError: out of luck"),
         ("wrong.py:exits", "C1", "SystemExit: no licence"),
+    ]);
+}
+
+#[test]
+fn cheats_are_refused_by_name() {
+    let negated = "differ between call 1 and call 2, V negated";
+    let elsewhere = "differ between call 1 and call 3, other addresses";
+    let clock = "it has replaced torch.cuda.Event.elapsed_time";
+    are_refused(&[
         ("cheats.py:kept_by_address", "C5", negated),
         (
             "cheats.py:one_buffer",
@@ -143,19 +165,7 @@ fn wrong_callables_and_cheats_are_refused_by_name() {
             "returned Late, expected a torch.Tensor",
         ),
         ("cheats.py:slow_clock", "C1", clock),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let flags = format!("{TWO} --patience 20");
-        let Some(text) = says(candidate, &flags, 1, folder.path()) else {
-            return;
-        };
-        let fails = format!("FAIL {gate} of {candidate}");
-        let mut lines = text.split("- ");
-        assert!(
-            lines.any(|line| line.contains(&fails) && line.contains(words)),
-            "{candidate}: {text}"
-        );
-    }
+    ]);
 }
 
 /// What is timed is judged on other values than it was captured on, in every call and on its own, takes no longer for that, and returns
