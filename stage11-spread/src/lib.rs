@@ -13,6 +13,11 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Spread;
 
+/// `at_least` times as fast as the fastest peer.
+const fn over_peers(on: &'static [Where], at_least: f64) -> Claim {
+    Claim::over("spread", Rival::FastestPeer, on, at_least)
+}
+
 /// The same products, with rows alone shared out and arithmetic where ptxas puts it.
 const OVERLAP: Base = Base {
     stage: "stage8-overlap",
@@ -39,17 +44,12 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("spread", OVERLAP, &Where::f16("long"), 1.08),
         Claim::faster_on("spread", OVERLAP, &Where::bf16("long"), 1.08),
         Claim::faster_on("spread", OVERLAP, &Where::f16("big"), 1.0),
-        Claim::over("spread", Rival::FastestPeer, &Where::f16("long"), 1.2),
-        Claim::over("spread", Rival::FastestPeer, &Where::bf16("long"), 1.2),
-        Claim::over("spread", Rival::FastestPeer, &Where::f16("big"), 1.0),
-        Claim::over("spread", Rival::FastestPeer, &Where::f16("big_wide"), 0.97),
-        Claim::over("spread", Rival::FastestPeer, &Where::f16("long_16k"), 1.0),
-        Claim::over(
-            "spread",
-            Rival::FastestPeer,
-            &Where::f16("long_16k_wide"),
-            0.97,
-        ),
+        over_peers(&Where::f16("long"), 1.2),
+        over_peers(&Where::bf16("long"), 1.2),
+        over_peers(&Where::f16("big"), 1.0),
+        over_peers(&Where::f16("big_wide"), 0.97),
+        over_peers(&Where::f16("long_16k"), 1.0),
+        over_peers(&Where::f16("long_16k_wide"), 0.97),
         Claim {
             family: "spread",
             metrics: &[Metric::TensorMacs],

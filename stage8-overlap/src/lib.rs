@@ -12,6 +12,11 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Overlap;
 
+/// At least as fast as the fastest peer.
+const fn level_with_peers(on: &'static [Where]) -> Claim {
+    Claim::over("overlap-lazy", Rival::FastestPeer, on, 1.0)
+}
+
 /// The same products one after the other.
 const WGMMA: Base = Base {
     stage: "stage7-wgmma",
@@ -34,40 +39,15 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("overlap-lazy", EXACT, &Where::f16("big"), 1.05),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big"), 1.04),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big_wide"), 1.08),
-        Claim::over(
-            "overlap-lazy",
-            Rival::FastestPeer,
-            &Where::bf16("long"),
-            1.0,
-        ),
-        Claim::over("overlap-lazy", Rival::FastestPeer, &Where::bf16("big"), 1.0),
-        Claim::over(
-            "overlap-lazy",
-            Rival::FastestPeer,
-            &Where::f16("stretch"),
-            1.0,
-        ),
-        Claim::over("overlap-lazy", Rival::FastestPeer, &Where::f16("long"), 1.0),
-        Claim::over("overlap-lazy", Rival::FastestPeer, &Where::f16("big"), 1.0),
-        Claim::over(
-            "overlap-lazy",
-            Rival::FastestPeer,
-            &Where::f16("big_wide"),
-            1.0,
-        ),
-        Claim::over(
-            "overlap-lazy",
-            Rival::FastestPeer,
-            &Where::e4m3("long"),
-            1.0,
-        ),
-        Claim::over("overlap-lazy", Rival::FastestPeer, &Where::e4m3("big"), 1.0),
-        Claim::over(
-            "overlap-lazy",
-            Rival::FastestPeer,
-            &Where::e4m3("big_wide"),
-            1.0,
-        ),
+        level_with_peers(&Where::bf16("long")),
+        level_with_peers(&Where::bf16("big")),
+        level_with_peers(&Where::f16("stretch")),
+        level_with_peers(&Where::f16("long")),
+        level_with_peers(&Where::f16("big")),
+        level_with_peers(&Where::f16("big_wide")),
+        level_with_peers(&Where::e4m3("long")),
+        level_with_peers(&Where::e4m3("big")),
+        level_with_peers(&Where::e4m3("big_wide")),
         Claim {
             family: "overlap-lazy",
             metrics: &[Metric::Shuffles],
