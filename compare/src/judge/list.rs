@@ -8,6 +8,11 @@ pub fn joined(items: impl IntoIterator<Item = impl Display>, separator: &str) ->
     items.join(separator)
 }
 
+/// `1 gate`, `2 gates`.
+pub fn count(n: usize, singular: &str, plural: &str) -> String {
+    format!("{n} {}", if n == 1 { singular } else { plural })
+}
+
 /// Each item once, in the order of first occurrence.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();

@@ -2,8 +2,7 @@
 
 use super::Known;
 use super::best::p50;
-use super::list::{distinct, tallied};
-use super::verdict::count;
+use super::list::{count, distinct, tallied};
 use crate::table::{Figure, Place, Row, Source, Subject, Table};
 use common::metric::Metric;
 use common::timing::Change;

@@ -2,7 +2,7 @@
 
 use super::claims::{self, Claimed};
 use super::diff::{Change, Difference, Group};
-use super::list::{distinct, joined, tallied};
+use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
 use super::{Known, diff};
@@ -79,11 +79,6 @@ impl fmt::Display for Overall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.word, self.line)
     }
-}
-
-/// `1 gate`, `2 gates`.
-pub fn count(n: usize, singular: &str, plural: &str) -> String {
-    format!("{n} {}", if n == 1 { singular } else { plural })
 }
 
 pub struct Report<'a> {

@@ -3,8 +3,8 @@
 use super::{changes, first_lines, first_of, list, sections};
 use crate::document::Block;
 use crate::judge::diff::{self, Change, Difference, What};
-use crate::judge::list::joined;
-use crate::judge::verdict::{Overall, count, counts};
+use crate::judge::list::{count, joined};
+use crate::judge::verdict::{Overall, counts};
 use crate::table::{self, Subject};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.

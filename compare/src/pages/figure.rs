@@ -3,9 +3,9 @@
 use super::ladder::{gain, places};
 use super::report::kind;
 use crate::judge::best::{self, p50};
-use crate::judge::list::{grouped, joined};
+use crate::judge::list::{count, grouped, joined};
 use crate::judge::peers;
-use crate::judge::verdict::{Report, count};
+use crate::judge::verdict::Report;
 use crate::table::StageMeta;
 use common::metric::{Metric, significant};
 use common::problem::{Dtype, Kind};

@@ -6,10 +6,10 @@ use super::{
 use crate::document::{Block, Table, Text, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
-use crate::judge::list::{distinct, grouped, joined};
+use crate::judge::list::{count, distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
-use crate::judge::verdict::{Report, count};
+use crate::judge::verdict::Report;
 use crate::table::{Row, Source, Subject};
 use clap::ValueEnum;
 use common::metric::Metric;
