@@ -241,11 +241,15 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<()> {
         report.required().map(Missing::to_string),
         &format!("{name} lacks what it should have measured; run again what is missing"),
     )?;
-    let broken = report.claims.iter().filter(|of| of.is_broken());
-    let broken = broken.map(|of| {
-        let entry = of.refutation(report.known.gpu());
+    let broken = report.claims.iter().filter(|claim| claim.is_broken());
+    let broken = broken.map(|claim| {
+        let entry = claim.refutation(report.known.gpu());
         let entry = serde_json::to_string_pretty(&entry).expect("plain data");
-        format!("{}, in {}/{NEGATIVES}:\n{entry}", of.title(), of.stage)
+        format!(
+            "{}, in {}/{NEGATIVES}:\n{entry}",
+            claim.title(),
+            claim.stage
+        )
     });
     none(
         broken,

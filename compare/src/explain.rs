@@ -62,11 +62,11 @@ fn case(text: &str) -> Result<Case, SelectError> {
     let says = "give SHAPE DTYPE MASK FAMILY:SEED, such as 'mission f16 full normal:0'";
     let malformed = || SelectError(says.into());
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [at, of, under, from] = words[..] else {
+    let [shape_name, dtype_name, mask_name, inputs] = words[..] else {
         return Err(malformed());
     };
-    let problem = Problem::new(shape(at)?, dtype(of)?, mask(under)?)?;
-    let (name, seed) = from.split_once(':').ok_or_else(malformed)?;
+    let problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
+    let (name, seed) = inputs.split_once(':').ok_or_else(malformed)?;
     let seed = seed.parse().map_err(|_| malformed())?;
     Ok((problem, family(name)?, seed))
 }

@@ -97,10 +97,11 @@ impl Completing {
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
         let section = terminal(&show::document(&alone, &[section], &[]));
-        let claims = report.claims.iter().filter(|of| is_about(&of.claim));
-        let broken = claims.clone().filter(|of| of.is_broken());
-        let broken = broken.map(|of| format!("FAIL {}: {}", of.title(), of.finding.reason));
-        let is_ambiguous = claims.clone().any(|of| of.is_ambiguous());
+        let claims = report.claims.iter().filter(|claim| is_about(&claim.claim));
+        let broken = claims.clone().filter(|claim| claim.is_broken());
+        let broken =
+            broken.map(|claim| format!("FAIL {}: {}", claim.title(), claim.finding.reason));
+        let is_ambiguous = claims.clone().any(|claim| claim.is_ambiguous());
         Ok((
             format!("{section}\n{places}"),
             broken.collect(),

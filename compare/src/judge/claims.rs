@@ -169,10 +169,11 @@ fn of_figures<'a>(
     let instruments = [Some(Source::Emulator), by_ncu.then_some(Source::Ncu)];
     let found = instruments.into_iter().flatten();
     let found = found.filter_map(|by| evidence(known, stage, claim, by));
-    let (none, found): (Vec<_>, Vec<_>) = found.partition(|(of, _)| of.verdict == Verdict::NoData);
+    let (none, found): (Vec<_>, Vec<_>) =
+        found.partition(|(finding, _)| finding.verdict == Verdict::NoData);
     let mut found = found.into_iter().chain(none);
     let (mut finding, row) = found.next()?;
-    for (other, _) in found.filter(|(of, _)| of.verdict != Verdict::NoData) {
+    for (other, _) in found.filter(|(finding, _)| finding.verdict != Verdict::NoData) {
         finding.reason += &format!("; {}", other.reason);
         if other.verdict == Verdict::Fail {
             finding.verdict = other.verdict;

@@ -290,7 +290,7 @@ impl Join<'_> {
             };
             let judged = self.difference(new, What::Gate(gate), change, why);
             let is_required = judged.required && gate != GateId::R1;
-            let [was, is] = [was, is].map(|verdict| verdict.map(|of| of.to_string()));
+            let [was, is] = [was, is].map(|verdict| verdict.map(|verdict| verdict.to_string()));
             Some(judged.values(was, is).required(is_required))
         });
         judged.collect()
@@ -339,7 +339,7 @@ impl Join<'_> {
             .session(old)
             .map(|session| &session.device_compiler);
         let mut sessions = self.new.sessions.values();
-        old.by != Source::Ptxas || sessions.any(|of| Some(&of.device_compiler) == of_base)
+        old.by != Source::Ptxas || sessions.any(|session| Some(&session.device_compiler) == of_base)
     }
 
     fn figures(&self, old: &Row, new: &Row) -> Vec<Difference> {

@@ -220,7 +220,9 @@ impl<'a> Executor<'a> {
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
-        for (problem, timings) in grouped(timings.into_iter().map(|of| (of.problem, of))) {
+        for (problem, timings) in
+            grouped(timings.into_iter().map(|timing| (timing.problem, timing)))
+        {
             let mut bench = TimedProblem::new(device, &problem)?;
             arm_plan.samples = match problem.has_claims() {
                 true => self.timing.samples,

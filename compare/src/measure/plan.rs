@@ -75,22 +75,22 @@ fn whole<N: FromStr>(text: &str) -> Result<N, String> {
 impl Request {
     /// Whether shapes, seeds or families were given, which replace the tier's cases.
     fn has_problems(&self) -> bool {
-        let of = &self.cases;
+        let cases = &self.cases;
         let is_tier =
-            of.problems.shapes.is_empty() && of.seeds.is_empty() && of.families.is_empty();
+            cases.problems.shapes.is_empty() && cases.seeds.is_empty() && cases.families.is_empty();
         !is_tier || self.regret.is_some()
     }
 
     fn selection(&self) -> Selection {
-        let of = &self.cases;
+        let cases = &self.cases;
         Selection {
             stages: self.chosen.stages.clone(),
             variants: self.chosen.variants.clone(),
-            shapes: of.problems.shapes.iter().map(Shape::name).collect(),
-            dtypes: of.problems.dtypes.clone(),
-            masks: of.problems.masks.clone(),
-            seeds: of.seeds.clone(),
-            families: of.families.clone(),
+            shapes: cases.problems.shapes.iter().map(Shape::name).collect(),
+            dtypes: cases.problems.dtypes.clone(),
+            masks: cases.problems.masks.clone(),
+            seeds: cases.seeds.clone(),
+            families: cases.families.clone(),
             input: self.file.as_ref().map(|file| file.name.clone()),
             regret: self.regret,
         }

@@ -254,9 +254,11 @@ pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
 fn claims(report: &Report<'_>) -> Vec<Block> {
     let holds = [Some(Judgement::Pass), Some(Judgement::NoData)];
     let open = report.claims.iter().rev();
-    let mut open: Vec<&Claimed> = open.filter(|of| !holds.contains(&of.verdict())).collect();
+    let mut open: Vec<&Claimed> = open
+        .filter(|claim| !holds.contains(&claim.verdict()))
+        .collect();
     // Failures, then the newest stages: reviewers know the others.
-    open.sort_by_key(|of| of.verdict() != Some(Judgement::Fail));
+    open.sort_by_key(|claim| claim.verdict() != Some(Judgement::Fail));
     let table = |open: &[&Claimed]| Block::Table(super::claims(open, |_| vec![]));
     let how = "compare show claims";
     let why = format!("Each with its figures, and why a NEGATIVE one failed: `{how}`.");
