@@ -118,6 +118,11 @@ impl Claim {
         )
     }
 
+    /// `at_least` times as fast as the fastest peer.
+    pub const fn over_peers(family: &'static str, on: &'static [Where], at_least: f64) -> Self {
+        Self::over(family, Rival::FastestPeer, on, at_least)
+    }
+
     pub const fn over(
         family: &'static str,
         rival: Rival,

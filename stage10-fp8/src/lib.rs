@@ -1,7 +1,7 @@
 //! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to halves. For E4M3
 //! alone: problems of other element types are Unsupported.
 
-use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::stage::{Artifacts, Attention, StageInfo};
 
@@ -24,14 +24,9 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big"), 1.1),
         Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big_wide"), 1.5),
-        Claim::over("fp8-scores", Rival::FastestPeer, &Where::e4m3("long"), 1.0),
-        Claim::over("fp8-scores", Rival::FastestPeer, &Where::e4m3("big"), 1.0),
-        Claim::over(
-            "fp8-scores",
-            Rival::FastestPeer,
-            &Where::e4m3("big_wide"),
-            1.0,
-        ),
+        Claim::over_peers("fp8-scores", &Where::e4m3("long"), 1.0),
+        Claim::over_peers("fp8-scores", &Where::e4m3("big"), 1.0),
+        Claim::over_peers("fp8-scores", &Where::e4m3("big_wide"), 1.0),
         Claim {
             family: "fp8-scores",
             metrics: &[Metric::SharedWriteBytes],

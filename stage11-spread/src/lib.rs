@@ -3,7 +3,7 @@
 //! In the family `zigzag` the rows of a block lie apart, so that under the causal mask all blocks have the same work; in `packed` they
 //! are those of all query heads of a key head.
 
-use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem};
 use common::stage::{Artifacts, Attention, Kernel, StageInfo};
@@ -12,11 +12,6 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
 /// The stage.
 pub struct Spread;
-
-/// `at_least` times as fast as the fastest peer.
-const fn over_peers(on: &'static [Where], at_least: f64) -> Claim {
-    Claim::over("spread", Rival::FastestPeer, on, at_least)
-}
 
 /// The same products, with rows alone shared out and arithmetic where ptxas puts it.
 const OVERLAP: Base = Base {
@@ -44,12 +39,12 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("spread", OVERLAP, &Where::f16("long"), 1.08),
         Claim::faster_on("spread", OVERLAP, &Where::bf16("long"), 1.08),
         Claim::faster_on("spread", OVERLAP, &Where::f16("big"), 1.0),
-        over_peers(&Where::f16("long"), 1.2),
-        over_peers(&Where::bf16("long"), 1.2),
-        over_peers(&Where::f16("big"), 1.0),
-        over_peers(&Where::f16("big_wide"), 0.97),
-        over_peers(&Where::f16("long_16k"), 1.0),
-        over_peers(&Where::f16("long_16k_wide"), 0.97),
+        Claim::over_peers("spread", &Where::f16("long"), 1.2),
+        Claim::over_peers("spread", &Where::bf16("long"), 1.2),
+        Claim::over_peers("spread", &Where::f16("big"), 1.0),
+        Claim::over_peers("spread", &Where::f16("big_wide"), 0.97),
+        Claim::over_peers("spread", &Where::f16("long_16k"), 1.0),
+        Claim::over_peers("spread", &Where::f16("long_16k_wide"), 0.97),
         Claim {
             family: "spread",
             metrics: &[Metric::TensorMacs],

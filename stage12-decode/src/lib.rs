@@ -2,7 +2,7 @@
 //! over the blocks of a cluster, which merge their outputs through distributed shared memory. A part is a warpgroup's, with 64 rows,
 //! or a warp's, with 16; E4M3 is always a warp's, which converts it in registers.
 
-use common::claim::{self, Base, Claim, Rival, Where};
+use common::claim::{self, Base, Claim, Where};
 use common::metric::Metric;
 use common::problem::{Mask, Problem};
 use common::stage::{Artifacts, Attention, Kernel, StageInfo};
@@ -23,10 +23,6 @@ const DECODE_8K: &[Where] = &Where::each_type("decode_8k", Mask::Full);
 const DECODE_128K: &[Where] = &Where::each_type("decode_128k", Mask::Full);
 const VERIFY: &[Where] = &Where::each_type("verify", Mask::Causal);
 
-const fn over_peers(on: &'static [Where]) -> Claim {
-    Claim::over("decode", Rival::FastestPeer, on, 1.0)
-}
-
 const INFO: StageInfo = StageInfo {
     id: "stage12-decode",
     idea: "query heads of a group packed into a tile, its keys split over a cluster",
@@ -37,10 +33,10 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("decode", CLUSTER, DECODE_8K, 1.4),
         Claim::faster_on("decode", CLUSTER, DECODE_128K, 3.0),
         Claim::faster_on("decode", CLUSTER, VERIFY, 1.4),
-        over_peers(DECODE_1K),
-        over_peers(DECODE_8K),
-        over_peers(DECODE_128K),
-        over_peers(VERIFY),
+        Claim::over_peers("decode", DECODE_1K, 1.0),
+        Claim::over_peers("decode", DECODE_8K, 1.0),
+        Claim::over_peers("decode", DECODE_128K, 1.0),
+        Claim::over_peers("decode", VERIFY, 1.0),
         Claim::none(
             "decode",
             &[Metric::AsyncCopyBytes],

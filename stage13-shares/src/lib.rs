@@ -2,7 +2,7 @@
 //! end each warpgroup owns a share of the columns, and they exchange their parts through shared memory. For grids that give each
 //! multiprocessor one block.
 
-use common::claim::{Base, Claim, Rival, Where};
+use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
 use common::stage::{Artifacts, Attention, StageInfo};
 
@@ -25,7 +25,7 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("shares", CLUSTER, &Where::f16("mission_b2"), 1.1),
         Claim::faster_on("shares", CLUSTER, &Where::bf16("mission_b2"), 1.1),
-        Claim::over("shares", Rival::FastestPeer, &Where::f16("mission_b2"), 1.7),
+        Claim::over_peers("shares", &Where::f16("mission_b2"), 1.7),
         Claim::none(
             "shares",
             &[Metric::AsyncCopyBytes],

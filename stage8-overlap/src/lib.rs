@@ -3,7 +3,7 @@
 //! code but the maximum, `overlap` waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles,
 //! and who multiplies when: in `overlap-turns`, lazy too, one warpgroup does while the other has its exponentials.
 
-use common::claim::{self, Base, Claim, Relation, Rival, Where};
+use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::stage::{Artifacts, Attention, StageInfo};
 
@@ -11,11 +11,6 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
 /// The stage.
 pub struct Overlap;
-
-/// At least as fast as the fastest peer.
-const fn level_with_peers(on: &'static [Where]) -> Claim {
-    Claim::over("overlap-lazy", Rival::FastestPeer, on, 1.0)
-}
 
 /// The same products one after the other.
 const WGMMA: Base = Base {
@@ -39,15 +34,15 @@ const INFO: StageInfo = StageInfo {
         Claim::faster_on("overlap-lazy", EXACT, &Where::f16("big"), 1.05),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big"), 1.04),
         Claim::faster_on("overlap-lazy", WGMMA, &Where::bf16("big_wide"), 1.08),
-        level_with_peers(&Where::bf16("long")),
-        level_with_peers(&Where::bf16("big")),
-        level_with_peers(&Where::f16("stretch")),
-        level_with_peers(&Where::f16("long")),
-        level_with_peers(&Where::f16("big")),
-        level_with_peers(&Where::f16("big_wide")),
-        level_with_peers(&Where::e4m3("long")),
-        level_with_peers(&Where::e4m3("big")),
-        level_with_peers(&Where::e4m3("big_wide")),
+        Claim::over_peers("overlap-lazy", &Where::bf16("long"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::bf16("big"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::f16("stretch"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::f16("long"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::f16("big"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::f16("big_wide"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::e4m3("long"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::e4m3("big"), 1.0),
+        Claim::over_peers("overlap-lazy", &Where::e4m3("big_wide"), 1.0),
         Claim {
             family: "overlap-lazy",
             metrics: &[Metric::Shuffles],

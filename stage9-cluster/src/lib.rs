@@ -2,7 +2,7 @@
 //! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU. E4M3 is
 //! multiplied as it lands, as in stage 10, and log-sum-exps of it are Unsupported.
 
-use common::claim::{Base, Claim, Rival, Where};
+use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
 use common::stage::{Artifacts, Attention, Redundant, StageInfo};
 
@@ -25,9 +25,9 @@ const INFO: StageInfo = StageInfo {
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),
         Claim::faster_on("cluster", TMA, &Where::e4m3("mission"), 1.2),
-        Claim::over("cluster", Rival::FastestPeer, &Where::f16("mission"), 1.0),
-        Claim::over("cluster", Rival::FastestPeer, &Where::e4m3("mission"), 1.0),
-        Claim::over("cluster", Rival::FastestPeer, &Where::bf16("mission"), 1.0),
+        Claim::over_peers("cluster", &Where::f16("mission"), 1.0),
+        Claim::over_peers("cluster", &Where::e4m3("mission"), 1.0),
+        Claim::over_peers("cluster", &Where::bf16("mission"), 1.0),
         Claim::none(
             "cluster",
             &[Metric::AsyncCopyBytes],
