@@ -362,12 +362,11 @@ impl<'a> FamilyOfKernels<'a> {
         if other_presets {
             more.extend(self.cases(&self.variants[1..], TILES, false, Distribution::Normal));
         }
-        let killed = match self.hazard(site, &more, false)? {
-            Some(killed) => Some(killed),
-            None => wrong(site, &more)?,
-        };
+        if let Some(killed) = self.hazard(site, &more, false)? {
+            return Ok(killed);
+        }
         let cases = reached.len() + more.len();
-        Ok(killed.unwrap_or(Finding::Survived { cases }))
+        Ok(wrong(site, &more)?.unwrap_or(Finding::Survived { cases }))
     }
 
     /// One problem per instance: two blocks of rows, the second with a single row; `tiles` tiles of keys and one key. Half
