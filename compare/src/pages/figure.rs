@@ -28,8 +28,14 @@ struct Line {
     note: String,
 }
 
-/// An SVG with a bar for each line; at `mark` a red line crosses them.
-fn picture(title: &str, head: [&str; 2], lines: &[Line], mark: Option<f64>) -> String {
+/// An SVG with a bar for each line, and above them the title, the GPU and what `notes` are; at `mark` a red line crosses the bars.
+fn picture(
+    report: &Report<'_>,
+    title: &str,
+    notes: &str,
+    lines: &[Line],
+    mark: Option<f64>,
+) -> String {
     let values = lines.iter().filter_map(|line| line.value);
     let scale = WIDTH / values.fold(f64::MIN_POSITIVE, f64::max);
     let height = (lines.len() + 1) * STEP;
@@ -52,7 +58,8 @@ fn picture(title: &str, head: [&str; 2], lines: &[Line], mark: Option<f64>) -> S
         let x = scale * mark;
         format!("<rect class=\"mark\" x=\"{x:.1}\" y=\"{STEP}\" width=\"1\" height=\"100%\"/>\n")
     });
-    let head = text(head, 14);
+    let gpu = report.known.gpu().unwrap_or("no GPU");
+    let head = text([&format!("{title}, {gpu}"), notes], 14);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"system-ui,sans-serif\" font-size=\"12\">\n\
@@ -85,13 +92,8 @@ pub fn ladder(report: &Report<'_>) -> String {
         }
     };
     let lines: Vec<Line> = known.stages.iter().map(line).collect();
-    let title = "Latency at mission";
-    let gpu = known.gpu().unwrap_or("no GPU");
-    let head = [
-        &*format!("{title}, {gpu}"),
-        "gain over the stage before (claimed)",
-    ];
-    picture(title, head, &lines, None)
+    let notes = "gain over the stage before (claimed)";
+    picture(report, "Latency at mission", notes, &lines, None)
 }
 
 /// How many times as long the fastest peer takes as our fastest stage, by kind of problem and element type.
@@ -120,13 +122,7 @@ pub fn against_peers(report: &Report<'_>) -> String {
     };
     let lines: Vec<Line> = groups.into_iter().map(line).collect();
     let title = "Time of the fastest peer / ours, geometric mean";
-    let gpu = known.gpu().unwrap_or("no GPU");
-    picture(
-        title,
-        [&*format!("{title}, {gpu}"), "range"],
-        &lines,
-        Some(1.0),
-    )
+    picture(report, title, "range", &lines, Some(1.0))
 }
 
 #[cfg(test)]
