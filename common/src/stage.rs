@@ -63,10 +63,11 @@ pub struct Kernel {
     /// The preset: `wmma-qk-32x64`.
     pub variant: String,
     pub facts: KernelFacts,
+    /// None of a stage that was built without its feature `emulated`.
     #[cfg(feature = "emulated")]
-    pub emulated: emulator::Entry,
+    pub emulated: Option<emulator::Entry>,
     #[cfg(feature = "emulated")]
-    pub traced: emulator::Entry,
+    pub traced: Option<emulator::Entry>,
 }
 
 impl Deref for Kernel {
@@ -224,7 +225,8 @@ impl LoadedStage {
     pub fn has_source_lines(&self) -> bool {
         self.kernels
             .first()
-            .is_some_and(|kernel| emulator::trace::has_source_line(kernel.traced))
+            .and_then(|kernel| kernel.traced)
+            .is_some_and(emulator::trace::has_source_line)
     }
 
     /// Whether any instance supports it; all stages support f16 and E4M3.
@@ -433,10 +435,6 @@ fn read_record(
             probability.name()
         )));
     }
-    #[cfg(feature = "emulated")]
-    let entry = record
-        .emulated
-        .ok_or_else(|| fail("no emulated entry".to_string()))?;
     let threads = positive("threads", record.threads)?;
     if !threads.is_multiple_of(32) || threads > 1024 {
         return Err(fail(format!(
@@ -460,14 +458,17 @@ fn read_record(
         symbol,
     };
     #[cfg(feature = "emulated")]
-    // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
-    // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
-    // through it.
-    let emulated = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*const params::AttentionParams), emulator::Entry>(
-            entry,
-        )
-    };
+    let emulated = record.emulated.map(|entry| {
+        // SAFETY: both types are C function pointers that take one pointer; the entry reads its argument as
+        // AttentionParams or as AttentionLaunch, which begins with them, and C++ code compiled with exceptions may unwind
+        // through it.
+        unsafe {
+            std::mem::transmute::<
+                unsafe extern "C" fn(*const params::AttentionParams),
+                emulator::Entry,
+            >(entry)
+        }
+    });
     Ok(Kernel {
         family: hyphenated(family),
         variant: hyphenated(variant),
@@ -477,4 +478,50 @@ fn read_record(
         #[cfg(feature = "emulated")]
         traced: emulated, // until the traced table is read
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Staged, emulated};
+    use crate::image::Layout;
+    use crate::inputs::{Family, Inputs};
+    use crate::problem::{Mask, Shape};
+
+    /// `cargo test -p common -p attention-ladder`: the features of one are those of both, and no stage's is among them.
+    #[test]
+    fn a_stage_without_emulated_kernels_is_read_and_refuses_to_be_emulated() {
+        let record = AttentionKernel {
+            family: c"mma".as_ptr(),
+            variant: c"mma_64x64".as_ptr(),
+            symbol: c"stage_mma_64x64".as_ptr(),
+            dtype: params::AttentionDtype_ATTENTION_F16 as i32,
+            head_dim: 64,
+            block_m: 64,
+            block_n: 64,
+            threads: 128,
+            min_blocks: 1,
+            dynamic_shared_bytes: 1024,
+            probability_dtype: params::AttentionProbability_ATTENTION_P_F16 as i32,
+            lse: 1,
+            emulated: None,
+        };
+        let kernel = read_record(&record, None, None).unwrap();
+        let problem = Problem::new(Shape::bhsd(1, 1, 1, 64), Dtype::F16, Mask::Full).unwrap();
+        let staged = Staged::new(
+            &Inputs::generate(&problem, Family::Normal, 0),
+            Layout::Packed,
+        );
+        let prepared = Prepared {
+            kernel: &kernel,
+            grid: [1; 3],
+            lse: false,
+        };
+        let launched = emulated::execute(&prepared, &staged, emulator::Schedule::InOrder, None);
+        let reason = launched.unwrap_err().to_string();
+        assert!(
+            reason.contains("without its feature `emulated`"),
+            "{reason}"
+        );
+    }
 }

@@ -89,8 +89,16 @@ impl Buffers {
         })
     }
 
-    fn launch(&self, entry: Entry, prepared: &Prepared<'_>, schedule: Schedule) -> Launch {
-        Launch {
+    fn launch(
+        &self,
+        entry: Option<Entry>,
+        prepared: &Prepared<'_>,
+        schedule: Schedule,
+    ) -> Result<Launch, Fault> {
+        let entry = entry.ok_or_else(|| Fault::BadLaunch {
+            reason: "the stage was built without its feature `emulated`; name it with -p".into(),
+        })?;
+        Ok(Launch {
             entry,
             params: (&raw const self.launch).cast(),
             grid: prepared.grid,
@@ -99,7 +107,7 @@ impl Buffers {
             dynamic_shared_bytes: prepared.kernel.dynamic_shared_bytes,
             schedule,
             patience: Launch::PATIENCE,
-        }
+        })
     }
 
     fn execution(&self) -> Execution {
@@ -164,7 +172,7 @@ pub fn execute(
     suppress: Option<&Place>,
 ) -> Result<Execution, Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
-    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
+    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
     // SAFETY: the entry takes AttentionLaunch, or the AttentionParams that it begins with, which outlives the call, as do the
     // buffers that it points to; each holds every address that extents and strides of `staged` allow, and is on the boundary
     // that kernels rely on. Without a barrier a kernel computes something else, but at the same addresses.
@@ -270,7 +278,7 @@ pub fn execute_far_apart(
         std::ptr::null_mut(),
     );
     buffers.launch = maps::launch(&far.problem, params, prepared.kernel.boxes, encode)?;
-    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule);
+    let launch = buffers.launch(prepared.kernel.emulated, prepared, schedule)?;
     // SAFETY: as in `execute`; the mappings outlive the call, too.
     unsafe { emulator::launch(&launch, None) }?;
     let gathered = |i: usize| inputs[i].gathered(&staged.inputs[i].image, &far.inputs[i].image);
@@ -301,7 +309,7 @@ pub fn execute_traced(
 ) -> Result<(TraceReport, Execution), Fault> {
     let buffers = Buffers::new(staged, prepared.kernel.boxes, prepared.lse)?;
     let memory = buffers.memory(staged);
-    let launch = buffers.launch(prepared.kernel.traced, prepared, schedule);
+    let launch = buffers.launch(prepared.kernel.traced, prepared, schedule)?;
     // SAFETY: as in `execute`; the table holds all that the parameters point to.
     let report = unsafe { emulator::trace::trace(&launch, memory, selection) }?;
     Ok((report, buffers.execution()))
