@@ -38,6 +38,20 @@ impl Checked {
         })
     }
 
+    /// Writes to memory that was allocated after the check, and so overlaps nothing.
+    pub(crate) fn write_to(
+        &mut self,
+        o: Option<&AttentionLadderTensor>,
+        lse: *mut f32,
+    ) -> Result<(), Failure> {
+        if let Some(o) = o {
+            self.tensors[3] = tensor("o", o, self.problem.shape.q_extents(), OUTPUT_BYTES)?;
+        }
+        self.lse = lse;
+        self.wanted.lse = !lse.is_null();
+        Ok(())
+    }
+
     /// Refuses a launch that lacks an address.
     pub(crate) fn addresses(&self) -> Result<(), Failure> {
         let mut named = ["q", "k", "v", "o"].into_iter().zip(&self.tensors);
@@ -549,6 +563,33 @@ mod tests {
         };
         let wanted = Checked::new(&invariant).unwrap().wanted;
         assert!(!wanted.lse && wanted.batch_invariant);
+    }
+
+    #[test]
+    fn memory_that_is_given_after_the_check_is_taken_as_if_it_had_been_there() {
+        let mut whole = AttentionLadderCall {
+            lse: 64 as *mut f32,
+            ..call()
+        };
+        (whole.o.head_stride, whole.o.row_stride) = (64, 8 * 64);
+        let mut checked = Checked::new(&AttentionLadderCall {
+            o: AttentionLadderTensor {
+                data: std::ptr::null_mut(),
+                ..whole.q
+            },
+            lse: std::ptr::null_mut(),
+            ..whole
+        })
+        .unwrap();
+        checked.write_to(Some(&whole.o), whole.lse).unwrap();
+        let expected = format!("{:?}", Checked::new(&whole).unwrap());
+        assert_eq!(format!("{checked:?}"), expected);
+        checked.write_to(None, std::ptr::null_mut()).unwrap();
+        assert_eq!(checked.tensors[3].data, whole.o.data);
+        assert!(checked.lse.is_null() && !checked.wanted.lse);
+        whole.o.data = 8 as *mut _;
+        let failure = checked.write_to(Some(&whole.o), whole.lse).unwrap_err();
+        assert!(failure.message.contains("address of o"), "{failure:?}");
     }
 
     #[test]

@@ -145,6 +145,16 @@ pub fn check(call: &AttentionLadderCall) -> Result<Checked, i32> {
     guarded(|| Checked::new(call))
 }
 
+/// For Rust: lets a call that is checked write to memory that was allocated since: an output, unless it has one, and log-sum-exps,
+/// unless they are null.
+pub fn write_to(
+    call: &mut Checked,
+    o: Option<&AttentionLadderTensor>,
+    lse: *mut f32,
+) -> Result<(), i32> {
+    guarded(|| call.write_to(o, lse))
+}
+
 /// As [`attention_ladder_launch`], of a call that is checked.
 ///
 /// # Safety

@@ -325,22 +325,8 @@ fn sdpa<'py>(
         Err(_) if !is_dispatched => return Ok(None),
         read => read?,
     };
-    let mut described = described(&qkv, given.as_ref(), Some(&scales), &options)?;
-    let result = match out {
-        Some(out) => out.clone(),
-        None => {
-            let out = allocated(&EMPTY_OUT, "_empty_out", q)?;
-            (_, described.call.o) = four(&dlpack::read("out", &out)?)?;
-            out
-        }
-    };
-    let lse = return_lse
-        .then(|| allocated(&EMPTY_LSE, "_empty_lse", q))
-        .transpose()?;
-    if let Some(lse) = &lse {
-        described.call.lse = dlpack::read("lse", lse)?.data.cast();
-    }
-    let call = ladder::check(&described.call).map_err(failed)?;
+    let described = described(&qkv, given.as_ref(), Some(&scales), &options)?;
+    let mut call = ladder::check(&described.call).map_err(failed)?;
     if let Some(out) = out {
         let find = || {
             let graph = py.import("torch.autograd.graph")?;
@@ -350,19 +336,38 @@ fn sdpa<'py>(
         let increment_version = INCREMENT_VERSION.get_or_try_init(py, find)?;
         increment_version.bind(py).call1((out,))?;
     }
-    if described.is_empty {
-        result.call_method0("zero_")?;
-        if let Some(lse) = &lse {
-            lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
-        }
-    } else {
-        let device = device_of(&call, described.gpu)?;
+    let device = (!described.is_empty)
+        .then(|| device_of(&call, described.gpu))
+        .transpose()?;
+    // Not before: a call that is refused allocates nothing.
+    let result = match out {
+        Some(out) => out.clone(),
+        None => allocated(&EMPTY_OUT, "_empty_out", q)?,
+    };
+    let lse = return_lse
+        .then(|| allocated(&EMPTY_LSE, "_empty_lse", q))
+        .transpose()?;
+    if let Some(device) = device {
+        let new_output = match out {
+            Some(_) => None,
+            None => Some(four(&dlpack::read("out", &result)?)?.1),
+        };
+        let new_lse = match &lse {
+            Some(lse) => dlpack::read("lse", lse)?.data.cast(),
+            None => null_mut(),
+        };
+        ladder::write_to(&mut call, new_output.as_ref(), new_lse).map_err(failed)?;
         let launch = Launch {
             stream: dlpack::stream(py, device)?,
             call,
             device,
         };
         py.detach(move || launch.launch()).map_err(failed)?;
+    } else {
+        result.call_method0("zero_")?;
+        if let Some(lse) = &lse {
+            lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
+        }
     }
     Ok(Some(match lse {
         Some(lse) => PyTuple::new(py, [result, lse])?.into_any(),

@@ -366,6 +366,37 @@ class AmongTensors:
         if torch.cuda.is_available():
             self.refused(ValueError, "on one device", q, k.to("cpu" if self.device == "cuda" else "cuda"), v)
 
+    def refusals(self):
+        """Of every kind of check, by plain calls and by the dispatcher: nothing has been allocated by then."""
+        q, k, v = self.qkv
+        allocators = attention_ladder._empty_like, attention_ladder._empty_strided
+        taken = []
+
+        def counted(allocator):
+            return lambda *given, **named: taken.append(allocator) or allocator(*given, **named)
+
+        attention_ladder._empty_like, attention_ladder._empty_strided = map(counted, allocators)
+        try:
+            for call, kind in itertools.product(CALLS.values(), (lambda x: x, Plain)):
+                for words, *wrong in (
+                    ("is not supported", *(kind(x[..., :32]) for x in self.qkv)),
+                    ("does not divide", kind(q), k[:, :3], v[:, :3]),
+                    ("must be positive", kind(q[:, :, :1].expand_as(q)), k, v),
+                    ("q_scale must be", *map(kind, self.codes), False, None, *[x[:1] for x in self.scales]),
+                    ("q has no scales", *map(kind, self.codes)),
+                ):
+                    named = dict(zip(NAMES, wrong[5:]))
+                    raises((ValueError, NotImplementedError), words, call, *wrong[:5], **named)
+                raises(ValueError, "scale = -1", call, kind(q), k, v, scale=-1.0)
+                if call in WITH_OUT:
+                    raises(ValueError, "out must be", call, kind(q), k, v, out=q.bfloat16())
+                assert not taken
+                self.right(call, kind(q), k, v, plain=self.qkv)
+                assert taken
+                taken.clear()
+        finally:
+            attention_ladder._empty_like, attention_ladder._empty_strided = allocators
+
     def numbers(self):
         for call in CALLS.values():
             for scale in (2, 0.25):
@@ -477,6 +508,7 @@ def refuses_backward(q, return_lse):
 
 def without_gpu():
     q = torch.zeros(1, 8, 512, 64, dtype=F16)
+    attention_ladder._empty_like = attention_ladder._empty_strided = None  # there is nothing to allocate for
     for call in (attention_ladder.sdpa, OP, OP_LSE, attention_ladder.variant):
         for tensor, options in ((q, {}), (q.bfloat16(), {} if call in (OP, OP_LSE) else {"return_lse": True})):
             said = None

@@ -17,7 +17,7 @@ __version__ = _native.__version__
 _sdpa = _native.sdpa
 _is_compiling = torch.compiler.is_dynamo_compiling
 _empty_like, _empty_strided = torch.empty_like, torch.empty_strided
-_f16, _f32, _e4m3 = torch.float16, torch.float32, torch.float8_e4m3fn
+_f16, _bf16, _f32, _e4m3 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
 _unpack_dual = torch.autograd.forward_ad.unpack_dual
 
 
@@ -61,9 +61,6 @@ def sdpa(
     ops = torch.ops.attention_ladder
     result, lse = ops.sdpa_lse(*given) if return_lse else (ops.sdpa(*given), None)
     if out is not None:
-        # A copy would convert and broadcast.
-        if (out.dtype, out.shape, out.device) != (result.dtype, result.shape, result.device):
-            raise ValueError(f"out must be a {str(result.dtype)[6:]} tensor {list(q.shape)} on the device of q")
         result = out.copy_(result)
     return (result, lse) if return_lse else result
 
@@ -91,8 +88,14 @@ def _check_dispatched(q, k, v, out):
             raise TypeError(f"{name} is no torch.Tensor, but a {type(tensor).__name__}")
         if tensor is not None and tensor.is_nested:
             raise NotImplementedError(f"{name} is a nested tensor: pad it, or call once for each sequence")
-    if out is not None and out.requires_grad and torch.is_grad_enabled():
+    if out is None:
+        return
+    if out.requires_grad and torch.is_grad_enabled():
         raise NotImplementedError(f"out requires a gradient, or is a view of what does: {_NO_BACKWARD}")
+    # A copy would convert and broadcast.
+    dtype = _bf16 if q.dtype is _bf16 else _f16
+    if (out.dtype, out.shape, out.device) != (dtype, q.shape, q.device):
+        raise ValueError(f"out must be a {str(dtype)[6:]} tensor {list(q.shape)} on the device of q")
 
 
 _NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on tensors that require no gradient"
