@@ -77,8 +77,8 @@ fn fake(entry: emulator::Entry, dtype: Dtype) -> Kernel {
             probability: Probability::F32,
             lse: true,
         },
-        emulated: entry,
-        traced: entry,
+        emulated: Some(entry),
+        traced: Some(entry),
     }
 }
 
