@@ -80,8 +80,9 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
         "--end-of-options",
         &commit,
     ];
-    let sha = git(root, &parse).map_err(|_| {
-        anyhow!("{name} is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision")
+    let sha = git(root, &parse).map_err(|why| {
+        let why = if why.is_empty() { why } else { format!(" ({why})") };
+        anyhow!("'{name}' is neither a folder nor a git revision{why}; give the folder of a run, a folder of tables, or a revision")
     })?;
     let sha = String::from_utf8_lossy(&sha).trim().to_string();
     let list = ["ls-tree", "-r", "--name-only", "-z", &sha, "--", "results"];

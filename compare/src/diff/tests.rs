@@ -198,12 +198,16 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     empty
         no data true: NO DATA: empty has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
     nowhere
-        no data false: nowhere is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision
+        no data false: 'nowhere' is neither a folder nor a git revision; give the folder of a run, a folder of tables, or a revision
     --all
-        no data false: --all is not a folder or a git revision here; give the folder of a run, a folder of tables, or a revision
+        no data false: '--all' is neither a folder nor a git revision; give the folder of a run, a folder of tables, or a revision
     ");
     let after = git(root, &["status", "--porcelain"]);
     assert_eq!(after, before, "the work tree is not touched");
+    // What keeps git from looking is said.
+    let error = source::resolve("main", Some(&at("gone")), &ladder()).unwrap_err();
+    let says = "'main' is neither a folder nor a git revision (fatal: cannot change to";
+    assert!(error.to_string().starts_with(says), "{error}");
     let error = source::resolve("main", None, &ladder()).unwrap_err();
     let says = "the current folder is not inside the workspace";
     assert_eq!(error.to_string(), says);
