@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 /// Checks every stage of the attention ladder with the same gates, times it on a GPU, and reports on it.
 #[derive(Debug, Parser)]
-#[command(name = "compare", version, about, after_help = crate::run::EXAMPLES, args_conflicts_with_subcommands = true, max_term_width = 110)]
+#[command(name = "compare", version, about, after_help = crate::run::EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// What to do; `run` if left out.
     #[command(subcommand)]
@@ -24,6 +24,7 @@ pub enum Command {
     #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
+    #[command(after_help = crate::selftest::EXAMPLES)]
     Selftest(crate::selftest::SelftestArgs),
     /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared memory, or is wrong
     #[command(after_help = crate::diff::EXAMPLES)]
@@ -50,6 +51,7 @@ pub enum Command {
     #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
+    #[command(after_help = crate::render::EXAMPLES)]
     Render(crate::render::RenderArgs),
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
@@ -120,15 +122,17 @@ mod tests {
 
     #[test]
     fn the_help_shows_examples_and_exit_codes() {
-        let help = Cli::command().render_long_help().to_string();
-        for part in [
-            "Examples:",
-            "Exit codes:",
-            "compare accept",
-            "selftest",
-            "1x8:2x113:203x64",
-        ] {
+        let mut program = Cli::command();
+        let help = program.render_long_help().to_string();
+        for part in ["compare accept", "selftest", "1x8:2x113:203x64"] {
             assert!(help.contains(part), "{part}");
+        }
+        let is_ours =
+            |command: &&mut clap::Command| !command.is_hide_set() && command.get_name() != "help";
+        for command in program.get_subcommands_mut().filter(is_ours) {
+            let help = command.render_long_help().to_string();
+            let is_taught = help.contains("\nExample") && help.contains("\nExit codes:");
+            assert!(is_taught, "{help}");
         }
     }
 }

@@ -9,6 +9,15 @@ use crate::table::Results;
 use anyhow::bail;
 use clap::Args;
 
+pub const EXAMPLES: &str = "\
+Example:
+  compare render --check
+
+Exit codes:
+  0  written, or up to date
+  1  out of date (--check)
+  2  wrong usage, no table, or a page or table that cannot be read or written";
+
 #[derive(Clone, Debug, Args)]
 pub struct RenderArgs {
     /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date

@@ -22,6 +22,19 @@ use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 
+pub const EXAMPLES: &str = "\
+Faults are planted in a model of attention, and each synchronisation site is removed from each kernel in the emulator. On a GPU the
+timer is checked, too.
+
+Example:
+  compare selftest --stages 4,5
+
+Exit codes:
+  0  a gate kills every planted fault and, unless the stage lists the site as redundant, every mutant
+  1  one survives, a site is listed wrongly, or the timer is wrong
+  2  wrong usage, or an environment that cannot run what was asked
+  3  NO DATA: a stage's kernels cannot be mutated here";
+
 #[derive(Clone, Debug, Args)]
 pub struct SelftestArgs {
     /// Stages to mutate, by id or number [default: all]
