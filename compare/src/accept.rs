@@ -63,9 +63,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let mut results = Results::read(&into)?;
     let mut lines = Vec::new();
     for folder in &args.runs {
-        let run = Run::read(folder, &stages).context(
-            "the run cannot be accepted; give a folder that `compare run` of this version wrote",
-        )?;
+        let run = Run::read(folder, &stages).context("the run cannot be accepted")?;
         let accepted = merge(&run, &results, &built)?;
         lines.extend(accepted.lines);
         results = accepted.results;

@@ -124,7 +124,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     run.session.input = args.input.clone();
     let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));
     run.session.tools.extend(read_by);
-    say(&format!("record: {}", folder.display()));
+    say(&format!("run: {}", folder.display()));
     // Before a GPU works for nothing.
     if ladder.gpu.is_ok()
         && let Some(reason) = run.session.unacceptable()

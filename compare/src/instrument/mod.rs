@@ -60,9 +60,8 @@ impl Completing {
             Some(folder) => folder.clone(),
             None => newest(&below_target("compare"))?,
         };
-        let run = Run::read(&folder, builds).context(
-            "the run cannot be completed; name a folder that `compare run` wrote with --run DIR",
-        )?;
+        let run = Run::read(&folder, builds)
+            .context("the run cannot be completed; choose another with --run DIR")?;
         let name = name_of(&folder);
         judge(&name, &run)?;
         Ok(Self {
@@ -219,7 +218,7 @@ mod tests {
             "{failed:?}"
         );
         assert_eq!((concluded(false).1, is_ambiguous), (vec![], false));
-        assert!(text.contains("record: "), "{text}");
+        assert!(text.contains("run: "), "{text}");
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("a/COMPARE.md").starts_with("# COMPARE"));
         assert_eq!(written("a/COMPARE.md"), written("COMPARE.md"));

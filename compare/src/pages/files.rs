@@ -28,8 +28,8 @@ pub fn write_report(
         path: folder.join(REPORT),
         text: document::markdown::markdown(&report::document(about, &[])),
     };
-    let (record, place) = (folder.display(), report.path.display());
-    let mut places = format!("record: {record}\nreport: {place}");
+    let (run, place) = (folder.display(), report.path.display());
+    let mut places = format!("run: {run}\nreport: {place}");
     let mut files = vec![report.clone()];
     let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
     if let Some(root) = root.filter(|_| is_on_gpu) {
