@@ -1,7 +1,8 @@
 //! H1: no hazard.
 
 use crate::verdict::{GateId, GateResult};
-use emulator::TraceReport;
+use emulator::trace::Hazard;
+use emulator::{Place, TraceReport};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
@@ -10,28 +11,42 @@ pub struct Traced<'a> {
     pub report: &'a TraceReport,
 }
 
-/// The record holds all.
+/// Hazards that are quoted.
 const QUOTED: usize = 3;
+
+/// The lines of both sides, in either order.
+fn places(hazard: &Hazard) -> Vec<&[Place]> {
+    let sides = [&hazard.first, &hazard.second].into_iter().flatten();
+    let mut places: Vec<&[Place]> = sides.map(|side| &*side.places).collect();
+    places.sort();
+    places
+}
 
 /// H1, judged by happens-before. A trace that saw less than `output_bytes` stored is no evidence, and fails too.
 pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
     if launches.is_empty() {
         return GateResult::no_data(GateId::H1, "no traced launch");
     }
-    let mut reasons = Vec::new();
+    let mut quoted: Vec<(&str, &Hazard)> = Vec::new();
     let mut count = 0;
     for Traced { label, report } in launches {
         count += report.hazards.len() + report.more_hazards;
-        reasons.extend(
-            report
-                .hazards
-                .iter()
-                .map(|hazard| format!("{label}: {hazard}")),
-        );
+        for hazard in &report.hazards {
+            // Most hazards show in every schedule.
+            let is_known = |(_, other): &(&str, &Hazard)| {
+                (other.kind, places(other)) == (hazard.kind, places(hazard))
+            };
+            if quoted.len() < QUOTED && !quoted.iter().any(is_known) {
+                quoted.push((label, hazard));
+            }
+        }
     }
     if count > 0 {
-        let more = count - reasons.len().min(QUOTED);
-        reasons.truncate(QUOTED);
+        let more = count - quoted.len();
+        let reasons = quoted
+            .iter()
+            .map(|(label, hazard)| format!("{label}: {hazard}"));
+        let mut reasons: Vec<String> = reasons.collect();
         if more > 0 {
             reasons.push(format!("and {more} more"));
         }
@@ -64,13 +79,22 @@ pub fn h1(launches: &[Traced<'_>], output_bytes: u64) -> GateResult {
 mod tests {
     use super::*;
     use crate::verdict::Verdict;
-    use emulator::trace::{Counted, Counters, GlobalTraffic, Hazard, HazardKind};
+    use emulator::trace::{Counted, Counters, GlobalTraffic, HazardKind};
 
     const OUTPUT_BYTES: u64 = 64;
 
     fn report(hazards: usize) -> TraceReport {
-        let hazard = Hazard {
-            kind: HazardKind::Race,
+        use HazardKind::{Deadlock, Misaligned, OutOfBounds, Race, Stopped, UninitialisedShared};
+        let kinds = [
+            Race,
+            Deadlock,
+            Misaligned,
+            OutOfBounds,
+            Stopped,
+            UninitialisedShared,
+        ];
+        let hazard = |kind| Hazard {
+            kind,
             block: [0; 3],
             memory: "byte 4 of shared memory".into(),
             first: None,
@@ -80,7 +104,7 @@ mod tests {
         };
         TraceReport {
             observations: Default::default(),
-            hazards: vec![hazard; hazards],
+            hazards: kinds[..hazards].iter().copied().map(hazard).collect(),
             more_hazards: 0,
             counted: Counted {
                 traced_blocks: 2,
@@ -120,6 +144,8 @@ mod tests {
             "small: race in block [0, 0, 0], byte 4 of shared memory: A barrier is missing"
         );
         assert!(of(&[&worse]).reason.ends_with("; and 3 more"));
+        let again = of(&[&dirty, &dirty, &dirty]).reason;
+        assert_eq!(again, format!("{}; and 2 more", fail.reason), "quoted once");
         let kept_in_part = TraceReport {
             more_hazards: 4,
             ..report(1)

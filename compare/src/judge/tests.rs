@@ -53,6 +53,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
         emulated; scalar all: H1 fail race in block [0, 0, 0]
         emulated; scalar self-test: S1 fail its mutant survives
+        emulated; + scalar | : as it is | self-test | H1 fail race
         timed 24 20 15; clean
         timed 24 20 15; clean; refuted 0 0
         timed; clean; refuted 0 0
@@ -93,6 +94,9 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     emulated; scalar self-test: S1 fail its mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
         Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
+    emulated; + scalar | : as it is | self-test | H1 fail race
+        1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar-32x64: as it is: race
+        Fix the kernel: mutants of a wrong one show nothing.
     timed 24 20 15; clean
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
