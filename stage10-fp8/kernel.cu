@@ -176,7 +176,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
         bool in_range = true;   // no exponential is too large
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
         if constexpr (EXACT) mask_and_softmax(tile);
-        else in_range = attn::exponentials_of_rows(s, state, scale_log2);
+        else in_range = attn::exponentials_of_rows(s, state, {scale_log2, scale_log2});
         // A loop that the compiler moves nothing across: else it would compute the exponentials after the next wait.
         auto next = current;
         next.advance();

@@ -5,6 +5,7 @@
 #include <attn/mapped.cuh>
 #include <attn/mask.cuh>
 #include <attn/observe.cuh>
+#include <attn/packed_rows.cuh>
 #include <attn/ptx/barrier.cuh>
 #include <attn/ptx/setmaxnreg.cuh>
 #include <attn/warpgroup_output.cuh>
@@ -20,7 +21,8 @@ template <class Element_,          // of Q, K and V
           bool LAZY_,              // exponentials under the row maxima of earlier tiles: no tile waits for its own
           bool TURNS_ = false,     // the warpgroups start products in turns: one multiplies while the other has its exponentials
           int PASSES_ = 1,         // over the keys, each for the next 64 rows of a warpgroup
-          int V_STAGES_ = STAGES_> // tiles of V in the ring
+          int V_STAGES_ = STAGES_, // tiles of V in the ring
+          bool PACKED_ = false>    // a block's rows are of all query heads of a key head, whose keys are read once for them
 struct Tile {
     using Element = Element_;
     using Operand = typename Element::Operand;
@@ -28,7 +30,7 @@ struct Tile {
     static constexpr int CONSUMERS = CONSUMERS_, PASSES = PASSES_, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int BLOCK_M = PASSES * CONSUMERS * attn::WGMMA_M;
     static constexpr int STAGES = STAGES_, V_STAGES = V_STAGES_;
-    static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_;
+    static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_, PACKED = PACKED_;
     static constexpr bool Q_IN_REGISTERS = TURNS; // wgmma then reads K alone from shared memory, while TMA writes there
     static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
     // Of a loading and of a computing thread: those of the launch, redistributed.
@@ -39,12 +41,12 @@ struct Tile {
     // As tiles land, before the loading warpgroup converts them.
     using QCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_M>;
     using KvCodes = attn::BoxTile<Element, HEAD_DIM, BLOCK_N>;
+    struct Empty {};
     struct Staging {
-        QCodes q;
+        std::conditional_t<PACKED, Empty, QCodes> q;
         KvCodes k, v;
         attn::Mbarrier q_full, k_full, v_full;
     };
-    struct Empty {};
     struct Shared {
         QTile q;                       // [BLOCK_M, HEAD_DIM], and O on its way out
         KvTile k[STAGES], v[V_STAGES]; // [BLOCK_N, HEAD_DIM] each
@@ -52,12 +54,14 @@ struct Tile {
         attn::Mbarrier q_full, k_full[STAGES], v_full[V_STAGES];
         attn::Mbarrier k_empty[STAGES], v_empty[V_STAGES]; // read by every consumer
     };
-    static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
+    static constexpr int Q_BOX_ROWS = PACKED ? 0 : BLOCK_M, O_BOX_ROWS = PACKED ? 0 : 16;
+    static constexpr int K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N;
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = Operand::PROBABILITY;
     // Named barriers: one of each consumer, one of the loading warpgroup, and one for the turn of each of two consumers.
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS, TURN_BARRIER = LOADER_BARRIER + 1;
     static_assert(STAGES >= 2 && V_STAGES >= 2, "a tile lands while another is read");
     static_assert(!TURNS || (CONSUMERS == 2 && LAZY), "the turn's barrier is also that of the warps that read K on their own");
+    static_assert(!PACKED || (Q_IN_REGISTERS && PASSES == 1), "packed rows of Q are read once, and never by wgmma");
     static_assert(LOADER_REGISTERS + CONSUMERS * CONSUMER_REGISTERS <= 512 || CONSUMERS == 1, "a multiprocessor has 64K of them");
     static_assert(TURN_BARRIER + 1 < 16, "a block has 16 named barriers");
 };
@@ -81,17 +85,33 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const int group = pass * Preset::CONSUMERS + consumer;
     const int group_row = group * attn::WGMMA_M, warp_row = group_row + warp * 16; // in the block
 
+    if constexpr (Preset::PACKED) {
+        if (work.tiles > 0) {
+            attn::load_packed_rows<typename Preset::Element, Preset::CONSUMERS * 128>(smem.q, params, work, threadIdx.x);
+            attn::mbarrier_arrive(&smem.q_full); // for all warpgroups; no proxy fence: only ldmatrix reads Q
+        }
+    }
+    const auto row_at = [&](int row) { return work.at(work.row + row); }; // of the block
     int visible[2];          // keys that the thread's two rows see
     attn::RowState state[2]; // of the thread's two rows
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        visible[half] = attn::visible_keys(params, work.row + warp_row + lane / 4 + half * 8);
+        visible[half] = attn::visible_keys(params, row_at(warp_row + lane / 4 + half * 8).query);
         state[half] = attn::RowState::empty();
     }
-    const int visible_to_all = attn::visible_keys(params, work.row + group_row); // keys that all rows of the warpgroup see
-    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q) - 1;
-    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row) : 0;
-    const float scale_log2 = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
+    // Keys that all rows of the warpgroup see, and those that any of them does.
+    const int visible_to_all = attn::visible_keys(params, row_at(group_row).query);
+    const int last_row = min(work.row + group_row + attn::WGMMA_M, params.seq_q * work.heads) - 1;
+    const int visible_to_any = group < work.groups ? attn::visible_keys(params, last_row / work.heads) : 0;
+    float scale_log2[2]; // of the thread's two rows
+    scale_log2[0] = scale_log2[1] = attn::scale_of_scores(params, work.batch, work.head_q, work.head_kv);
+    if constexpr (Preset::PACKED && Preset::CONVERTS) { // codes of each query head have their own
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int head_q = row_at(warp_row + lane / 4 + half * 8).head;
+            scale_log2[half] = attn::scale_of_scores(params, work.batch, head_q, work.head_kv);
+        }
+    }
     float s[BLOCK_N / 2];                        // of [64, BLOCK_N]
     float o_acc[HEAD_DIM / 2];                   // of [64, HEAD_DIM]
     uint32_t p_frag[BLOCK_N / attn::WGMMA_K][4]; // of [64, BLOCK_N]
@@ -99,7 +119,8 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     float rescale[2]; // the factor for the output so far
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 2; ++i) o_acc[i] = 0.0f;
- ATTN_PLACES(at, work.batch, work.head_q, work.row + warp_row + lane / 4 + i % 4 / 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2);
+ ATTN_PLACES(at, work.batch, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).head, row_at(warp_row + lane / 4 + i % 4 / 2 * 8).query,
+             i / 4 * 8 + lane % 4 * 2 + i % 2);
     // The slots of K of the current and of the previous tile, and of V of the previous one.
     auto &current = slots.k, previous = current;
     auto &previous_v = attn::state_of_v(previous, slots.v);
@@ -133,7 +154,7 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     const auto mask_and_softmax = [&](int tile) {
         if ((tile + 1) * BLOCK_N > visible_to_all) attn::mask_rows(s, tile * BLOCK_N, visible, lane);
  ATTN_OBSERVE(SCORES, at, tile * BLOCK_N, s);
-        attn::softmax_rows(s, state, scale_log2, rescale);
+        attn::softmax_rows(s, state, {scale_log2[0], scale_log2[1]}, rescale); // copies: registers are as without packed rows
  ATTN_OBSERVE(LANE_STATE, at, tile * BLOCK_N, state);
  ATTN_OBSERVE(PROBABILITIES, at, tile * BLOCK_N, s);
     };
@@ -225,14 +246,14 @@ __device__ __forceinline__ void compute(const AttentionLaunch &launch, typename 
     }
 
     if constexpr (Preset::LAZY && Preset::PASSES == 1) __syncwarp(); // lanes that read Q for their own scores have done so
-    attn::store_output(launch, work, smem.q, warp_row, o_acc, state, lane);
-    attn::store_lse_rows(params, work.batch, work.head_q, work.row + warp_row + lane / 4, state, scale_log2, lane);
+    attn::store_output<Preset::PACKED>(launch, work, smem.q, warp_row, o_acc, state, lane);
+    attn::store_lse_rows<Preset::PACKED>(params, work, work.row + warp_row + lane / 4, state, scale_log2, lane);
 }
 
 template <class Preset>
 __device__ __forceinline__ void attention(const AttentionLaunch &launch) {
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
-    const attn::Work work = attn::work_of_block<Preset>(launch.params);
+    const attn::Work work = attn::work_of_block<Preset, Preset::PACKED>(launch.params);
     auto &smem = attn::shared_tiles<typename Preset::Shared>();
     if (threadIdx.x == 0) attn::init_ring<Preset>(smem, Preset::CONSUMERS);
     // The barriers are initialised.
@@ -255,15 +276,15 @@ using Tile256x64 = Tile<Element, HEAD_DIM, HEAD_DIM == 64 ? 4 : 3, 64,
                         HEAD_DIM == 64 ? 6 : 3 + sizeof(typename Element::Storage), LAZY>;
 template <class Element, int HEAD_DIM> using Exact256x64 = Tile256x64<Element, HEAD_DIM, false>;
 template <class Element, int HEAD_DIM> using Lazy256x64 = Tile256x64<Element, HEAD_DIM, true>;
+template <class Element, int HEAD_DIM> constexpr int RING = HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage); // of 128 keys
 // For grids that fill the GPU about once, and for those that do not.
-template <class Element, int HEAD_DIM, bool LAZY>
-using Tile128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), LAZY>;
-template <class Element, int HEAD_DIM> using Lazy128x128 = Tile128x128<Element, HEAD_DIM, true>;
-template <class Element, int HEAD_DIM>
-using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true>;
-// The same by turns; and twice the rows, one half after the other, for grids that would fill the GPU about twice.
-template <class Element, int HEAD_DIM>
-using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, HEAD_DIM == 64 ? 4 : 1 + sizeof(typename Element::Storage), true, true>;
+template <class Element, int HEAD_DIM> using Lazy128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<Element, HEAD_DIM>, true>;
+template <class Element, int HEAD_DIM> using Lazy64x128 = Tile<Element, HEAD_DIM, 1, 128, RING<Element, HEAD_DIM>, true>;
+// The first by turns; the same for groups of query heads; and twice the rows, one half after the other, for grids that would fill the
+// GPU about twice.
+template <class Element, int HEAD_DIM, bool PACKED = false>
+using Turns128x128 = Tile<Element, HEAD_DIM, 2, 128, RING<Element, HEAD_DIM>, true, true, 1, RING<Element, HEAD_DIM>, PACKED>;
+template <class Element, int HEAD_DIM> using Packed128x128 = Turns128x128<Element, HEAD_DIM, true>;
 template <class Element, int HEAD_DIM> // E4M3 of head_dim 128, whose codes need space, has tiles of 64 keys
 using Turns256x128 = Tile<Element, HEAD_DIM, 2, HEAD_DIM / sizeof(typename Element::Storage) == 128 ? 64 : 128, 3, true, true, 2,
                           HEAD_DIM == 64 ? 3 : 2>;
@@ -276,3 +297,4 @@ ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_128x128, Lazy128x128)
 ATTN_MAPPED_VARIANT(overlap_lazy, overlap_lazy_64x128, Lazy64x128)
 ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_256x128, Turns256x128)
 ATTN_MAPPED_VARIANT(overlap_turns, overlap_turns_128x128, Turns128x128)
+ATTN_MAPPED_VARIANT(overlap_packed, overlap_packed_128x128, Packed128x128)

@@ -135,13 +135,23 @@ pub trait Attention: Sync {
 
     fn artifacts(&self) -> &'static Artifacts;
 
-    /// Blocks: one per query tile, query head and batch; query tiles in whole clusters.
+    /// Whether the queries of all heads that read the same keys are rows of the same blocks.
+    fn packs_heads(&self, _kernel: &Kernel) -> bool {
+        false
+    }
+
+    /// Blocks: one per tile of rows, query head (or key head, where those are packed) and batch; tiles in whole clusters.
     fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
         let shape = &problem.shape;
-        let tiles = shape.seq_q.div_ceil(kernel.block_m) as u32;
+        let (rows, heads) = if self.packs_heads(kernel) {
+            (shape.seq_q * shape.heads_q / shape.heads_kv, shape.heads_kv)
+        } else {
+            (shape.seq_q, shape.heads_q)
+        };
+        let tiles = rows.div_ceil(kernel.block_m) as u32;
         [
             tiles.next_multiple_of(kernel.cluster),
-            shape.heads_q as u32,
+            heads as u32,
             shape.batch as u32,
         ]
     }

@@ -5,7 +5,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask, Problem};
+use common::problem::{Dtype, Mask};
 use common::stage::{Artifacts, Attention, Kernel, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -78,12 +78,7 @@ impl Attention for Spread {
         &ARTIFACTS
     }
 
-    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
-        let shape = &problem.shape;
-        let (rows, heads) = match kernel.family.as_str() {
-            "packed" => (shape.seq_q * shape.heads_q / shape.heads_kv, shape.heads_kv),
-            _ => (shape.seq_q, shape.heads_q),
-        };
-        [rows.div_ceil(kernel.block_m), heads, shape.batch].map(|blocks| blocks as u32)
+    fn packs_heads(&self, kernel: &Kernel) -> bool {
+        kernel.family == "packed"
     }
 }

@@ -4,7 +4,7 @@
 
 use common::claim::{self, Base, Claim, Where};
 use common::metric::Metric;
-use common::problem::{Mask, Problem};
+use common::problem::Mask;
 use common::stage::{Artifacts, Attention, Kernel, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
@@ -68,11 +68,7 @@ impl Attention for Decode {
         &ARTIFACTS
     }
 
-    /// A cluster for each tile of a key head's queries, of all its query heads.
-    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
-        let (shape, cluster) = (&problem.shape, kernel.cluster);
-        let rows = shape.seq_q * (shape.heads_q / shape.heads_kv);
-        let tiles = rows.div_ceil(kernel.block_m * cluster as usize) as u32;
-        [tiles * cluster, shape.heads_kv as u32, shape.batch as u32]
+    fn packs_heads(&self, _kernel: &Kernel) -> bool {
+        true
     }
 }

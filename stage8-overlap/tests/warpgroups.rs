@@ -25,5 +25,8 @@ fn rows_of_two_passes_are_computed_once() {
 
 #[test]
 fn presets_of_lazy_families_look_for_no_maxima_in_further_tiles() {
-    stage_tests::lazy_maxima(&Overlap, &["overlap-lazy", "overlap-turns"]);
+    stage_tests::lazy_maxima(
+        &Overlap,
+        &["overlap-lazy", "overlap-turns", "overlap-packed"],
+    );
 }

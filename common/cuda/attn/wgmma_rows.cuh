@@ -45,13 +45,14 @@ static __device__ __forceinline__ void softmax_rows(float (&s)[COUNT], RowState 
 // as they were, if in some row of the warp the maximum is far or an exponential may be too large for a half: a thread's part of a
 // row's sum bounds each of its terms.
 template <int COUNT>
-static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2], float scale_log2) {
+static __device__ __forceinline__ bool exponentials_of_rows(float (&s)[COUNT], RowState (&state)[2],
+                                                            const float (&scale_log2)[2]) {
     constexpr float LIMIT = 32768.0f;
  ATTN_STEP(EXPONENTIAL);
     float sum[2][2] = {}; // two chains per row
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-        s[i] = exp2_approx(fmaf(s[i], scale_log2, -state[i % 4 / 2].max));
+        s[i] = exp2_approx(fmaf(s[i], scale_log2[i % 4 / 2], -state[i % 4 / 2].max));
         sum[i % 4 / 2][i % 2] += s[i];
     }
     const float row_sum[2] = {sum[0][0] + sum[0][1], sum[1][0] + sum[1][1]};
