@@ -1,5 +1,5 @@
 // Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and only V is converted. Heads whose scores
-// may be too large for the sums of these tensor cores get stage 8's scores, from halves.
+// may be too large for the sums of these tensor cores get stage 8's scores, from FP16.
 
 #include <attn/block_work.cuh>
 #include <attn/fp8_scores.cuh>
@@ -44,7 +44,7 @@ struct Tile {
         attn::Mbarrier k_empty[STAGES], v_empty[STAGES]; // read by every consumer
     };
     static constexpr int Q_BOX_ROWS = BLOCK_M, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 16;
-    // P is held in halves. Scores from codes are less exact than that, so C2 and C3 apply the bounds of a P in BF16.
+    // P is held in FP16. Scores from codes are less exact than that, so C2 and C3 apply the bounds of a P in BF16.
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = ATTENTION_P_BF16;
     // Named barriers: one of each consumer, and one of the loading warpgroup.
     static constexpr int CONSUMER_BARRIER = 1, LOADER_BARRIER = CONSUMER_BARRIER + CONSUMERS;

@@ -37,7 +37,7 @@ struct Tile {
     static constexpr int BLOCK_M = GROUPS * attn::WGMMA_M, THREADS = (CONSUMERS + 1) * 128;
     static constexpr int STAGES = STAGES_;
     static constexpr bool LSE = true, ZIGZAG = ROWS == Rows::ZIGZAG, PACKED = ROWS == Rows::PACKED;
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to FP16
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : CONVERTS ? 232 : 240;

@@ -22,7 +22,7 @@ struct Tile {
     static constexpr int HEAD_DIM = HEAD_DIM_, BLOCK_M = attn::WGMMA_M, BLOCK_N = BLOCK_N_, SLOTS = SLOTS_;
     static constexpr int WARPGROUPS = WARPGROUPS_, THREADS = WARPGROUPS * 128;
     static constexpr int SHARE = HEAD_DIM / 2 / WARPGROUPS;                         // of a thread's accumulators
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>, LSE = true; // CONVERTS: E4M3, to halves
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>, LSE = true; // CONVERTS: E4M3, to FP16
     using QTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
     using KvTile = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;
     // As tiles land, before they are converted.

@@ -34,7 +34,7 @@ struct Tile {
     static constexpr int MIN_BLOCKS = THREADS > 256 ? 1 : 65536 / (REGISTERS * THREADS); // holds the compiler to them
     static constexpr int PROBABILITY = ATTENTION_P_F16;
 
-    // Rows end in padding, 16 bytes of halves and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
+    // Rows end in padding, 16 bytes of FP16 and 32 of floats: 8 rows of a fragment start in 8 different groups of 4 banks, 4 of
     // an accumulator in 4 of 8. Reads have no bank conflict, stores of an accumulator a two-way one.
     static constexpr int PITCH = HEAD_DIM + 8;
     static constexpr int P_PITCH = BLOCK_N + 8;

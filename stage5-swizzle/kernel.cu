@@ -52,7 +52,7 @@ struct Tile {
 
     using Rows = attn::WarpRows<Element, HEAD_DIM, WARP_M, WARP_N>;
     static constexpr int MIN_BLOCKS = THREADS <= 128 ? 2 : 1;
-    // P is held in halves or BF16. Scores from codes are less exact than halves, so C2 and C3 apply the bounds of a P in BF16.
+    // P is held in FP16 or BF16. Scores from codes are less exact than FP16, so C2 and C3 apply the bounds of a P in BF16.
     static constexpr int PROBABILITY = CODES ? ATTENTION_P_BF16 : Operand::PROBABILITY;
 
     static_assert(STAGES >= 2, "a tile is copied while another is read");

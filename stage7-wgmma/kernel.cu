@@ -26,7 +26,7 @@ struct Tile {
     static constexpr int STAGES = STAGES_;
     static constexpr bool LSE = true;
     static constexpr int MIN_BLOCKS = MIN_BLOCKS_;
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to FP16
 
     using QHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_M>;
     using KvHalves = attn::BoxTile<Operand, HEAD_DIM, BLOCK_N>;

@@ -32,7 +32,7 @@ struct Tile {
     static constexpr int STAGES = STAGES_, V_STAGES = V_STAGES_;
     static constexpr bool LSE = true, LAZY = LAZY_, TURNS = TURNS_, PACKED = PACKED_;
     static constexpr bool Q_IN_REGISTERS = TURNS; // wgmma then reads K alone from shared memory, while TMA writes there
-    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to halves
+    static constexpr bool CONVERTS = !std::is_same_v<Element, Operand>; // E4M3, to FP16
     // Of a loading and of a computing thread: those of the launch, redistributed.
     static constexpr int LOADER_REGISTERS = CONSUMERS >= 3 ? 32 : CONVERTS ? 40 : 24;
     static constexpr int CONSUMER_REGISTERS = CONSUMERS == 4 ? 112 : CONSUMERS == 3 ? 160 : CONVERTS ? 232 : 240;

@@ -45,7 +45,7 @@ struct Tile {
         attn::Mbarrier q_full, k_full[PAIR], v_full[PAIR];
     };
     static constexpr int Q_BOX_ROWS = ROWS, K_BOX_ROWS = BLOCK_N, V_BOX_ROWS = BLOCK_N, O_BOX_ROWS = 0;
-    // Scores from codes are less exact than a P in halves: C2 and C3 apply the bounds of one in BF16.
+    // Scores from codes are less exact than a P in FP16: C2 and C3 apply the bounds of one in BF16.
     static constexpr int MIN_BLOCKS = 1, PROBABILITY = CONVERTS ? ATTENTION_P_BF16 : Operand::PROBABILITY;
     static constexpr int K_READ = 1, V_READ = 2, CODES_READ = 3; // named barriers of E4M3
     static_assert(CLUSTER == 2 && PAIR == 2, "a block exchanges halves with the one other, rank ^ 1; a round is s[0], s[1]");

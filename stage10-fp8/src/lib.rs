@@ -1,4 +1,4 @@
-//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to halves. For E4M3
+//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to FP16. For E4M3
 //! alone: problems of other element types are Unsupported.
 
 use common::claim::{self, Base, Claim, Relation, Where};
@@ -10,7 +10,7 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Fp8;
 
-/// The same overlap with codes of Q and K converted to halves, too.
+/// The same overlap with codes of Q and K converted to FP16, too.
 const OVERLAP: Base = Base {
     stage: "stage8-overlap",
     family: "overlap-lazy",

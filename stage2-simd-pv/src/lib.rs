@@ -1,4 +1,4 @@
-//! Stage 2: P·V in pairs of halves and floats. See README.md.
+//! Stage 2: P·V in pairs of FP16 values and of floats. See README.md.
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;

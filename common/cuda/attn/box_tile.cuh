@@ -8,7 +8,7 @@
 
 namespace attn {
 
-// ROWS x HEAD_DIM elements in boxes of at most 128 bytes of each row, one box after the other: halves of head_dim 128 lie in
+// ROWS x HEAD_DIM elements in boxes of at most 128 bytes of each row, one box after the other: FP16 of head_dim 128 lies in
 // two. Within a box the 16-byte chunks of a row are permuted by XOR with the number of 128 bytes that precede the row.
 template <class Element_, int HEAD_DIM_, int ROWS_>
 struct BoxTile {
@@ -43,11 +43,11 @@ struct BoxTile {
     }
 };
 
-// Converts `codes` to halves, by THREADS threads of which the caller is `thread`. No barrier: the caller orders the writes.
+// Converts `codes` to FP16, by THREADS threads of which the caller is `thread`. No barrier: the caller orders the writes.
 template <int THREADS, int HEAD_DIM, int ROWS>
 static __device__ __forceinline__ void convert_tile(BoxTile<F16, HEAD_DIM, ROWS> &halves, BoxTile<E4M3, HEAD_DIM, ROWS> &codes,
                                                     int thread) {
-    constexpr int CHUNKS_PER_ROW = HEAD_DIM / 16; // of codes; each becomes two of halves
+    constexpr int CHUNKS_PER_ROW = HEAD_DIM / 16; // of codes; each becomes two of FP16
 #pragma unroll 2
     for (int chunk = thread; chunk < ROWS * CHUNKS_PER_ROW; chunk += THREADS) {
         const int row = chunk / CHUNKS_PER_ROW, col = chunk % CHUNKS_PER_ROW;

@@ -1,4 +1,4 @@
-// How a warp gets the scores of its rows and keys by mma.sync, as <attn/mma_rows.cuh> lays them out: from halves, or those of E4M3
+// How a warp gets the scores of its rows and keys by mma.sync, as <attn/mma_rows.cuh> lays them out: from FP16, or those of E4M3
 // from the codes themselves. `Rows` is a WarpRows.
 #pragma once
 
@@ -14,7 +14,7 @@ constexpr bool MULTIPLIES_CODES = true;
 constexpr bool MULTIPLIES_CODES = false;
 #endif
 
-// From halves, to which codes are converted in registers: exact products, 16 columns at a time.
+// From FP16, to which codes are converted in registers: exact products, 16 columns at a time.
 template <class Rows>
 struct HalfScores {
     using QFragments = typename Rows::QFragments; // of [WARP_M, HEAD_DIM]
@@ -36,7 +36,7 @@ struct HalfScores {
 };
 
 // From codes, 32 columns at a time (sm_89): half the products, and no conversion of Q and K. A register has four codes where it
-// would have two halves, so that ldmatrix brings them as it brings halves. For heads within LARGEST_SCALE.
+// would have two FP16 values, so that ldmatrix brings them as it brings those. For heads within LARGEST_SCALE.
 template <class Rows>
 struct CodeScores {
     using QFragments = uint32_t[Rows::M_TILES][Rows::HEAD_DIM / FP8_K][4]; // of [WARP_M, HEAD_DIM]

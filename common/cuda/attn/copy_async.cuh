@@ -53,7 +53,7 @@ struct TileCopy {
     }
 };
 
-// Where one operand's tiles arrive, one ahead of the tile that is read as halves: a copy into `arriving`, a commit; one tile later
+// Where one operand's tiles arrive, one ahead of the tile that is read as FP16: a copy into `arriving`, a commit; one tile later
 // a wait, a barrier and, where CONVERTS, `convert` and another barrier. Then `tile` may be read until the next such barrier.
 template <class Element, int HEAD_DIM, int ROWS, int PITCH, int THREADS>
 struct AsyncTile;

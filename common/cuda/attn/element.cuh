@@ -1,4 +1,4 @@
-// The element types of Q, K and V in global memory. E4M3 becomes halves on chip: every value is exact in binary16, and its scale is
+// The element types of Q, K and V in global memory. E4M3 becomes FP16 on chip: every value is exact in binary16, and its scale is
 // applied to the scores and to the output. Operand: what tensor cores multiply, and the elements of O.
 #pragma once
 
@@ -20,7 +20,7 @@ struct F16 {
         *reinterpret_cast<uint4 *>(smem) = raw;
     }
 
-    // Two floats as two halves, the first in the low half.
+    // Two floats as two FP16 values, the first in the low half.
     static __device__ __forceinline__ uint32_t pack(float low, float high) {
         const __half2_raw pair = __floats2half2_rn(low, high);
         return static_cast<uint32_t>(pair.x) | static_cast<uint32_t>(pair.y) << 16;
@@ -60,7 +60,7 @@ struct E4M3 {
         reinterpret_cast<uint4 *>(smem)[1] = make_uint4(low(raw.z), high(raw.z), low(raw.w), high(raw.w));
     }
 
-    // The two lower and the two upper codes of a word as two halves, in the same order.
+    // The two lower and the two upper codes of a word as two FP16 values, in the same order.
     static __device__ __forceinline__ unsigned low(unsigned word) { return convert(word & 0xffff); }
     static __device__ __forceinline__ unsigned high(unsigned word) { return convert(word >> 16); }
 

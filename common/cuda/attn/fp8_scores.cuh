@@ -38,7 +38,7 @@ static __device__ __forceinline__ void start_fp8_qk(float (&s)[KEYS / 2], const 
     wgmma_commit();
 }
 
-// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes converted to halves: exact products, summed in f32. Of
+// s = q · kᵀ for the 16 rows from `row` by one warp alone, from codes converted to FP16: exact products, summed in f32. Of
 // each 32 columns one mma takes the first two of every four and another the last two, of Q and K alike.
 template <int HEAD_DIM, int Q_ROWS, int KEYS>
 static __device__ __forceinline__ void exact_warp_scores(float (&s)[KEYS / 2], BoxTile<E4M3, HEAD_DIM, Q_ROWS> &q, int row,

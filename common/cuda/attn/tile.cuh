@@ -20,7 +20,7 @@ static __device__ __forceinline__ void for_own_chunks(Body body) {
     }
 }
 
-// Copies `valid_rows` rows into a tile [ROWS, HEAD_DIM] of halves; the other rows become zero, because P is zero there and 0 * NaN
+// Copies `valid_rows` rows into a tile [ROWS, HEAD_DIM] of FP16; the other rows become zero, because P is zero there and 0 * NaN
 // would reach the output. All THREADS threads take part. No barrier: the caller orders the writes before the reads.
 template <class Element, int HEAD_DIM, int THREADS, int ROWS, int PITCH>
 static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], const typename Element::Storage *gmem,
@@ -33,25 +33,25 @@ static __device__ __forceinline__ void load_tile(half (&smem)[ROWS][PITCH], cons
     });
 }
 
-// Two floats as halves, as they lie in a word of memory.
+// Two floats as FP16, as they lie in a word of memory.
 static __device__ __forceinline__ unsigned narrow_pair(float2 pair) {
     return static_cast<unsigned>(__half_as_ushort(__float2half(pair.x))) |
            static_cast<unsigned>(__half_as_ushort(__float2half(pair.y))) << 16;
 }
 
-// 4 halves from 8-byte aligned memory, in one load, as floats.
+// 4 FP16 values from 8-byte aligned memory, in one load, as floats.
 static __device__ __forceinline__ void load_4(float2 (&reg)[2], const half *memory) {
     const uint2 raw = *reinterpret_cast<const uint2 *>(memory);
     reg[0] = F16::floats(raw.x);
     reg[1] = F16::floats(raw.y);
 }
 
-// 4 floats to 8-byte aligned memory, in one store, as halves.
+// 4 floats to 8-byte aligned memory, in one store, as FP16.
 static __device__ __forceinline__ void store_4(half *memory, const float2 (&reg)[2]) {
     *reinterpret_cast<uint2 *>(memory) = make_uint2(narrow_pair(reg[0]), narrow_pair(reg[1]));
 }
 
-// 8 halves from 16-byte aligned shared memory, in one load, as floats.
+// 8 FP16 values from 16-byte aligned shared memory, in one load, as floats.
 static __device__ __forceinline__ void load_8(float (&reg)[8], const half *smem) {
     const uint4 raw = *reinterpret_cast<const uint4 *>(smem);
     const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};

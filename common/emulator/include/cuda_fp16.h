@@ -48,7 +48,7 @@ struct __half {
     __half() = default;
     __half(__half_raw raw) : emulator_bits(raw.x) {}
     __half(float value) : emulator_bits(emulator::float_to_half(value)) {}
-    // Explicit, so that no sum of halves is one of floats.
+    // Explicit, so that no sum of FP16 values is one of floats.
     explicit operator float() const { return emulator::half_to_float(emulator_bits); }
     operator __half_raw() const { return {emulator_bits}; }
 };

@@ -1,6 +1,6 @@
 // nvcuda::wmma: every operation on a matrix is a rendezvous of the whole warp, executed once for all lanes.
 //
-// Products of halves are exact in FP32; for each element of D they are added to C in ascending k, each sum rounded to FP32,
+// FP16 products are exact in FP32; for each element of D they are added to C in ascending k, each sum rounded to FP32,
 // and an f16 accumulator is rounded once at the end. Tensor cores add in another order and with another internal width, so D
 // agrees with a GPU's only within that.
 //
@@ -81,7 +81,7 @@ template <class Fragment, class Pointer> bool declare([[maybe_unused]] const Mem
                                 !std::is_const<Pointer>::value, EMULATOR_COUNT_LDMATRIX, 0};
     if (Shape::OPERAND == 2) {
         // A lane's two elements lie in one row of the product, which is one row of memory if that is row-major; but 8x32x16
-        // is computed as its transpose. Pairs of halves are transposed in registers (movmatrix) before a store.
+        // is computed as its transpose. Pairs of FP16 values are transposed in registers (movmatrix) before a store.
         const bool in_one_row = operand.row_major == (Shape::ROWS != 8) || sizeof(Pointer) == 2;
         access.count = in_one_row ? EMULATOR_COUNT_ACCUMULATOR : EMULATOR_COUNT_TRANSPOSED;
         // Fragments of one type are spread over the lanes in one way.

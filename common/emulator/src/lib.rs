@@ -4,7 +4,7 @@
 //! one OS thread, and blocks run in parallel. Warp-wide operations are a real rendezvous of their lanes, shared memory
 //! starts as NaN, and a cp.async or a box of TMA lands as late as its wait allows (or, under one schedule, a box at once),
 //! so that a kernel which only works by luck fails here. Not modelled: time, weak memory, and how tensor cores round
-//! products of halves, which are exact and summed in FP32, in ascending k. Products of E4M3 codes are added up in as few
+//! FP16 products, which are exact and summed in FP32, in ascending k. Products of E4M3 codes are added up in as few
 //! bits as on Hopper.
 //!
 //! The layers, each of which knows only those above it in this list:

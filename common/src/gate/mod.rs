@@ -70,7 +70,7 @@ pub const C4_E4M3_BAD_SHARE: f64 = 0.01;
 /// C8: relative or, below 1, absolute error. f32 holds the largest score to 6e-8; lg2.approx adds up to 2e-6 over 2^17 keys.
 pub const C8_LSE: f64 = 1e-5;
 /// C8: or times [`SCORE_ROUNDING`] of the largest score, if that is more: a logit that is small because its products cancel
-/// is known no better. An NVIDIA H200's tensor cores measure up to 2.6 (products of halves as in huge, 5e8 of them).
+/// is known no better. An NVIDIA H200's tensor cores measure up to 2.6 (FP16 products as in huge, 5e8 of them).
 pub const C8_SCORES: f64 = 4.0;
 /// B1: times the worst of correct variants ([`b1_measured`]).
 pub const B1_FACTOR: f64 = 3.0;

@@ -41,7 +41,7 @@ LDMATRIX(ldmatrix_x2_trans, 2)
 // in[0]: A 16 x 16, in[1]: B 16 x 8, both row-major; D = A B. B goes through shared memory as it is and transposed, for both
 // forms of ldmatrix.
 KERNEL(ldmatrix_and_mma) {
-    constexpr int PITCH = 24; // halves; 48 bytes, so that 8 rows lie in different banks
+    constexpr int PITCH = 24; // elements; 48 bytes, so that 8 rows lie in different banks
     const int lane = threadIdx.x;
     half *a_smem = shared<half>();                   // [16][PITCH]
     half *b_smem = a_smem + 16 * PITCH;              // [16][PITCH], of which 8 columns

@@ -79,7 +79,7 @@ KERNEL(wmma_stores) {
     }
 }
 
-// n[0]: offset of the pointer in bytes; n[1]: stride in halves.
+// n[0]: offset of the pointer in bytes; n[1]: stride in elements.
 KERNEL(wmma_misaligned) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
     wmma::load_matrix_sync(a, shared<half>(params->n[0]), params->n[1]);

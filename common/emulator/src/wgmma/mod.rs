@@ -819,7 +819,7 @@ mod tests {
         }
     }
 
-    /// 64 x 8 x 16 of halves, all alike, rows of 64 bytes: A in the first 4 KiB, B behind them.
+    /// 64 x 8 x 16 of FP16, all alike, rows of 64 bytes: A in the first 4 KiB, B behind them.
     struct Case {
         shared: Vec<u8>,
         d: Vec<[f32; 4]>,

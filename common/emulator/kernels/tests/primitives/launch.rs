@@ -28,7 +28,7 @@ pub const TILES: TensorMap = TensorMap {
     element_bytes: 4,
 };
 
-/// 64 rows of 64 halves, all in one box.
+/// 64 rows of 64 FP16 values, all in one box.
 const HALVES: TensorMap = TensorMap {
     extents: [64, 128, 1, 1],
     strides: [128, 128 * 128, 128 * 128],
