@@ -89,6 +89,13 @@ mod tests {
             vec!["compare", "--input", "x", "--shapes", "small"],
             vec!["compare", "--seeds", "x"],
             vec!["compare", "--backend", "gpu"],
+            vec![
+                "compare",
+                "explain",
+                "--stage=0",
+                "--mask=causal",
+                "--problem=small f16 full normal:0",
+            ],
             vec!["compare", "accept"],
         ] {
             let error = Cli::try_parse_from(&bad).unwrap_err();

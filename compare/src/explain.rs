@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
+use crate::measure::limits;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
 use crate::stages::Ladder;
@@ -48,7 +49,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "problem")]
     pub input: Option<PathBuf>,
     /// The mask of --input: full or causal
-    #[arg(long, value_name = "MASK", value_parser = mask, requires = "input", default_value = "full")]
+    #[arg(long, value_name = "MASK", value_parser = mask, conflicts_with = "problem", default_value = "full")]
     pub mask: Mask,
     /// Batch, query head and query row, from 0 [default: the row with the largest error]
     #[arg(long, value_name = "B,H,I", value_parser = row)]
@@ -68,7 +69,12 @@ fn case(text: &str) -> Result<Case, SelectError> {
     let problem = Problem::new(shape(shape_name)?, dtype(dtype_name)?, mask(mask_name)?)?;
     let (name, seed) = inputs.split_once(':').ok_or_else(malformed)?;
     let seed = seed.parse().map_err(|_| malformed())?;
-    Ok((problem, family(name)?, seed))
+    let family = family(name)?;
+    if !Family::for_dtype(problem.dtype).contains(&family) {
+        let says = format!("family '{family}' is of another element type than {dtype_name}");
+        return Err(SelectError(says));
+    }
+    Ok((problem, family, seed))
 }
 
 fn row(text: &str) -> Result<[usize; 3], String> {
@@ -116,6 +122,7 @@ fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> 
         }
         (Some((problem, family, seed)), None) => {
             let name = format!("{} {family}:{seed}", Place::of(problem));
+            limits::check_problems([problem])?;
             let inputs = Inputs::generate(problem, *family, *seed);
             Ok((name, Some(*family), inputs))
         }
@@ -138,6 +145,8 @@ mod tests {
         assert!(error("mission f61 full normal:0").contains("there is no dtype 'f61'"));
         assert!(error("mission f16 full norml:0").contains("did you mean 'normal'?"));
         assert!(error("mission f16 full normal:x").contains("FAMILY:SEED"));
+        let says = "family 'wide-range' is of another element type than f16";
+        assert_eq!(error("mission f16 full wide-range:0"), says);
         for malformed in [
             "mission f16 full",
             "mission f16 full 0",

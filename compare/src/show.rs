@@ -67,7 +67,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     if !results.gpus.contains_key(gpu) {
         let names: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
         let names = names.join(", ");
-        bail!("there is no table of {gpu} in results/; it has {names}")
+        bail!("there is no table of '{gpu}' in results/; it has {names}")
     }
     let table = results.of_gpu(gpu);
     Ok(print(report(Known::committed(&stages, &table))))
@@ -88,7 +88,7 @@ mod tests {
             };
             let error = show(&args).unwrap_err().to_string();
             assert!(
-                error.starts_with("there is no table of none in results/; it has "),
+                error.starts_with("there is no table of 'none' in results/; it has "),
                 "{error}"
             );
         }

@@ -201,6 +201,9 @@ fn what_the_machine_limits_is_the_machines_fault() {
         expect(run, 2, &[says, ". Raise "]);
         expect(limited(&["doctor"]), 3, &[says]);
     }
+    let case = "--problem=65535x65535x1x64 f16 full normal:0";
+    let says = "memory for 65535x65535x1x64 f16 full: ";
+    expect(compare(&["explain", "--stage=0", case]), 2, &[says]);
 }
 
 #[test]

@@ -45,15 +45,22 @@ pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
     if cases.iter().any(is_traced) {
         address_space(1)?;
     }
-    fit(cases, available())
+    check_problems(cases.iter().map(|case| &case.problem))
 }
 
-fn fit(cases: &[PlannedCase], available: Option<u128>) -> anyhow::Result<()> {
-    let largest = cases.iter().max_by_key(|case| bytes(&case.problem));
-    if let (Some(case), Some(available)) = (largest, available) {
-        let what = format!("memory for {}", Place::of(&case.problem));
-        let remedy = "Give smaller shapes with --shapes, or run on a machine with more.";
-        enough(&what, available, bytes(&case.problem), remedy)?;
+pub fn check_problems<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> anyhow::Result<()> {
+    fit(problems, available())
+}
+
+fn fit<'a>(
+    problems: impl IntoIterator<Item = &'a Problem>,
+    available: Option<u128>,
+) -> anyhow::Result<()> {
+    let largest = problems.into_iter().max_by_key(|problem| bytes(problem));
+    if let (Some(problem), Some(available)) = (largest, available) {
+        let what = format!("memory for {}", Place::of(problem));
+        let remedy = "Give a smaller shape, or run on a machine with more.";
+        enough(&what, available, bytes(problem), remedy)?;
     }
     Ok(())
 }
@@ -183,15 +190,8 @@ mod tests {
             "memory: 0.3 GB are available, and a run takes up to 1.1 GB. End them."
         );
         assert!(enough("memory", 4 << 30, LEAST_BYTES, "").is_ok());
-        let case = |shape| {
-            vec![PlannedCase {
-                subject: crate::testing::SCALAR.into(),
-                source: common::check::Source::File { name: "a".into() },
-                problem: Problem::new(shape, Dtype::F16, Mask::Full).unwrap(),
-                mode: Mode::Plain,
-            }]
-        };
-        let huge = case(Shape::bhsd(1024, 1024, 4096, 64));
+        let of = |shape| [Problem::new(shape, Dtype::F16, Mask::Full).unwrap()];
+        let huge = of(Shape::bhsd(1024, 1024, 4096, 64));
         let error = says(fit(&huge, Some(24_000_000_000)));
         let figures = "memory for 1024x1024x4096x64 f16 full: 24.0 GB are available, and a run takes up to 26938.0 GB.";
         assert!(error.starts_with(figures), "{error}");
@@ -200,9 +200,9 @@ mod tests {
             "where nobody knows, nobody refuses"
         );
         // Counted, not overflowed.
-        let largest = case(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
+        let largest = of(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
         assert!(fit(&largest, Some(24_000_000_000)).is_err());
-        let big = of_kind(Kind::Small).flat_map(|named| case(named.shape));
+        let big = of_kind(Kind::Small).flat_map(|named| of(named.shape));
         assert!(fit(&big.collect::<Vec<_>>(), Some(4_000_000_000)).is_ok());
     }
 }

@@ -533,6 +533,12 @@ pub fn plan(
         if picked.iter().any(has_dtype) {
             return Err(nothing_left(&request.selection()));
         }
+        let refused = picked.iter().filter(|of| of.stage.variants.is_empty());
+        if let Some(refusal) = refused.flat_map(|of| &of.stage.refused).next() {
+            return Err(SelectError(format!(
+                "no case is left to run: the device cannot run {refusal}"
+            )));
+        }
         let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
         return Err(SelectError(format!(
             "no case is left to run: no chosen stage has {names}"

@@ -1,5 +1,6 @@
 use super::*;
 use crate::table::Place;
+use crate::table::session::Refusal;
 use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
@@ -295,6 +296,18 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
             .unwrap_err()
             .to_string(),
         "no case is left to run: no chosen stage has f16 or bf16"
+    );
+    let mut limited = ladder();
+    limited[1].variants.clear();
+    limited[1].refused.push(Refusal {
+        variant: "cpasync-32x64".into(),
+        reason: "it needs sm_90".into(),
+    });
+    assert_eq!(
+        of(&limited, "--stages stage1-cpasync")
+            .unwrap_err()
+            .to_string(),
+        "no case is left to run: the device cannot run cpasync-32x64: it needs sm_90"
     );
     // A variant alone that lacks f16 is asked, and refuses.
     let [first, second] = &mut builds[0].variants[..] else {
