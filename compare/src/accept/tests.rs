@@ -115,8 +115,12 @@ fn what_is_no_evidence_is_refused() {
           stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     ");
     let large = Row::new(SCALAR, On::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
-    let error = refused(&good().with(large));
+    let error = refused(&good().with(large.clone()));
     assert!(error.contains("1000000 at most; narrow the run"), "{error}");
+    // What others measured does not count.
+    let mut results = accepted(&good(), &Results::default());
+    results.table_mut(FOLDER).append(large);
+    accepted(&good().named("2"), &results);
 }
 
 /// 537 MFLOP take 0.54 µs at the peak of an H200. Of a pair the least time may be that of the arm that is not the row's own.
@@ -243,10 +247,13 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
 #[test]
 fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     let slower = good().sampled("stage0-scalar/none", mission(), &[50.0, 51.0, 52.0]);
-    let mut table = slower.table.clone();
+    let mut before = slower.table.clone();
+    let older = "slower | mission f16 full | gpu | session 1 | p50 60 59 61 | mean 60";
+    before.append(scenario::row(older));
+    let mut table = before.clone();
     keep_leading(&mut table, &slower.session.name);
     let changed: Vec<&Row> = (table.rows())
-        .filter(|row| slower.table.get(&row.key()) != Some(row))
+        .filter(|row| before.get(&row.key()) != Some(row))
         .collect();
     assert_eq!(changed.len(), 1, "three lead");
     assert_eq!(changed[0].subject.name(), "none");
@@ -282,6 +289,9 @@ fn runs_that_have_what_they_need_are_accepted() {
     let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"));
     let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(error.contains(says), "{error}");
+    // What the table has of these kernels, a run need not measure again.
+    let known = accepted(&run("emulated; named 1"), &Results::default());
+    accepted(&run("emulated; - cpasync mission; measurable E1"), &known);
 }
 
 /// Of a run of some stages, with the gates that it fails; of a whole run everything is required.

@@ -28,7 +28,7 @@ pub fn withheld(known: &Known<'_>, row: &Row) -> Option<String> {
     match summary(known, subject, Source::Gpu) {
         Some(summary) if summary.identity == row.identity => {}
         // What was green when it was accepted is shown as STALE.
-        Some(_) if known.is_stale(row) && !known.is_of_run(row) => return None,
+        Some(_) if known.is_stale(row) => return None,
         _ => return Some(format!("{subject} was not checked on this kernel")),
     }
     if !is_green(known, subject, Source::Gpu) {
@@ -89,11 +89,7 @@ pub fn best_of<'a>(
 /// latency the default.
 pub fn variant<'a>(known: &Known<'_>, stage: &'a StageMeta) -> &'a str {
     let dtype = stage.first_dtype();
-    let runs = |name: &str| {
-        let variant = stage.variant(name);
-        variant.is_some_and(|variant| variant.claims_kernel(dtype).is_some())
-    };
-    let row = best(known, stage, &Place::claims(dtype), runs);
+    let row = best(known, stage, &Place::claims(dtype), |_| true);
     let variant = row.and_then(|row| stage.variant(row.subject.name()));
     variant.map_or(&stage.default_variant, |variant| &variant.name)
 }

@@ -62,16 +62,14 @@ impl Candidate {
             .cases
             .iter()
             .filter_map(|row| match (&row.on, &row.note) {
-                (On::Case(place, _), Some(note)) if row.verdicts.is_empty() => {
-                    Some(format!("{place}: {note}"))
-                }
+                (On::Case(place, _), Some(note)) => Some(format!("{place}: {note}")),
                 _ => None,
             });
         distinct(unsupported)
     }
 
     pub fn not_timed(&self) -> Vec<String> {
-        let is_absent = |row: &&Row| row.against.is_none() && !row.has(Metric::P50);
+        let is_absent = |row: &&Row| !row.has(Metric::P50);
         let absent = self.timed.rows().filter(is_absent).filter_map(|row| {
             let note = row.note.as_ref()?;
             Some(match &row.on {

@@ -347,8 +347,7 @@ impl Join<'_> {
             return vec![];
         };
         if group == Group::Latency {
-            let is_timed = is_latency(old) && is_latency(new);
-            return Vec::from_iter(is_timed.then(|| self.latency(old, new)));
+            return vec![self.latency(old, new)];
         }
         if let Some(why) = self.incomparable(old, new) {
             return vec![Difference::new(new, What::Row(group), Change::Missing, why)];

@@ -190,8 +190,7 @@ fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
             if let On::Case(place, _) = &row.on
                 && row.subject.stage() == stage.id
             {
-                let is_refused = row.verdicts.is_empty() && row.by != Source::Input;
-                let side = if is_refused {
+                let side = if row.verdicts.is_empty() {
                     &mut refused
                 } else {
                     &mut supported

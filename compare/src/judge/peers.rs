@@ -4,7 +4,6 @@ use super::Known;
 use super::best::p50;
 use super::list::{count, distinct, tallied};
 use crate::table::{Figure, Place, Row, Source, Subject, Table};
-use common::metric::Metric;
 use common::timing::Change;
 
 /// What PyTorch chooses by itself.
@@ -69,7 +68,7 @@ pub fn ours<'a>(
     is_eligible: impl Fn(&Row) -> bool,
 ) -> Option<&'a Row> {
     let ours = arms(&known.table).filter(|row| is_ours(known, row) && is_eligible(row));
-    let right = ours.filter(|row| row.failure().is_none() && row.has(Metric::P50));
+    let right = ours.filter(|row| row.failure().is_none());
     let here = right.filter(|row| row.on.problem() == Some(place));
     here.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }

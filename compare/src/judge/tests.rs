@@ -52,6 +52,8 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
         emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
         emulated; scalar all: H1 fail race in block [0, 0, 0]
+        timed; wmma all: C3 fail
+        emulated; wmma all: C3 fail | H1 fail; + wmma | mission f16 full normal:0 | emulator | H1 fail; + wmma | mission f16 full normal:1 | emulator | C3 fail
         emulated; scalar self-test: S1 fail its mutant survives
         emulated; + scalar | : as it is | self-test | H1 fail race
         timed 24 20 15; clean
@@ -91,6 +93,13 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     emulated; scalar all: H1 fail race in block [0, 0, 0]
         1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
         Fix the gates that fail; do not merge.
+    timed; wmma all: C3 fail
+        1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge.
+        Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
+    emulated; wmma all: C3 fail | H1 fail; + wmma | mission f16 full normal:0 | emulator | H1 fail; + wmma | mission f16 full normal:1 | emulator | C3 fail
+        1 FAIL: 2 gates fail, first C3 of stage0-scalar/wmma-qk-32x64
+        Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:1'`.
     emulated; scalar self-test: S1 fail its mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
         Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
@@ -246,8 +255,13 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
         No action needed.
     ");
     // The self-test says nothing about the kernels.
-    let self_test = one("unchanged", Source::SelfTest);
-    assert_eq!(of_differences(&[self_test]).word, "NO DATA");
+    for (change, line) in [
+        ("unchanged", "nothing can be compared"),
+        ("worse", "1 worse"),
+    ] {
+        let overall = of_differences(&[one(change, Source::SelfTest)]);
+        assert_eq!(overall.line, line);
+    }
 }
 
 /// What is missing although the report should have it: of every stage, one variant must support each problem; a quick run reads no
@@ -262,6 +276,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         emulated; - cpasync mission; measurable E1
         emulated; - cpasync mission; measurable E1 on emulated
         emulated; - cpasync mission; unmeasurable E1 no traced build
+        emulated; - cpasync mission; measurable E1; refuted 1 1
         emulated; - cpasync mission; measurable E1; stages 1
         timed; clean; - pair
         timed; clean; - pair; stages 1
@@ -269,11 +284,13 @@ fn data_that_a_whole_tier_should_have_is_required() {
         emulated; unsupported cpasync
         emulated; unsupported cpasync; variants x
         emulated; unsupported scalar wmma cpasync; variants x
+        emulated; emulator all: cases 0 | cases_failed 1
         emulated; at-most 1 1 registers 96; measurable R1
         emulated; at-most 1 1 registers 96; measurable R1; tier 0
         emulated; at-most 1 1 loop_shuffles 96; measurable R1
         emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
-        emulated; at-most 1 1 registers 96; unmeasurable R1 no nvcc",
+        emulated; at-most 1 1 registers 96; unmeasurable R1 no nvcc
+        emulated; at-most 1 1 barrier_stall_share 0.1",
         |line| {
             reported(line, |report| {
                 let required: Vec<String> = report.required().map(ToString::to_string).collect();
@@ -299,6 +316,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
         -
     emulated; - cpasync mission; unmeasurable E1 no traced build
         -
+    emulated; - cpasync mission; measurable E1; refuted 1 1
+        -
     emulated; - cpasync mission; measurable E1; stages 1
         -
     timed; clean; - pair
@@ -314,6 +333,10 @@ fn data_that_a_whole_tier_should_have_is_required() {
         -
     emulated; unsupported scalar wmma cpasync; variants x
         every case: no variant of this run supports any of its problems
+    emulated; emulator all: cases 0 | cases_failed 1
+        stage0-scalar/scalar-32x64: every gate: none of its cases ran
+        stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran
+        stage1-cpasync/cpasync-32x64: every gate: none of its cases ran
     emulated; at-most 1 1 registers 96; measurable R1
         stage1-cpasync: cpasync: registers <= 96: stage1-cpasync/cpasync-32x64: no GPU code was built, or its machine code could not be read
     emulated; at-most 1 1 registers 96; measurable R1; tier 0
@@ -323,6 +346,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
     emulated; at-most 1 1 loop_shuffles 96; measurable R1; tier 0
         -
     emulated; at-most 1 1 registers 96; unmeasurable R1 no nvcc
+        -
+    emulated; at-most 1 1 barrier_stall_share 0.1
         -
     ");
     let found = each(
@@ -359,7 +384,9 @@ fn data_that_a_whole_tier_should_have_is_required() {
         "emulated; - cpasync mission; unmeasurable E1 no traced build
         timed; unmeasurable C7 not run
         timed; clean; unmeasurable C7 not run
-        timed; partial 9 9",
+        timed; partial 9 9
+        timed; unmeasurable C7 not run on timed; clean
+        timed; stripped; zeros: S1 fail",
         |line| {
             reported(line, |report| {
                 let optional = report.missing.iter().filter(|missing| !missing.required);
@@ -376,6 +403,10 @@ fn data_that_a_whole_tier_should_have_is_required() {
         gate C8, gate B1, gate H1, gate R1
     timed; partial 9 9
         some timings, gate C7, gate C8, gate B1, gate H1, gate R1
+    timed; unmeasurable C7 not run on timed; clean
+        gate C7, gate C8, gate B1, gate H1, gate R1
+    timed; stripped; zeros: S1 fail
+        gate C7, gate C8, gate B1, gate H1, gate R1, source lines
     ");
 }
 
@@ -490,6 +521,9 @@ fn figures_are_of_the_tables_gpu_wherever_the_emulator_ran() {
     let emulated = run("emulated; card NVIDIA H100; named 2");
     let table = table(&[run("timed")]);
     assert_eq!(Known::of_run(&emulated, &table).gpu(), Some(GPU));
+    of("emulated; card NVIDIA H100", |known| {
+        assert_eq!(known.gpu(), None)
+    });
 }
 
 #[test]
@@ -523,25 +557,37 @@ fn a_committed_table_is_judged_by_its_rows() {
     let found = each(
         "timed; clean; built 96 0; gpu all: B1 pass & emulated
         timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
+        timed; built 96 0; gpu all: B1 pass
         timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt",
         |line| {
             of(line, |known| {
                 let overall = report(known.clone()).overall;
                 let session = &known.session().unwrap().name;
-                format!("{overall}\nof {session} on {}", known.gpu().unwrap())
+                let [code, actions] = [overall.exit.code().to_string(), lines(&overall.actions)];
+                format!(
+                    "{code} {overall}\nof {session} on {}\n{actions}",
+                    known.gpu().unwrap()
+                )
             })
         },
     );
     insta::assert_snapshot!(found, @"
     timed; clean; built 96 0; gpu all: B1 pass & emulated
-        PASS: 3 variants are green
+        0 PASS: 3 variants are green
         of 1 on NVIDIA H200
+        No action needed.
     timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
-        PASS: 3 variants are green
+        0 PASS: 3 variants are green
         of 1 on NVIDIA H200
+        No action needed.
+    timed; built 96 0; gpu all: B1 pass
+        3 INCOMPLETE: 3 required rows are missing, first stage0-scalar/scalar-32x64: C7
+        of 1 on NVIDIA H200
+        Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
     timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt
-        STALE: 3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64
+        0 STALE: 3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64
         of 1 on NVIDIA H200
+        Kernels have changed since they were measured: run `compare` again.
     ");
 }
 
@@ -588,6 +634,7 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
     use common::timing::Change::{Ambiguous, Faster, Slower};
     for (ratio, expected) in [
         ((1.2, 1.1, 1.3), Faster),
+        ((1.002, 1.001, 1.003), Faster),
         ((1.2, 1.0, 1.3), Ambiguous),
         ((0.9, 0.8, 1.0), Ambiguous),
         ((0.9, 0.8, 0.99), Slower),

@@ -280,10 +280,12 @@ mod tests {
             {"subject":"s/v","by":"gpu","p50":-5.2}
             {"subject":"s/v","by":"gpu","p50":null}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
+            {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
             {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
             {"subject":"s/v","by":"ptxas","spill_bytes":-8}
+            {"subject":"s/v","by":"ncu","profiled_ns":0}
             {"subject":"s/v","by":"gpu","speedup_p50":0.0}"#,
             |line| read(line).unwrap_err().to_string(),
         );
@@ -314,6 +316,8 @@ mod tests {
         s/v on all by gpu: p50 is NaN, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.3,"p50_high":5.4}
         s/v on all by gpu: p50 is 5.2 [5.3, 5.4], which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.0,"p50_high":5.1}
+        s/v on all by gpu: p50 is 5.2 [5, 5.1], which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1,"p50_high":null}
         s/v on all by gpu: p50 is 5.2 [5.1, NaN], which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","p50":5.2,"p50_low":5.1}
@@ -322,6 +326,8 @@ mod tests {
         duplicate field `p50` at line 1 column 48
     {"subject":"s/v","by":"ptxas","spill_bytes":-8}
         s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be a positive number inside its interval; measure it again
+    {"subject":"s/v","by":"ncu","profiled_ns":0}
+        s/v on all by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","speedup_p50":0.0}
         s/v on all by gpu: speedup p50 is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     "#);

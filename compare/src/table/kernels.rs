@@ -42,7 +42,7 @@ pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
             both(row, |subject| {
                 let mut instances =
                     built.instances(subject, Source::Ptxas, place.dtype, shape.head_dim);
-                let (_, row) = instances.find(|(of, _)| of.is_some() && *of == arch)?;
+                let (_, row) = instances.find(|(of, _)| *of == arch)?;
                 row.code.clone()
             })
         }

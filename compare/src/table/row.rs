@@ -199,7 +199,7 @@ impl Row {
             let may_be_zero = !is_measure || matches!(metric, Metric::Std | Metric::FloorUs);
             let is_possible = match is_measure {
                 _ if value == 0.0 => may_be_zero,
-                true => 0.0 < low && low <= value && value <= high && high.is_finite(),
+                true => 0.0 < low && low <= value && value <= high,
                 // An error that is no number is a finding.
                 false => value > 0.0 || value.is_nan(),
             };

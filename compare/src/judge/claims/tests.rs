@@ -283,7 +283,9 @@ fn what_is_broken_fails_whatever_is_missing() {
     let found = each(
         "cpasync: global_read_bytes 2; cpasync-64x64: global_read_bytes none
         cpasync-64x64: global_read_bytes 2; cpasync: global_read_bytes none
-        stage1-cpasync: global_read_bytes none",
+        stage1-cpasync: global_read_bytes none
+        cpasync: global_read_bytes 1; cpasync-64x64: global_read_bytes none
+        cpasync: global_read_bytes 1; - cpasync-64x64",
         |line| {
             let start = "emulated; variant cpasync cpasync-64x64; at-most 1 1 global_read_bytes 1";
             let line = line.replace(": ", " emulator mission: ");
@@ -300,6 +302,10 @@ fn what_is_broken_fails_whatever_is_missing() {
         FAIL
     stage1-cpasync: global_read_bytes none
         NO DATA
+    cpasync: global_read_bytes 1; cpasync-64x64: global_read_bytes none
+        NO DATA
+    cpasync: global_read_bytes 1; - cpasync-64x64
+        PASS
     ");
 }
 
@@ -316,6 +322,7 @@ fn bounds_hold_where_the_figure_is() {
         ratio 1 1 shared_read_conflicts 0 9
         at-most 1 1 shared_read_conflict_share 0.25
         at-most 1 1 shared_read_conflict_share 0.24
+        at-most 1 1 shared_read_conflicts 32; + cpasync | mission f16 full | ncu | shared_read_conflicts 99
         at-most 1 1 registers 96
         at-most 1 1 registers 96; cpasync ptxas: registers NaN
         at-least 1 1 registers 96
@@ -347,6 +354,8 @@ fn bounds_hold_where_the_figure_is() {
         PASS: cpasync-32x64 25.0 %
     at-most 1 1 shared_read_conflict_share 0.24
         FAIL: cpasync-32x64 25.0 %
+    at-most 1 1 shared_read_conflicts 32; + cpasync | mission f16 full | ncu | shared_read_conflicts 99
+        PASS: cpasync-32x64 32
     at-most 1 1 registers 96
         PASS: cpasync-32x64 (sm_90a) 96
     at-most 1 1 registers 96; cpasync ptxas: registers NaN
@@ -557,20 +566,21 @@ fn a_table_has_one_row_for_each_claim_as_it_is_now() {
             restate(&mut table, &ladder());
             restate(&mut table, &stages);
             let rows = table.by(Source::Claim).map(|row| {
-                let verdict = row.verdicts.values().next().unwrap().verdict;
-                format!("{} {verdict} {}", row.subject, row.note.is_some())
+                let (gate, judged) = row.verdicts.iter().next().unwrap();
+                let is_refuted = row.note.is_some();
+                format!("{} {gate} {} {is_refuted}", row.subject, judged.verdict)
             });
             rows.collect::<Vec<_>>().join("\n")
         },
     );
     insta::assert_snapshot!(found, @"
     timed 24 20 15 @ emulated
-        stage0-scalar/wmma-qk PASS false
-        stage0-scalar/wmma-qk FAIL false
-        stage1-cpasync/cpasync PASS false
-        stage1-cpasync/cpasync PASS false
+        stage0-scalar/wmma-qk E1 PASS false
+        stage0-scalar/wmma-qk L1 FAIL false
+        stage1-cpasync/cpasync E1 PASS false
+        stage1-cpasync/cpasync L1 PASS false
     timed 24 20 15 @ emulated; refuted 0 0; claims 1 0
-        stage0-scalar/wmma-qk PASS false
-        stage0-scalar/wmma-qk FAIL true
+        stage0-scalar/wmma-qk E1 PASS false
+        stage0-scalar/wmma-qk L1 FAIL true
     ");
 }

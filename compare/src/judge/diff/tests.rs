@@ -1,8 +1,8 @@
 use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
-use crate::testing::scenario::{each, row, run, set, sides};
-use crate::testing::{SCALAR, US, mission, table, timed};
+use crate::testing::scenario::{self, each, row, run, set, sides};
+use crate::testing::{SCALAR, US, WMMA, mission, table, timed};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -145,7 +145,8 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         note ours => sm_mhz 1980
         C2 fail => note ours
         note ours => C2 fail
-        note ours => under cold L2",
+        note ours => under cold L2
+        p50 20 19.98 20.6 => note ours",
         |line| {
             let (old, new) = line.split_once(" => ").unwrap();
             let of = |identity, us, changes: &str| {
@@ -193,6 +194,8 @@ fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
         not comparable: s/v fails C2
     note ours => under cold L2
         not comparable: warm L2 against cold L2
+    p50 20 19.98 20.6 => note ours
+        inconclusive: the interval crosses 2.0 %
     ");
     // Two speeds in one kernel: its median is anywhere between them.
     let two_speeds = [[20.0, 24.0]; 20].concat();
@@ -315,6 +318,11 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     timed => timed 64 40 30; rebuilt; gpu mission !pair: C5 fail
         stage0-scalar/scalar-32x64 fails C5
     ");
+    // What failed in the kernel before is not this one's.
+    let line = "timed; wmma gpu all: C2 fail & timed; rebuilt; - gpu all";
+    let (_, table) = scenario::known(line);
+    let row = table.row(&WMMA.into(), &mission(), Source::Gpu).unwrap();
+    assert_eq!(failing(&table, row), None);
     // Of another backend there is nothing but what the build says.
     let found = differences(&timed(US), &run("emulated"));
     let is_of_gpu = |d: &Difference| d.by == Source::Gpu || d.group == Group::Latency;
@@ -369,6 +377,7 @@ fn gates_that_fail_now_are_worse() {
         emulated; wmma all: C3 fail => emulated
         emulated; wmma all: C3 fail => same
         timed => same; wmma all: C3 fail
+        timed => same; driver 600.1; wmma gpu all: row_error_of_bound 1.5
         emulated => same; wmma all: C5 ambiguous
         timed; clean => same; cpasync compute-sanitizer: C7 fail
         timed => same; clean; cpasync compute-sanitizer: C7 fail
@@ -398,6 +407,12 @@ fn gates_that_fail_now_are_worse() {
         not comparable stage0-scalar/wmma-qk claim wmma-qk p50 over stage0-scalar scalar on mission f16 full (required)
         not comparable stage0-scalar/wmma-qk-32x64 p50 on mission f16 full (required)
         not comparable stage1-cpasync/cpasync claim cpasync p50 over stage0-scalar wmma-qk on mission f16 full (required)
+    timed => same; driver 600.1; wmma gpu all: row_error_of_bound 1.5
+        1 REGRESSION
+        not comparable stage0-scalar/scalar-32x64 p50 on mission f16 full (required)
+        not comparable stage0-scalar/wmma-qk-32x64 p50 on mission f16 full (required)
+        worse stage0-scalar/wmma-qk-32x64 row error of its bound
+        not comparable stage1-cpasync/cpasync-32x64 p50 on mission f16 full (required)
     emulated => same; wmma all: C5 ambiguous
         3 AMBIGUOUS
         inconclusive stage0-scalar/wmma-qk-32x64 gate C5
@@ -450,6 +465,7 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
         emulated => same; - scalar all
         emulated => same; - scalar all; tier 0
         emulated => same; scalar all: C5 none
+        emulated => same; scalar all: C5 none; tier 0
         emulated => same; - cpasync mission
         emulated => same; - scalar mission; + scalar | mission f16 full | emulator | note not traced
         timed => same; - cpasync gpu !all
@@ -486,6 +502,9 @@ fn what_the_new_side_lacks_is_missing_and_what_it_does_not_declare_was_removed()
     emulated => same; scalar all: C5 none
         3 INCOMPLETE
         not comparable stage0-scalar/scalar-32x64 gate C5 (required)
+    emulated => same; scalar all: C5 none; tier 0
+        0 SAME
+        not comparable stage0-scalar/scalar-32x64 gate C5
     emulated => same; - cpasync mission
         3 INCOMPLETE
         not comparable stage1-cpasync/cpasync claim cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full (required)
@@ -540,15 +559,18 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
         "emulated; claims 0 1 => same; counted scalar 2097152 0
         emulated; claims 0 1; counted scalar 1048576 12288 => emulated; claims 0 1
         timed; claims 0 1 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt
+        timed; claims 0 1; + scalar | long f16 full | gpu | p50 9 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt; + scalar | long f16 full | gpu | p50 10
         emulated; claims 0 1 => same; counted scalar 2097152 0; host g++ 13
         timed; built 88 0 => timed; built 96 0
         timed; built 96 0 => timed; built 104 0
+        timed; built 96 0 => timed 35 18 13.5; built 104 0; rebuilt; ptxas: code new
         timed; built 96 0 => timed; built 96 8
         timed; built 96 0 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new
         timed; built 96 0 => timed 28.8 18 13.5; built 104 8; rebuilt; ptxas: code new
         timed; built 96 0; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.3 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | e4m3 d64 sm_90a | ptxas | occupancy 0.2
         timed; built 96 0; + scalar | long f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long f16 full | gpu | p50 10
         timed; built 96 0; + scalar | long e4m3 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | long e4m3 full | gpu | p50 10
+        timed; built 96 0; + scalar | 1x8x512x128 f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | 1x8x512x128 f16 full | gpu | p50 10
         timed; built 96 0 => timed; built 104 8; nvcc 13.1",
         |line| moved_of(line, SCALAR),
     );
@@ -566,6 +588,12 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global bytes read on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 global sectors read on mission f16 full
+    timed; claims 0 1; + scalar | long f16 full | gpu | p50 9 => timed 28 18 13; claims 0 1; counted scalar 2097152 0; rebuilt; + scalar | long f16 full | gpu | p50 10
+        1 MIXED
+        worse stage0-scalar/scalar-32x64 p50 on long f16 full
+        improved stage0-scalar/scalar-32x64 p50 on mission f16 full
+        changed (informational) stage0-scalar/scalar-32x64 global bytes read on mission f16 full
+        changed (informational) stage0-scalar/scalar-32x64 global sectors read on mission f16 full
     emulated; claims 0 1 => same; counted scalar 2097152 0; host g++ 13
         0 SAME
         not comparable stage0-scalar/scalar-32x64 errors
@@ -575,6 +603,11 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
     timed; built 96 0 => timed; built 104 0
         1 REGRESSION
+        worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
+        changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
+    timed; built 96 0 => timed 35 18 13.5; built 104 0; rebuilt; ptxas: code new
+        1 MIXED
+        worse stage0-scalar/scalar-32x64 p50 on mission f16 full
         worse stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
     timed; built 96 0 => timed; built 96 8
@@ -611,6 +644,12 @@ fn counters_and_resources_are_worse_where_they_cost_something() {
         improved stage0-scalar/scalar-32x64 p50 on mission f16 full
         changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
         changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
+    timed; built 96 0; + scalar | 1x8x512x128 f16 full | gpu | p50 9 => timed 28.8 18 13.5; built 104 0; rebuilt; ptxas: code new; + scalar | 1x8x512x128 f16 full | gpu | p50 10
+        1 MIXED
+        worse stage0-scalar/scalar-32x64 p50 on 1x8x512x128 f16 full
+        improved stage0-scalar/scalar-32x64 p50 on mission f16 full
+        changed (informational) stage0-scalar/scalar-32x64 registers on f16 d64 sm_90a
+        changed (informational) stage0-scalar/scalar-32x64 occupancy on f16 d64 sm_90a
     timed; built 96 0 => timed; built 104 8; nvcc 13.1
         1 REGRESSION
         worse stage0-scalar/scalar-32x64 gate R1 on f16 d64 sm_90a
@@ -637,6 +676,7 @@ fn errors_are_judged_by_their_bounds() {
             0.29 0.17
             0.98 1.02
             1.0 1.02
+            1.02 1.03
             0.17 NaN
             NaN NaN
             NaN 0.17",
@@ -660,6 +700,8 @@ fn errors_are_judged_by_their_bounds() {
         worse on all
     1.0 1.02
         worse on all
+    1.02 1.03
+        unchanged on all
     0.17 NaN
         worse on all
     NaN NaN

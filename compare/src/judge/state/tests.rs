@@ -91,7 +91,8 @@ fn each_state_has_its_cause_and_its_end() {
         emulated; wmma all: cases 0 | cases_unsupported 2 | cases_failed 1 | C1 fail
         emulated; - wmma all
         emulated; - wmma all; tier 0
-        emulated; - all; tier 0",
+        emulated; - all; tier 0
+        emulated; wmma all: cases 0",
         |line| {
             let selected = run(&format!("{line}; stages 0 1"));
             format!("{}\nselected {}", ends(&run(line)), ends(&selected))
@@ -140,6 +141,9 @@ fn each_state_has_its_cause_and_its_end() {
     emulated; - all; tier 0
         3 NO DATA: NotRun("not in tier T0"), NotRun("not in tier T0"), NotRun("not in tier T0")
         selected 3 NO DATA: NotRun("not selected"), NotRun("not selected"), NotRun("not selected")
+    emulated; wmma all: cases 0
+        3 INCOMPLETE: Green, NoData([]), Green
+        selected 3 INCOMPLETE: Green, NoData([]), Green
     "#);
     // A run is judged by itself, a table by what it has.
     let selected = run("emulated; - wmma all; stages 0").named("2");
@@ -210,7 +214,8 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         timed; clean; stages 0 1; - cpasync compute-sanitizer
         timed; clean; - cpasync compute-sanitizer; cpasync gpu all: cases 0
         timed; tier 0
-        emulated
+        timed; clean; tier 1; - cpasync compute-sanitizer
+        emulated; tier 2
         timed; clean; - cpasync on timed
         timed; identity 1 new on timed; clean",
         |line| {
@@ -244,7 +249,10 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
     timed; tier 0
         0 PASS: Green, Green, Green
         lacking:
-    emulated
+    timed; clean; tier 1; - cpasync compute-sanitizer
+        0 PASS: Green, Green, Green
+        lacking:
+    emulated; tier 2
         0 PASS: Green, Green, Green
         lacking:
     timed; clean; - cpasync on timed
@@ -266,6 +274,7 @@ fn a_failure_is_said_once() {
         timed; wmma gpu mission !pair: C5 fail x
         timed; wmma gpu all: C5 none; wmma gpu mission !pair: C5 pass
         timed; + wmma | mission f16 full | peers | C2 fail x
+        timed; + wmma | mission f16 full | gpu scalar | C5 fail x
         emulated; wmma all: C2 fail
         emulated; wmma all: C2 fail @ emulated; identity 0 new",
         |line| {
@@ -293,6 +302,8 @@ fn a_failure_is_said_once() {
     timed; wmma gpu all: C5 none; wmma gpu mission !pair: C5 pass
         C5 None
     timed; + wmma | mission f16 full | peers | C2 fail x
+        C5 Some(Pass)
+    timed; + wmma | mission f16 full | gpu scalar | C5 fail x
         C5 Some(Pass)
     emulated; wmma all: C2 fail
         stage0-scalar/wmma-qk-32x64 C2: too large
