@@ -64,20 +64,15 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let mut lines = Vec::new();
     for folder in &args.runs {
         let run = Run::read(folder, &stages).context("the run cannot be accepted")?;
-        let accepted = merge(&run, &results, &built)?;
-        lines.extend(accepted.lines);
-        results = accepted.results;
+        lines.extend(merge(&run, &mut results, &built)?);
     }
     let loaded = stages::load()?;
     let mut choices = Vec::new();
     for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
-        if let Some(refitted) = refit(&mut results, &gpu, &stages, &loaded) {
-            lines.extend(refitted.lines);
+        if let Some((text, said)) = refit(&mut results, &gpu, &stages, &loaded) {
+            lines.extend(said);
             let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
-            choices.push(Rendered {
-                path,
-                text: refitted.file,
-            });
+            choices.push(Rendered { path, text });
         }
     }
     results.write(&into).with_context(|| {
@@ -94,19 +89,14 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     Ok(Answer::pass(lines.join("\n")))
 }
 
-struct Refitted {
-    /// `attention-ladder/choice/<gpu>.json`
-    file: String,
-    lines: Vec<String>,
-}
-
-/// Fits the library's choice to the table of a GPU model that has random problems, and judges it by fits that do not see them.
+/// Fits the library's choice to the table of a GPU model that has random problems, and judges it by fits that do not see them. Gives
+/// `attention-ladder/choice/<gpu>.json`, and what is to be said of it.
 fn refit(
     results: &mut Results,
     gpu: &str,
     stages: &[StageMeta],
     loaded: &[LoadedStage],
-) -> Option<Refitted> {
+) -> Option<(String, Vec<String>)> {
     let mut table = results.of_gpu(gpu);
     let sessions = choice::judged(&table).map(|row| &row.session);
     let session = sessions.max()?.clone();
@@ -126,19 +116,11 @@ fn refit(
         table.append(row);
         results.put(Some(gpu), &table);
     }
-    Some(Refitted {
-        file: fitted.file(),
-        lines,
-    })
+    Some((fitted.file(), lines))
 }
 
-struct Accepted {
-    results: Results,
-    lines: Vec<String>,
-}
-
-/// The tables with one run merged into them, or why it is refused.
-fn merge(run: &Run, results: &Results, built: &Table) -> anyhow::Result<Accepted> {
+/// Merges one run into the tables, or says why it is refused. Gives what it changes.
+fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<String>> {
     let session = &run.session;
     let name = &session.name;
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
@@ -150,10 +132,9 @@ fn merge(run: &Run, results: &Results, built: &Table) -> anyhow::Result<Accepted
         "{name} measured no kernel of these sources; run it again with this build"
     );
     refuse(&run, folder.and_then(|folder| results.gpus.get(folder)))?;
-    judge(&run, &committed)?;
+    let changes = judge(&run, &committed)?;
     let mut table = diff::accepted(&run, &committed);
     keep_leading(&mut table, name);
-    let comparison = diff::compare(&committed, &table, false, &session.stages);
     let is_new = |row: &Row| row.session == *name;
     let bytes: usize = (table.part(is_new).files().iter())
         .map(|(_, bytes)| bytes.len())
@@ -162,23 +143,16 @@ fn merge(run: &Run, results: &Results, built: &Table) -> anyhow::Result<Accepted
         bytes <= MOST_BYTES,
         "{name} adds {bytes} bytes, {MOST_BYTES} at most; narrow the run (`compare run --help`)"
     );
-    let mut results = results.clone();
     results.put(folder, &table);
-    let mut lines = vec![
-        format!("accepted {name} ({} KB)", bytes.div_ceil(1000)),
-        format!(
-            "{}: {}",
-            of_differences(&comparison.differences).word,
-            counts(&comparison.differences)
-        ),
-    ];
+    let mut lines = vec![format!("accepted {name} ({} KB)", bytes.div_ceil(1000))];
+    lines.extend(changes);
     if !left_out.is_empty() {
         lines.push(format!(
             "left out, measured on other kernels than the sources': {}; run them again with this build",
             joined(left_out, ", ")
         ));
     }
-    Ok(Accepted { results, lines })
+    Ok(lines)
 }
 
 /// Refuses a run that is no evidence about these sources, whatever it measured.
@@ -210,8 +184,8 @@ fn refuse(run: &Run, of_gpu: Option<&Table>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses a run that fails or lacks something.
-fn judge(run: &Run, committed: &Table) -> anyhow::Result<()> {
+/// Refuses a run that fails or lacks something. Gives what it changes in a table that is there.
+fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
     let name = &run.session.name;
     let report = report_of_run(run, committed);
     let failures = report.failures.iter();
@@ -254,7 +228,9 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<()> {
         &format!(
             "{name} has failed claims; improve the kernels, or record why they fail, and accept it again"
         ),
-    )
+    )?;
+    let changes = report.since.map(|(_, changes)| changes);
+    Ok(changes.map(|changes| format!("{}: {}", of_differences(&changes).word, counts(&changes))))
 }
 
 fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {

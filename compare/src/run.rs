@@ -101,7 +101,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
     let regret = regret.unwrap_or_default();
     let text = format!("{}{regret}\n{places}", text.trim_end());
-    Ok(Answer::new(report.overall.exit, text))
+    Ok(Answer::new(report.overall().exit, text))
 }
 
 /// Writes the run and nothing else.

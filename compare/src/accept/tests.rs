@@ -14,12 +14,14 @@ fn good() -> Run {
     run("timed; clean")
 }
 
-fn merged(run: &Run, results: &Results) -> anyhow::Result<Accepted> {
-    merge(run, results, &Table::default())
+fn merged(run: &Run, results: &Results) -> anyhow::Result<(Results, Vec<String>)> {
+    let mut results = results.clone();
+    let lines = merge(run, &mut results, &Table::default())?;
+    Ok((results, lines))
 }
 
 fn accepted(run: &Run, results: &Results) -> Results {
-    merged(run, results).unwrap().results
+    merged(run, results).unwrap().0
 }
 
 fn refused(run: &Run) -> String {
@@ -187,20 +189,20 @@ fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
     let run = run(
         "timed; clean; peers mission 15 torch-default 40; + scalar | mission f16 full normal:0 | gpu | C1 pass",
     );
-    let once = merged(&run, &Results::default()).unwrap();
-    let twice = accepted(&run, &once.results);
-    assert!(text(&once.results) == text(&twice));
-    let has = |is: fn(&Row) -> bool| once.results.gpus[FOLDER].rows().any(is);
+    let (once, lines) = merged(&run, &Results::default()).unwrap();
+    let twice = accepted(&run, &once);
+    assert!(text(&once) == text(&twice));
+    let has = |is: fn(&Row) -> bool| once.gpus[FOLDER].rows().any(is);
     assert!(!has(|row| matches!(row.on, On::Case(..))));
     let is_ratio =
         |row: &Row| row.by == Source::Peers && row.against == Some("torch-default".into());
     assert!(has(is_ratio), "ratios to peers stay");
     assert!(has(|row| row.by == Source::Claim), "claims are rows");
-    assert!(once.results.build.rows().all(|row| row.by.is_of_build()));
+    assert!(once.build.rows().all(|row| row.by.is_of_build()));
     let says = "accepted 20261120T183000Z-linux (";
-    assert!(once.lines[0].starts_with(says), "{:?}", once.lines);
+    assert!(lines[0].starts_with(says), "{lines:?}");
     let folder = TempDir::new().unwrap();
-    once.results.write(folder.path()).unwrap();
+    once.write(folder.path()).unwrap();
     assert!(text(&Results::read(folder.path()).unwrap()) == text(&twice));
 }
 
@@ -298,18 +300,11 @@ fn runs_that_have_what_they_need_are_accepted() {
 #[test]
 fn what_has_changed_since_is_left_out() {
     let changed = "clean; cpasync compute-sanitizer: C7 fail; sources 1 yesterday";
-    let some = merged(
-        &run(&format!("timed; stages 0 1; {changed}")),
-        &Results::default(),
-    )
-    .unwrap();
+    let some = run(&format!("timed; stages 0 1; {changed}"));
+    let (some, lines) = merged(&some, &Results::default()).unwrap();
     let left_out = "left out, measured on other kernels than the sources': stage1-cpasync/cpasync-32x64; run them again with this build";
-    assert!(
-        some.lines.iter().any(|line| line == left_out),
-        "{:?}",
-        some.lines
-    );
-    let table = &some.results.gpus[FOLDER];
+    assert!(lines.iter().any(|line| line == left_out), "{lines:?}");
+    let table = &some.gpus[FOLDER];
     let measured = |stage: &str| {
         table
             .rows()
@@ -335,7 +330,8 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
     let built = run("timed; built 96 0").table;
     let merged = |words: &str, results: &Results| {
         let run = run(&format!("timed; built 96 0; clean; {words}"));
-        let results = merge(&run, results, &built).unwrap().results;
+        let mut results = results.clone();
+        merge(&run, &mut results, &built).unwrap();
         (run.session.stages, results)
     };
     let (_, known) = merged("named 1", &Results::default());
@@ -350,6 +346,7 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
 #[test]
 fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
+    let before = accepted(&good().named("20261119T183000Z-linux"), &Results::default());
     let found = each(
         "timed 24 20 15; clean
         timed 24 20 15; clean; refuted 0 0
@@ -357,8 +354,8 @@ fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
         timed; clean; refuted 0 0
         timed 24 20 19; clean; refuted 0 0
         timed; clean; counted cpasync 1048577 0",
-        |line| match merged(&run(line), &Results::default()) {
-            Ok(accepted) => accepted.lines[1].clone(),
+        |line| match merged(&run(line), &before) {
+            Ok((_, lines)) => lines[1].clone(),
             Err(error) => error.to_string(),
         },
     );
@@ -373,7 +370,7 @@ fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
           "why": ""
         }
     timed 24 20 15; clean; refuted 0 0
-        SAME: 4 changed (informational)
+        SAME: 1 changed (informational), 40 unchanged
     timed 24 20 15; clean; refuted 0 0 NVIDIA L4
         20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
           stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar, in stage0-scalar/negatives.json:
@@ -384,7 +381,7 @@ fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
           "why": ""
         }
     timed; clean; refuted 0 0
-        SAME: 3 changed (informational)
+        SAME: 41 unchanged
     timed 24 20 19; clean; refuted 0 0
         20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
           stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk, in stage1-cpasync/negatives.json:
@@ -417,14 +414,14 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     assert!(refit(&mut results, FOLDER, stages, &loaded).is_none());
     results.put(Some(FOLDER), &table(std::slice::from_ref(&run)));
     let before = results.gpus[FOLDER].clone();
-    let refitted = refit(&mut results, FOLDER, stages, &loaded).unwrap();
-    let model: Model = serde_json::from_str(&refitted.file).unwrap();
+    let (file, lines) = refit(&mut results, FOLDER, stages, &loaded).unwrap();
+    let model: Model = serde_json::from_str(&file).unwrap();
     assert_eq!(
         (&*model.gpu, model.capability, model.multiprocessors),
         (GPU, 90, 132)
     );
-    assert!(refitted.file.lines().count() > 8 && refitted.file.len() < 10_000);
-    let last = refitted.lines.last().unwrap();
+    assert!(file.lines().count() > 8 && file.len() < 10_000);
+    let last = lines.last().unwrap();
     assert!(
         last.contains("PASS: the library's choice") && last.contains("over 90 random problems"),
         "{last}"
@@ -440,7 +437,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));
     let mut both = results.clone();
     both.put(Some("another"), &table(&[few]));
-    let refitted = refit(&mut both, "another", stages, &loaded).unwrap();
-    let of_few: Model = serde_json::from_str(&refitted.file).unwrap();
+    let (file, _) = refit(&mut both, "another", stages, &loaded).unwrap();
+    let of_few: Model = serde_json::from_str(&file).unwrap();
     assert_eq!(of_few.costs.len(), model.costs.len());
 }

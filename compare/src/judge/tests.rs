@@ -63,7 +63,7 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5",
         |line| {
             reported(line, |report| {
-                let overall = &report.overall;
+                let overall = report.overall();
                 format!("{} {overall}\n{}", overall.exit.code(), lines(&overall.actions))
             })
         },
@@ -145,7 +145,7 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
             let committed = diff::accepted(&old.named("1"), &Table::default());
             let new = new.named("2");
             let report = report_of_run(&new, &committed);
-            let mut actions = report.overall.actions.iter();
+            let mut actions = report.overall().actions.into_iter();
             let looks = actions.find(|action| action.starts_with("Look at the "));
             let (since, changes) = report.since.as_ref().unwrap();
             let word = of_differences(changes).word;
@@ -294,8 +294,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
         |line| {
             reported(line, |report| {
                 let required: Vec<String> = report.required().map(ToString::to_string).collect();
-                let is_incomplete = report.overall.word == "INCOMPLETE";
-                assert_eq!(is_incomplete, !required.is_empty(), "{}", report.overall);
+                let is_incomplete = report.overall().word == "INCOMPLETE";
+                assert_eq!(is_incomplete, !required.is_empty(), "{}", report.overall());
                 // Every variant lacks R1 where it can be measured.
                 lines(required.iter().filter(|line| !line.contains(": R1: ")))
             })
@@ -357,7 +357,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         |line| {
             of(line, |known| {
                 let report = report(known.clone());
-                format!("{}\n{}", report.overall.word, lines(report.required()))
+                format!("{}\n{}", report.overall().word, lines(report.required()))
             })
         },
     );
@@ -537,7 +537,7 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
                 let best = variant(known, &known.stages[0]);
                 let figures = best::shown(known).count();
                 assert_eq!(report.since.is_some(), figures > 0);
-                format!("{}\n{best}, {figures} latencies", report.overall)
+                format!("{}\n{best}, {figures} latencies", report.overall())
             })
         },
     );
@@ -561,7 +561,7 @@ fn a_committed_table_is_judged_by_its_rows() {
         timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt",
         |line| {
             of(line, |known| {
-                let overall = report(known.clone()).overall;
+                let overall = report(known.clone()).overall();
                 let session = &known.session().unwrap().name;
                 let [code, actions] = [overall.exit.code().to_string(), lines(&overall.actions)];
                 format!(

@@ -83,7 +83,6 @@ impl fmt::Display for Overall {
 
 pub struct Report<'a> {
     pub known: Known<'a>,
-    pub overall: Overall,
     /// One per variant, in the order of the ladder.
     pub states: Vec<(Subject, State)>,
     pub claims: Vec<Claimed>,
@@ -105,19 +104,49 @@ impl Report<'_> {
         let worse = worse.count();
         (worse > 0).then_some((worse, since))
     }
+
+    pub fn overall(&self) -> Overall {
+        let concerns = concerns(self);
+        let has_failed = concerns.iter().any(|concern| concern.exit == Exit::Fail);
+        let actions = concerns.iter().map(|concern| concern.action.clone());
+        let actions = actions.chain(advice(self, has_failed)).collect();
+        let green = self.states.iter();
+        let green = green.filter(|(_, state)| *state == State::Green);
+        let (exit, word, mut line) = match (concerns.first(), green.count()) {
+            (Some(Concern { exit, word, .. }), _) => {
+                let alike = concerns.iter().filter(|concern| concern.word == *word);
+                (*exit, *word, joined(alike.map(Concern::line), "; "))
+            }
+            (None, 0) => (
+                Exit::Inconclusive,
+                "NO DATA",
+                "no variant has evidence".into(),
+            ),
+            (None, n) => (
+                Exit::Pass,
+                "PASS",
+                count(n, "variant is green", "variants are green"),
+            ),
+        };
+        if let Some(device) = self.known.run.and_then(|run| run.device) {
+            line += &format!(" (limited to what {device} offers)");
+        }
+        Overall::new(exit, word, line, actions)
+    }
 }
 
 /// Judges a run on top of the committed table of its GPU model.
 pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
-    let mut report = report(Known::of_run(run, committed));
     let newest = committed.newest().filter(|_| run.session.device.is_none());
-    report.since = newest.map(|newest| {
+    let since = newest.map(|newest| {
         let accepted = diff::accepted(run, committed);
-        let comparison = diff::compare(committed, &accepted, false, report.known.stages);
+        let comparison = diff::compare(committed, &accepted, false, &run.session.stages);
         (newest.name.clone(), comparison.differences)
     });
-    report.overall = of_report(&report);
-    report
+    Report {
+        since,
+        ..report(Known::of_run(run, committed))
+    }
 }
 
 /// Judges a committed table, or a run without anything to compare it with.
@@ -132,17 +161,14 @@ pub fn report(known: Known<'_>) -> Report<'_> {
     let claims = claims::claims(&known);
     let failures = state::failures(&known);
     let missing = missing::missing(&known, &states, &claims);
-    let mut report = Report {
+    Report {
         known,
-        overall: Overall::new(Exit::Inconclusive, "NO DATA", String::new(), vec![]),
         states,
         claims,
         failures,
         missing,
         since: None,
-    };
-    report.overall = of_report(&report);
-    report
+    }
 }
 
 /// What keeps a report from PASS: some things of one kind.
@@ -160,37 +186,6 @@ impl Concern {
         let [one, many] = self.says;
         format!("{}, first {}", count(self.of.len(), one, many), self.of[0])
     }
-}
-
-fn of_report(report: &Report<'_>) -> Overall {
-    let concerns = concerns(report);
-    let has_failed = concerns.iter().any(|concern| concern.exit == Exit::Fail);
-    let actions = concerns.iter().map(|concern| concern.action.clone());
-    let actions = actions.chain(advice(report, has_failed)).collect();
-    let green = report
-        .states
-        .iter()
-        .filter(|(_, state)| *state == State::Green);
-    let (exit, word, mut line) = match (concerns.first(), green.count()) {
-        (Some(Concern { exit, word, .. }), _) => {
-            let alike = concerns.iter().filter(|concern| concern.word == *word);
-            (*exit, *word, joined(alike.map(Concern::line), "; "))
-        }
-        (None, 0) => (
-            Exit::Inconclusive,
-            "NO DATA",
-            "no variant has evidence".into(),
-        ),
-        (None, n) => (
-            Exit::Pass,
-            "PASS",
-            count(n, "variant is green", "variants are green"),
-        ),
-    };
-    if let Some(device) = report.known.run.and_then(|run| run.device) {
-        line += &format!(" (limited to what {device} offers)");
-    }
-    Overall::new(exit, word, line, actions)
 }
 
 /// Most urgent first.

@@ -38,7 +38,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
         let score = ladder::score(&of.known).map(Block::Paragraph);
         (titled("Against peers", of), Vec::from_iter(score))
     });
-    let first = [Block::bullets(report.overall.actions.clone())];
+    let first = [Block::bullets(report.overall().actions)];
     // Only the committed page is beside the stages.
     let table = match known.run {
         None => ladder::linked(report),
@@ -84,7 +84,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
 
 /// A PASS that does not hide a regression.
 pub fn verdict(report: &Report<'_>) -> String {
-    let overall = &report.overall;
+    let overall = report.overall();
     let regressed = report.regressed();
     let worse = regressed.map(|(worse, since)| format!("; {worse} worse since {since}"));
     format!("{overall}{}", worse.unwrap_or_default())

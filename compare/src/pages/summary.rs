@@ -7,7 +7,7 @@ use crate::judge::verdict::Report;
 pub fn document(report: &Report<'_>) -> Vec<Block> {
     let end = vec![
         Block::Bullets(report::summary(report)),
-        Block::bullets(report.overall.actions.clone()),
+        Block::bullets(report.overall().actions),
         Block::strong(report::verdict(report)),
     ];
     let ladder = some(ladder::ladder(report));

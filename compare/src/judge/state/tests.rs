@@ -18,7 +18,7 @@ fn states(known: &Known<'_>) -> String {
 }
 
 fn exit(run: &Run) -> String {
-    let overall = verdict::report(Known::alone(run)).overall;
+    let overall = verdict::report(Known::alone(run)).overall();
     format!("{} {}", overall.exit.code(), overall.word)
 }
 
