@@ -266,6 +266,8 @@ named! {
         Everyday = "Everyday",
         /// Few queries over many keys, which come from device memory: they are timed over more than the L2 cache holds.
         Decode = "Decode",
+        /// Of shapes without a name.
+        Other = "Other",
     }
 }
 

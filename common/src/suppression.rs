@@ -225,9 +225,9 @@ impl<'a> FamilyOfKernels<'a> {
         } else {
             &self.variants[..1]
         };
-        let mut cases = self.cases(searched, TILES, false, Distribution::Normal);
+        let mut cases = self.cases(searched, TILES, Distribution::Normal);
         // A kernel may choose its way by the scales of E4M3.
-        let large = self.cases(searched, TILES, false, Distribution::Large);
+        let large = self.cases(searched, TILES, Distribution::Large);
         let has_scales = |case: &Case<'_>| case.staged.problem.dtype == Dtype::E4m3;
         cases.extend(large.into_iter().filter(has_scales));
         let traced = cases
@@ -355,12 +355,12 @@ impl<'a> FamilyOfKernels<'a> {
         let variant = reached.first().map_or(self.variants[0], |case| {
             case.prepared.kernel.variant.as_str()
         });
-        let mut more = self.cases(&[variant], 0, true, Distribution::Normal);
-        more.extend(self.cases(&[variant], MANY_TILES, true, Distribution::Normal));
+        let mut more = self.cases(&[variant], 0, Distribution::Normal);
+        more.extend(self.cases(&[variant], MANY_TILES, Distribution::Normal));
         // Maxima that rise from tile to tile make a kernel correct itself.
-        more.extend(self.cases(&[variant], MANY_TILES, false, Distribution::Large));
+        more.extend(self.cases(&[variant], MANY_TILES, Distribution::Large));
         if other_presets {
-            more.extend(self.cases(&self.variants[1..], TILES, false, Distribution::Normal));
+            more.extend(self.cases(&self.variants[1..], TILES, Distribution::Normal));
         }
         if let Some(killed) = self.hazard(site, &more, false)? {
             return Ok(killed);
@@ -369,15 +369,8 @@ impl<'a> FamilyOfKernels<'a> {
         Ok(wrong(site, &more)?.unwrap_or(Finding::Survived { cases }))
     }
 
-    /// One problem per instance: two blocks of rows, the second with a single row; `tiles` tiles of keys and one key. Half
-    /// get the full mask and half the causal one, or the other way round.
-    fn cases(
-        &self,
-        variants: &[&str],
-        tiles: usize,
-        other_mask: bool,
-        family: Distribution,
-    ) -> Vec<Case<'a>> {
+    /// One problem per instance: two blocks of rows, the second with a single row; `tiles` tiles of keys and one key.
+    fn cases(&self, variants: &[&str], tiles: usize, family: Distribution) -> Vec<Case<'a>> {
         let instances = variants.iter().flat_map(|variant| {
             self.stage
                 .kernels
@@ -385,7 +378,7 @@ impl<'a> FamilyOfKernels<'a> {
                 .filter(move |kernel| kernel.variant == *variant)
         });
         let case = |facts: &KernelFacts, variant: &str| {
-            let (shape, mask) = ring(facts, facts.block_m + 1, tiles, other_mask);
+            let (shape, mask) = ring(facts, facts.block_m + 1, tiles);
             let problem = Problem::new(shape, facts.dtype, mask).ok()?;
             let prepared = self.stage.prepare(variant, &problem).ok()?;
             let staged = Staged::new(&Inputs::generate(&problem, family, 0), Layout::Strided);
@@ -474,14 +467,14 @@ impl Case<'_> {
 }
 
 /// Rings are filled, drained and used again, and the last tile is ragged. Half of the instances get the full mask, the others
-/// the causal one, or the other way round.
-pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize, other_mask: bool) -> (Shape, Mask) {
+/// the causal one.
+pub fn ring(facts: &KernelFacts, seq_q: usize, tiles: usize) -> (Shape, Mask) {
     let seq_kv = tiles * facts.cluster as usize * facts.block_n + 1; // for each block
     let shape = Shape {
         seq_kv,
         ..Shape::bhsd(1, 1, seq_q, facts.head_dim)
     };
-    let is_full = ((facts.dtype == Dtype::F16) == (facts.head_dim == 64)) != other_mask;
+    let is_full = (facts.dtype == Dtype::F16) == (facts.head_dim == 64);
     (shape, if is_full { Mask::Full } else { Mask::Causal })
 }
 

@@ -8,7 +8,7 @@ use crate::judge::diff;
 use crate::judge::list::{count, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{self, unsanitized};
-use crate::judge::verdict::{counts, of_differences, report_of_run};
+use crate::judge::verdict::{of_differences, report_of_run};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::stages::{self, NEGATIVES};
@@ -229,8 +229,8 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
             "{name} has failed claims; improve the kernels, or record why they fail, and accept it again"
         ),
     )?;
-    let changes = report.since.map(|(_, changes)| changes);
-    Ok(changes.map(|changes| format!("{}: {}", of_differences(&changes).word, counts(&changes))))
+    let changes = report.since.map(|(_, changes)| of_differences(&changes));
+    Ok(changes.map(|changes| changes.to_string()))
 }
 
 fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {

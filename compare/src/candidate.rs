@@ -170,7 +170,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             })
         };
         let timings: Vec<&Problem> = timings.iter().filter(is_supported).collect();
-        let builds = ladder.builds();
+        let builds = ladder.builds()?;
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
         match peers.start() {
             Ok(hello) => judged.timed.extend(hello.absent.clone()),

@@ -86,7 +86,7 @@ fn row(text: &str) -> Result<[usize; 3], String> {
 
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::without_gpu("rows are explained in the emulator")?;
-    let builds = ladder.builds();
+    let builds = ladder.builds()?;
     let build = stage(&args.stage, &builds)?;
     let chosen = Chosen {
         stages: vec![build.id.clone()],

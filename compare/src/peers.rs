@@ -10,7 +10,7 @@ use crate::instrument::{Completing, Target};
 use crate::judge::Known;
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
-use crate::measure::select::{Chosen, Problems, at_least_one};
+use crate::measure::select::{Chosen, Problems, at_least_one, stages};
 use crate::measure::timer::Timer;
 use crate::pages::show::Section;
 use crate::progress::Progress;
@@ -18,8 +18,8 @@ use crate::python::bench::{Bench, Item, stand_ins};
 use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
-use crate::stages::Ladder;
-use crate::table::{Claim, On, Row, Run, Source, StageMeta};
+
+use crate::table::{Claim, On, Row, Run, Source};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
@@ -99,7 +99,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     };
     let (mut completing, ladder) = Completing::begin(&args.target, &chosen)?;
     let device = ladder.gpu_to("time peers on")?;
-    let Ladder { stages, .. } = &ladder;
+
     let mut python = Python::new(python::program(args.python.as_deref()), None);
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
@@ -108,10 +108,8 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
         ))),
     };
     check_uuid(&hello, device)?;
-    let builds = ladder.builds();
-    let picked = chosen.of(&builds)?.into_iter();
-    let chosen: Vec<&StageMeta> = picked.map(|picked| picked.stage).collect();
-    let items = choose::items(&args.problems, &chosen);
+    let builds = ladder.builds()?;
+    let items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
     let planned = items.len();
     completing.set_tools(Source::Peers, hello.tools());
     begin_session(&mut completing.run, &items);
@@ -127,7 +125,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let failed = "the peers could not be timed";
     let bench = Bench {
         device,
-        stages,
+        stages: &ladder.stages,
         known: Known::alone(&timed),
         zero_us: device.zero_us(&plan).context(failed)?,
         plan,

@@ -11,12 +11,12 @@ use crate::judge::Known;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
-use crate::measure::builds::variant;
 use crate::measure::rows;
-use crate::measure::select::{Chosen, Picked, Problems};
+use crate::measure::select::{Chosen, Problems, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu;
+use crate::table::session::by_id;
 use crate::table::{Claim, On, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
@@ -64,14 +64,13 @@ const WATCHDOG_SECONDS: u64 = 120;
 /// Where a launch fails under ncu, or its output a gate, nothing is written.
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
-    let builds = ladder.builds();
+    let builds = ladder.builds()?;
     let selected = args.chosen.of(&builds)?;
     ladder.gpu_to("profile on")?;
-    let dtypes = distinct(selected.iter().map(|picked| picked.stage.first_dtype()));
+    let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
     let known = Known::alone(&run.run);
-    let subjects = selected.iter().flat_map(Picked::subjects);
     let (variants, red): (Vec<Subject>, Vec<Subject>) =
-        subjects.partition(|subject| is_green(&known, subject, known.backend()));
+        subjects(&selected).partition(|subject| is_green(&known, subject, known.backend()));
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
@@ -179,10 +178,12 @@ fn profiled(
     let mut rows = Vec::new();
     for (launch, measured) in launched.into_iter().zip(measured) {
         let instance = || {
-            let (On::Case(place, _), of) = (&launch.on, variant(ladder, &launch.subject)?) else {
+            let On::Case(place, _) = &launch.on else {
                 return None;
             };
-            let instance = of.instance(place.dtype, place.extents()?.head_dim)?;
+            let stage = by_id(ladder, launch.subject.stage())?;
+            let variant = stage.variant(launch.subject.name())?;
+            let instance = variant.instance(place.dtype, place.extents()?.head_dim)?;
             Some((place, &instance.facts))
         };
         let unknown = || format!("there is no instance for {} {}", launch.subject, launch.on);

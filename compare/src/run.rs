@@ -4,12 +4,11 @@ use crate::answer::Answer;
 use crate::document::terminal::terminal;
 use crate::instrument;
 use crate::judge::choice::{self, Regret};
-use crate::judge::list::distinct;
 use crate::judge::{Known, verdict};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
-use crate::measure::machine::{self, Timestamp};
+use crate::measure::machine;
 use crate::measure::plan::{self, Plan, Request};
 use crate::measure::rows;
 use crate::measure::session::begin;
@@ -21,17 +20,14 @@ use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Gpu, Machine, Tier};
-use crate::table::{On, Results, Row, Run, Source, Subject};
+use crate::table::{Results, Row, Run, Source};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::choice::Model;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::faults;
-use common::gate;
 use common::limits::DeviceLimits;
-use common::problem::Problem;
-use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use std::path::{Path, PathBuf, absolute};
@@ -79,7 +75,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
     /// Run real tensors from a safetensors file: q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3; for F8_E4M3 also q_scale, k_scale,
-    /// v_scale [B, H] in F32; optionally `out`, in the output type or F32, which is judged too
+    /// v_scale [B, H] in F32
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
     pub input: Option<PathBuf>,
     /// Write the run's folder below this one [default: target/compare]
@@ -98,24 +94,25 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let report = verdict::report_of_run(&run, &table);
     let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
     let text = terminal(&summary::document(&report));
-    let regret = Regret::known(&run.table).map(|regret| format!("\n{regret}"));
-    let regret = regret.unwrap_or_default();
-    let text = format!("{}{regret}\n{places}", text.trim_end());
+    let text = format!("{}\n{places}", text.trim_end());
     Ok(Answer::new(report.overall().exit, text))
 }
 
 /// Writes the run and nothing else.
 fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
-    let started = Timestamp::now();
+    let started = machine::now();
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
-    let mut builds = ladder.builds();
+    let mut builds = ladder.builds()?;
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let gpu = ladder.gpu.as_ref().map(CudaDevice::info);
     let machine = machine::machine(gpu.map_err(String::clone));
     let plan = planned(args, file.as_ref(), &builds, &machine)?;
     let out = out_folder(args)?;
-    let folder = create_folder(&out, &format!("{}-{}", started.compact(), machine.name))?;
+    let folder = create_folder(
+        &out,
+        &format!("{}-{}", machine::compact(started), machine.name),
+    )?;
     let stages = &ladder.stages;
     // Reading a stage's code takes seconds.
     let read_by = (plan.tier > Tier::T0).then(|| read_machine_code(stages, &plan, &mut builds));
@@ -137,7 +134,6 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     if plan.draws.is_empty() {
         run.extend(self_test(stages, &plan, &mut recorder));
     }
-    run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
     let mut executor = Executor {
         device: ladder.gpu.as_ref().ok(),
@@ -255,29 +251,6 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
         } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
         ladder => Ok(ladder),
     }
-}
-
-/// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.
-fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
-    let Some(out) = &file.out else {
-        return Vec::new();
-    };
-    let problems = distinct(plan.cases.iter().map(|case| case.problem));
-    let judge = |problem: &Problem| {
-        let inputs = file.inputs(problem).ok()?;
-        let reference = reference(&inputs, Probability::half(problem.dtype)).ok()?;
-        let evidence = gate::Evidence {
-            problem,
-            family: None,
-            reference: &reference,
-            output: out,
-        };
-        let (errors, gates) = gate::numeric_gates(&evidence);
-        let on = On::Named(format!("out, {} mask", problem.mask));
-        let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
-        Some(rows::judged(row, &errors, &gates))
-    };
-    problems.iter().filter_map(judge).collect()
 }
 
 #[cfg(test)]

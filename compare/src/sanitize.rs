@@ -9,10 +9,10 @@ use crate::instrument::{Completing, Target};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::rows::{self, Check};
-use crate::measure::select::{Chosen, Picked, Problems};
+use crate::measure::select::{Chosen, Problems, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::table::{Row, Source, Subject};
+use crate::table::{Row, Source};
 use anyhow::bail;
 use clap::Args;
 use common::problem::{Dtype, Mask};
@@ -78,9 +78,9 @@ const WATCHDOG_SECONDS: u64 = 60;
 /// What no tool reaches a verdict on overwrites nothing.
 pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
-    let builds = ladder.builds();
+    let builds = ladder.builds()?;
     let selected = args.chosen.of(&builds)?;
-    let subjects: Vec<Subject> = selected.iter().flat_map(Picked::subjects).collect();
+    let subjects = Vec::from_iter(subjects(&selected));
     ladder.gpu_to("launch on")?;
     let tool = COMPUTE_SANITIZER.find().map_err(NoData)?;
     let problems = Problems::default().or(&SHAPES, &Dtype::ALL, &[Mask::Causal]);

@@ -46,7 +46,7 @@ pub struct SelftestArgs {
 /// to begin with, or a check of the timer fails.
 pub fn selftest(args: &SelftestArgs) -> anyhow::Result<Answer> {
     let ladder = Ladder::open()?;
-    let builds = ladder.builds();
+    let builds = ladder.builds()?;
     let named = select::stages(&args.stages, &builds)?;
     let is_named = |stage: &&LoadedStage| named.iter().any(|named| named.id == stage.info().id);
     let chosen: Vec<&LoadedStage> = ladder.stages.iter().filter(is_named).collect();

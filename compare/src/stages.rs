@@ -36,7 +36,6 @@ pub const NEGATIVES: &str = "negatives.json";
 pub struct Ladder {
     pub stages: Vec<LoadedStage>,
     pub gpu: Result<CudaDevice, String>,
-    negatives: Vec<Vec<Negative>>,
 }
 
 impl Ladder {
@@ -46,18 +45,12 @@ impl Ladder {
         let gpu = CudaDevice::open(0).map_err(|error| error.to_string());
         let gpu =
             gpu.and_then(|gpu| without_code(&stages, gpu.info().limits()).map_or(Ok(gpu), Err));
-        Ok(Self {
-            negatives: negatives(&stages)?,
-            stages,
-            gpu,
-        })
+        Ok(Self { stages, gpu })
     }
 
     pub fn without_gpu(reason: &str) -> anyhow::Result<Self> {
-        let stages = load()?;
         Ok(Self {
-            negatives: negatives(&stages)?,
-            stages,
+            stages: load()?,
             gpu: Err(reason.to_string()),
         })
     }
@@ -81,23 +74,16 @@ impl Ladder {
             .map_err(|reason| NoData(format!("there is no GPU to {to}: {reason}")))
     }
 
-    pub fn builds(&self) -> Vec<StageMeta> {
+    /// The stages as built, with the refutations that stand beside each in the workspace; none outside of it.
+    pub fn builds(&self) -> Result<Vec<StageMeta>, StoreError> {
         let mut builds = builds::builds(&self.stages);
-        for (build, negatives) in builds.iter_mut().zip(&self.negatives) {
-            build.negatives.clone_from(negatives);
+        if let Some(root) = machine::workspace() {
+            for build in &mut builds {
+                build.negatives = refuted(&root.join(&build.id))?;
+            }
         }
-        builds
+        Ok(builds)
     }
-}
-
-/// The refutations that stand beside each stage in the workspace; none outside of it.
-fn negatives(stages: &[LoadedStage]) -> anyhow::Result<Vec<Vec<Negative>>> {
-    let Some(root) = machine::workspace() else {
-        return Ok(vec![vec![]; stages.len()]);
-    };
-    let of_stage = |stage: &LoadedStage| refuted(&root.join(stage.info().id));
-    let all: Result<Vec<_>, _> = stages.iter().map(of_stage).collect();
-    Ok(all?)
 }
 
 /// What `negatives.json` in the stage's folder says; nothing if there is none.
@@ -137,7 +123,7 @@ pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
 }
 
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
-    Ok(Ladder::without_gpu("not asked for")?.builds())
+    Ok(Ladder::without_gpu("not asked for")?.builds()?)
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ use common::reference::{Probability, Reference, reference};
 use common::stage::{LoadedStage, Prepared};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -107,12 +106,10 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
             let outcome = match stage.prepare(subject.name(), problem) {
                 Err(unsupported) => Err(unsupported.into()),
                 Ok(prepared) => {
-                    let reference = match references.entry(prepared.kernel.probability) {
-                        Entry::Occupied(known) => known.into_mut(),
-                        Entry::Vacant(place) => {
-                            place.insert(reference(&inputs, prepared.kernel.probability)?)
-                        }
-                    };
+                    let probability = prepared.kernel.probability;
+                    let reference = references.entry(probability).or_insert_with(|| {
+                        reference(&inputs, probability).expect("generated inputs are finite")
+                    });
                     once(&device, stage, &prepared, &staged, reference)
                 }
             };

@@ -21,26 +21,18 @@ pub struct Tool {
 /// One of CUDA's tools, and how to find it: by an environment variable, where scripts/cuda-toolkit puts it, on PATH, or where
 /// CUDA is usually installed.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
-    pub name: &'static str,
-    pub variable: &'static str,
-}
+pub struct Places(&'static str, &'static str);
 
-impl Places {
-    pub const fn of(name: &'static str, variable: &'static str) -> Self {
-        Self { name, variable }
-    }
-}
-
-pub const NVCC: Places = Places::of("nvcc", "NVCC");
-pub const CUOBJDUMP: Places = Places::of("cuobjdump", "CUOBJDUMP");
-pub const NCU: Places = Places::of("ncu", "NCU");
-pub const COMPUTE_SANITIZER: Places = Places::of("compute-sanitizer", "SANITIZER");
+/// Each by its name and variable.
+pub const NVCC: Places = Places("nvcc", "NVCC");
+pub const CUOBJDUMP: Places = Places("cuobjdump", "CUOBJDUMP");
+pub const NCU: Places = Places("ncu", "NCU");
+pub const COMPUTE_SANITIZER: Places = Places("compute-sanitizer", "SANITIZER");
 
 impl Places {
     /// An error says what was tried and what to do.
     pub fn find(&self) -> Result<Tool, String> {
-        let Self { name, variable } = self;
+        let Self(name, variable) = self;
         let tool = |path: PathBuf| {
             let version = version(&path)?;
             Ok(Tool { path, version })
@@ -61,7 +53,7 @@ impl Places {
         let installed = machine::workspace().map(|root| root.join(".cuda/nvidia/cu13"));
         let pinned = installed
             .into_iter()
-            .flat_map(|cuda| [cuda.join("bin"), cuda.join(self.name)]);
+            .flat_map(|cuda| [cuda.join("bin"), cuda.join(self.0)]);
         let homes = ["CUDA_HOME", "CUDA_PATH"]
             .into_iter()
             .filter_map(std::env::var_os);
@@ -71,7 +63,7 @@ impl Places {
             .chain(homes.map(|home| Path::new(&home).join("bin")))
             .chain(on_path)
             .chain(USUAL.map(PathBuf::from))
-            .map(|folder| folder.join(self.name))
+            .map(|folder| folder.join(self.0))
             .filter(|path| path.is_file())
     }
 }
@@ -134,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there_is_answered_with_what_to_do() {
-        let places = Places::of("no-such-tool", "NO_SUCH_TOOL");
+        let places = Places("no-such-tool", "NO_SUCH_TOOL");
         let reason = places.find().unwrap_err();
         assert!(
             reason.contains("no-such-tool was not found") && reason.contains("NO_SUCH_TOOL"),

@@ -45,7 +45,7 @@ impl Completing {
     /// run of another build, and one of another GPU are refused, in this order; reporting a missing GPU is up to the caller.
     pub fn begin(target: &Target, chosen: &Chosen) -> anyhow::Result<(Self, Ladder)> {
         let mut ladder = Ladder::open()?;
-        let builds = ladder.builds();
+        let builds = ladder.builds()?;
         chosen.of(&builds)?;
         let completing = Self::open(target, &builds)?;
         if let Ok(gpu) = &ladder.gpu {

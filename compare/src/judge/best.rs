@@ -87,15 +87,12 @@ pub fn best_of<'a>(
 
 /// The best variant of a stage: the fastest that the device can run on mission, in the stage's first element type; without any
 /// latency the default.
-pub fn variant<'a>(known: &Known<'_>, stage: &'a StageMeta) -> &'a str {
-    let dtype = stage.first_dtype();
-    let row = best(known, stage, &Place::claims(dtype), |_| true);
-    let variant = row.and_then(|row| stage.variant(row.subject.name()));
-    variant.map_or(&stage.default_variant, |variant| &variant.name)
-}
-
 pub fn subject(known: &Known<'_>, stage: &StageMeta) -> Subject {
-    stage.subject(variant(known, stage))
+    let row = best(known, stage, &stage.first_place(), |_| true);
+    row.map_or_else(
+        || stage.subject(&stage.default_variant),
+        |row| row.subject.clone(),
+    )
 }
 
 /// A latency, or why it is withheld; `None` if it was not timed.

@@ -278,7 +278,11 @@ fn predicted(
 
 /// The instances among which something fast is for every problem, fewest first: each next one is what all before it lack most.
 fn cover(times: &Times, worth: f64) -> BTreeSet<Instance> {
-    let fastest = least(times.values().flatten().copied());
+    let mut fastest = BTreeMap::new();
+    for (on, us) in times.values().flatten() {
+        let least = fastest.entry(*on).or_insert(*us);
+        *least = us.min(*least);
+    }
     // Logarithms of what the best of those that are in is slower by.
     let mut lack: BTreeMap<_, f64> = fastest.keys().map(|on| (*on, FAR)).collect();
     let slower = |(on, us): &(_, f64)| (us / fastest[on]).ln();
@@ -321,16 +325,6 @@ fn coefficients(equations: &Equations) -> BTreeMap<Instance, [f64; TERMS]> {
     instances
         .map(|instance| (instance.clone(), own(instance)))
         .collect()
-}
-
-/// The least value of each key.
-fn least<K: Ord>(pairs: impl Iterator<Item = (K, f64)>) -> BTreeMap<K, f64> {
-    let mut least = BTreeMap::new();
-    for (key, value) in pairs {
-        let before = least.entry(key).or_insert(value);
-        *before = value.min(*before);
-    }
-    least
 }
 
 fn loaded<'a>(stages: &'a [LoadedStage], subject: &Subject) -> Option<&'a LoadedStage> {

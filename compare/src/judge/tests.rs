@@ -1,6 +1,6 @@
 //! Reports of tables and of runs on top of them; and what the committed table of the H200 says.
 
-use super::best::{best_of, latency, time, variant};
+use super::best::{best_of, latency, subject, time};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
@@ -423,7 +423,11 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
         timed 19 20 15 & timed; rebuilt; - scalar @ emulated; rebuilt
         timed 19 20 15 @ emulated; refused scalar
         timed 20 20 15",
-        |line| of(line, |known| variant(known, &known.stages[0]).to_string()),
+        |line| {
+            of(line, |known| {
+                subject(known, &known.stages[0]).name().to_string()
+            })
+        },
     );
     insta::assert_snapshot!(found, @"
     none
@@ -534,7 +538,8 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
         |line| {
             reported(line, |report| {
                 let known = &report.known;
-                let best = variant(known, &known.stages[0]);
+                let best = subject(known, &known.stages[0]);
+                let best = best.name();
                 let figures = best::shown(known).count();
                 assert_eq!(report.since.is_some(), figures > 0);
                 format!("{}\n{best}, {figures} latencies", report.overall())

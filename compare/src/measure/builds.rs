@@ -3,16 +3,11 @@
 use super::rows;
 use crate::judge::list::joined;
 use crate::table::kernels::identity;
-use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild, Refusal, by_id};
-use crate::table::{Claim, Place, Row, StageMeta, Subject, Table, VariantMeta};
+use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild};
+use crate::table::{Claim, Place, Row, StageMeta, Table, VariantMeta};
 use common::claim;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
-
-/// The variant of the ladder that a row is about.
-pub fn variant<'a>(ladder: &'a [StageMeta], subject: &Subject) -> Option<&'a VariantMeta> {
-    by_id(ladder, subject.stage())?.variant(subject.name())
-}
 
 /// The stage with this id, which comes from the same ladder.
 pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
@@ -77,7 +72,7 @@ fn build(stage: &LoadedStage) -> StageMeta {
 }
 
 /// What `kernels` of `variant` need and the device lacks; `None` without kernels.
-fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Refusal> {
+fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<(String, String)> {
     let lacks: Vec<_> = (kernels.iter())
         .filter_map(|kernel| Some((kernel, stage.lacks(kernel)?)))
         .collect();
@@ -85,10 +80,8 @@ fn refusal(stage: &LoadedStage, variant: &str, kernels: &[&Kernel]) -> Option<Re
     let needs = lacks.iter().map(|(kernel, (needed, _))| {
         format!("{} d{} needs {needed}", kernel.dtype, kernel.head_dim)
     });
-    Some(Refusal {
-        variant: variant.to_string(),
-        reason: format!("{}; the device has {available}", joined(needs, ", ")),
-    })
+    let why = format!("{}; the device has {available}", joined(needs, ", "));
+    Some((variant.to_string(), why))
 }
 
 /// One claim per problem and metric.
@@ -130,6 +123,7 @@ mod tests {
     use super::*;
     use crate::measure::select::Chosen;
     use crate::stages::Ladder;
+    use crate::table::session::by_id;
 
     #[test]
     fn every_claim_of_a_stage_has_words_of_its_own() {
@@ -146,10 +140,10 @@ mod tests {
     #[test]
     fn a_limited_ladder_is_without_what_the_device_refuses_and_says_so() {
         let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
-        let whole = ladder.builds();
+        let whole = ladder.builds().unwrap();
         assert!(whole.iter().all(|stage| stage.refused.is_empty()));
         ladder.limit("sm_89".parse().ok()).unwrap();
-        let limited = ladder.builds();
+        let limited = ladder.builds().unwrap();
         let fits = |variant: &&VariantMeta| {
             let mut kernels = variant.kernels.iter();
             kernels.all(|kernel| kernel.facts.dynamic_shared_bytes <= 99 << 10)
@@ -159,7 +153,7 @@ mod tests {
             let is_of_hopper = stage.variants.is_empty();
             assert!(stage.variants.iter().all(|of| fits(&of)), "{}", stage.id);
             let unfit = whole.variants.iter().filter(|of| is_of_hopper || !fits(of));
-            let names = stage.refused.iter().map(|of| &of.variant);
+            let names = stage.refused.iter().map(|(variant, _)| variant);
             assert!(names.eq(unfit.map(|of| &of.name)), "{:?}", stage.refused);
             let reason = if is_of_hopper {
                 " d64 needs sm_90a, "
@@ -168,7 +162,7 @@ mod tests {
             };
             let mut refused = stage.refused.iter();
             assert!(
-                refused.all(|of| of.reason.contains(reason)),
+                refused.all(|(_, why)| why.contains(reason)),
                 "{:?}",
                 stage.refused
             );
@@ -182,7 +176,7 @@ mod tests {
                 }
             }
         }
-        let gone = &gone.expect("some do not fit").variant;
+        let (gone, _) = gone.expect("some do not fit");
         let chosen = Chosen {
             variants: vec![gone.clone()],
             ..Chosen::default()

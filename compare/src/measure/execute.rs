@@ -1,6 +1,6 @@
 //! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
 
-use super::plan::{Mode, Plan, PlannedCase, PlannedTiming};
+use super::plan::{Mode, Plan, PlannedCase};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
@@ -14,7 +14,7 @@ use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
-use crate::table::session::{claims, first_place};
+use crate::table::session::claims;
 use crate::table::{On, Place, Relation, Row, Run, Source as By, StageMeta, Subject};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
@@ -214,21 +214,19 @@ impl<'a> Executor<'a> {
         let zero_us = device.zero_us(&self.timing)?;
         // No number without a green gate.
         let known = Known::alone(run);
-        let is_due = |of: &&PlannedTiming| is_green(&known, &of.subject, By::Gpu);
-        let timings: Vec<&PlannedTiming> = self.plan.timings.iter().filter(is_due).collect();
+        let mut timings = self.plan.timings.clone();
+        timings.retain(|(_, subject)| is_green(&known, subject, By::Gpu));
         let (total, mut done) = (timings.len(), 0);
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
-        for (problem, timings) in
-            grouped(timings.into_iter().map(|timing| (timing.problem, timing)))
-        {
+        for (problem, subjects) in grouped(timings) {
             let mut bench = TimedProblem::new(device, &problem)?;
             arm_plan.samples = match problem.has_claims() {
                 true => self.timing.samples,
                 false => self.samples_elsewhere,
             };
-            for PlannedTiming { subject, .. } in timings {
+            for subject in subjects {
                 let label = format!("{subject} {}", problem.shape.name());
                 sink.starts("timing", &label, done, total);
                 done += 1;
@@ -244,7 +242,7 @@ impl<'a> Executor<'a> {
                 let speed_of_light = bench.speed_of_light(device, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
                 let place = Place::of(&problem);
-                run.append(rows::timing(subject.clone(), place, measurement, &after));
+                run.append(rows::timing(subject, place, measurement, &after));
                 sink.grown(run)?;
             }
         }
@@ -389,7 +387,7 @@ fn interleaved(known: &Known<'_>) -> Vec<(Place, Subject, Subject)> {
         }
     }
     for stage in known.stages {
-        let place = first_place(Some(stage));
+        let place = stage.first_place();
         let best = |stage: &StageMeta| Some(best(known, stage, &place, |_| true)?.subject.clone());
         let previous = stage.predecessor.as_deref().and_then(|id| known.stage(id));
         if let (Some(new), Some(base)) = (best(stage), previous.and_then(best)) {

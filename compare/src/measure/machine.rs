@@ -2,6 +2,7 @@
 
 use crate::judge::list::joined;
 use crate::table::session::{Git, Gpu, Machine};
+use anyhow::Context;
 use common::device::cuda::DeviceInfo;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,15 +40,13 @@ pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the current folder is not inside the workspace; go there, or say where with {instead}")]
-pub struct NoWorkspace {
-    pub instead: &'static str,
-}
-
 /// The workspace, or an error that names the flag to use instead.
-pub fn root(instead: &'static str) -> Result<PathBuf, NoWorkspace> {
-    workspace().ok_or(NoWorkspace { instead })
+pub fn root(instead: &str) -> anyhow::Result<PathBuf> {
+    workspace().with_context(|| {
+        format!(
+            "the current folder is not inside the workspace; go there, or say where with {instead}"
+        )
+    })
 }
 
 fn is_workspace(root: &Path) -> bool {
@@ -92,50 +91,31 @@ fn folder_name(text: &str) -> String {
     joined(words.filter(|word| !word.is_empty()), "-").to_ascii_lowercase()
 }
 
-/// A time in UTC, in seconds since 1970.
-pub struct Timestamp(u64);
+/// In seconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
 
-impl Timestamp {
-    pub fn now() -> Self {
-        Self(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-        )
-    }
-
-    /// Year, month, day; hour, minute, second. Days to civil date after Howard Hinnant, "chrono-compatible low-level
-    /// date algorithms", days_from_civil and its inverse.
-    fn parts(&self) -> [u64; 6] {
-        let (days, seconds) = (self.0 / 86_400, self.0 % 86_400);
-        let shifted = days + 719_468; // days since 0000-03-01
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 {
-            month_from_march + 3
-        } else {
-            month_from_march - 9
-        };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        [
-            year,
-            month,
-            day,
-            seconds / 3600,
-            seconds / 60 % 60,
-            seconds % 60,
-        ]
-    }
-
-    /// `20261120T183000Z`, for folders: names begin with the time.
-    pub fn compact(&self) -> String {
-        let [y, mo, d, h, mi, s] = self.parts();
-        format!("{y:04}{mo:02}{d:02}T{h:02}{mi:02}{s:02}Z")
-    }
+/// A time in UTC as folders have it, whose names begin with it: `20261120T183000Z`. Days to civil date after Howard Hinnant,
+/// "chrono-compatible low-level date algorithms", days_from_civil and its inverse.
+pub fn compact(time: u64) -> String {
+    let (days, seconds) = (time / 86_400, time % 86_400);
+    let shifted = days + 719_468; // days since 0000-03-01
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
 #[cfg(test)]
@@ -144,10 +124,10 @@ mod tests {
 
     #[test]
     fn timestamps_are_utc() {
-        assert_eq!(Timestamp(0).compact(), "19700101T000000Z");
-        assert_eq!(Timestamp(951_827_696).compact(), "20000229T123456Z");
-        assert_eq!(Timestamp(1_767_225_599).compact(), "20251231T235959Z");
-        assert_eq!(Timestamp(1_767_225_600).compact(), "20260101T000000Z");
+        assert_eq!(compact(0), "19700101T000000Z");
+        assert_eq!(compact(951_827_696), "20000229T123456Z");
+        assert_eq!(compact(1_767_225_599), "20251231T235959Z");
+        assert_eq!(compact(1_767_225_600), "20260101T000000Z");
     }
 
     #[test]

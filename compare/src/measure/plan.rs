@@ -138,12 +138,6 @@ impl PlannedCase {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlannedTiming {
-    pub subject: Subject,
-    pub problem: Problem,
-}
-
 /// In the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -152,7 +146,7 @@ pub struct Plan {
     pub scope: Selection,
     pub cases: Vec<PlannedCase>,
     /// What is timed if its cases are green; empty without a GPU.
-    pub timings: Vec<PlannedTiming>,
+    pub timings: Vec<(Problem, Subject)>,
     /// On which all variants with cases are timed quickly; empty without a GPU.
     pub draws: Vec<Problem>,
     /// Variants whose counters the emulator records on the claims' problem of an element type: those that have it among their cases,
@@ -355,7 +349,7 @@ impl<'a> Cases<'a> {
         for (KernelBuild { facts, .. }, tiles, family) in rings {
             if !(self.leaves(facts.dtype) || tiles == DEEP && !self.is_default) {
                 let rows = facts.block_m.min(ROWS_OF_RINGS);
-                let (shape, mask) = suppression::ring(facts, rows, tiles, false);
+                let (shape, mask) = suppression::ring(facts, rows, tiles);
                 let problem = problem(shape, facts.dtype, mask);
                 self.seeded(problem, family, 0, Mode::TracedOnce);
             }
@@ -500,43 +494,30 @@ pub fn plan(
     let picked = request.chosen.of(all)?;
     let tier = request.tier(backend);
     let (mut cases, mut timings) = (Vec::new(), Vec::new());
-    for &Picked {
-        stage,
-        ref variants,
-    } in &picked
-    {
-        for &variant in variants {
-            let is_default = variant.name == stage.default_variant
-                || request.chosen.takes_by_name(&variant.name);
-            let subject = stage.subject(&variant.name);
-            let of_variant = Cases::of(
-                request,
-                backend,
-                subject,
-                is_default,
-                Some((stage, variant)),
-            );
-            let mut timed = of_variant.timings();
-            if !timed.is_empty() && tier == Tier::T2 && !request.has_problems() {
-                timed.extend(claimed(all, stage, variant, &request.cases.problems));
-            }
-            timings.extend(timed.into_iter().map(|problem| PlannedTiming {
-                subject: stage.subject(&variant.name),
-                problem,
-            }));
-            cases.extend(of_variant.planned);
+    for &(stage, variant) in &picked {
+        let is_default =
+            variant.name == stage.default_variant || request.chosen.takes_by_name(&variant.name);
+        let subject = stage.subject(&variant.name);
+        let of_variant = Some((stage, variant));
+        let of_variant = Cases::of(request, backend, subject.clone(), is_default, of_variant);
+        let mut timed = of_variant.timings();
+        if !timed.is_empty() && tier == Tier::T2 && !request.has_problems() {
+            timed.extend(claimed(all, stage, variant, &request.cases.problems));
         }
+        timings.extend(timed.into_iter().map(|problem| (problem, subject.clone())));
+        cases.extend(of_variant.planned);
     }
     if cases.is_empty() {
         let dtypes = or_all(&request.cases.problems.dtypes, &Dtype::ALL);
-        let has_dtype = |of: &Picked<'_>| dtypes.iter().any(|&dtype| of.stage.takes(dtype));
+        let has_dtype = |(stage, _): &Picked<'_>| dtypes.iter().any(|&of| stage.takes(of));
         if picked.iter().any(has_dtype) {
             return Err(nothing_left(&request.selection()));
         }
-        let refused = picked.iter().filter(|of| of.stage.variants.is_empty());
-        if let Some(refusal) = refused.flat_map(|of| &of.stage.refused).next() {
+        let mut stages = select::stages(&request.chosen.stages, all)?;
+        stages.retain(|stage| stage.variants.is_empty());
+        if let Some((variant, why)) = stages.iter().flat_map(|stage| &stage.refused).next() {
             return Err(SelectError(format!(
-                "no case is left to run: the device cannot run {refusal}"
+                "no case is left to run: the device cannot run {variant}: {why}"
             )));
         }
         let names = joined(dtypes.iter().map(|dtype| dtype.name()), " or ");
@@ -557,11 +538,9 @@ pub fn plan(
 }
 
 fn nothing_left(selection: &Selection) -> SelectError {
-    let reason = match selection.is_all() {
-        true => "no stage has a variant".to_string(),
-        false => format!("{selection} exclude each other"),
-    };
-    SelectError(format!("no case is left to run: {reason}"))
+    SelectError(format!(
+        "no case is left to run: {selection} exclude each other"
+    ))
 }
 
 /// The cases and timings of a candidate: those of a default variant, all called in one way, without those that look at its

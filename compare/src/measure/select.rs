@@ -18,18 +18,7 @@ pub struct Chosen {
     pub variants: Vec<String>,
 }
 
-pub struct Picked<'a> {
-    pub stage: &'a StageMeta,
-    pub variants: Vec<&'a VariantMeta>,
-}
-
-impl Picked<'_> {
-    pub fn subjects(&self) -> impl Iterator<Item = Subject> {
-        self.variants
-            .iter()
-            .map(|variant| self.stage.subject(&variant.name))
-    }
-}
+pub type Picked<'a> = (&'a StageMeta, &'a VariantMeta);
 
 /// The problems that a command works on: every combination of what is given, with the command's defaults for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -101,6 +90,11 @@ fn find<T: Copy>(
         .ok_or_else(|| unknown(kind, word, all.iter().map(name)))
 }
 
+pub fn subjects(picked: &[Picked<'_>]) -> impl Iterator<Item = Subject> {
+    let picked = picked.iter();
+    picked.map(|(stage, variant)| stage.subject(&variant.name))
+}
+
 impl Chosen {
     /// What was chosen of `all`, in the ladder's order; everything if nothing was named. A variant that no chosen stage has, or
     /// that the device cannot run, is an error.
@@ -108,10 +102,11 @@ impl Chosen {
         let stages = stages(&self.stages, all)?;
         let has = |name: &str| stages.iter().any(|stage| stage.variant(name).is_some());
         let mut refused = stages.iter().flat_map(|stage| &stage.refused);
-        if let Some(refusal) =
-            refused.find(|refusal| self.takes_by_name(&refusal.variant) && !has(&refusal.variant))
+        if let Some((variant, why)) =
+            refused.find(|(variant, _)| self.takes_by_name(variant) && !has(variant))
         {
-            return Err(SelectError(format!("the device cannot run {refusal}")));
+            let refused = format!("the device cannot run {variant}: {why}");
+            return Err(SelectError(refused));
         }
         if let Some(variant) = self.variants.iter().find(|word| !has(word)) {
             if let Some(other) = all.iter().find(|stage| stage.variant(variant).is_some()) {
@@ -128,11 +123,11 @@ impl Chosen {
         }
         let takes =
             |variant: &&VariantMeta| self.variants.is_empty() || self.takes_by_name(&variant.name);
-        let picked = |stage: &'a StageMeta| Picked {
-            stage,
-            variants: stage.variants.iter().filter(takes).collect(),
-        };
-        Ok(stages.into_iter().map(picked).collect())
+        let picked = stages.into_iter().flat_map(|stage| {
+            let taken = stage.variants.iter().filter(takes);
+            taken.map(move |variant| (stage, variant))
+        });
+        Ok(picked.collect())
     }
 
     pub fn takes_by_name(&self, variant: &str) -> bool {
@@ -263,7 +258,7 @@ mod tests {
             |flags| {
                 let arguments = ["compare"].into_iter().chain(flags.split_whitespace());
                 match Cli::parse_from(arguments).run.request.chosen.of(&all) {
-                    Ok(picked) => joined(picked.iter().flat_map(Picked::subjects), ", "),
+                    Ok(picked) => joined(subjects(&picked), ", "),
                     Err(error) => error.to_string(),
                 }
             },

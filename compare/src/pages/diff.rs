@@ -3,8 +3,8 @@
 use super::{changes, first_lines, first_of, list, sections};
 use crate::document::Block;
 use crate::judge::diff::{self, Change, Difference, What};
-use crate::judge::list::{count, joined};
-use crate::judge::verdict::{Overall, counts};
+use crate::judge::list::count;
+use crate::judge::verdict::Overall;
 use crate::table::{self, Subject};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
@@ -41,14 +41,8 @@ impl Pair {
 /// Everything, or the first of each kind.
 pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
     let overall = &comparison.overall;
-    let all = comparison
-        .pairs
-        .iter()
-        .flat_map(|pair| &pair.comparison.differences);
-    let counts = Some(counts(all)).filter(|counts| !counts.is_empty());
-    let why = counts.as_ref().unwrap_or(&overall.line);
     let mut blocks = vec![
-        Block::strong(format!("{}: {why}", overall.word)),
+        Block::strong(overall.to_string()),
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
             "`{}` against `{}` (base).",
@@ -71,7 +65,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
             ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
         ];
         blocks.extend(sections(Block::subsection, parts));
-        blocks.push(Block::paragraph(rest(pair)));
+        blocks.extend(drift(&pair.comparison));
     }
     blocks.extend(list(&comparison.unpaired));
     blocks
@@ -100,22 +94,14 @@ fn added(pair: &Pair, most: usize) -> Vec<Block> {
     first_lines(lines, most, "compare show gates latencies")
 }
 
-/// Counts of everything else, and what the latencies of unchanged kernels say.
-fn rest(pair: &Pair) -> String {
-    let others = pair.comparison.differences.iter();
-    let others = others.filter(|d| !matches!(d.change, Change::Worse | Change::Better));
-    let also = match counts(others) {
-        none if none.is_empty() => "Nothing else to compare.".to_string(),
-        counts => format!("Also: {counts}."),
-    };
-    let drift = pair.comparison.drift;
-    let drift = (drift.kernels > 0).then(|| {
-        format!(
+/// What the latencies of unchanged kernels say.
+fn drift(diff::Comparison { drift, .. }: &diff::Comparison) -> Option<Block> {
+    (drift.kernels > 0).then(|| {
+        Block::paragraph(format!(
             "{} of unchanged kernels moved by {:+.1} % in the median, 95 of 100 of them within {:.1} % of that.",
             count(drift.kernels, "latency", "latencies"),
             100.0 * (1.0 / drift.shift - 1.0),
             100.0 * drift.spread
-        )
-    });
-    joined([also].into_iter().chain(drift), " ")
+        ))
+    })
 }

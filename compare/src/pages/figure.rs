@@ -1,6 +1,6 @@
 //! The ladder and the peers as pictures, for the README.
 
-use super::ladder::{gain, places};
+use super::ladder::gain;
 use super::report::kind;
 use crate::judge::best::{self, p50};
 use crate::judge::list::{count, grouped, joined};
@@ -71,7 +71,7 @@ fn picture(
 pub fn ladder(report: &Report<'_>) -> String {
     let known = &report.known;
     let line = |stage: &StageMeta| {
-        let [mission, _] = places(stage);
+        let mission = stage.first_place();
         let dtype = match stage.first_dtype() {
             Dtype::F16 => String::new(),
             other => format!(" {other}"),
@@ -106,15 +106,15 @@ pub fn against_peers(report: &Report<'_>) -> String {
         Some((group, over.value(Metric::SpeedupP50)?))
     });
     let mut groups = grouped(groups);
-    groups.sort_by_key(|((kind, _), _)| (kind.is_none(), *kind));
-    let line = |((kind, dtype), mut ratios): ((Option<Kind>, Dtype), Vec<f64>)| {
+    groups.sort_by_key(|((kind, _), _)| *kind);
+    let line = |((kind, dtype), mut ratios): ((Kind, Dtype), Vec<f64>)| {
         ratios.sort_by(f64::total_cmp);
         let problems = count(ratios.len(), "problem", "problems");
         let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
         let logarithms = ratios.iter().map(|ratio| ratio.ln());
         let mean = (logarithms.sum::<f64>() / ratios.len() as f64).exp();
         Line {
-            name: format!("{} {dtype}", kind.map_or("Other", Kind::name)),
+            name: format!("{kind} {dtype}"),
             value: Some(mean),
             text: format!("{mean:.2}x"),
             note: format!("{least:.2}x to {most:.2}x on {problems}"),

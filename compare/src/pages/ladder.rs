@@ -8,7 +8,6 @@ use crate::judge::list::{distinct, joined};
 use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::session::first_place;
 use crate::table::{Figure, Place, Relation, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
@@ -19,14 +18,16 @@ const LARGE: &str = "big";
 /// Of a run, what it measured.
 pub fn ladder(report: &Report<'_>) -> Table {
     let (stages, run) = (report.known.stages.iter(), report.known.run);
-    let stages = stages.filter(|stage| run.is_none() || green(report, &stage.id).1 > 0);
+    let stages = stages.filter(|stage| run.is_none() || !ran(report, stage).is_empty());
     let table = Table::of(stages.map(|stage| of_stage(report, stage)));
     if run.is_none() { table } else { table.filled() }
 }
 
 pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
-    let over_peer = over_fastest(known, stage, &first_place(Some(stage)));
+    let mission = stage.first_place();
+    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
+    let over_peer = over_fastest(known, stage, &mission);
     let over_peer = over_peer.map(|(ratio, is_stale)| stale(times(ratio, 2), is_stale));
     let subject = shown(report, stage);
     let best = match stage.first_dtype() {
@@ -34,12 +35,11 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         other => format!("{} ({other})", subject.name()),
     };
     let gates = report.states.iter().find(|(other, _)| *other == subject);
-    let [mission, large] = places(stage);
     row! {
         "stage" => &stage.id,
         "best variant at mission" => best,
         "gates" => or_dash(gates.map(|(_, of)| state(of))),
-        "µs" => time(known, &subject),
+        "µs" => time(known, &subject, &mission),
         "vs previous (claimed)" => gain(report, stage, &mission),
         "vs fastest peer" => or_dash(over_peer),
         "µs at big (TFLOP/s)" => at_large(known, stage, &large),
@@ -49,10 +49,7 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
 
 /// The best variant of a stage; of a run that left it out, the first that it included.
 fn shown(report: &Report<'_>, stage: &StageMeta) -> Subject {
-    let ran = report.states.iter().filter(|(subject, state)| {
-        subject.stage() == stage.id && !matches!(state, State::NotRun(_))
-    });
-    let ran: Vec<&Subject> = ran.map(|(subject, _)| subject).collect();
+    let ran = ran(report, stage);
     let best = best::subject(&report.known, stage);
     match ran.first() {
         Some(first) if !ran.contains(&&best) => (*first).clone(),
@@ -63,12 +60,6 @@ fn shown(report: &Report<'_>, stage: &StageMeta) -> Subject {
 /// `stage0` of `stage0-scalar`.
 pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
-}
-
-/// The two problems of the table, in a stage's first element type.
-pub fn places(stage: &StageMeta) -> [Place; 2] {
-    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
-    [first_place(Some(stage)), large]
 }
 
 /// The gain that a stage claims on a problem over its predecessor, else over another stage, after what was measured of it:
@@ -101,10 +92,8 @@ pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     noted(or_dash(measured), Some(&format!("{at_least:.2}x{over}")))
 }
 
-/// The latency of a variant on the claims' problem in its stage's first element type.
-pub fn time(known: &Known<'_>, subject: &Subject) -> Cell {
-    let place = first_place(known.stage(subject.stage()));
-    match best::latency(known, subject, &place) {
+fn time(known: &Known<'_>, subject: &Subject, place: &Place) -> Cell {
+    match best::latency(known, subject, place) {
         Some(Ok(row)) => stale(us(p50(row)), known.is_stale(row)),
         _ => Cell::Missing,
     }
@@ -150,7 +139,7 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
     let (mut sessions, mut withheld) = (Vec::new(), Vec::new());
     for stage in known.stages {
         let subject = best::subject(known, stage);
-        match best::latency(known, &subject, &first_place(Some(stage))) {
+        match best::latency(known, &subject, &stage.first_place()) {
             Some(Ok(row)) => sessions.push(format!("`{}`", row.session)),
             Some(Err(why)) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
             None => {}
@@ -218,12 +207,10 @@ pub fn readme(report: &Report<'_>) -> Vec<Block> {
     [table].into_iter().chain(below).collect()
 }
 
-/// How many variants of a stage are green, and how many were run.
-pub fn green(report: &Report<'_>, stage: &str) -> (usize, usize) {
-    let states = report.states.iter();
-    let of_stage = states.filter(|(subject, _)| subject.stage() == stage);
-    let ran = of_stage.filter(|(_, state)| !matches!(state, State::NotRun(_)));
-    ran.fold((0, 0), |(green, all), (_, state)| {
-        (green + usize::from(*state == State::Green), all + 1)
-    })
+/// The variants of a stage that were run.
+fn ran<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Subject> {
+    let ran = report.states.iter().filter(|(subject, state)| {
+        subject.stage() == stage.id && !matches!(state, State::NotRun(_))
+    });
+    ran.map(|(subject, _)| subject).collect()
 }

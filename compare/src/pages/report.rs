@@ -46,7 +46,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     };
     let mut ladder = super::some(table);
     ladder.extend(ladder::about(report));
-    let tested = self_test::summary(known.table.by(Source::SelfTest).collect::<Vec<_>>());
+    let tested = self_test::summary(known.table.by(Source::SelfTest));
     let before = [
         (
             "What to do first".into(),
@@ -95,10 +95,11 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let states = report.states.iter().map(|(_, state)| super::word(state));
     let claims = report.claims.iter().map(super::standing);
     let claims = Some(tallied(claims, &WORDS)).filter(|claims| !claims.is_empty());
-    let missing = Some(report.required().count()).filter(|n| *n > 0);
-    let missing =
-        missing.map(|n| format!("required data that is missing: {}", count(n, "row", "rows")));
-    let stale = stale_figures(report);
+    let stale = best::timed(&report.known.table).filter(|row| report.known.is_stale(row));
+    let stale = Some(stale.count()).filter(|n| *n > 0).map(|n| {
+        let latencies = count(n, "latency", "latencies");
+        format!("STALE, measured on kernels that have changed since: {latencies}")
+    });
     let since = report.since.as_ref();
     let since = since.map(|(since, changes)| format!("since `{since}`: {}", counts(changes)));
     let regret = Regret::known(&report.known.table).map(|regret| regret.to_string());
@@ -106,33 +107,10 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
         Some(format!("variants: {}", tallied(states, &WORDS))),
         claims.map(|claims| format!("claims: {claims}")),
         regret,
-        missing,
         stale,
         since,
     ];
     lines.into_iter().flatten().map(Text::from).collect()
-}
-
-/// How much of what is shown below is STALE.
-fn stale_figures(report: &Report<'_>) -> Option<String> {
-    let known = &report.known;
-    let problems = peers::problems(known);
-    let against_peers = problems
-        .iter()
-        .filter(|problem| known.is_stale(problem.ours));
-    let latencies = best::timed(&known.table).filter(|row| known.is_stale(row));
-    let parts = [
-        (latencies.count(), "latency", "latencies"),
-        (
-            against_peers.count(),
-            "problem against peers",
-            "problems against peers",
-        ),
-    ];
-    let parts = parts.into_iter().filter(|(n, ..)| *n > 0);
-    let parts = joined(parts.map(|(n, one, many)| count(n, one, many)), ", ");
-    (!parts.is_empty())
-        .then(|| format!("STALE, measured on kernels that have changed since: {parts}"))
 }
 
 fn origin(report: &Report<'_>, session: &Session) -> String {
@@ -191,7 +169,7 @@ fn refused(report: &Report<'_>) -> Vec<Block> {
     let stages = report.known.stages.iter();
     let refused = stages.flat_map(|stage| {
         let refused = stage.refused.iter();
-        refused.map(|refusal| format!("{}/{refusal}", stage.id))
+        refused.map(|(variant, why)| format!("{}/{variant}: {why}", stage.id))
     });
     super::list(refused)
 }
@@ -231,23 +209,19 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
         );
         [Block::Paragraph(score), Block::paragraph(rest)]
     });
-    let tables = by_kind(&problems).into_iter().flat_map(|(kind, problems)| {
+    let mut kinds = grouped(problems.iter().map(|problem| (kind(problem), problem)));
+    kinds.sort_by_key(|(kind, _)| *kind);
+    let tables = kinds.into_iter().flat_map(|(kind, problems)| {
         let table = Table::of(problems.into_iter().map(row));
-        [Block::subsection(kind), Block::Table(table)]
+        [Block::subsection(kind.name()), Block::Table(table)]
     });
     about.into_iter().flatten().chain(tables).collect()
 }
 
-fn by_kind<'p, 'a>(problems: &'p [Problem<'a>]) -> Vec<(&'static str, Vec<&'p Problem<'a>>)> {
-    let mut kinds = grouped(problems.iter().map(|problem| (kind(problem), problem)));
-    kinds.sort_by_key(|(kind, _)| (kind.is_none(), *kind));
-    let named = |(kind, problems): (Option<Kind>, _)| (kind.map_or("Other", Kind::name), problems);
-    kinds.into_iter().map(named).collect()
-}
-
-/// `None` for a problem that has no name.
-pub fn kind(problem: &Problem<'_>) -> Option<Kind> {
-    Some(problem.place.extents()?.named()?.kind)
+pub fn kind(problem: &Problem<'_>) -> Kind {
+    let shape = problem.place.extents();
+    let named = shape.and_then(|shape| shape.named());
+    named.map_or(Kind::Other, |named| named.kind)
 }
 
 /// Claims that do not hold. Why the refuted ones failed is long.

@@ -99,7 +99,7 @@ impl Show<'_> {
                 let tested = tested.filter(|row| {
                     row.subject.name().is_empty() || self.covers(row.subject.stage())
                 });
-                super::self_test::blocks(tested.collect::<Vec<_>>())
+                super::self_test::blocks(tested)
             }
             Section::Missing => self.missing(),
         }
@@ -114,7 +114,7 @@ impl Show<'_> {
         let known = &self.report.known;
         let is_best = |row: &Row| {
             let stage = known.stage(row.subject.stage());
-            stage.is_some_and(|stage| best::variant(known, stage) == row.subject.name())
+            stage.is_some_and(|stage| best::subject(known, stage) == row.subject)
         };
         let is_shown = |row: &&Row| match row.by {
             Source::Peers => true,
@@ -124,12 +124,7 @@ impl Show<'_> {
             _ if self.stages.is_empty() => is_best(row),
             _ => self.covers(row.subject.stage()),
         };
-        let rows = self
-            .report
-            .known
-            .table
-            .rows()
-            .filter(|row| by.contains(&row.by));
+        let rows = known.table.rows().filter(|row| by.contains(&row.by));
         let by_place = grouped(rows.filter(is_shown).map(|row| (&row.on, row))).into_iter();
         let rows = by_place.flat_map(|(_, mut rows)| {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
@@ -139,7 +134,7 @@ impl Show<'_> {
         if table.rows.is_empty() {
             return vec![];
         }
-        let sessions = self.report.known.table.sessions.values().chain(known.run);
+        let sessions = known.table.sessions.values().chain(known.run);
         let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
         let tools = distinct(tools.map(|tools| tools.join(", ")));
         let has_all = matches!(by[0], Source::Peers | Source::ComputeSanitizer);

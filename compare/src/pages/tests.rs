@@ -9,7 +9,7 @@ use crate::document::terminal::terminal;
 use crate::judge::diff;
 use crate::judge::verdict::{self, Report, of_differences};
 use crate::judge::{Known, best};
-use crate::table::session::{Progress, first_place};
+use crate::table::session::Progress;
 use crate::table::{self, On, Place, Run, Source, StageMeta};
 use crate::testing::scenario::{self, each};
 use crate::testing::{CPASYNC, table};
@@ -104,7 +104,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
     for stage in &mut changed {
         stage.identity = "changed".into();
     }
-    let one = On::claims(first_place(stages.last()).dtype);
+    let one = On::claims(stages.last().unwrap().first_dtype());
     let unmeasured = table.part(|row| row.by != Source::Emulator || row.on != one);
     let nothing = table::Table::default();
     for (stages, table, says) in [
@@ -121,7 +121,7 @@ fn what_is_missing_or_stale_is_said_on_the_first_screen() {
             &stages,
             &unmeasured,
             [
-                "- required data that is missing: ",
+                " required rows are missing, first ",
                 "- Measure what is missing: `compare --stages stage",
                 "## Missing data that is required",
             ],

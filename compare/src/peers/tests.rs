@@ -6,6 +6,7 @@ use crate::judge::list::distinct;
 use crate::python::bench::{graphs, stand_ins};
 use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
+use crate::table::StageMeta;
 use crate::table::{Claim, Place, Run};
 use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;

@@ -297,8 +297,6 @@ pub enum Source {
     SelfTest,
     /// The verdict on a claim, from the other rows.
     Claim,
-    /// The `out` of `--input`.
-    Input,
 }
 
 impl From<BackendKind> for Source {

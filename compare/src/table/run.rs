@@ -139,13 +139,6 @@ fn session(folder: &Path) -> Result<Session, StoreError> {
     serde_json::from_slice(&text).map_err(StoreError::malformed(&path))
 }
 
-fn is_finished(folder: &Path) -> Result<bool, StoreError> {
-    Ok(matches!(
-        session(folder)?.progress,
-        Progress::Complete { .. }
-    ))
-}
-
 /// The newest finished run in a folder of runs: names begin with the time.
 pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let fail = StoreError::read(folder);
@@ -156,7 +149,7 @@ pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
     let mut newest: Option<PathBuf> = None;
     for entry in entries {
         let path = entry.map_err(&fail)?.path();
-        if is_run(&path) && is_finished(&path)? {
+        if is_run(&path) && matches!(session(&path)?.progress, Progress::Complete { .. }) {
             newest = newest.max(Some(path));
         }
     }

@@ -70,7 +70,8 @@ pub struct StageMeta {
     pub negatives: Vec<Negative>,
     /// In the order of kernel.cu, without those that the device refuses.
     pub variants: Vec<VariantMeta>,
-    pub refused: Vec<Refusal>,
+    /// Variants with instances that the device cannot run, which is no failure, and what those need.
+    pub refused: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -186,11 +187,11 @@ impl StageMeta {
         };
         Dtype::ALL.into_iter().find(takes).unwrap_or(Dtype::F16)
     }
-}
 
-/// The claims' problem in the first element type of a stage; in f16 if the stage is unknown.
-pub fn first_place(stage: Option<&StageMeta>) -> Place {
-    Place::claims(stage.map_or(Dtype::F16, StageMeta::first_dtype))
+    /// The claims' problem in its first element type.
+    pub fn first_place(&self) -> Place {
+        Place::claims(self.first_dtype())
+    }
 }
 
 pub fn by_id<'a>(stages: &'a [StageMeta], id: &str) -> Option<&'a StageMeta> {
@@ -510,20 +511,6 @@ impl fmt::Display for Selection {
             .map(|(flag, words)| format!("{flag} {words}"))
             .collect();
         f.write_str(&given.join(" "))
-    }
-}
-
-/// A variant with instances that the device cannot run, which is not a failure.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    pub variant: String,
-    /// Which instances, and what they need.
-    pub reason: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.variant, self.reason)
     }
 }
 

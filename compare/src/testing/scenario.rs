@@ -6,7 +6,7 @@
 
 use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
 use crate::judge::candidate::Candidate;
-use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Refusal, Selection, Tier};
+use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Selection, Tier};
 use crate::table::{
     Figure, Judged, Key, Negative, On, Place, Relation, Row, Run, Source, StageMeta, Subject, Table,
 };
@@ -222,10 +222,7 @@ fn edit(mut run: Run, words: &str) -> Run {
                 let mut stages = session.stages.iter_mut();
                 let stage = stages.find(|of| of.id == gone.stage()).unwrap();
                 stage.variants.retain(|of| of.name != gone.name());
-                stage.refused.push(Refusal {
-                    variant: gone.name().into(),
-                    reason: "too large".into(),
-                });
+                stage.refused.push((gone.name().into(), "too large".into()));
             })
         }
         _ => {

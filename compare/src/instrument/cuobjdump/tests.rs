@@ -7,7 +7,7 @@ use common::metric::Metric;
 #[test]
 fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
     let ladder = Ladder::without_gpu("test").unwrap();
-    let mut builds = ladder.builds();
+    let mut builds = ladder.builds().unwrap();
     let has_code = ladder
         .stages
         .iter()

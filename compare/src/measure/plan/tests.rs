@@ -1,6 +1,5 @@
 use super::*;
 use crate::table::Place;
-use crate::table::session::Refusal;
 use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use std::collections::BTreeMap;
@@ -299,10 +298,8 @@ fn a_stage_of_e4m3_alone_is_asked_for_nothing_else() {
     );
     let mut limited = ladder();
     limited[1].variants.clear();
-    limited[1].refused.push(Refusal {
-        variant: "cpasync-32x64".into(),
-        reason: "it needs sm_90".into(),
-    });
+    let why = "it needs sm_90";
+    limited[1].refused = vec![("cpasync-32x64".into(), why.into())];
     assert_eq!(
         of(&limited, "--stages stage1-cpasync")
             .unwrap_err()
@@ -420,9 +417,9 @@ fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
         let timings = plan(&all, &Request::default(), Cuda).unwrap().timings;
         let no_cases = timings
             .iter()
-            .filter(|timing| ["big", "decode_8k"].contains(&&*timing.problem.shape.name()));
+            .filter(|(problem, _)| ["big", "decode_8k"].contains(&&*problem.shape.name()));
         no_cases
-            .map(|timing| format!("{} {}", timing.subject.name(), timing.problem.mask))
+            .map(|(problem, subject)| format!("{} {}", subject.name(), problem.mask))
             .collect()
     };
     for shape in ["big", "decode_8k"] {
