@@ -31,7 +31,7 @@ const LEADING: usize = 3;
 /// What the others keep, by which `diff` judges them.
 const OF_OTHERS: [Metric; 3] = [Metric::P50, Metric::P90, Metric::SmMhz];
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Merges runs into the table of their GPU model below results/: a row replaces the row of the same key, and what the sources no longer
 declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are incomplete, of another
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or self-test that fails; a claim that
@@ -46,6 +46,7 @@ Exit codes:
   2  refused, with the reason, or wrong usage";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct AcceptArgs {
     /// Folders that `compare run` wrote, here or on another machine
     #[arg(value_name = "RUN", required = true)]

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 The candidate is a Python function on torch tensors:
 
   def attention(q, k, v, *, causal, softmax_scale):
@@ -64,6 +64,7 @@ Exit codes:
   130  interrupted; what was finished is printed";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct CandidateArgs {
     /// The file, and the function in it
     #[arg(value_name = "FILE.py:FUNCTION")]

@@ -4,7 +4,12 @@ use clap::{Parser, Subcommand};
 
 /// Checks every stage of the attention ladder with the same gates, times it on a GPU, and reports on it.
 #[derive(Debug, Parser)]
-#[command(name = "compare", version, about, after_help = crate::run::EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "compare",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
     /// What to do; `run` if left out.
     #[command(subcommand)]
@@ -18,40 +23,28 @@ pub struct Cli {
 #[allow(clippy::large_enum_variant, reason = "there is one per process")]
 pub enum Command {
     /// Check the stages, time them if there is a GPU, and write the run's rows and its report (the default)
-    #[command(after_help = crate::run::EXAMPLES)]
     Run(crate::run::RunArgs),
     /// List what this machine has of compilers, GPU, tools and peers, and what installs the rest
-    #[command(after_help = crate::doctor::EXAMPLES)]
     Doctor(crate::doctor::DoctorArgs),
     /// Plant faults, remove each barrier and wait from the kernels, and show that a gate kills every mutant
-    #[command(after_help = crate::selftest::EXAMPLES)]
     Selftest(crate::selftest::SelftestArgs),
     /// Compare runs, tables or git revisions: what is faster, slower, uses more registers or shared memory, or is wrong
-    #[command(after_help = crate::diff::EXAMPLES)]
     Diff(crate::diff::DiffArgs),
     /// Show what can be asked for (stages, variants, shapes, input families, gates), a stage, or parts of a table or run
-    #[command(after_help = crate::show::EXAMPLES)]
     Show(crate::show::ShowArgs),
     /// Add Nsight Compute (ncu) metrics of each variant's launch to a run
-    #[command(after_help = crate::profile::EXAMPLES)]
     Profile(crate::profile::ProfileArgs),
     /// Add compute-sanitizer's findings on each variant to a run (gate C7)
-    #[command(after_help = crate::sanitize::EXAMPLES)]
     Sanitize(crate::sanitize::SanitizeArgs),
     /// Add timings of PyTorch and other libraries to a run: same problems, same GPU, interleaved with ours
-    #[command(after_help = crate::peers::EXAMPLES)]
     Peers(crate::peers::PeersArgs),
     /// Check a Python callable of your own with the same gates, and time it against the ladder and PyTorch
-    #[command(after_help = crate::candidate::EXAMPLES)]
     Candidate(crate::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
-    #[command(after_help = crate::explain::EXAMPLES)]
     Explain(crate::explain::ExplainArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
-    #[command(after_help = crate::accept::EXAMPLES)]
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
-    #[command(after_help = crate::render::EXAMPLES)]
     Render(crate::render::RenderArgs),
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]

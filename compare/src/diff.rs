@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The end of `compare diff --help`.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or a git revision (its committed
 results/). Tables of the same GPU model are compared. What is not comparable (another driver, compiler, state of the cache) is missing,
 with a reason. Kernels that have not changed are the control: they show how much latencies vary between sessions.
@@ -37,6 +37,7 @@ Exit codes:
   3  nothing can be compared; or, without a regression, something is inconclusive, or data that the base has is missing";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
     /// What to compare with
     #[arg(value_name = "BASE")]

@@ -10,7 +10,7 @@ use crate::table::session::DeviceCompiler;
 use clap::Args;
 use common::device::cuda::CudaDevice;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Nothing is measured, built or written. It takes a few seconds, mostly for Python to import torch.
 
 Example:
@@ -22,6 +22,7 @@ Exit codes:
   3  something was not found; what does not need it works";
 
 #[derive(Clone, Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
     /// The Python that should have torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]

@@ -16,7 +16,7 @@ use common::inputs::{Family, Inputs};
 use common::problem::{Mask, Problem};
 use std::path::PathBuf;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Runs the variant in the emulator and compares one row with FP64, tile of keys by tile: S, the running maximum, P, the sum and O.
 The first quantity that is off by more than its precision allows is printed with the lines that computed it, and hazards in the row's
 blocks. If nothing is wrong here, and gate B1 of a run on a GPU fails, the source is right and what nvcc makes of it is not.
@@ -35,6 +35,7 @@ Exit codes:
   3  inconclusive: a gate fails and nothing in this row explains it; NO DATA without GCC";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
     /// The stage, by id or number
     #[arg(long, value_name = "STAGE")]

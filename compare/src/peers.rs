@@ -25,7 +25,7 @@ use clap::Args;
 use common::metric::Metric;
 use serde_json::json;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention if
 it is installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been measured. Run
 again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
@@ -43,6 +43,7 @@ Exit codes:
   3  NO DATA: no GPU, no Python with torch, or no peer ran; or a claim is AMBIGUOUS";
 
 #[derive(Clone, Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct PeersArgs {
     #[command(flatten)]
     pub target: Target,

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Each green variant is launched once under ncu, with its output checked as in a run. The figures are shown next to the emulator's counters and
 the stages' predictions (gate E1), and become rows of the run. ncu's own report, with what the flags after -- add to it, stays in
 target/profile.
@@ -41,6 +41,7 @@ Exit codes:
   3  NO DATA: no GPU, no ncu, no permission to read counters, or flags that ncu refuses; nothing is overwritten";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub target: Target,

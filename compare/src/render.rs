@@ -9,7 +9,7 @@ use crate::table::Results;
 use anyhow::bail;
 use clap::Args;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Example:
   compare render --check
 
@@ -19,6 +19,7 @@ Exit codes:
   2  wrong usage, no table, or a page or table that cannot be read or written";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct RenderArgs {
     /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date
     #[arg(long)]

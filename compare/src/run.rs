@@ -32,7 +32,7 @@ use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use std::path::{Path, PathBuf, absolute};
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   compare                                       check everything that this machine can; the run's folder has the report, on a GPU
                                                 COMPARE.md too
@@ -63,6 +63,7 @@ pub enum Backend {
 }
 
 #[derive(Clone, Debug, Default, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     #[command(flatten)]
     pub request: Request,

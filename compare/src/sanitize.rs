@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Gate C7: memcheck, racecheck (warnings count), initcheck (shared memory included) and synccheck, one process per variant and
 tool, on small ragged problems. Verdicts on variants that --stages or --variants leave out stay in the run. The tools' logs stay in
 target/sanitize. `compare accept` refuses a full run on a GPU that lacks C7 of any variant.
@@ -44,6 +44,7 @@ Exit codes:
   3  NO DATA: no GPU, no compute-sanitizer (nothing is overwritten), or a check that exceeded --limit";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct SanitizeArgs {
     #[command(flatten)]
     pub target: Target,

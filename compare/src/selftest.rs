@@ -22,7 +22,7 @@ use common::suppression::{Presets, suppress_each};
 use common::timing::Plan;
 use common::verdict::{GateId, Verdict};
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Faults are planted in a model of attention, and each synchronisation site is removed from each kernel in the emulator. On a GPU the
 timer is checked, too.
 
@@ -36,6 +36,7 @@ Exit codes:
   3  NO DATA: a stage's kernels cannot be mutated here";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct SelftestArgs {
     /// Stages to mutate, by id or number [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STAGE,..")]

@@ -13,7 +13,7 @@ use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
 
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   compare show                                  the names of stages, variants, shapes, input families and parts
   compare show --stage 5                        gates, latencies and claims of stage 5
@@ -25,6 +25,7 @@ Exit codes:
   3  NO DATA: nothing is committed";
 
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ShowArgs {
     /// Parts to show; without any: the summary, and without a run, stage or GPU model, what can be asked for
     #[arg(value_name = "PART")]

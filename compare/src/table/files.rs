@@ -59,6 +59,15 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     })
 }
 
+/// What lies in a folder, in no order; nothing if there is none.
+pub fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
+    match fs::read_dir(folder).and_then(paths) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
+        entries => entries.map_err(StoreError::read(folder)),
+    }
+}
+
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

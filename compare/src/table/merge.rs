@@ -3,7 +3,7 @@
 
 use super::draws;
 use super::error::StoreError;
-use super::files::{is_run, read, write_atomically};
+use super::files::{entries, is_run, read, write_atomically};
 use super::row::{Key, On, Row, Source, Subject};
 use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
@@ -11,8 +11,6 @@ use common::problem::Dtype;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::Path;
 
 pub const ROWS: &str = "rows.jsonl";
@@ -334,19 +332,11 @@ impl Results {
     /// The tables below `folder`; none if there is no such folder.
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut results = Self::default();
-        let fail = StoreError::read(folder);
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(results),
-            entries => entries.map_err(&fail)?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(&fail)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let is_table = entry.path().join(ROWS).is_file() && !is_run(&entry.path());
-            if name.starts_with('.') || !is_table {
-                continue;
+        for path in entries(folder)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if path.join(ROWS).is_file() && !is_run(&path) && !name.starts_with('.') {
+                *results.table_mut(&name) = Table::read(&path)?;
             }
-            *results.table_mut(&name) = Table::read(&entry.path())?;
         }
         Ok(results)
     }

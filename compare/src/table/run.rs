@@ -1,14 +1,12 @@
 //! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never committed.
 
 use super::error::StoreError;
-use super::files::{SESSION, is_run, read, write_atomically};
+use super::files::{SESSION, entries, is_run, read, write_atomically};
 use super::kernels;
 use super::merge::{ROWS, Table, to_lines};
 use super::row::{On, Row, Source, Subject};
 use super::session::{Progress, Session, StageMeta};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -141,14 +139,8 @@ fn session(folder: &Path) -> Result<Session, StoreError> {
 
 /// The newest finished run in a folder of runs: names begin with the time.
 pub fn newest_run(folder: &Path) -> Result<Option<PathBuf>, StoreError> {
-    let fail = StoreError::read(folder);
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        entries => entries.map_err(&fail)?,
-    };
     let mut newest: Option<PathBuf> = None;
-    for entry in entries {
-        let path = entry.map_err(&fail)?.path();
+    for path in entries(folder)? {
         if is_run(&path) && matches!(session(&path)?.progress, Progress::Complete { .. }) {
             newest = newest.max(Some(path));
         }
