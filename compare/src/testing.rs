@@ -355,7 +355,7 @@ pub fn timed(us: [f64; 3]) -> Run {
     }
     let pair = |new: &str, new_us: f64, base: &str, base_us: f64| {
         let pair = Comparison::of(&samples(base_us), &samples(new_us)).unwrap();
-        let speed_of_light = SpeedOfLight::none("literal samples");
+        let speed_of_light = SpeedOfLight::default();
         rows::pair(
             new.into(),
             base.into(),
@@ -598,7 +598,7 @@ impl Run {
         for &(peer, us, is_right) in peers {
             let theirs = peer_sampled(peer, us, is_right);
             self = self.with(theirs.row(place, "warm L2").unwrap());
-            let speed_of_light = SpeedOfLight::none("literal samples");
+            let speed_of_light = SpeedOfLight::default();
             let row = pair(&theirs, &ours, place, &speed_of_light).unwrap();
             self = row.into_iter().fold(self, Run::with);
         }

@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_nothing_is_refused() {
-        let speed_of_light = SpeedOfLight::none("synthetic").with_zero_line(0.61);
+        let speed_of_light = SpeedOfLight::default().with_zero_line(0.61);
         let result = speed_of_light
             .impossible(measured(10.0, 0.62, 1).new.min)
             .unwrap();

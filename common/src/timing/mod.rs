@@ -8,7 +8,7 @@ pub mod stats;
 #[cfg(test)]
 mod testing;
 
-use crate::telemetry::Conditions;
+use crate::telemetry::Reading;
 use stats::Summary;
 use std::time::Duration;
 
@@ -196,7 +196,7 @@ pub struct Measurement {
     pub device: Summary,
     pub single: Summary,
     /// The GPU after the warm-up and after the last sample.
-    pub conditions: [Conditions; 2],
+    pub conditions: [Reading; 2],
 }
 
 /// A variable of the environment, and what to do about it.

@@ -5,7 +5,6 @@ use crate::table::ncu::FORMULAS;
 use crate::table::session::{BuiltKernel, StageMeta};
 use crate::table::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::{NoOutput, Outcome};
-
 use common::device::cuda::TimerCheck;
 use common::evidence::{CountedLaunch, NotCounted};
 use common::faults::{Caught, Fault};
@@ -14,7 +13,7 @@ use common::metric::Metric;
 use common::problem::Dtype;
 use common::resources;
 use common::suppression::{Broken, Finding, SiteResult, Suppressed};
-use common::telemetry::{Conditions, Reading};
+use common::telemetry::Reading;
 use common::timing::stats::Summary;
 use common::timing::{Comparison, Measurement, SpeedOfLight};
 use common::verdict::{GateId, GateResult, Verdict};
@@ -137,9 +136,7 @@ pub fn timing(
     let row = arm(row, &measurement.device, after)
         .under(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
-    let [Conditions::Read(before), Conditions::Read(after)] = &measurement.conditions else {
-        return row;
-    };
+    let [before, after] = &measurement.conditions;
     let mhz = |reading: &Reading| reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from);
     let clock = mhz(before).zip(mhz(after));
     let read = [
@@ -380,12 +377,10 @@ mod tests {
 
     #[test]
     fn a_timing_says_under_what_it_was_taken_and_which_gate_its_buffers_failed() {
-        let reading = |sm_mhz| {
-            Conditions::Read(Reading {
-                sm_mhz,
-                power_w: Some(688.4),
-                celsius: Some(61),
-            })
+        let reading = |sm_mhz| Reading {
+            sm_mhz,
+            power_w: Some(688.4),
+            celsius: Some(61),
         };
         let mut measurement = Measurement {
             rotation: Rotation::of(4, 1_572_864, 524_288, 62_914_560),
@@ -398,13 +393,7 @@ mod tests {
             GateResult::judge(GateId::C5, false, "they differ"),
         ];
         insta::assert_snapshot!(line(&timing(WMMA.into(), place(), &measurement, &after)), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","p50":20.02,"p50_low":20,"p50_high":20.02,"p90":20.04,"mean":20.02,"std":0.01663,"samples":40,"single_p50":24.02,"sm_mhz":1975,"power_w":688.4,"celsius":61,"C5":"fail","C5_reason":"they differ"}"#);
-        for unknown in [
-            reading(Some(0)),
-            reading(None),
-            Conditions::Absent {
-                reason: "no NVML".into(),
-            },
-        ] {
+        for unknown in [reading(Some(0)), Reading::default()] {
             measurement.conditions[1] = unknown;
             assert_eq!(
                 timing(WMMA.into(), place(), &measurement, &[]).value(Metric::SmMhz),
@@ -416,7 +405,7 @@ mod tests {
     #[test]
     fn a_pair_says_ratios_noise_and_what_no_kernel_can_beat() {
         let pair_of = Comparison::of(&samples(20.0), &samples(15.0)).unwrap();
-        let speed_of_light = SpeedOfLight::none("literal").with_zero_line(2.0);
+        let speed_of_light = SpeedOfLight::default().with_zero_line(2.0);
         insta::assert_snapshot!(line(&pair(CPASYNC.into(), WMMA.into(), place(), Source::Gpu, &pair_of, &speed_of_light)), @r#"{"subject":"stage1-cpasync/cpasync-32x64","shape":"mission","dtype":"f16","mask":"full","by":"gpu","against":"stage0-scalar/wmma-qk-32x64","p50":15.01,"min":15,"speedup_p50":1.333,"speedup_p50_low":1.333,"speedup_p50_high":1.334,"speedup_p90":1.333,"speedup_p90_low":1.333,"speedup_p90_high":1.334,"speedup_mean":1.333,"speedup_mean_low":1.333,"speedup_mean_high":1.334,"noise":0.000999,"floor_us":2.2}"#);
     }
 
@@ -426,7 +415,7 @@ mod tests {
             let mut tail = samples(base);
             tail[..8].iter_mut().for_each(|us| *us *= 1.5);
             let arms = Comparison::of(&tail, &samples(new)).unwrap();
-            let floor = SpeedOfLight::none("literal").with_zero_line(2.0);
+            let floor = SpeedOfLight::default().with_zero_line(2.0);
             let row = pair(
                 CPASYNC.into(),
                 WMMA.into(),

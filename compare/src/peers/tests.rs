@@ -360,7 +360,7 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let place = Place::claims(Dtype::F16);
     let paired = |theirs_right, ours_right, zero_us| {
-        let speed_of_light = SpeedOfLight::none("literal samples").with_zero_line(zero_us);
+        let speed_of_light = SpeedOfLight::default().with_zero_line(zero_us);
         let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
         let ours = peer_sampled(CPASYNC, 10.0, ours_right);
         let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap()?;

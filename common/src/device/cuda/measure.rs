@@ -1,6 +1,6 @@
 use super::arm::microseconds;
 use super::{Arm, CudaDevice, CudaError, RotatedOutput};
-use crate::telemetry::Conditions;
+use crate::telemetry::Reading;
 use crate::timing::stats::{SampleError, Summary, percentile};
 use crate::timing::{Comparison, HostCheck, Measurement, Plan, falsifying_variable, order};
 use cudarc::driver::CudaEvent;
@@ -198,7 +198,7 @@ struct Session<'a, 'd> {
     round: Duration,
     /// While the host submits a round, so that no sample waits for the host.
     lead_in: Duration,
-    before: Vec<Conditions>,
+    before: Vec<Reading>,
 }
 
 impl<'a, 'd> Session<'a, 'd> {
@@ -349,7 +349,7 @@ impl<'a, 'd> Session<'a, 'd> {
         Ok((us, replays * self.launches, result))
     }
 
-    fn conditions_under_load(&self) -> Result<Vec<Conditions>, CudaError> {
+    fn conditions_under_load(&self) -> Result<Vec<Reading>, CudaError> {
         self.arms
             .iter()
             .map(|arm| Ok(self.long_run(arm, || self.device.conditions())?.2))
@@ -402,7 +402,7 @@ impl<'a, 'd> Session<'a, 'd> {
                 rotation: arm.rotation(),
                 single: summary(&single_us)?,
                 device,
-                conditions: [self.before[index].clone(), after[index].clone()],
+                conditions: [self.before[index], after[index]],
             };
             timed.push(Timed {
                 measurement,

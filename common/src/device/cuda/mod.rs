@@ -17,7 +17,7 @@ use crate::limits::DeviceLimits;
 use crate::maps::{self, TensorMap};
 use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
-use crate::telemetry::{Conditions, Telemetry, TelemetryError};
+use crate::telemetry::{Reading, Telemetry};
 use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
     CUmemPool_attribute as MemoryPoolAttribute, CUresult, CUtensorMapDataType as DataType,
@@ -78,7 +78,7 @@ pub struct CudaDevice {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
     info: DeviceInfo,
-    telemetry: Result<Telemetry, TelemetryError>,
+    telemetry: Option<Telemetry>,
     watchdog: Duration,
     /// By the address of the fatbin, which lives as long as the program.
     modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
@@ -139,11 +139,8 @@ impl CudaDevice {
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(opening)?;
         keep_freed_memory(&context).map_err(opening)?;
-        let telemetry = Telemetry::open(&info.uuid);
-        info.driver_version = telemetry
-            .as_ref()
-            .ok()
-            .and_then(|telemetry| telemetry.driver_version().ok());
+        let telemetry = Telemetry::open(&info.uuid).ok();
+        info.driver_version = telemetry.as_ref().and_then(Telemetry::driver_version);
         Ok(Self {
             context,
             stream,
@@ -160,17 +157,10 @@ impl CudaDevice {
         &self.info
     }
 
-    pub fn conditions(&self) -> Conditions {
-        let read = match &self.telemetry {
-            Ok(telemetry) => telemetry.read(),
-            Err(error) => Err(error.clone()),
-        };
-        match read {
-            Ok(reading) => Conditions::Read(reading),
-            Err(error) => Conditions::Absent {
-                reason: error.to_string(),
-            },
-        }
+    pub fn conditions(&self) -> Reading {
+        self.telemetry
+            .as_ref()
+            .map_or_else(Reading::default, Telemetry::read)
     }
 
     /// The time before [`CudaError::Hang`]: longer under a profiler or sanitizer.
