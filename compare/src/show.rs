@@ -31,7 +31,7 @@ pub struct ShowArgs {
     #[arg(value_name = "PART")]
     pub parts: Vec<Section>,
     /// The folder of a run, shown on top of the committed table [default: the committed table]
-    #[arg(long, alias = "record", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
     /// The GPU model whose committed table is shown: a folder of results/ [default: the one that COMPARE.md is about]
     #[arg(long, value_name = "NAME", conflicts_with = "run")]

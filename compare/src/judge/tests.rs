@@ -102,10 +102,10 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:1'`.
     emulated; scalar self-test: S1 fail its mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
-        Trust no PASS until the gates kill every planted fault. Remove synchronisation whose mutant survives, or list it in `redundant` with its reason.
+        Trust no PASS until every self-test passes; each that fails says why.
     emulated; + scalar | : as it is | self-test | H1 fail race
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar-32x64: as it is: race
-        Fix the kernel: mutants of a wrong one show nothing.
+        Trust no PASS until every self-test passes; each that fails says why.
     timed 24 20 15; clean
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.

@@ -40,7 +40,7 @@ pub enum StoreError {
         written: usize,
     },
     #[error("{} is not a run: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
-    NoRecord { path: PathBuf },
+    NoRun { path: PathBuf },
 }
 
 impl StoreError {

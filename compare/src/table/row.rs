@@ -347,7 +347,7 @@ pub enum On {
     Named(String),
 }
 
-/// A problem, with the name of its shape, or its extents if it has none. The extents behind names are in the run's metadata.
+/// A problem, with the name of its shape, or its extents if it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub shape: String,

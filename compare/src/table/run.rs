@@ -131,7 +131,7 @@ impl Run {
 
 fn session(folder: &Path) -> Result<Session, StoreError> {
     let path = folder.join(SESSION);
-    let text = read(&path)?.ok_or_else(|| StoreError::NoRecord {
+    let text = read(&path)?.ok_or_else(|| StoreError::NoRun {
         path: folder.to_path_buf(),
     })?;
     serde_json::from_slice(&text).map_err(StoreError::malformed(&path))

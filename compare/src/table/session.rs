@@ -1,4 +1,4 @@
-//! `meta.json`: what was built, where, and what the run set out to do; everything that is common to all rows.
+//! `session.json`: what is common to all rows of a run; and the stages as they are built.
 
 use super::row::{Place, Source, Subject};
 pub use common::claim::Relation;
@@ -179,7 +179,7 @@ impl StageMeta {
             .filter(move |variant| variant.claims_kernel(dtype).is_some())
     }
 
-    /// The element type that it is shown and counted with: f16 if it takes that, else the first that it takes.
+    /// The element type that it is shown and counted with: the first that it supports.
     pub fn first_dtype(&self) -> Dtype {
         let takes = |dtype: &Dtype| {
             let mut variants = self.variants.iter();
