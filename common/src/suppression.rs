@@ -17,7 +17,6 @@ use emulator::trace::{Hazard, HazardKind, SyncSite};
 use emulator::{Place, Schedule, TraceReport};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Of keys, and one key more: rings of up to six tiles are filled, drained and used again, and the last tile is ragged.
 pub const TILES: usize = 7;
@@ -69,8 +68,6 @@ pub struct SiteResult {
     pub operation: String,
     /// `stage0-scalar/kernel.cu:166`.
     pub place: String,
-    /// The comment above the line, else the line.
-    pub purpose: String,
     pub finding: Finding,
     /// Why it is listed as redundant.
     pub listed: Option<String>,
@@ -118,33 +115,11 @@ impl Suppressed {
             .filter_map(|site| Some((site, site.remedy()?)));
         let sites = sites.map(|(site, remedy)| {
             format!(
-                "{} of {} at {} ({}): {remedy}",
-                site.operation, site.family, site.place, site.purpose
+                "{} of {} at {}: {remedy}",
+                site.operation, site.family, site.place
             )
         });
         sites.chain(self.errors.iter().cloned()).collect()
-    }
-}
-
-impl fmt::Display for Suppressed {
-    /// `mutants killed: 9 of 9, 1 redundant by reason`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count =
-            |keep: fn(&SiteResult) -> bool| self.sites.iter().filter(|site| keep(site)).count();
-        let killed = count(SiteResult::is_killed);
-        let redundant = count(|site| !site.is_killed() && site.listed.is_some());
-        let of = self.sites.len() - redundant;
-        write!(
-            f,
-            "mutants killed: {killed} of {of}, {redundant} redundant by reason"
-        )?;
-        if !self.errors.is_empty() {
-            write!(f, ", {} errors", self.errors.len())?;
-        }
-        if !self.broken.is_empty() {
-            write!(f, ", {} variants wrong as they are", self.broken.len())?;
-        }
-        Ok(())
     }
 }
 
@@ -196,7 +171,7 @@ struct Case<'a> {
 struct Site {
     operation: String,
     place: Place,
-    words: Words,
+    words: String,
     cases: Vec<usize>,
 }
 
@@ -273,7 +248,7 @@ impl<'a> FamilyOfKernels<'a> {
         }
         // One preset may not reach all that is listed.
         if presets == Presets::All {
-            let words: Vec<&str> = sites.iter().map(|site| site.words.all.as_str()).collect();
+            let words: Vec<&str> = sites.iter().map(|site| site.words.as_str()).collect();
             errors.extend(useless_listings(
                 self.stage.info().redundant,
                 self.name,
@@ -293,7 +268,7 @@ impl<'a> FamilyOfKernels<'a> {
         presets: Presets,
     ) -> Result<SiteResult, Unfit> {
         let mut listings = self.stage.info().redundant.iter();
-        let listing = listings.find(|listing| lists(listing, self.name, &site.words.all));
+        let listing = listings.find(|listing| lists(listing, self.name, &site.words));
         let reached: Vec<&Case<'_>> = site.cases.iter().map(|&index| &cases[index]).collect();
         let finding = match self.hazard(site, reached.iter().copied(), true)? {
             Some(killed) => killed,
@@ -308,7 +283,6 @@ impl<'a> FamilyOfKernels<'a> {
             family: self.name.to_string(),
             operation: site.operation.clone(),
             place: site.place.to_string(),
-            purpose: site.words.purpose.clone(),
             finding,
             listed: listing.map(|listing| listing.reason.to_string()),
         })
@@ -510,21 +484,14 @@ fn in_a_line(hazard: &Hazard, file: &str) -> String {
     format!("{}: {detail}", hazard.kind.label())
 }
 
-#[derive(Default)]
-struct Words {
-    /// The comment above, and the line.
-    all: String,
-    /// The comment, or the line.
-    purpose: String,
-}
-
-fn words_of(sources: &[(&str, &str)], place: &Place) -> Words {
+/// The comment above, and the line.
+fn words_of(sources: &[(&str, &str)], place: &Place) -> String {
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
     let text = sources.iter().find(|(name, _)| *name == file);
     let lines = text.into_iter().flat_map(|(_, text)| text.lines());
     let lines: Vec<&str> = lines.map(str::trim).take(place.line as usize).collect();
     let Some((line, above)) = lines.split_last() else {
-        return Words::default();
+        return String::new();
     };
     let is_code = |line: &&str| !line.starts_with("//");
     let start = above.iter().rposition(is_code).map_or(0, |last| last + 1);
@@ -532,13 +499,7 @@ fn words_of(sources: &[(&str, &str)], place: &Place) -> Words {
         .iter()
         .map(|line| line.trim_start_matches('/').trim())
         .collect();
-    let comment = comment.join(" ");
-    let all = format!("{comment} {line}").trim().to_string();
-    let purpose = match comment.is_empty() {
-        true => all.clone(),
-        false => comment,
-    };
-    Words { all, purpose }
+    format!("{} {line}", comment.join(" ")).trim().to_string()
 }
 
 fn lists(listing: &Redundant, family: &str, words: &str) -> bool {
@@ -576,7 +537,7 @@ mod tests {
             __syncwarp(); // scores\n\
         }\n";
 
-    fn words(line: u32) -> Words {
+    fn words(line: u32) -> String {
         let place = Place {
             file: "./stage9/kernel.cu".into(),
             line,
@@ -593,7 +554,6 @@ mod tests {
             family: "mma".into(),
             operation: "__syncthreads".into(),
             place: "stage9/kernel.cu:4".into(),
-            purpose: "Q was written".into(),
             finding,
             listed: listed.map(String::from),
         }
@@ -610,17 +570,10 @@ mod tests {
     #[test]
     fn a_site_is_known_by_its_comment_or_its_line() {
         assert_eq!(
-            words(4).purpose,
-            "Q was written by all threads and is read by every warp."
-        );
-        assert_eq!(
-            words(4).all,
+            words(4),
             "Q was written by all threads and is read by every warp. __syncthreads();"
         );
-        assert_eq!(
-            (words(6).purpose.as_str(), words(6).all.as_str()),
-            ("__syncwarp(); // scores", "__syncwarp(); // scores")
-        );
+        assert_eq!(words(6), "__syncwarp(); // scores");
         assert_eq!(
             words_of(
                 &[],
@@ -628,8 +581,7 @@ mod tests {
                     file: "elsewhere.h".into(),
                     line: 3
                 }
-            )
-            .all,
+            ),
             ""
         );
     }
@@ -641,7 +593,7 @@ mod tests {
             site,
             reason: "",
         };
-        let (barrier, scores) = (words(4).all, words(6).all);
+        let (barrier, scores) = (words(4), words(6));
         let useless = |entry| useless_listings(&[entry], "mma", &[&barrier, &scores]);
         assert_eq!(useless(entry("mma", "all threads and is read")), [""; 0]);
         assert_eq!(
@@ -677,7 +629,7 @@ mod tests {
         };
         assert_eq!(
             unlisted,
-            "__syncthreads of mma at stage9/kernel.cu:4 (Q was written): its mutant survives: remove it, or list it \
+            "__syncthreads of mma at stage9/kernel.cu:4: its mutant survives: remove it, or list it \
              with the reason in `redundant` of the stage's StageInfo"
         );
         assert!(
@@ -693,26 +645,6 @@ mod tests {
             }
             .wrong(),
             ["x"]
-        );
-    }
-
-    #[test]
-    fn the_tally_leaves_out_what_is_redundant_by_reason() {
-        let survived = || Finding::Survived { cases: 4 };
-        let sites = vec![site(killed(), None), site(survived(), Some("why"))];
-        let mut all = Suppressed {
-            sites,
-            ..Suppressed::default()
-        };
-        assert_eq!(
-            all.to_string(),
-            "mutants killed: 1 of 1, 1 redundant by reason"
-        );
-        all.sites.push(site(survived(), None));
-        all.errors.push("x".into());
-        assert_eq!(
-            all.to_string(),
-            "mutants killed: 1 of 2, 1 redundant by reason, 1 errors"
         );
     }
 

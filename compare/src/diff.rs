@@ -19,7 +19,6 @@ use source::Side;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The end of `compare diff --help`.
 const EXAMPLES: &str = "\
 BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or a git revision (its committed
 results/). Tables of the same GPU model are compared. What is not comparable (another driver, compiler, state of the cache) is missing,

@@ -75,7 +75,7 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
-            run.name,
+            run.run.session.name,
             joined(red, ", ")
         )));
     }

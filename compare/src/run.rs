@@ -202,7 +202,6 @@ fn planned(
     Ok(plan)
 }
 
-/// The folder that the run's own is created in.
 fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let out = match &args.out {
         Some(out) => out.clone(),

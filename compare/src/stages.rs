@@ -12,7 +12,6 @@ use common::stage::{Artifacts, Attention, LoadedStage};
 use kernel_build::report::GpuBuild;
 use std::path::Path;
 
-/// Every stage, in the order of the ladder.
 pub static STAGES: &[&dyn Attention] = &[
     &stage0_scalar::Scalar,
     &stage1_cpasync::CpAsync,

@@ -190,7 +190,6 @@ pub fn suppressed() -> Suppressed {
         family: family.into(),
         operation: "__syncthreads".into(),
         place: "stage0-scalar/kernel.cu:159".into(),
-        purpose: "Q was written by all threads and is read by every warp.".into(),
         finding,
         listed: listed.map(String::from),
     };

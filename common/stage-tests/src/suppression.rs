@@ -11,5 +11,4 @@ pub fn synchronisation(attention: &'static dyn Attention) {
     assert!(suppressed.broken.is_empty(), "{:#?}", suppressed.broken);
     let wrong = suppressed.wrong();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    println!("{suppressed}");
 }

@@ -23,7 +23,6 @@ pub struct Tool {
 #[derive(Clone, Copy, Debug)]
 pub struct Places(&'static str, &'static str);
 
-/// Each by its name and variable.
 pub const NVCC: Places = Places("nvcc", "NVCC");
 pub const CUOBJDUMP: Places = Places("cuobjdump", "CUOBJDUMP");
 pub const NCU: Places = Places("ncu", "NCU");

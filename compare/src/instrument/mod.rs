@@ -16,7 +16,6 @@ use crate::pages::files;
 use crate::pages::show::{self, Section};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
-use crate::table::files::name_of;
 use crate::table::run::newest_run;
 use crate::table::{Claim, On, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
@@ -34,9 +33,7 @@ pub struct Target {
 #[derive(Debug)]
 pub struct Completing {
     pub folder: PathBuf,
-    pub name: String,
     pub run: Run,
-    /// The workspace.
     root: Option<PathBuf>,
 }
 
@@ -62,11 +59,9 @@ impl Completing {
         };
         let run = Run::read(&folder, builds)
             .context("the run cannot be completed; choose another with --run DIR")?;
-        let name = name_of(&folder);
-        judge(&name, &run)?;
+        judge(&run)?;
         Ok(Self {
             folder,
-            name,
             run,
             root: machine::workspace(),
         })
@@ -77,7 +72,7 @@ impl Completing {
         ensure!(
             found == here,
             "{} was measured on {found}, and this is {here}; run `compare` here first, then complete that run",
-            self.name
+            self.run.session.name
         );
         Ok(())
     }
@@ -110,7 +105,7 @@ impl Completing {
 
     /// An empty folder below target/ for the files of a tool.
     pub fn work(&self, below: &str) -> anyhow::Result<PathBuf> {
-        let work = below_target(below).join(&self.name);
+        let work = below_target(below).join(&self.run.session.name);
         let _ = std::fs::remove_dir_all(&work);
         std::fs::create_dir_all(&work)
             .with_context(|| format!("cannot write {}", work.display()))?;
@@ -146,8 +141,8 @@ fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-fn judge(name: &str, run: &Run) -> anyhow::Result<()> {
-    let known = Known::alone(run);
+fn judge(run: &Run) -> anyhow::Result<()> {
+    let (known, name) = (Known::alone(run), &run.session.name);
     let stale = known.stale_stages();
     ensure!(
         stale.is_empty(),
@@ -201,7 +196,6 @@ mod tests {
             root: Some(folder.path().into()),
             ..Completing::open(&target, &ladder()).unwrap()
         };
-        assert_eq!(opened.name, "a");
         opened.of_gpu(GPU).unwrap();
         let other = opened.of_gpu("NVIDIA L4").unwrap_err().to_string();
         assert!(
@@ -228,7 +222,6 @@ mod tests {
     fn what_another_version_of_a_tool_found_goes() {
         let mut completing = Completing {
             folder: PathBuf::new(),
-            name: "a".into(),
             run: timed(US),
             root: None,
         };
@@ -247,7 +240,7 @@ mod tests {
         let run = timed(US);
         let mut stale = run.clone();
         stale.session.stages[1].identity = "another".into();
-        let error = judge("a", &stale).unwrap_err().to_string();
+        let error = judge(&stale).unwrap_err().to_string();
         assert!(
             error.contains("other versions of stage1-cpasync; run `compare` again"),
             "{error}"
@@ -255,9 +248,9 @@ mod tests {
         let two = VARIANTS[..2]
             .iter()
             .fold(run, |run, subject| run.failing(subject, GateId::C2));
-        assert!(judge("a", &two).is_ok(), "one is green");
+        assert!(judge(&two).is_ok(), "one is green");
         let red = two.failing(CPASYNC, GateId::C2);
-        let error = judge("a", &red).unwrap_err().to_string();
+        let error = judge(&red).unwrap_err().to_string();
         assert!(error.contains("no variant that is green"), "{error}");
         let nowhere = Target {
             run: Some("no/such".into()),

@@ -62,17 +62,13 @@ pub fn best<'a>(
         .filter(|name| is_eligible(name))
         .filter_map(|name| time(&known.table, &stage.subject(name), place))
         .filter(|row| withheld(known, row).is_none());
-    fastest(known, rows, p50)
+    fastest(known, rows)
 }
 
 /// Of the kernels as they are now, if any is.
-pub fn fastest<'a>(
-    known: &Known<'_>,
-    rows: impl Iterator<Item = &'a Row>,
-    us: impl Fn(&Row) -> f64,
-) -> Option<&'a Row> {
+pub fn fastest<'a>(known: &Known<'_>, rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
     let is_stale = |row: &Row| known.is_stale(row);
-    rows.min_by(|a, b| (is_stale(a).cmp(&is_stale(b))).then(us(a).total_cmp(&us(b))))
+    rows.min_by(|a, b| (is_stale(a).cmp(&is_stale(b))).then(p50(a).total_cmp(&p50(b))))
 }
 
 pub fn best_of<'a>(

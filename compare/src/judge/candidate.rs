@@ -56,7 +56,6 @@ impl Candidate {
         failed.map(move |(gate, judged)| format!("FAIL {gate} of {subject}: {}", judged.reason))
     }
 
-    /// Problems that it does not support, and why.
     pub fn unsupported(&self) -> Vec<String> {
         let unsupported = self
             .cases
@@ -80,7 +79,6 @@ impl Candidate {
         distinct(absent)
     }
 
-    /// Its own rows, one a problem that was timed.
     pub fn own(&self) -> impl Iterator<Item = &Row> {
         let is_own = |row: &&Row| row.subject == self.summary.subject && row.has(Metric::P50);
         arms(&self.timed).filter(is_own)

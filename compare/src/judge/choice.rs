@@ -64,7 +64,6 @@ fn part(row: &Row) -> Option<usize> {
         .map(|number| number as usize % PARTS)
 }
 
-/// The GPU of the table's figures.
 pub fn gpu(known: &Known<'_>) -> Option<Gpu> {
     use crate::table::session::Gpu::Present;
     let Present {

@@ -593,7 +593,6 @@ fn turned(was: Option<Verdict>, is: Verdict) -> Option<Change> {
     }
 }
 
-/// The ratio of two medians, by their intervals.
 fn ratio(old: &Row, new: &Row) -> Ratio {
     let [old, new] = [old, new].map(|row| row.estimate(Metric::P50));
     let ((from_low, from_high), (to_low, to_high)) = (old.ends(), new.ends());

@@ -9,7 +9,6 @@ use common::claim;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
 
-/// The stage with this id, which comes from the same ladder.
 pub fn loaded<'a>(stages: &'a [LoadedStage], id: &str) -> &'a LoadedStage {
     stages
         .iter()

@@ -27,8 +27,6 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
     let mission = stage.first_place();
     let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
-    let over_peer = over_fastest(known, stage, &mission);
-    let over_peer = over_peer.map(|(ratio, is_stale)| stale(times(ratio, 2), is_stale));
     let subject = shown(report, stage);
     let best = match stage.first_dtype() {
         Dtype::F16 => subject.name().to_string(),
@@ -41,7 +39,7 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         "gates" => or_dash(gates.map(|(_, of)| state(of))),
         "µs" => time(known, &subject, &mission),
         "vs previous (claimed)" => gain(report, stage, &mission),
-        "vs fastest peer" => or_dash(over_peer),
+        "vs fastest peer" => or_dash(over_fastest(known, stage, &mission)),
         "µs at big (TFLOP/s)" => at_large(known, stage, &large),
         "vs previous at big (claimed)" => gain(report, stage, &large),
     }
@@ -103,7 +101,7 @@ fn time(known: &Known<'_>, subject: &Subject, place: &Place) -> Cell {
 fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let against_peers = peers::ours(known, place, |row| row.subject.stage() == stage.id);
     let alone = best::best(known, stage, place, |_| true);
-    let Some(row) = best::fastest(known, against_peers.into_iter().chain(alone), p50) else {
+    let Some(row) = best::fastest(known, against_peers.into_iter().chain(alone)) else {
         return Cell::Missing;
     };
     let rate = rate(known, row).map(|(rate, share)| {
@@ -126,11 +124,12 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
     Some((rate, product.map(|product| rate / product)))
 }
 
-/// Our speedup over the fastest peer on a problem, and whether it is STALE.
-pub fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<(f64, bool)> {
+/// Our speedup over the fastest peer on a problem.
+fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<Cell> {
     let ours = peers::ours(known, place, |row| row.subject.stage() == stage.id)?;
     let (_, over) = peers::fastest(&known.table, ours, |_| true)?;
-    Some((over.value(Metric::SpeedupP50)?, known.is_stale(ours)))
+    let ratio = times(over.value(Metric::SpeedupP50)?, 2);
+    Some(stale(ratio, known.is_stale(ours)))
 }
 
 /// What the times of the table are, and the sessions that they are from; nothing where there is none.

@@ -291,7 +291,6 @@ impl Drop for Process {
     }
 }
 
-/// Runs `read` on a thread of its own.
 fn reader<T: Send + 'static>(
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(), SessionError> {

@@ -34,7 +34,6 @@ struct Build {
     code: Option<String>,
 }
 
-/// A number and a place.
 type Problem<'a> = (u64, &'a Place);
 
 type Times<'a> = BTreeMap<Problem<'a>, f64>;

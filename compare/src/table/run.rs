@@ -43,7 +43,6 @@ impl Run {
         self.table.rows().filter(is_case)
     }
 
-    /// Whether it measured any kernel.
     pub fn has_evidence(&self) -> bool {
         let is_measured = |row: &Row| row.identity.is_some() && !row.by.is_of_build();
         self.table.rows().any(is_measured)
@@ -60,7 +59,6 @@ impl Run {
         self.session.progress = Progress::Complete { cases };
     }
 
-    /// Its variants, in the order of the ladder.
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
         self.session.stages.iter().flat_map(StageMeta::subjects)
     }

@@ -236,7 +236,6 @@ impl Claim {
         gpu.map(|gpu| format!(", {gpu}")).collect()
     }
 
-    /// Whether it predicts anything of this GPU.
     pub fn is_about(&self, gpu: Option<&str>) -> bool {
         self.gpu.is_none() || self.gpu.as_deref() == gpu
     }
@@ -339,7 +338,6 @@ impl Session {
         }
     }
 
-    /// What a table keeps of it.
     pub fn committed(&self) -> Self {
         Self {
             unmeasurable: BTreeMap::new(),
