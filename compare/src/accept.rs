@@ -11,6 +11,7 @@ use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{of_differences, report_of_run};
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
+use crate::progress::say;
 use crate::stages::{self, NEGATIVES};
 use crate::table::session::Progress;
 use crate::table::{Results, Row, Run, StageMeta, Table};
@@ -101,6 +102,9 @@ fn refit(
     let mut table = results.of_gpu(gpu);
     let sessions = choice::judged(&table).map(|row| &row.session);
     let session = sessions.max()?.clone();
+    say(&format!(
+        "fitting the library's choice to the times of {gpu} (a minute)"
+    ));
     let others = results.gpus.keys().filter(|other| *other != gpu);
     let others: Vec<Table> = others.map(|other| results.of_gpu(other)).collect();
     let known: Vec<Known<'_>> = (std::iter::once(&table).chain(&others))
