@@ -129,8 +129,8 @@ fn merge(run: &Run, results: &mut Results, built: &Table) -> anyhow::Result<Vec<
     let session = &run.session;
     let name = &session.name;
     let folder = Some(&*session.machine.name).filter(|_| session.backend == BackendKind::Cuda);
-    let mut committed = results.of_gpu(folder.unwrap_or_default());
-    committed.restamp(&session.stages, built);
+    results.restamp(&session.stages, built);
+    let committed = results.of_gpu(folder.unwrap_or_default());
     let (run, left_out) = run.of_sources(built);
     ensure!(
         left_out.is_empty() || run.has_evidence(),

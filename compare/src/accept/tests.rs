@@ -329,18 +329,21 @@ fn what_has_changed_since_is_left_out() {
 fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
     let built = run("timed; built 96 0").table;
     let merged = |words: &str, results: &Results| {
-        let run = run(&format!("timed; built 96 0; clean; {words}"));
+        let run = run(&format!("{words}; built 96 0; clean"));
         let mut results = results.clone();
         merge(&run, &mut results, &built).unwrap();
         (run.session.stages, results)
     };
-    let (_, known) = merged("named 1", &Results::default());
-    let (stages, known) = merged("named 2; stages 0; - cpasync; sources 1 rewritten", &known);
-    let rows = known.gpus[FOLDER].rows();
-    let of_the_other: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
-    assert!(!of_the_other.is_empty());
-    let is_stale = |row: &&Row| kernels::is_stale(&stages, row);
-    assert_eq!(of_the_other.into_iter().find(is_stale), None);
+    let (_, known) = merged("timed; named 1", &Results::default());
+    for backend in ["timed", "emulated"] {
+        let later = format!("{backend}; named 2; stages 0; - cpasync; sources 1 rewritten");
+        let (stages, known) = merged(&later, &known);
+        let rows = known.gpus[FOLDER].rows();
+        let of_the_other: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
+        assert!(!of_the_other.is_empty());
+        let is_stale = |row: &&Row| kernels::is_stale(&stages, row);
+        assert_eq!(of_the_other.into_iter().find(is_stale), None, "{backend}");
+    }
 }
 
 /// wmma-qk is 1.2x as fast as scalar in 24 and 20 µs; 1.5x are claimed.
