@@ -350,7 +350,6 @@ mod tests {
 
     #[test]
     fn wrong_calls_are_told_what_is_expected() {
-        assert_eq!(problem(&call()).unwrap().softmax_scale, 0.125);
         let expect = |(code, message): (Code, String), expected: Code, words: &str| {
             assert!(
                 code == expected && message.contains(words),
@@ -410,6 +409,11 @@ mod tests {
             "address of k is null",
         );
         expect(
+            refusal(|c| c.o.data = std::ptr::null_mut()),
+            invalid,
+            "address of o is null",
+        );
+        expect(
             refusal(|c| c.v.row_stride = 68),
             invalid,
             "the row stride of v is 68 elements",
@@ -433,6 +437,16 @@ mod tests {
             refusal(|c| c.q.scales = 16 as *const f32),
             invalid,
             "q is f16 and has scales",
+        );
+        // Bytes, not elements.
+        let codes = |c: &mut AttentionLadderCall| {
+            c.dtype = crate::ATTENTION_LADDER_E4M3;
+            c.q.row_stride = 72;
+        };
+        expect(
+            refusal(codes),
+            invalid,
+            "the row stride of q is 72 elements: it must be positive and a multiple of 16",
         );
         let scaled_bf16 = |c: &mut AttentionLadderCall| {
             c.dtype = crate::ATTENTION_LADDER_BF16;
@@ -541,6 +555,23 @@ mod tests {
     }
 
     #[test]
+    fn mask_and_scale_are_those_of_the_call() {
+        let problem = |mask, softmax_scale| {
+            let call = AttentionLadderCall {
+                mask,
+                softmax_scale,
+                ..call()
+            };
+            let problem = Checked::new(&call).unwrap().problem;
+            (problem.mask, problem.softmax_scale)
+        };
+        let full = problem(crate::ATTENTION_LADDER_FULL, 0.0);
+        assert_eq!(full, (Mask::Full, 0.125));
+        let causal = problem(crate::ATTENTION_LADDER_CAUSAL, 0.5);
+        assert_eq!(causal, (Mask::Causal, 0.5));
+    }
+
+    #[test]
     fn every_dtype_is_read_and_log_sum_exps_are_taken() {
         let dtypes = [
             crate::ATTENTION_LADDER_F16,
@@ -604,5 +635,8 @@ mod tests {
         let [q, k, ..] = Checked::new(&call).unwrap().tensors;
         assert_eq!(q.row_stride, 64);
         assert_eq!([k.head_stride, k.batch_stride], [512 * 64; 2]);
+        call.k.row_stride = 7;
+        let failure = Checked::new(&call).unwrap_err();
+        assert!(failure.message.contains("row stride of k"), "{failure:?}");
     }
 }

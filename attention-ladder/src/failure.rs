@@ -63,3 +63,50 @@ impl From<LoadError> for Failure {
         Self::new(Code::Internal, error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_says_whose_fault_it_is() {
+        let no_kernel = Unsupported::ByItself {
+            reason: String::new(),
+        };
+        let too_large = ProblemError::TooLarge {
+            name: "batch",
+            value: 1 << 20,
+            max: 65_535,
+        };
+        let of_library = LoadError {
+            stage: "stage5-swizzle",
+            problem: String::new(),
+        };
+        let unavailable = [
+            CudaError::NoDriver,
+            CudaError::DriverTooOld {
+                needed: (13, 0),
+                found: (12, 0),
+            },
+            CudaError::NoDevice {
+                ordinal: 1,
+                count: 1,
+            },
+            CudaError::NotBuilt {
+                stage: String::new(),
+            },
+        ];
+        for failure in unavailable.map(Failure::from) {
+            assert_eq!(failure.code, Code::Unavailable, "{}", failure.message);
+        }
+        for (failure, code) in [
+            (Failure::from(no_kernel), Code::Unsupported),
+            (too_large.into(), Code::Unsupported),
+            (ProblemError::Scale { scale: 0.0 }.into(), Code::Invalid),
+            (of_library.into(), Code::Internal),
+            (CudaError::Sticky.into(), Code::Driver),
+        ] {
+            assert_eq!(failure.code, code, "{}", failure.message);
+        }
+    }
+}

@@ -206,8 +206,8 @@ pub fn query(call: &Checked, device: i32) -> Result<&'static CStr, Failure> {
 /// # Safety
 /// The call's addresses and the stream are what [`crate::attention_ladder_launch`] says.
 pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result<(), Failure> {
-    let gpu = gpu(device)?;
     call.addresses()?;
+    let gpu = gpu(device)?;
     let _current = Current::enter(&gpu.context)?;
     let plan = gpu.plan(&call.problem, call.wanted)?;
     let params = maps::params(&call.problem, call.tensors, call.lse);

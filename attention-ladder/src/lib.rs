@@ -258,3 +258,24 @@ pub extern "C" fn attention_ladder_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_a_code_and_a_message_even_where_the_library_panics() {
+        let last = || {
+            // SAFETY: the string is this thread's, and no call comes between.
+            let message = unsafe { CStr::from_ptr(attention_ladder_last_error()) };
+            message.to_string_lossy().into_owned()
+        };
+        assert_eq!(code(guarded(|| Ok(()))), ATTENTION_LADDER_OK);
+        let refuse = || Err::<(), _>(Failure::new(Code::Invalid, "a\0b"));
+        assert_eq!(code(guarded(refuse)), ATTENTION_LADDER_INVALID);
+        assert_eq!(last(), "a b");
+        let panic = || panic!("a driver lacks a function");
+        assert_eq!(code(guarded(panic)), ATTENTION_LADDER_INTERNAL);
+        assert!(last().starts_with("the library failed"), "{}", last());
+    }
+}

@@ -33,6 +33,10 @@ int main(void) {
     if (attention_ladder_query(NULL, 0) != ATTENTION_LADDER_INVALID) return 13;
     if (attention_ladder_launch(NULL, 0, NULL, 0, NULL) != ATTENTION_LADDER_INVALID) return 14;
     call.head_dim = 64;
+    if (attention_ladder_launch(&call, 0, NULL, 0, NULL) != ATTENTION_LADDER_INVALID) return 22;
+    if (strcmp(attention_ladder_last_error(), "the address of q is null") != 0) return 23;
+    if (attention_ladder_query(&call, -1) != ATTENTION_LADDER_INVALID) return 24;
+    if (attention_ladder_workspace(&call, 0, NULL) != ATTENTION_LADDER_INVALID) return 25;
     size_t bytes = 7;
     int32_t code = attention_ladder_workspace(&call, 0, &bytes);
     const char *variant = attention_ladder_variant(&call, 0);
