@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn reads_what_gcc_writes() {
-        let text = "/out/stage.o: /out/stage.cpp /repo/include/emulator/prelude.h \\\n /repo/a\\ b/kernel.cu /repo/x$$y.h \\\n \
+        let text = "/out/stage.o: /out/stage.cpp /repo/include/emulator/prelude.h \\\r\n\t/repo/a\\ b/kernel.cu /repo/x$$y.h \\\n \
                     /repo/c\\#.h\n/repo/other.h:\n";
         let expected = [
             "/out/stage.cpp",

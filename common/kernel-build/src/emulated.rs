@@ -399,6 +399,9 @@ mod tests {
             panic!("{error}")
         };
         assert_eq!(symbols, ["emulator_barrier"]);
+        let mangled =
+            "void emulator_barrier(); extern \"C\" void table() { emulator_barrier(); }\n";
+        holds_no_emulated_code(&compile(folder.path(), mangled), "table").unwrap_err();
         let plain = "extern \"C\" int table() { return 1; }\n";
         holds_no_emulated_code(&compile(folder.path(), plain), "table").unwrap();
     }

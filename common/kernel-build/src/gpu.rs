@@ -514,6 +514,7 @@ mod tests {
             ("sm_90a".into(), 0),
             "its PTX runs nowhere else"
         );
+        assert_eq!(parsed.clone().among(&["sm_100a", "sm_90a"]), Some(hopper));
         assert_eq!(parsed.among(&["sm_100a"]), None);
     }
 
@@ -528,6 +529,7 @@ mod tests {
             "sm_90aa",
             "sm_9",
             "native",
+            "sm_89,native",
             "sm_90a;sm_89",
         ] {
             let error = Architectures::parse(text).unwrap_err().to_string();
@@ -536,6 +538,62 @@ mod tests {
                 "{text}: {error}"
             );
         }
+    }
+
+    /// Of a kernel for one architecture; both programs are scripts.
+    #[test]
+    fn a_build_is_kept_while_its_inputs_are_the_same_and_refuses_code_that_faults_or_is_missing() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let here = folder.path().display();
+        let nvcc = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'tools, release 13.0, V13.0.88'\necho call >> {here}/calls\n\
+             for out; do :; done\necho 'extern \"C\" void kernel() {{}}' | c++ -ffunction-sections -x c++ -c - -o \"$out\"\n\
+             cat {here}/said\n"
+        );
+        for (name, text) in [
+            ("nvcc", &*nvcc),
+            ("fatbinary", "#!/bin/sh\ntouch \"${2#--create=}\"\n"),
+        ] {
+            std::fs::write(at(name), text).unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let build_as = |identity: &str, said: &str| {
+            std::fs::write(at("said"), said).unwrap();
+            build(&Job {
+                root: folder.path(),
+                out_dir: folder.path(),
+                prefix: "test",
+                kernel: "kernel.cu",
+                include: folder.path(),
+                identity,
+                nvcc: &at("nvcc"),
+                architectures: &Architectures::parse("sm_90a").unwrap(),
+            })
+        };
+        let calls = || {
+            std::fs::read_to_string(at("calls"))
+                .unwrap()
+                .lines()
+                .count()
+        };
+        let said = "ptxas info    : Compiling entry function 'kernel' for 'sm_90a'\nptxas info    : Used 14 registers\n";
+        let code = build_as("one", said).unwrap();
+        let entry = &code.architectures[0].entries[0];
+        assert_eq!((&*entry.symbol, entry.resources.registers), ("kernel", 14));
+        assert_eq!(build_as("one", said).unwrap(), code);
+        assert_eq!(calls(), 1);
+        std::fs::remove_file(at(FATBIN)).unwrap();
+        build_as("one", said).unwrap();
+        build_as("two", said).unwrap();
+        assert_eq!(calls(), 3, "without its image, and of other sources");
+        let refusal = |said: &str| build_as("three", said).unwrap_err().to_string();
+        let fatal = format!("{said}warning: {}", FATAL_WARNINGS[0]);
+        assert!(refusal(&fatal).contains("a fault when run"));
+        assert!(refusal("").contains("no entry"));
+        let other = said.replace("'kernel'", "'other'");
+        assert!(refusal(&other).contains("other has no code in the cubin"));
     }
 
     #[test]

@@ -403,8 +403,8 @@ mod tests {
         for (text, expected) in [
             ("a+++b>>=c", "a|++|+|b|>>=|c"),
             (
-                "x = .5e-3f+0x1p+3 - 1'000'000;",
-                "x|=|.5e-3f|+|0x1p+3|-|1'000'000|;",
+                "x = .5e-3f+0x1p+3 - 1'000'000*2E-3;",
+                "x|=|.5e-3f|+|0x1p+3|-|1'000'000|*|2E-3|;",
             ),
             ("f('\"', '\\'', '/') // c", "f|(|'\"'|,|'\\''|,|'/'|)"),
             ("L\"a \\\" //\"_s b", "L\"a \\\" //\"_s|b"),
@@ -435,6 +435,11 @@ mod tests {
             ("assert(a); // c", "assert(a);"),
             ("int a = __LINE__;", "int a =\n__LINE__;"),
             ("asm(R\"(a\n// b)\");", "asm(R\"(a\n// c)\");"),
+            ("a = u8R\"(a\n// b)\";", "a = u8R\"(a\n// c)\";"),
+            (
+                "source_location::current(); // c",
+                "source_location::current();",
+            ),
         ] {
             assert_ne!(with_kernel(text), with_kernel(changed), "{text}");
         }
@@ -454,6 +459,11 @@ mod tests {
             sources.identity(&["ab", "c"]),
             sources.identity(&["a", "bc"])
         );
+        let named = |name: &str| {
+            let files = BTreeMap::from([(name.to_string(), b"int a;".to_vec())]);
+            Sources { files }.identity(&[])
+        };
+        assert_ne!(named("a.cuh"), named("b.cuh"));
     }
 
     #[test]
@@ -466,7 +476,7 @@ mod tests {
             ["/w/headers/./a.cuh", "/usr/include/x.h", "/w/headers/b.cuh"].map(PathBuf::from);
         let headers = root.join("headers");
         assert_eq!(
-            sources.hidden(root, &[&headers], &compiled),
+            sources.hidden(root, &[Path::new("/w/stage"), &headers], &compiled),
             Some(&compiled[2])
         );
         assert_eq!(sources.hidden(root, &[&headers], &compiled[..2]), None);

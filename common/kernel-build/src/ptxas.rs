@@ -166,6 +166,9 @@ ptxas info    : Compile time = 72.334 ms
         expected[0].1.spill_store_bytes += 4;
         expected[0].1.spill_load_bytes += 8;
         assert_eq!(parse(&format!("{SPILLS}{called}")).unwrap(), expected);
+        let of_two = parse(&format!("{STATIC_SHARED}{called}")).unwrap();
+        let spills = of_two.iter().map(|(_, of_one)| of_one.spill_load_bytes);
+        assert_eq!(spills.collect::<Vec<_>>(), [8, 8]);
     }
 
     #[test]
@@ -180,6 +183,10 @@ ptxas info    : Compile time = 72.334 ms
             Err("no register count for _Z6kernelILi64EEvPf".to_string())
         );
         assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
+        assert!(parse(&SPILLS.replace("Used 255 registers, used", "Used")).is_err());
+        let twice = format!("{SPILLS}ptxas info    : Used 9 registers\n");
+        let expected = "two 'Used' lines for _Z6kernelILi64EEvPf";
+        assert_eq!(parse(&twice), Err(expected.to_string()));
     }
 
     #[test]
@@ -190,7 +197,7 @@ ptxas info    : Compile time = 72.334 ms
             )
         };
         let output = format!(
-            "ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\n{SPILLS}",
+            "ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\nptxas info    : (C7600) of no product\n{SPILLS}",
             of("one")
         );
         assert_eq!(

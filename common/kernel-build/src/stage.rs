@@ -214,23 +214,11 @@ fn gpu_build(
         });
     }
     let mode = text_variable("ATTENTION_CUDA").unwrap_or_else(|| "auto".to_string());
-    let required = match mode.as_str() {
-        "auto" => false,
-        "require" => true,
-        "off" => {
-            return Ok(GpuBuild::Absent {
-                reason: "switched off by ATTENTION_CUDA=off".to_string(),
-                remedy: "unset ATTENTION_CUDA".to_string(),
-            });
-        }
-        _ => {
-            let expected = "auto, off or require";
-            return Err(BuildError::Variable {
-                name: "ATTENTION_CUDA",
-                value: mode,
-                expected,
-            });
-        }
+    let Some(required) = is_required(mode)? else {
+        return Ok(GpuBuild::Absent {
+            reason: "switched off by ATTENTION_CUDA=off".to_string(),
+            remedy: "unset ATTENTION_CUDA".to_string(),
+        });
     };
     let names = text_variable("ATTENTION_CUDA_ARCHS")
         .unwrap_or_else(|| gpu::DEFAULT_ARCHITECTURES.to_string());
@@ -280,6 +268,20 @@ fn gpu_build(
         architectures: &architectures,
     })
     .map(GpuBuild::Built)
+}
+
+/// Of ATTENTION_CUDA: whether it is an error if there is no nvcc; none if it is not looked for.
+fn is_required(mode: String) -> Result<Option<bool>, BuildError> {
+    match mode.as_str() {
+        "auto" => Ok(Some(false)),
+        "require" => Ok(Some(true)),
+        "off" => Ok(None),
+        _ => Err(BuildError::Variable {
+            name: "ATTENTION_CUDA",
+            value: mode,
+            expected: "auto, off or require",
+        }),
+    }
 }
 
 fn fatbin_source(has_fatbin: bool) -> String {
@@ -390,6 +392,14 @@ mod tests {
             &[],
         );
         assert!(without.contains("fatbin: None,") && without.contains("traced_kernels: None,"));
+    }
+
+    #[test]
+    fn gpu_code_is_wanted_required_or_switched_off() {
+        let required = ["auto", "require", "off"].map(|mode| is_required(mode.into()).unwrap());
+        assert_eq!(required, [Some(false), Some(true), None]);
+        let error = is_required("on".into()).unwrap_err().to_string();
+        assert_eq!(error, "ATTENTION_CUDA=on: expected auto, off or require");
     }
 
     #[test]

@@ -129,6 +129,10 @@ mod tests {
             find(&[("NVCC", "nvcc"), ("PATH", "/a:/b")], &ALL),
             Ok(Some("/b/nvcc".to_string()))
         );
+        assert_eq!(
+            find(&[("NVCC", "cuda/nvcc"), ("PATH", "/a")], &["cuda/nvcc"]),
+            Ok(Some("cuda/nvcc".to_string()))
+        );
         assert!(
             find(&[("NVCC", "/gone/nvcc"), ("CUDA_HOME", "/opt/a")], &ALL)
                 .unwrap_err()
