@@ -563,6 +563,9 @@ fn only_names_differ(checkout: &Path, name: &str, from: &str) {
     assert!(library.contains("    claims: &[],\n"), "{library}");
     let redundant = |library: &str| library.matches("site: ").count();
     assert_eq!(redundant(&library), redundant(&text(from, "src/lib.rs")));
+    let names = library.matches("Redundant").count();
+    assert_ne!(names, 1, "an import that nothing uses: {library}");
+    assert!(text(name, "caps.csv").contains("_mine_mine_"), "{name}");
     let resources = "tests/snapshots/stage__resources_are_within_their_caps_and_as_recorded.snap";
     let (old, new) = (text(from, resources), text(name, resources));
     let rows = |text: &str| text.lines().skip(4).map(String::from).collect::<Vec<_>>();
@@ -585,6 +588,12 @@ fn only_names_differ(checkout: &Path, name: &str, from: &str) {
                     && !line.contains("predecessor: ")
         });
         assert!(!names_its_source, "{}", path.display());
+        let is_test = path
+            .parent()
+            .is_some_and(|folder| folder.ends_with("tests"));
+        let is_of_source =
+            path.ends_with("negatives.json") || is_test && !path.ends_with("stage.rs");
+        assert!(!is_of_source, "{}", path.display());
     }
 }
 

@@ -11,6 +11,7 @@ echo "$*" >> "$HERE/calls"
 case "$*" in
     "-m venv "*) for last; do :; done; mkdir -p "$last/bin" && cp "$0" "$last/bin/python" ;;
     "-m pip --python "*) exit "${pip_code:-0}" ;;
+    *"version_info < (3, 11)"*) [ "$pip_code" != old ] ;;
     *print*) echo "PyTorch 1.0" ;;
 esac
 "#;
@@ -42,17 +43,28 @@ fn what_is_pinned_is_installed_once_and_an_interrupted_run_leaves_nothing_that_c
     let (code, listed) = run(&["--list"], "0");
     assert!(code == Some(0) && listed.contains("torch ") && listed.contains("maturin "));
     assert_eq!(run(&["--check"], "0").0, Some(1));
+    let (code, text) = run(&[], "old");
+    assert!(
+        code == Some(1) && text.contains("needs Python 3.11"),
+        "{text}"
+    );
     let (code, text) = run(&[], "1");
     assert!(code == Some(1) && text.contains("pip failed"), "{text}");
     assert_eq!(run(&["--check"], "0").0, Some(1));
+    let half = at(".python/half");
+    std::fs::write(&half, "").unwrap();
     let (code, text) = run(&[], "0");
     assert!(code == Some(0) && text.contains("is in .python/"), "{text}");
+    assert!(!half.exists(), "what an interrupted run left is in it");
     let installed = calls();
     assert!(installed.contains("--requirement") && installed.contains("python.txt"));
     let (code, text) = run(&[], "0");
     assert!(code == Some(0) && text.contains("up to date"), "{text}");
     assert_eq!(run(&["--check"], "0").0, Some(0));
     assert_eq!(calls(), installed);
+    std::fs::remove_file(at(".python/bin/python")).unwrap();
+    assert_eq!(run(&["--check"], "0").0, Some(1));
+    assert_eq!(run(&[], "0").0, Some(0));
     std::fs::write(at("scripts/python.txt"), "torch==9\n").unwrap();
     assert_eq!(run(&["--check"], "0").0, Some(1));
     assert_eq!(run(&["--no-such-flag"], "0").0, Some(2));

@@ -8,13 +8,14 @@ use std::process::Command;
 /// What reaches the host: it is called with the host and one command line.
 const SHELL: &str = r#"#!/bin/sh
 [ "$1" = gpu1 ] || { echo "no such host: $1" >&2; exit 255; }
+[ -z "$GREETING" ] || echo "$GREETING"
 shift
 exec sh -c "$*"
 "#;
 
-/// `run` leaves a record; every step exits as told.
+/// Also cargo. `run` leaves a record; every step exits as told.
 const COMPARE: &str = r#"#!/bin/sh
-echo "$*" >> "$HERE/calls"
+(IFS='|'; echo "$ATTENTION_CUDA$*" >> "$HERE/calls")
 step="$1"
 if [ "$step" = run ] && [ -z "$NO_RECORD" ]; then mkdir -p rec/20260101T000000Z-gpu; echo kept > rec/20260101T000000Z-gpu/session.json; fi
 eval "exit \${${step}_code:-0}"
@@ -26,6 +27,8 @@ struct Answer {
     err: String,
     calls: Vec<String>,
     record: Option<String>,
+    /// Files that the host keeps.
+    left: usize,
 }
 
 fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
@@ -42,10 +45,21 @@ fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
     let script = program("checkout/scripts/remote", &script);
     let shell = program("shell", SHELL);
     program("checkout/target/debug/compare", COMPARE);
+    let cargo = program("bin/cargo", COMPARE);
+    let there = here.path().join("there");
+    std::fs::create_dir(&there).unwrap();
+    let path = format!(
+        "{}:{}",
+        cargo.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
     let output = Command::new("bash")
         .arg(script)
         .args(words)
         .env("HERE", here.path())
+        .env("TMPDIR", &there)
+        .env("PATH", path)
+        .env_remove("ATTENTION_CUDA")
         .env("REMOTE_SHELL", shell)
         .env_remove("CARGO_TARGET_DIR")
         .envs(set.iter().copied())
@@ -63,6 +77,7 @@ fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
             .map(String::from)
             .collect(),
         record: read("checkout/target/compare/20260101T000000Z-gpu/session.json"),
+        left: std::fs::read_dir(there).unwrap().count(),
     }
 }
 
@@ -72,20 +87,18 @@ fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
     assert_eq!(answer.code, Some(0), "{}", answer.err);
     let record = "rec/20260101T000000Z-gpu";
     let expected = [
-        "doctor --python my python".to_string(),
-        "run --full --out rec".to_string(),
-        format!("sanitize --run {record}"),
-        format!("profile --run {record}"),
-        format!("peers --run {record} --python my python"),
+        "doctor|--python|my python".to_string(),
+        "run|--full|--out|rec".to_string(),
+        format!("sanitize|--run|{record}"),
+        format!("profile|--run|{record}"),
+        format!("peers|--run|{record}|--python|my python"),
     ];
     assert_eq!(answer.calls, expected);
     assert_eq!(answer.out, "target/compare/20260101T000000Z-gpu\n");
     assert_eq!(answer.record.as_deref(), Some("kept\n"));
-    let narrowed = remote(
-        &["gpu1", "--no-build", "--", "--full", "--stages", "5"],
-        &[],
-    );
-    assert_eq!(narrowed.calls[1], "run --full --stages 5 --out rec");
+    let built = remote(&["gpu1", "--", "--stages", "5, 8"], &[]);
+    assert_eq!(built.calls[0], "requirebuild|--quiet|--locked|-p|compare");
+    assert_eq!(built.calls[2], "run|--stages|5, 8|--out|rec");
 }
 
 #[test]
@@ -94,14 +107,20 @@ fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
         ([("run_code", "1"), ("peers_code", "3")], 1),
         ([("run_code", "0"), ("sanitize_code", "3")], 3),
         ([("run_code", "130"), ("peers_code", "0")], 130),
+        ([("run_code", "3"), ("peers_code", "1")], 1),
+        ([("run_code", "1"), ("peers_code", "2")], 1),
+        ([("run_code", "2"), ("profile_code", "3")], 2),
+        ([("run_code", "1"), ("profile_code", "130")], 130),
+        ([("profile_code", "3"), ("doctor_code", "1")], 3),
     ] {
         let answer = remote(&["gpu1", "--no-build"], &set);
         assert_eq!(answer.code, Some(code), "{set:?}: {}", answer.err);
         assert_eq!(answer.record.as_deref(), Some("kept\n"), "{set:?}");
+        assert_eq!(answer.left, 0, "{set:?}");
     }
     let none = remote(
         &["gpu1", "--no-build"],
-        &[("NO_RECORD", "1"), ("run_code", "2")],
+        &[("NO_RECORD", "1"), ("run_code", "3")],
     );
     assert_eq!((none.code, none.record), (Some(2), None));
     assert!(none.err.contains("no run came back"), "{}", none.err);
@@ -120,5 +139,13 @@ fn wrong_usage_exits_2_and_says_what_is_wrong() {
         assert_eq!(answer.code, Some(2), "{words:?}: {}", answer.err);
         assert!(answer.err.contains(says), "{words:?}: {}", answer.err);
         assert_eq!(answer.calls, [] as [String; 0], "{words:?}");
+    }
+    for (variable, says) in [
+        ("CARGO_TARGET_DIR", "elsewhere/debug/compare is not built"),
+        ("GREETING", "answers 'elsewhere"),
+    ] {
+        let answer = remote(&["gpu1", "--no-build"], &[(variable, "elsewhere")]);
+        assert_eq!(answer.code, Some(2), "{variable}: {}", answer.err);
+        assert!(answer.err.contains(says), "{variable}: {}", answer.err);
     }
 }

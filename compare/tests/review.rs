@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Notes its call, and builds what notes its own.
+/// Notes its call, with the commit and the toolkit that it finds, and builds what notes its own.
 const CARGO: &str = r#"#!/bin/sh
-echo "cargo $* in ${PWD#"$HERE"/}" >> "$HERE/calls"
+echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda)" >> "$HERE/calls"
 mkdir -p "$CARGO_TARGET_DIR/debug"
 cp "$HERE/bin/compare" "$CARGO_TARGET_DIR/debug/compare"
 "#;
@@ -63,7 +63,8 @@ impl Checkout {
             );
         }
         program("checkout/scripts/cuda-toolkit", "#!/bin/sh\n");
-        program("checkout/.gitignore", "target\n");
+        program("checkout/.gitignore", "target\n.cuda\n");
+        program("checkout/.cuda/nvcc", "");
         for (name, text) in [("cargo", CARGO), ("compare", COMPARE), ("gh", GH)] {
             program(&format!("bin/{name}"), text);
         }
@@ -135,9 +136,9 @@ impl Checkout {
     }
 }
 
-const BUILD_BASE: &str =
-    "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base\n";
-const BUILD_HEAD: &str = "cargo build --quiet --locked --workspace --bin compare in checkout\n";
+const BUILD_BASE: &str = "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base: base .cuda\n";
+const BUILD_HEAD: &str =
+    "cargo build --quiet --locked --workspace --bin compare in checkout: head .cuda\n";
 
 fn run_of(side: &str, record: &str, flags: &str) -> String {
     let place = format!("checkout/target/review/{record}");

@@ -35,7 +35,7 @@ def raises(kind, words, call, *args, **keywords):
     except kind as error:
         assert words in str(error), f"{error} is without '{words}'"
     else:
-        raise AssertionError(f"no {kind.__name__} with '{words}'")
+        raise AssertionError(f"no {kind} with '{words}'")
 
 
 def reference(q, k, v, is_causal, scale=None):
@@ -330,7 +330,11 @@ class AmongTensors:
             assert torch.equal(out, torch.zeros_like(q)) and torch.equal(out, torch_sdpa(*given))
             assert lse is None or (lse == float("-inf")).all()
             codes = [x.to(E4M3) for x in given]
+            ASKED.clear()
             assert torch.equal(call(*codes, is_causal, **dict(zip(NAMES, self.scales)))[0], out)
+            assert not ASKED, "something was launched"
+            no_heads = [x[:, :0] for x in self.codes]
+            assert call(*no_heads, is_causal, **{name: x[:, :0] for name, x in zip(NAMES, self.scales)})[0].shape == no_heads[0].shape
             raises(ValueError, "heads_kv = 0 does not divide heads_q = 4", call, q, k[:, :0], v[:, :0])
             raises(NotImplementedError, "head_dim = 0 is not supported", call, *[x[..., :0] for x in self.qkv])
             raises(ValueError, "scale = -1", call, q[:0], k[:0], v[:0], is_causal, -1.0)
@@ -338,6 +342,25 @@ class AmongTensors:
         for call in WITH_OUT:
             out = torch.ones_like(q)
             assert call(*given, out=out)[0] is out and not out.any() and out._version > 0
+
+    def sizes(self):
+        one = 1, 1, 1, 64
+        for name, q, kv in (
+            ("batch = 70000", (70_000, 1, 1, 64), (70_000, 1, 1, 64)),
+            ("heads_q = 70000", (1, 70_000, 1, 64), one),
+            ("heads_kv = 70000", one, (1, 70_000, 1, 64)),
+            ("seq_q = 2147483647", (1, 1, 2**32 + 1, 64), one),
+            ("seq_kv = 2147483647", one, (1, 1, 2**32 + 1, 64)),
+            ("head_dim = 2147483647", (1, 1, 1, 2**32 + 64), (1, 1, 1, 2**32 + 64)),
+        ):
+            self.refused(NotImplementedError, name, *[torch.empty(shape, dtype=F16, device="meta") for shape in (q, kv, kv)])
+
+    def scales_of_codes(self):
+        wide = torch.rand(2, 8, device=self.device)
+        for call, (name, right) in itertools.product(CALLS.values(), zip(NAMES, self.scales)):
+            for wrong in (right[:1], right.double(), wide.as_strided((2, 4), (4, 2)), wide[:, :4]):
+                given = dict(zip(NAMES, self.scales)) | {name: wrong}
+                raises(ValueError, f"{name} must be a contiguous float32 tensor", call, *self.codes, **given)
 
     def memory(self):
         q, k, v = self.qkv
@@ -361,10 +384,15 @@ class AmongTensors:
                 nested = torch.nested.nested_tensor([q[0].transpose(0, 1)] * 2, layout=layout).transpose(1, 2)
                 self.refused(NotImplementedError, "q is a nested tensor: pad it", nested, nested, nested, calls=WITH_OUT)
                 self.refused(NotImplementedError, "attention_ladder", nested, nested, nested, calls=[OP, OP_LSE])
+        self.refused(TypeError, "one dtype", q, k, v.bfloat16())
         self.refused((TypeError, RuntimeError), "q", None, k, v)
         self.refused((TypeError, RuntimeError), "list", [], k, v)
         if torch.cuda.is_available():
-            self.refused(ValueError, "on one device", q, k.to("cpu" if self.device == "cuda" else "cuda"), v)
+            other = "cpu" if self.device == "cuda" else "cuda"
+            self.refused(ValueError, "on one device", q, k.to(other), v)
+            self.refused(ValueError, "on one device", q, k, v.to(other))
+            self.refused(ValueError, "q_scale must be", *self.codes, **{name: x.to(other) for name, x in zip(NAMES, self.scales)})
+            self.refused(ValueError, "out must be", q, k, v, out=q.to(other), calls=WITH_OUT)
 
     def refusals(self):
         """Of every kind of check, by plain calls and by the dispatcher: nothing has been allocated by then."""
