@@ -393,10 +393,36 @@ fn tensors() -> [Vec<half::f16>; 3] {
     })
 }
 
-fn save(path: &Path, tensors: &[Vec<half::f16>; 3]) {
+/// The product of a query row of a head with a key that its head shares.
+fn score([q, k, _]: &[Vec<half::f16>; 3], head: usize, row: usize, key: usize) -> f32 {
+    let (q, k) = (
+        &q[(head * 19 + row) * 64..][..64],
+        &k[(head / 2 * 23 + key) * 64..][..64],
+    );
+    q.iter().zip(k).map(|(a, b)| a.to_f32() * b.to_f32()).sum()
+}
+
+/// Attention under a full mask.
+fn attention(tensors: &[Vec<half::f16>; 3]) -> Vec<half::f16> {
+    let mut out = Vec::new();
+    for (head, row) in (0..4).flat_map(|head| (0..19).map(move |row| (head, row))) {
+        let weights = (0..23).map(|key| (score(tensors, head, row, key) / 8.0).exp());
+        let weights = Vec::from_iter(weights);
+        for column in 0..64 {
+            let v = |key: usize| tensors[2][(head / 2 * 23 + key) * 64 + column].to_f32();
+            let sum: f32 = (0..23).map(|key| weights[key] * v(key)).sum();
+            out.push(half::f16::from_f32(sum / weights.iter().sum::<f32>()));
+        }
+    }
+    out
+}
+
+/// With the output that is to be judged, if there is one.
+fn save(path: &Path, tensors: &[Vec<half::f16>; 3], out: Option<&[half::f16]>) {
     let bytes = |of: &[half::f16]| Vec::from_iter(of.iter().flat_map(|x| x.to_le_bytes()));
     let [q, k, v] = tensors.each_ref().map(|of| bytes(of));
-    let all = [("q", Q, q), ("k", KV, k), ("v", KV, v)];
+    let mut all = vec![("q", Q, q), ("k", KV, k), ("v", KV, v)];
+    all.extend(out.map(|out| ("out", Q, bytes(out))));
     let views = all.iter().map(|(name, extents, bytes)| {
         let dtype = safetensors::Dtype::F16;
         let view = safetensors::tensor::TensorView::new(dtype, extents.to_vec(), bytes);
@@ -406,20 +432,24 @@ fn save(path: &Path, tensors: &[Vec<half::f16>; 3]) {
 }
 
 #[test]
-fn real_tensors_run_through_the_same_gates() {
-    let folder = Folder::new();
-    let input = folder.path("in.safetensors");
-    save(&input, &tensors());
-    let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
-    command.arg("--input").arg(input);
-    expect(command, 0, &[]);
+fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
+    let (folder, all) = (Folder::new(), tensors());
+    let right = attention(&all);
+    let zeros = vec![half::f16::ZERO; right.len()];
+    for (out, code) in [(right, 0), (zeros, 1)] {
+        let input = folder.path("in.safetensors");
+        save(&input, &all, Some(&out));
+        let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
+        command.arg("--input").arg(input);
+        expect(command, code, &[]);
+    }
 }
 
 #[test]
 fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     let folder = Folder::new();
     let input = folder.text("in.safetensors");
-    save(Path::new(&input), &tensors());
+    save(Path::new(&input), &tensors(), None);
     let explain = |row: &str, code: i32, says: &[&str]| {
         let flags = ["explain", "--stage", "0", "--mask", "causal", "--row", row];
         expect(

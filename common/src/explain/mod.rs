@@ -33,6 +33,17 @@ pub struct Deviation {
 pub struct Explained {
     pub chains: Vec<Chain>,
     pub deviation: Option<Deviation>,
+    pub closest: Option<Closest>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closest {
+    /// What it is of.
+    pub quantity: Quantity,
+    pub share: f64,
+    /// The first key of its tile; none for the row as a whole.
+    pub tile: Option<i64>,
+    pub look: Vec<Suspect>,
 }
 
 pub struct Case<'a> {
@@ -155,7 +166,19 @@ struct Found<'a> {
     cell: &'a Cell,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Largest<'a> {
+    share: f64,
+    of: Option<(Quantity, &'a Cell)>,
+}
+
+fn share(of: &Wrong) -> f64 {
+    let share = (of.kernel - of.model).abs() / of.bound;
+    if share.is_finite() { share } else { 0.0 }
+}
+
 fn compare<'a>(
+    largest: &mut Largest<'a>,
     quantity: Quantity,
     cells: impl IntoIterator<Item = (i64, &'a Cell, f64, (f64, f64))>,
 ) -> Result<(), Found<'a>> {
@@ -168,6 +191,12 @@ fn compare<'a>(
             bound,
         };
         of += 1;
+        if share(&found) > largest.share {
+            *largest = Largest {
+                share: share(&found),
+                of: Some((quantity, cell)),
+            };
+        }
         if !is_right(&found) {
             wrong.push(found);
             first.get_or_insert(cell);
@@ -185,9 +214,16 @@ fn compare<'a>(
 }
 
 impl Operands {
-    fn judge<'a>(&self, step: &'a Step, before: &Before, p: Probability) -> Result<(), Found<'a>> {
+    fn judge<'a>(
+        &self,
+        step: &'a Step,
+        before: &Before,
+        p: Probability,
+        of_bounds: &mut Largest<'a>,
+    ) -> Result<(), Found<'a>> {
         let scores = step.scores.iter();
         compare(
+            of_bounds,
             Quantity::Score,
             scores.map(|(&key, cell)| (key, cell, cell.any(), self.score(key))),
         )?;
@@ -203,12 +239,14 @@ impl Operands {
             let bound = 4.0 * UNIT * model.abs();
             let lanes = cell.lanes.values();
             compare(
+                of_bounds,
                 Quantity::Maximum,
                 lanes.map(|&kernel| (0, cell, kernel, (model, bound))),
             )?;
         }
         let probabilities = step.probabilities.iter();
         compare(
+            of_bounds,
             Quantity::Probability,
             probabilities.map(|(&key, cell)| {
                 let score = step.scores.get(&key).map_or(f64::NAN, Cell::any);
@@ -236,6 +274,7 @@ impl Operands {
             };
             let values = values.into_iter();
             compare(
+                of_bounds,
                 Quantity::Sum,
                 values.map(|kernel| (0, cell, kernel, (model, bound))),
             )?;
@@ -248,11 +287,13 @@ impl Operands {
         };
         let cells = step.rescaled.iter();
         compare(
+            of_bounds,
             Quantity::Rescaled,
             cells.map(|(&at, cell)| (at, cell, cell.sum(), rescaled(at))),
         )?;
         let weights = weights(step, p);
         compare(
+            of_bounds,
             Quantity::Output,
             step.output.iter().map(|(&at, cell)| {
                 let (base, slack, parts) = match step.rescaled.get(&at) {
@@ -336,10 +377,16 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
     let chains = chains(observations);
     let mut ends = Vec::new();
     let mut first: Option<(Found<'_>, [usize; 2])> = None;
+    let (mut largest, mut largest_tile) = (Largest::default(), None);
     for (at, chain) in chains.iter().enumerate() {
         let mut before = Before::nothing(operands.dim);
         for (tile, step) in chain.steps.iter().enumerate() {
-            if let Err(found) = operands.judge(step, &before, case.probability) {
+            let known = largest.share;
+            let judged = operands.judge(step, &before, case.probability, &mut largest);
+            if largest.share > known {
+                largest_tile = Some(step.tile);
+            }
+            if let Err(found) = judged {
                 let is_first = first.as_ref().is_none_or(|(known, [_, known_tile])| {
                     (tile, found.quantity) < (*known_tile, known.quantity)
                 });
@@ -352,6 +399,8 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
         }
         ends.push(before);
     }
+    let stored = |output| stored(&operands, case, &ends, output);
+    let stored: Vec<Wrong> = case.output.map(stored).unwrap_or_default();
     let deviation = match first {
         Some((found, at)) => {
             let step = &chains[at[0]].steps[at[1]];
@@ -365,12 +414,31 @@ pub fn explain(case: &Case<'_>, observations: &Observations) -> Explained {
                 wrong,
             })
         }
-        None => case.output.and_then(|output| {
-            let stored = stored(&operands, case, &ends, output);
+        None => case.output.and_then(|_| {
             keys(&operands, &chains, observations).or_else(|| result(&stored, observations))
         }),
     };
-    Explained { chains, deviation }
+    let of_stored = stored.iter().map(share).fold(0.0, f64::max);
+    let closest = match largest.of {
+        _ if deviation.is_some() => None,
+        Some((quantity, cell)) if largest.share > of_stored => Some(Closest {
+            quantity,
+            share: largest.share,
+            tile: largest_tile,
+            look: look::look(observations, quantity, cell, Doubt::Here, visible),
+        }),
+        _ => (!stored.is_empty()).then(|| Closest {
+            quantity: Quantity::Result,
+            share: of_stored,
+            tile: None,
+            look: look::look_at_end(observations, &stored, &stored),
+        }),
+    };
+    Explained {
+        chains,
+        deviation,
+        closest,
+    }
 }
 
 /// Each visible key counts once, in one warp.

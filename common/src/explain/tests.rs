@@ -71,6 +71,24 @@ fn nothing_is_said_of_a_right_row() {
 }
 
 #[test]
+fn what_comes_closest_to_its_bound_is_known_of_a_right_row() {
+    let shape = "1x1x8:75x64";
+    let of = |fault| {
+        explained(
+            shape,
+            Dtype::F16,
+            Mask::Full,
+            Family::Normal,
+            [0, 0, 5],
+            fault,
+        )
+    };
+    let closest = of(None).closest.unwrap();
+    assert!(closest.share > 0.01 && closest.share <= 1.0, "{closest:?}");
+    assert_eq!(of(Some(Fault::DroppedTile)).closest, None);
+}
+
+#[test]
 fn each_planted_fault_has_its_signature() {
     use Quantity::{Keys, Maximum, Output, Result, Score, Sum};
     let tile = |at: usize| Some((at * TILE) as i64);

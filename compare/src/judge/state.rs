@@ -198,7 +198,7 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
     State::Green
 }
 
-/// Every gate that fails, once for each subject: a variant or a stage.
+/// Every gate that fails, once for each subject: a variant, a stage, or outputs for real tensors.
 pub fn failures(known: &Known<'_>) -> Vec<Failure> {
     let failing = known.table.rows().filter(|row| row.failure().is_some());
     let of_subject = |subject: &Subject| {

@@ -1,8 +1,9 @@
-//! Real tensors: a safetensors file with `q`, `k`, `v`, and of E4M3 their scales.
+//! Real tensors: a safetensors file with `q`, `k`, `v`, and optionally `out` and scales.
 
 use crate::measure::plan::FileProblem;
 use crate::table::files::name_of;
 use anyhow::{Context, bail, ensure};
+use common::format::Format;
 use common::inputs::{InputError, Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use safetensors::tensor::TensorView;
@@ -15,6 +16,8 @@ pub struct FileInput {
     q: Operand,
     k: Operand,
     v: Operand,
+    /// `out`, rounded to the output's format, if the file has it.
+    pub out: Option<Vec<f32>>,
 }
 
 impl FileInput {
@@ -54,6 +57,7 @@ impl FileInput {
             head_dim,
         };
         let input = Self {
+            out: output(&tensors, shape.q_extents(), dtype.output())?,
             problem: FileProblem {
                 name: file.to_string(),
                 shape,
@@ -128,9 +132,51 @@ fn scales(
         "'{name}' is {dtype:?}; expected F32"
     );
     is_shaped(&name, tensor.shape(), &[batch, heads])?;
-    let words = tensor.data().chunks_exact(4);
-    let float = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-    Ok(words.map(float).collect())
+    Ok(floats(tensor.data()))
+}
+
+/// `out`, if the file has it; it must be finite and have the shape of q.
+fn output(
+    tensors: &SafeTensors<'_>,
+    expected: [usize; 4],
+    format: Format,
+) -> anyhow::Result<Option<Vec<f32>>> {
+    let Ok(tensor) = tensors.tensor("out") else {
+        return Ok(None);
+    };
+    let own = stored(format);
+    let values = match tensor.dtype() {
+        StoredDtype::F32 => {
+            let mut values = floats(tensor.data());
+            format.round_all(&mut values);
+            values
+        }
+        dtype if dtype == own => format.decode_bytes(tensor.data()),
+        dtype => bail!("'out' is {dtype:?}; expected {own:?} or F32"),
+    };
+    is_shaped("out", tensor.shape(), &expected)?;
+    if let Some(element) = values.iter().position(|value| !value.is_finite()) {
+        let [b, h, s, d] = common::inputs::index_of(expected, element);
+        bail!(
+            "out[{b}, {h}, {s}, {d}] is {}: an expected output must be finite",
+            values[element]
+        );
+    }
+    Ok(Some(values))
+}
+
+fn stored(format: Format) -> StoredDtype {
+    match format {
+        Format::F16 => StoredDtype::F16,
+        Format::Bf16 => StoredDtype::BF16,
+    }
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes
+        .chunks_exact(4)
+        .map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -188,7 +234,9 @@ mod tests {
 
     #[test]
     fn tensors_become_a_problem_with_grouped_heads() {
-        let input = read(&file(&good())).unwrap();
+        let mut tensors = good();
+        tensors.insert("out", halves(&[1, 4, 3, 64], 0x3400));
+        let input = read(&file(&tensors)).unwrap();
         let shape = Shape {
             batch: 1,
             heads_q: 4,
@@ -201,6 +249,7 @@ mod tests {
             (input.problem.shape, input.problem.dtype),
             (shape, Dtype::F16)
         );
+        assert_eq!(input.out.unwrap().len(), 4 * 3 * 64);
     }
 
     #[test]
@@ -250,12 +299,18 @@ mod tests {
                 "'v' has shape [1, 2, 6, 64]; expected [1, 2, 5, 64]",
             ),
             ("q", Some(halves(&[4, 3, 64], 0)), "four extents"),
+            ("out", Some(halves(&[1, 4, 3, 65], 0)), "'out' has shape"),
             (
                 "q",
                 Some(integers),
                 "'q' is I16; expected F16, BF16 or F8_E4M3",
             ),
             ("k", Some(halves(&kv, NAN)), "k[0, 0, 0, 0] is NaN"),
+            (
+                "out",
+                Some(halves(&[1, 4, 3, 64], NAN)),
+                "out[0, 0, 0, 0] is NaN",
+            ),
             ("q", Some(halves(&[1, 3, 3, 64], 0)), "does not divide"),
         ] {
             let mut tensors = good();

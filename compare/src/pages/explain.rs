@@ -1,11 +1,13 @@
 //! The page of `compare explain`: where a row first goes wrong.
 
 use crate::document::{Block, Table, Text, row};
-use common::explain::{Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
+use common::explain::{Closest, Deviation, Explained, Investigated, Quantity, Suspect, Wrong};
 use common::reference::Probability;
+use common::verdict::GateResult;
 use emulator::{Place, TraceReport};
 
 use super::{list, sections, text};
+use crate::judge::list::joined;
 
 /// The most numbers, and hazards, that are shown.
 const MOST: usize = 8;
@@ -15,15 +17,25 @@ const MOST_HAZARDS: usize = 3;
 pub fn document(about: String, probability: Probability, found: &Investigated) -> Vec<Block> {
     let mut blocks = vec![Block::paragraph(about)];
     let red = found.gates.iter().filter(|gate| gate.is_fail());
-    let fails = red.map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason));
+    let red: Vec<&GateResult> = red.collect();
+    let fails = red
+        .iter()
+        .map(|gate| format!("FAIL {}: {}", gate.gate, gate.reason));
     let fault = found.fault.iter();
     let fault = fault.map(|fault| format!("The launch stopped: {fault}"));
     blocks.extend([list(fails), list(fault)].concat());
     blocks.extend(hazards(&found.traced));
     match &found.explained.deviation {
         Some(deviation) => blocks.extend(of(deviation, &found.explained)),
-        None if found.is_red() && !found.is_stopped() => blocks.push(Block::strong(WITHIN)),
-        None => blocks.push(Block::paragraph(silence(probability, found))),
+        None => match &found.explained.closest {
+            Some(closest) if found.is_red() && !found.is_stopped() => {
+                blocks.extend(within(
+                    closest,
+                    red.iter().map(|gate| gate.gate.to_string()),
+                ));
+            }
+            _ => blocks.push(Block::paragraph(silence(probability, found))),
+        },
     }
     blocks
 }
@@ -50,8 +62,32 @@ fn silence(probability: Probability, found: &Investigated) -> String {
     }
 }
 
-/// Of a row that a gate fails.
-const WITHIN: &str = "Each number of this row is within its own bound: none of them alone fails the gate. Try another --row, or a GPU.";
+/// A row of which each number is within its own bound, though these gates fail.
+fn within(closest: &Closest, gates: impl Iterator<Item = String>) -> Vec<Block> {
+    let Closest {
+        quantity,
+        share,
+        tile,
+        look,
+    } = closest;
+    let tile = tile.map_or(String::new(), |key| {
+        format!(", in the tile of keys from {key}")
+    });
+    let gates: Vec<String> = gates.collect();
+    let fail = if gates.len() == 1 { "fails" } else { "fail" };
+    let gates = joined(gates, " and ");
+    let strong = format!("{gates} {fail}, though each number of this row is within its own bound.");
+    let closest = format!(
+        " Closest to its bound is {}, at {:.0} % of it{tile}: most of the error enters there.",
+        quantity.name().trim_end_matches(','),
+        100.0 * share
+    );
+    vec![
+        Block::Paragraph(Text::default().strong(strong).plain(closest)),
+        places(look),
+        Block::paragraph("Or try another --row, or a GPU."),
+    ]
+}
 
 fn of(deviation: &Deviation, explained: &Explained) -> Vec<Block> {
     let Deviation {
@@ -177,33 +213,22 @@ fn line(suspect: &Suspect) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use common::verdict::{GateId, GateResult};
-
     #[test]
     fn a_row_that_fails_a_gate_by_no_single_number_is_never_said_to_be_right() {
-        let found = Investigated {
-            row: [0; 3],
-            gates: vec![GateResult::fail(GateId::C2, "off")],
-            fault: None,
-            traced: TraceReport {
-                hazards: vec![],
-                more_hazards: 0,
-                counted: Default::default(),
-                sync_sites: vec![],
-                observations: Default::default(),
-            },
-            explained: Explained {
-                chains: vec![],
-                deviation: None,
-            },
+        let closest = Closest {
+            quantity: Quantity::Rescaled,
+            share: 0.93,
+            tile: Some(128),
+            look: Vec::new(),
         };
-        let page = document("it".into(), Probability::F32, &found);
-        let page = crate::document::markdown::markdown(&page);
+        let gates = ["C2", "C4"].map(str::to_string).into_iter();
+        let page = crate::document::markdown::markdown(&within(&closest, gates));
         let says = |words: &str| page.contains(words);
         assert!(
-            says("FAIL C2: off") && says(WITHIN) && !says("right"),
+            says("C2 and C4 fail") && says("O, rescaled, at 93 % of it"),
             "{page}"
         );
+        assert!(says("keys from 128") && !says("right"), "{page}");
     }
 
     #[test]

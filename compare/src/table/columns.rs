@@ -297,7 +297,7 @@ mod tests {
     {"subject":"s/v"}
         missing field `by`
     {"subject":"s/v","by":"nobody"}
-        column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`
+        column `by`: unknown variant `nobody`, expected one of `kernel`, `ptxas`, `emulator`, `gpu`, `draw`, `peers`, `ncu`, `compute-sanitizer`, `self-test`, `claim`, `input`
     {"subject":"s/v","by":"gpu","shape":"mission","dtype":"f16"}
         missing field `mask`
     {"subject":"s/v","by":"gpu","shape":"mission","mask":"full"}

@@ -297,6 +297,8 @@ pub enum Source {
     SelfTest,
     /// The verdict on a claim, from the other rows.
     Claim,
+    /// The `out` of `--input`.
+    Input,
 }
 
 impl From<BackendKind> for Source {
