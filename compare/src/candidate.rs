@@ -12,6 +12,7 @@ use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, Request};
 use crate::measure::rows;
+use crate::measure::select::at_least_one;
 use crate::measure::summary::summary;
 use crate::measure::timer::Timer;
 use crate::pages;
@@ -72,7 +73,7 @@ pub struct CandidateArgs {
     #[command(flatten)]
     pub cases: CaseFlags,
     /// Seconds that a call may take, compilation included, before its process is ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
     pub patience: u64,
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]

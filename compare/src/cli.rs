@@ -97,22 +97,39 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_answered_as_one() {
+    fn a_number_that_cannot_be_is_answered_with_what_can() {
         for (arguments, says) in [
             (
-                ["compare", "--iters", "-1"].as_slice(),
-                "invalid value '-1' for '--iters <N>': give a whole number",
+                "--iters -1",
+                "'-1' for '--iters <N>': give a whole number, 0 or more",
             ),
             (
-                &["compare", "run", "--iters", "-1"],
-                "invalid value '-1' for '--iters <N>': give a whole number",
+                "run --iters -1",
+                "'-1' for '--iters <N>': give a whole number, 0 or more",
             ),
             (
-                &["compare", "--seeds", "-1"],
-                "invalid value '-1' for '--seeds",
+                "--seeds -1",
+                "'-1' for '--seeds <SEED,..>': give a whole number, 0 or more",
+            ),
+            (
+                "--regret -1",
+                "'-1' for '--regret <N>': give a whole number, 1 or more",
+            ),
+            (
+                "peers --iters 0",
+                "'0' for '--iters <N>': give a whole number, 1 or more",
+            ),
+            (
+                "sanitize --limit 0",
+                "'0' for '--limit <SECONDS>': give a whole number, 1 or more",
+            ),
+            (
+                "candidate a:b --patience -1",
+                "'-1' for '--patience <SECONDS>': give a whole number, 1 or more",
             ),
         ] {
-            let error = Cli::try_parse_from(arguments).unwrap_err();
+            let words = ["compare"].into_iter().chain(arguments.split(' '));
+            let error = Cli::try_parse_from(words).unwrap_err();
             assert!(
                 error.exit_code() == 2 && error.to_string().contains(says),
                 "{error}"

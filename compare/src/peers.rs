@@ -53,7 +53,7 @@ pub struct PeersArgs {
     #[command(flatten)]
     pub problems: Problems,
     /// Samples per arm and problem, each the mean over at least 20 ms of launches [default: 20]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one::<usize>)]
     pub iters: Option<usize>,
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]

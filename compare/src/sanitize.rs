@@ -9,7 +9,7 @@ use crate::instrument::{Completing, Target};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::rows::{self, Check};
-use crate::measure::select::{Chosen, Problems, subjects};
+use crate::measure::select::{Chosen, Problems, at_least_one, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::{Row, Source};
@@ -51,7 +51,7 @@ pub struct SanitizeArgs {
     #[command(flatten)]
     pub chosen: Chosen,
     /// Time limit of one process; racecheck is slow
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, allow_negative_numbers = true, value_parser = at_least_one::<u64>)]
     pub limit: u64,
 }
 

@@ -27,7 +27,7 @@ pub struct Request {
     pub cases: CaseFlags,
     /// On a GPU, times all chosen variants on N random problems, at up to 4 seconds each, instead of the tier's problems, and judges how
     /// much longer than the fastest the library's choice takes; `accept` fits the choice to them
-    #[arg(long, value_name = "N", value_parser = select::at_least_one, conflicts_with_all = ["iters", "quick", "full"])]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = select::at_least_one::<usize>, conflicts_with_all = ["iters", "quick", "full"])]
     pub regret: Option<usize>,
     /// Draws other random problems
     #[arg(long, value_name = "SEED", requires = "regret", default_value_t = 1)]

@@ -6,6 +6,7 @@ use crate::table::session::{StageMeta, VariantMeta};
 use clap::Args;
 use common::inputs::Family;
 use common::problem::{self, Dtype, Mask, Problem, ProblemError, SHAPES, Shape};
+use std::str::FromStr;
 
 /// The stages and variants that a command works on.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -221,12 +222,9 @@ pub fn shape(word: &str) -> Result<Shape, SelectError> {
     Ok(shape)
 }
 
-pub fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1 is needed".to_string()),
-        Ok(count) => Ok(count),
-        Err(_) => Err("give a whole number, 1 or more".to_string()),
-    }
+pub fn at_least_one<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
+    let number = text.parse().ok().filter(|number| *number != N::default());
+    number.ok_or("give a whole number, 1 or more".to_string())
 }
 
 #[cfg(test)]
