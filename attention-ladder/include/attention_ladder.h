@@ -10,10 +10,11 @@
 // Success.
 #define ATTENTION_LADDER_OK 0
 
-// No kernel takes this problem, writes log-sum-exps for it, or runs on this device.
+// No kernel supports this problem, writes log-sum-exps for it, or runs on this device.
 #define ATTENTION_LADDER_UNSUPPORTED 1
 
-// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse: 4 bytes).
+// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse, scales: 4 bytes), an output that
+// overlaps an input.
 #define ATTENTION_LADDER_INVALID 2
 
 // No driver, a driver that is too old, no such GPU, or a library built without GPU code.
@@ -44,8 +45,8 @@
 // is in the batch. Slower where the grid is much smaller or larger than that of 32 heads.
 #define ATTENTION_LADDER_BATCH_INVARIANT 1
 
-// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous; the address and every stride are multiples
-// of 16 bytes, and strides are positive where the extent is more than 1.
+// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous, and the address is a multiple of 16 bytes. Where an
+// extent is more than 1, its stride is a positive multiple of 16 bytes; that of rows is at least head_dim.
 typedef struct AttentionLadderTensor {
   // Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
   void *data;
@@ -60,12 +61,12 @@ typedef struct AttentionLadderTensor {
   int64_t row_stride;
 } AttentionLadderTensor;
 
-// One attention forward call. Fill it with zeros first: a later version adds what it adds to the end, where 0 means what this one does.
+// One attention forward call. Fill it with zeros first: later versions add fields at the end, where 0 means what this version does.
 typedef struct AttentionLadderCall {
   // [batch, heads_q, seq_q, head_dim]
   struct AttentionLadderTensor q;
   // [batch, heads_kv, seq_kv, head_dim]. Finite Q and K give finite results while scaled scores, and their sums on the way, are below
-  // 2^127. Scores are f32, which cannot tell keys whose scores differ by less than some 2^-24 of them.
+  // 2^127. Scores are f32, which cannot distinguish keys whose scores differ by less than about 2^-24 of their size.
   struct AttentionLadderTensor k;
   // [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides, rows that do not see the key may be NaN,
   // as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
@@ -81,15 +82,15 @@ typedef struct AttentionLadderCall {
   int32_t dtype;
   // ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
   int32_t mask;
-  // Number of sequences; at least 1, like all extents.
+  // Number of sequences, at most 65,535; at least 1, like all extents.
   int32_t batch;
-  // Number of query heads.
+  // Number of query heads, at most 65,535.
   int32_t heads_q;
   // Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
   int32_t heads_kv;
-  // Query rows per head.
+  // Query rows per head, at most 2^24.
   int32_t seq_q;
-  // Keys per head.
+  // Keys per head, at most 2^24.
   int32_t seq_kv;
   // 64 or 128.
   int32_t head_dim;
@@ -103,16 +104,16 @@ typedef struct AttentionLadderCall {
 extern "C" {
 #endif // __cplusplus
 
-// Whether `call` can be launched on GPU number `device` of the driver (from 0), and if not, why. Loads the kernel, so that a
-// launch of the same problem allocates nothing. Addresses may be null.
+// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0), else the reason. Loads the kernel, so
+// that a launch of the same problem allocates nothing. Addresses may be null.
 //
 // # Safety
 // `call` is null, or points to a call.
 int32_t attention_ladder_query(const struct AttentionLadderCall *call,
                                int32_t device);
 
-// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if none takes it, for which
-// attention_ladder_query gives the reason. The string lives as long as the process.
+// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the
+// reason that attention_ladder_last_error gives. The string lives as long as the process.
 //
 // # Safety
 // `call` is null, or points to a call.

@@ -63,7 +63,7 @@ impl Checked {
         let mut inputs = ["q", "k", "v"].into_iter().zip(&self.tensors);
         match inputs.find(|(_, tensor)| tensor.scales.is_null() == is_scaled) {
             Some((name, _)) if is_scaled => Err(invalid(format!(
-                "{name} has no scales: E4M3 takes one f32 per batch and head"
+                "{name} has no scales: E4M3 needs one f32 per batch and head"
             ))),
             Some((name, _)) => Err(invalid(format!("{name} is {dtype} and has scales"))),
             None => Ok(()),
@@ -99,15 +99,17 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         );
         return Err(Failure::new(Code::Unsupported, message));
     }
-    // A negative extent is as wrong as none.
-    let extent = |value: i32| usize::try_from(value).unwrap_or(0);
+    let extent = |name: &str, value: i32| {
+        let least = "every extent of a problem is at least 1";
+        usize::try_from(value).map_err(|_| invalid(format!("{name} is {value}: {least}")))
+    };
     let shape = Shape {
-        batch: extent(call.batch),
-        heads_q: extent(call.heads_q),
-        heads_kv: extent(call.heads_kv),
-        seq_q: extent(call.seq_q),
-        seq_kv: extent(call.seq_kv),
-        head_dim: extent(call.head_dim),
+        batch: extent("batch", call.batch)?,
+        heads_q: extent("heads_q", call.heads_q)?,
+        heads_kv: extent("heads_kv", call.heads_kv)?,
+        seq_q: extent("seq_q", call.seq_q)?,
+        seq_kv: extent("seq_kv", call.seq_kv)?,
+        head_dim: extent("head_dim", call.head_dim)?,
     };
     let problem = match call.softmax_scale {
         0.0 => Problem::new(shape, dtype, mask),
@@ -392,7 +394,8 @@ mod tests {
             invalid,
             "does not divide heads_q = 8",
         );
-        expect(refusal(|c| c.seq_q = -1), invalid, "seq_q is 0");
+        expect(refusal(|c| c.seq_q = 0), invalid, "seq_q is 0");
+        expect(refusal(|c| c.seq_q = -1), invalid, "seq_q is -1");
         expect(
             refusal(|c| c.softmax_scale = -1.0),
             invalid,

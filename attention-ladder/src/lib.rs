@@ -20,9 +20,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Success.
 pub const ATTENTION_LADDER_OK: i32 = 0;
-/// No kernel takes this problem, writes log-sum-exps for it, or runs on this device.
+/// No kernel supports this problem, writes log-sum-exps for it, or runs on this device.
 pub const ATTENTION_LADDER_UNSUPPORTED: i32 = 1;
-/// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse: 4 bytes).
+/// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse, scales: 4 bytes), an output that
+/// overlaps an input.
 pub const ATTENTION_LADDER_INVALID: i32 = 2;
 /// No driver, a driver that is too old, no such GPU, or a library built without GPU code.
 pub const ATTENTION_LADDER_UNAVAILABLE: i32 = 3;
@@ -47,8 +48,8 @@ pub const ATTENTION_LADDER_CAUSAL: i32 = 1;
 /// is in the batch. Slower where the grid is much smaller or larger than that of 32 heads.
 pub const ATTENTION_LADDER_BATCH_INVARIANT: i32 = 1;
 
-/// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous; the address and every stride are multiples
-/// of 16 bytes, and strides are positive where the extent is more than 1.
+/// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous, and the address is a multiple of 16 bytes. Where an
+/// extent is more than 1, its stride is a positive multiple of 16 bytes; that of rows is at least head_dim.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionLadderTensor {
@@ -65,14 +66,14 @@ pub struct AttentionLadderTensor {
     pub row_stride: i64,
 }
 
-/// One attention forward call. Fill it with zeros first: a later version adds what it adds to the end, where 0 means what this one does.
+/// One attention forward call. Fill it with zeros first: later versions add fields at the end, where 0 means what this version does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionLadderCall {
     /// [batch, heads_q, seq_q, head_dim]
     pub q: AttentionLadderTensor,
     /// [batch, heads_kv, seq_kv, head_dim]. Finite Q and K give finite results while scaled scores, and their sums on the way, are below
-    /// 2^127. Scores are f32, which cannot tell keys whose scores differ by less than some 2^-24 of them.
+    /// 2^127. Scores are f32, which cannot distinguish keys whose scores differ by less than about 2^-24 of their size.
     pub k: AttentionLadderTensor,
     /// [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides, rows that do not see the key may be NaN,
     /// as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
@@ -88,15 +89,15 @@ pub struct AttentionLadderCall {
     pub dtype: i32,
     /// ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL.
     pub mask: i32,
-    /// Number of sequences; at least 1, like all extents.
+    /// Number of sequences, at most 65,535; at least 1, like all extents.
     pub batch: i32,
-    /// Number of query heads.
+    /// Number of query heads, at most 65,535.
     pub heads_q: i32,
     /// Key and value heads; divides heads_q: query head h reads key head h / (heads_q / heads_kv).
     pub heads_kv: i32,
-    /// Query rows per head.
+    /// Query rows per head, at most 2^24.
     pub seq_q: i32,
-    /// Keys per head.
+    /// Keys per head, at most 2^24.
     pub seq_kv: i32,
     /// 64 or 128.
     pub head_dim: i32,
@@ -169,8 +170,8 @@ pub fn variant(call: &Checked, device: i32) -> Result<&'static CStr, i32> {
     guarded(|| gpu::query(call, device))
 }
 
-/// Whether `call` can be launched on GPU number `device` of the driver (from 0), and if not, why. Loads the kernel, so that a
-/// launch of the same problem allocates nothing. Addresses may be null.
+/// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0), else the reason. Loads the kernel, so
+/// that a launch of the same problem allocates nothing. Addresses may be null.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
@@ -186,8 +187,8 @@ pub unsafe extern "C" fn attention_ladder_query(
     }))
 }
 
-/// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if none takes it, for which
-/// attention_ladder_query gives the reason. The string lives as long as the process.
+/// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the
+/// reason that attention_ladder_last_error gives. The string lives as long as the process.
 ///
 /// # Safety
 /// `call` is null, or points to a call.

@@ -73,7 +73,7 @@ fn torch(py: Python<'_>) -> PyResult<&Torch> {
         let exchange = table.ok_or_else(|| PyErr::fetch(py))?;
         if exchange.major != MAJOR {
             return Err(PyImportError::new_err(format!(
-                "this PyTorch speaks DLPack {}.{}: attention_ladder was made for {MAJOR}",
+                "this PyTorch has DLPack {}.{}: attention_ladder supports version {MAJOR}",
                 exchange.major, exchange.minor
             )));
         }
@@ -178,7 +178,7 @@ fn describe<'a, 'py>(
     object: &'a Bound<'py, PyAny>,
 ) -> PyResult<Tensor<'a, 'py>> {
     let describe = torch.exchange.describe.ok_or_else(|| {
-        PyRuntimeError::new_err("this PyTorch does not describe tensors without taking them")
+        PyRuntimeError::new_err("this PyTorch has no dltensor_from_py_object_no_sync in its DLPack table: attention_ladder needs 2.10 or later")
     })?;
     let mut read = DlTensor {
         data: std::ptr::null_mut(),
@@ -320,7 +320,7 @@ pub fn stream(py: Python<'_>, gpu: i32) -> PyResult<*mut c_void> {
     let mut stream = std::ptr::null_mut();
     let ask = torch(py)?.exchange.stream;
     let ask =
-        ask.ok_or_else(|| PyRuntimeError::new_err("this PyTorch does not tell its stream"))?;
+        ask.ok_or_else(|| PyRuntimeError::new_err("this PyTorch has no current_work_stream in its DLPack table: attention_ladder needs 2.10 or later"))?;
     // SAFETY: writes one handle or sets an exception.
     match unsafe { ask(CUDA, gpu, &mut stream) } {
         0 => Ok(stream),

@@ -55,7 +55,7 @@ fn scales_of(tensor: &Tensor<'_, '_>, scales: Option<&Tensor<'_, '_>>) -> PyResu
         None if !is_scaled => return Ok(null()),
         given => {
             return Err(PyValueError::new_err(format!(
-                "{name} has {}: float8_e4m3fn takes {name}_scale, float32 [batch, heads], and other types take none",
+                "{name} has {}: float8_e4m3fn needs {name}_scale, float32 [batch, heads]; other types have none",
                 if given.is_some() {
                     "scales"
                 } else {

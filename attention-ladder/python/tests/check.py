@@ -8,6 +8,7 @@ usage: python attention-ladder/python/tests/check.py [--gpu]     (--gpu: fail wi
 import functools
 import itertools
 import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -256,6 +257,8 @@ class AmongTensors:
                 self.right(call, q, k, v, out=held)
             raises(RuntimeError, "Inplace update to inference tensor outside InferenceMode", call, q, k, v, out=of_inference)
             assert type(self.right(call, q, k, v, out=Plain(torch.empty_like(q)))) is Plain
+            wide = [x.bfloat16() for x in self.qkv]
+            self.right(call, Plain(wide[0]), *wide[1:], plain=wide, out=torch.empty_like(wide[0]))
             self.right(call, q, k, v, out=torch._neg_view(torch.empty_like(q)))
             before = q.clone()
             self.right(call, before, k, v, out=torch._lazy_clone(q))
@@ -445,6 +448,10 @@ class AmongTensors:
                 ASKED.clear()
                 called(q, self.k, self.v)
                 assert ASKED == [("lse" in name, expected)], (name, ASKED)
+        native = attention_ladder._native
+        attention_ladder._native = types.SimpleNamespace(variant=lambda *given: given[3:])
+        assert attention_ladder.variant(*self.qkv, True, 0.5, return_lse=True) == (True, 0.5, True, False)
+        attention_ladder._native = native
 
     def registered(self):
         for op in (OP, OP_LSE):

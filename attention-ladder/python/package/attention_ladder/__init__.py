@@ -2,9 +2,9 @@
 
 Call `sdpa` directly; `torch.ops.attention_ladder.sdpa` and `sdpa_lse` are the same as registered operators, for torch.compile graphs.
 Tensors that are more than memory (subclasses, fake and meta tensors, transforms of torch.func, lazily negated ones) go through PyTorch's
-dispatcher, and are right or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream into its
-memory, and can be captured into a CUDA graph. The kernel is the one that was fastest on this GPU, or on one like it, at the nearest
-problem; `variant` names it.
+dispatcher, and are computed correctly or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream,
+into memory of PyTorch's allocator, and can be captured into a CUDA graph. The kernel is the fastest by a model of the times on this GPU,
+or on the most similar one that was measured; `variant` names it.
 """
 
 import torch
@@ -28,17 +28,19 @@ def sdpa(
 
     q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16, bfloat16 or float8_e4m3fn;
     head_dim is 64 or 128. Query head h reads key head h // (heads_q // heads_kv): grouped heads are not expanded. Strides are arbitrary
-    (a transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous and all others are positive multiples of 16
-    bytes, like the address; clone(memory_format=torch.contiguous_format) makes them so. An extent of 0 gives an empty result, or without
-    keys 0 and an LSE of -inf, as for a query that sees none.
+    (a transposed [batch, seq, heads, head_dim] is fine), as long as head_dim is contiguous, all others are positive multiples of 16
+    bytes, like the address, and rows do not overlap; clone(memory_format=torch.contiguous_format) makes them so. batch and heads are at
+    most 65,535, seq_q and seq_kv at most 2^24. An extent of 0 gives an empty result, or without keys 0 and an LSE of -inf, as for a query
+    that sees none.
 
     is_causal aligns bottom-right: key j is visible to query i if j <= i + seq_kv - seq_q. If seq_q and seq_kv differ, this is
-    not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0. As there, NaN or inf in v at keys
-    that are hidden can reach rows that do not see them (0 * NaN is NaN), and bfloat16 values of v near the largest give inf where their
-    sum over the keys, before it is normalised, exceeds float32. Finite q and k give finite results while scaled scores, and their sums on
-    the way, are below 2^127. Scores are float32, which cannot tell keys whose scores differ by less than some 2^-24 of them.
+    not the top-left mask of scaled_dot_product_attention's is_causal; a query that sees no key gives 0. As in PyTorch, NaN or inf in v at
+    keys that are hidden can reach rows that do not see them (0 * NaN is NaN), and bfloat16 values of v near the largest give inf where
+    their sum over the keys, before it is normalised, exceeds float32. Finite q and k give finite results while scaled scores, and their
+    sums on the way, are below 2^127. Scores are float32, which cannot distinguish keys whose scores differ by less than about 2^-24 of
+    their size.
 
-    scale, a Python number, multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn takes q_scale, k_scale and v_scale, float32
+    scale, a Python number, multiplies q @ k.T; None means 1 / sqrt(head_dim). float8_e4m3fn needs q_scale, k_scale and v_scale, float32
     [batch, heads] each: a value is scale * code, and scales are positive and finite (1 for a head of zeros; 0 would give NaN). The result
     is bfloat16 for bfloat16, else float16, in the layout of q; if out is given, of that type and q's shape, the result is written into it.
     out must not overlap q, k, v, scales or itself, nor require a gradient; backward through what it held before raises.
@@ -66,7 +68,8 @@ def sdpa(
 
 
 def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False, batch_invariant=False):
-    """The stage and variant that `sdpa` launches for these arguments, such as "stage8-overlap/overlap-lazy-64x128". Raises like `sdpa`."""
+    """The stage and variant that `sdpa` launches for these arguments, such as "stage8-overlap/overlap-lazy-64x128". Raises like `sdpa`, but for
+    scales and out, which it is not given."""
     _refuse_derivatives((q, k, v))
     return _native.variant(q, k, v, is_causal, scale, return_lse, batch_invariant)
 
