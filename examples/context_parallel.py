@@ -185,6 +185,8 @@ def arguments(words=None):
     chunks, here = 2 * int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
     if any(seq % chunks for seq in args.seq):
         parser.error(f"--seq: give multiples of {chunks}, two chunks for each rank")
+    if args.device == "cpu" and args.attend == "ladder":
+        parser.error("--attend ladder runs on GPUs only")
     if args.device == "cuda" and here > torch.cuda.device_count():
         parser.error(f"{here} ranks on this host: it has {torch.cuda.device_count()} GPUs")
     return args

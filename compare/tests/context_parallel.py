@@ -50,6 +50,7 @@ USAGE = {
     "too many on a host": ("--device cuda", torchrun(16, 8)),
     "without torchrun": ("--device cpu", {}),
     "chunks": ("--seq 64 102", torchrun(2, 2)),
+    "ladder on CPUs": ("--device cpu --attend ladder", torchrun(2, 2)),
     "--heads 0": ("--heads 0", torchrun(2, 2)),
     "--head-dim x": ("--head-dim x", torchrun(2, 2)),
     "--seq -4": ("--seq -4", torchrun(2, 2)),

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Exit code and words, or the attention that it uses.
-const USAGE: [&str; 8] = [
+const USAGE: [&str; 9] = [
     "usage two hosts: ladder",
     "usage two hosts on CPUs: reference",
     "usage too many on a host: 2 8 ranks on this host: it has 2 GPUs",
     "usage without torchrun: 2 start it with torchrun --nproc-per-node RANKS",
     "usage chunks: 2 --seq: give multiples of 4, two chunks for each rank",
+    "usage ladder on CPUs: 2 --attend ladder runs on GPUs only",
     "usage --heads 0: 2 --seq, --heads and --head-dim are at least 1",
     "usage --head-dim x: 2 argument --head-dim: invalid int value: 'x'",
     "usage --seq -4: 2 --seq, --heads and --head-dim are at least 1",
