@@ -305,6 +305,11 @@ mod tests {
         assert!((arms.noise() - 0.05).abs() < 1e-12, "{arms:?}");
         arms.base.p90 = f64::NAN;
         assert!(arms.noise().is_nan());
+        // Within the limit, whatever the drift.
+        let mut arms = literal(good, (0.9, 0.95), (0.9, 0.95), 10.1);
+        arms.drift = 0.0;
+        assert!((arms.noise() - 0.01).abs() < 1e-12, "{arms:?}");
+        assert_eq!(arms.change(), Change::Faster, "by its median");
     }
 
     #[test]

@@ -234,6 +234,7 @@ mod tests {
         let table = [
             (3 * MIB / 2, MIB / 2, 4, CacheState::Warm),
             (12 * MIB, 4 * MIB, 1, CacheState::Warm),
+            (4 * MIB, MIB, 2, CacheState::Warm),
             (48 * MIB, 16 * MIB, 1, CacheState::Partial),
             (200 * MIB, 64 * MIB, 1, CacheState::Cold),
             (0, 0, 4, CacheState::Warm),
@@ -262,6 +263,7 @@ mod tests {
         assert_eq!(state(512, 12 << 10, 4 << 10), CacheState::Warm);
         assert_eq!(state(512, 96 << 10, 32 << 10), CacheState::Partial);
         assert_eq!(state(1, 20 * MIB, 10 * MIB), CacheState::Partial);
+        assert_eq!(state(1, 100 * MIB, MIB), CacheState::Partial);
     }
 
     #[test]
@@ -325,6 +327,7 @@ mod tests {
         let plan = Plan::default();
         assert_eq!(plan.samples_within_budget(400.0), 500);
         assert_eq!(plan.samples_within_budget(200_000.0), 100);
+        assert_eq!(plan.samples_within_budget(600_000.0), 34, "33 are odd");
         assert_eq!(plan.samples_within_budget(1e9), Plan::LEAST_SAMPLES);
         assert_eq!(
             Plan { samples: 5, ..plan }.samples_within_budget(400.0),
@@ -372,6 +375,7 @@ mod tests {
             (0.0, 20.0, 10.0, 10.1, false),
             (20.0, 20.1, 10.0, 5.0, false),
             (20.0, 20.1, 5.0, 10.0, false),
+            (20.0, 20.1, 10.0, 7.2, true),
             (20.0, 20.1, 0.7, 0.6, true),
             (f64::NAN, 20.1, 10.0, 10.0, false),
             (20.0, 20.1, f64::NAN, 10.0, false),

@@ -241,6 +241,11 @@ mod tests {
                 ),
                 "{bad}"
             );
+            let ratios = Ratios::of(&[1.0, 1.0], &[1.0, bad]);
+            assert!(matches!(
+                ratios,
+                Err(SampleError::NotATime { index: 1, .. })
+            ));
         }
         assert_eq!(
             Ratios::of(&[1.0, 1.0], &[1.0]),
