@@ -67,11 +67,16 @@ pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let lacking = lacking(&known, &items);
     let is_over_peer = |claim: &Claim| claim.is_of_speed() && claim.relation.base().is_none();
     let (text, failed, is_ambiguous) = completing.conclude(Section::Peers, is_over_peer)?;
-    let is_timed = |row: &Row| !question::is_ours(&known, row) && row.has(Metric::P50);
-    let is_inconclusive = is_ambiguous || !question::arms(&known.table).any(is_timed);
+    let is_inconclusive = is_ambiguous || !has_peer(&known);
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
     let wrong = failed.into_iter().chain(lacking).collect();
     Ok(Answer::new(exit, text).noting(wrong))
+}
+
+/// Whether any peer was timed.
+fn has_peer(known: &Known<'_>) -> bool {
+    let is_timed = |row: &Row| !question::is_ours(known, row) && row.has(Metric::P50);
+    question::arms(&known.table).any(is_timed)
 }
 
 /// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is

@@ -216,6 +216,11 @@ mod tests {
         let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(written("a/COMPARE.md").starts_with("# COMPARE"));
         assert_eq!(written("a/COMPARE.md"), written("COMPARE.md"));
+        let open = Completing {
+            run: timed([30.0, 20.0, 15.0]),
+            ..opened
+        };
+        assert!(open.conclude(Section::Sanitizer, |_| true).unwrap().2);
     }
 
     #[test]

@@ -426,6 +426,7 @@ mod tests {
             );
             assert_eq!(row.says(GateId::L1).is_some(), fails, "{base} and {new}");
             assert_eq!(row.value(Metric::Min), Some(base.min(new)));
+            assert_eq!(row.value(Metric::Noise), Some(arms.noise()));
         }
     }
 
@@ -567,7 +568,11 @@ mod tests {
             let ptxas = PtxasEntry {
                 arch: "sm_90a".into(),
                 sass_sha256: "0123456789abcdef0".into(),
-                resources: Resources::default(),
+                resources: Resources {
+                    spill_store_bytes: 4,
+                    spill_load_bytes: 8,
+                    ..Resources::default()
+                },
                 warnings: vec![],
             };
             let code = vec![];
@@ -581,6 +586,7 @@ mod tests {
         );
         for row in rows {
             let code = row.code.as_deref();
+            assert_eq!(row.value(Metric::SpillBytes), Some(12.0));
             assert_eq!(
                 (code, row.says(GateId::R1)),
                 (Some("0123456789abcdef"), Some(Verdict::Fail))

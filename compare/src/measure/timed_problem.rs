@@ -193,19 +193,24 @@ mod tests {
                 .all(|of| of.scales.iter().all(|&scale| scale == of.scales[0]))
         );
         let reference = reference(&inputs, Probability::E4m3).unwrap();
-        let coded = in_e4m3(&reference, 64.0);
-        let verdicts = |reference: &Reference, output: &[f32]| {
-            numeric(&problem, reference, output)
-                .1
-                .map(|result| result.verdict == Verdict::Fail)
+        let staged = Staged::new(&inputs, Layout::Packed);
+        let mut timed = TimedProblem {
+            problem,
+            pool: InputPool::on_host(vec![staged], false, 50 << 20)
+                .unwrap()
+                .into(),
+            inputs: vec![inputs],
+            references: HashMap::new(),
         };
-        let output = coded.baseline.clone();
-        assert!(
-            verdicts(&reference, &output).contains(&true)
-                && !verdicts(&coded, &output).contains(&true)
-        );
+        let mut fails = |output: &[f32], scale| {
+            let outputs = [(0, output.to_vec())];
+            let judged = timed.judge_dense(&outputs, Probability::E4m3, scale);
+            judged.gates.iter().any(GateResult::is_fail)
+        };
+        let output = in_e4m3(&reference, 64.0).baseline;
+        assert!(fails(&output, None) && !fails(&output, Some(64.0)));
         let halved: Vec<f32> = output.iter().map(|value| value / 2.0).collect();
-        assert!(verdicts(&coded, &halved).contains(&true));
+        assert!(fails(&halved, Some(64.0)));
     }
 
     #[test]

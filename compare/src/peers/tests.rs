@@ -70,10 +70,17 @@ fn what_a_session_measures_again_goes() {
         let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
             .with(absent("torch-flash", On::All, "not there"));
+        let ours = |run: &Run| run.table.by(Source::Gpu).count();
+        let before = ours(&run);
         begin_session(&mut run, &[item]);
+        assert_eq!(ours(&run), before);
         let places = run.table.by(Source::Peers).map(|row| row.on.to_string());
         distinct(places)
     };
+    for (peers, expected) in [("10", false), ("10 torch-flash 16", true)] {
+        let run = testing::scenario::run(&format!("timed; peers mission {peers}"));
+        assert_eq!(has_peer(&Known::alone(&run)), expected);
+    }
     assert_eq!(begun("mission"), [""; 0]);
     assert_eq!(begun("long"), ["mission f16 full"]);
 }
@@ -148,6 +155,28 @@ fn the_hosts_time_of_a_call_is_that_of_calls_back_to_back_without_what_the_gpu_t
 }
 
 /// What a Python says that does not answer, and whether it has to be started anew.
+/// A refusal leaves the process as it is, and one that ended is started again, three times in all.
+#[test]
+fn python_is_started_again_where_it_ended() {
+    let Some(_) = python("") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stub");
+    std::fs::write(&path, format!("#!/usr/bin/env python3\n{STUB}")).unwrap();
+    let mut executable = Command::new("chmod");
+    executable.arg("+x").arg(&path).status().unwrap();
+    let mut python = Python::new(path.display().to_string(), None);
+    for _ in 0..3 {
+        python.start().unwrap();
+        let mut asks = |command, peer| python.ask::<f64>(command, json!({ "peer": peer }));
+        assert!(asks("prepare", "torch-cudnn").is_err());
+        assert_eq!(asks("prepare", "torch-flash").unwrap(), 10.0);
+        assert!(asks("no such", "").unwrap_err().is_fatal());
+    }
+    assert!(!python.start().unwrap_err().is_fatal());
+}
+
 #[test]
 fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
     let chunk = || json!({ "peer": "torch-flash" });
@@ -393,7 +422,10 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
         (failed, wrong.under.as_deref()),
         (vec![GateId::C2], Some("warm L2"))
     );
-    assert_eq!((samples, host.is_some()), (Some(40.0), true));
+    let p50 = peer_sampled("torch-cudnn", 20.0, true)
+        .row(&place, "")
+        .unwrap();
+    assert_eq!((samples, host), (Some(40.0), p50.value(Metric::P50)));
 }
 
 fn args(list: &[&str]) -> PeersArgs {
@@ -417,7 +449,9 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
         run.session.stages = testing::claiming();
         lacking(&Known::alone(&run), &items)
     };
-    assert_eq!(found("timed; clean"), Vec::<String>::new());
+    for complete in ["timed; clean", "timed; clean; - stage0-scalar"] {
+        assert_eq!(found(complete), Vec::<String>::new());
+    }
     let lines = found("timed; clean; - stage1-cpasync");
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
@@ -460,6 +494,7 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
             &builds,
             "--stages 0 --shapes big,1x8:2x64x64 --dtypes e4m3 --masks causal",
         ),
+        chosen(&builds, "--shapes mission --masks full --dtypes e4m3"),
         chosen(&e4m3_alone, "--shapes wide --masks full --dtypes f16,e4m3"),
         e4m3,
     ];
@@ -474,6 +509,7 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
     verify f16 full: [] ([stage0-scalar, stage1-cpasync])
     big e4m3 causal: [] ([stage0-scalar])
     1x8:2x64x64 e4m3 causal: [] ([stage0-scalar])
+    mission e4m3 full: [stage0-scalar, stage1-cpasync] ([])
     wide f16 full: [] ([stage0-scalar])
     wide e4m3 full: [] ([stage0-scalar, stage1-cpasync])
     big e4m3 causal: [stage1-cpasync] ([stage0-scalar])
@@ -652,8 +688,13 @@ fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
     // scalar is faster here, and no variant of the default's family, which claims are about.
     assert_eq!(of(&run, 0, &full), [["wmma-qk-32x64"], ["scalar-32x64"]]);
     assert_eq!(of(&run, 1, &full), [["cpasync-32x64"]]);
-    // Not timed in the run: all that are green.
+    // Not timed in the run: all that are green, where they have the element type.
     assert_eq!(of(&run, 1, &mission()), [["cpasync-32x64"]]);
+    let bf16 = Problem {
+        dtype: Dtype::Bf16,
+        ..mission()
+    };
+    assert_eq!(of(&run, 1, &bf16), [[""; 0]; 0]);
     let run = run.failing(CPASYNC, GateId::C2);
     assert_eq!(
         [of(&run, 1, &full), of(&run, 1, &mission())],

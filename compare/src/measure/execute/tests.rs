@@ -39,6 +39,15 @@ impl Sink for Told {
     }
 }
 
+struct Stops;
+
+impl Sink for Stops {
+    fn starts(&mut self, _: &'static str, _: &str, _: usize, _: usize) {}
+    fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
+        Err(ExecuteError::Interrupted)
+    }
+}
+
 /// The ladder, and what these flags plan for it.
 fn planned(flags: &str, backend: BackendKind) -> (Vec<LoadedStage>, Plan) {
     let stages = stages::load().unwrap();
@@ -99,21 +108,17 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             "{case:?}"
         );
     }
-    // Each by the reference for its own type of P.
+    // Each on its own inputs, by the reference for its own type of P.
     for case in &plan.cases {
-        let Source::Seeded {
-            family: Family::Normal,
-            seed: 0,
-        } = case.source
-        else {
-            continue;
+        let Source::Seeded { family, .. } = case.source else {
+            panic!("no file is given")
         };
         let (id, variant) = (case.subject.stage(), case.subject.name());
         let outcome = check(
             loaded(&stages, id),
             variant,
             &case.problem,
-            Family::Normal,
+            family,
             emulated(Mode::Both),
         );
         let row = Row::new(&case.subject, case.on(), run.session.backend.into());
@@ -151,6 +156,22 @@ fn a_case_without_memory_ends_the_run_and_is_no_row() {
     let says = error.to_string();
     assert!(says.contains("rows far apart: 280 GiB; "), "{says}");
     assert_eq!((run.cases().count(), told.recorded), (0, vec![]));
+}
+
+#[test]
+fn what_had_ended_is_summed_up_where_the_run_stops() {
+    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
+    let (stages, plan) = planned(flags, BackendKind::Emulated);
+    let mut run = testing::emulated()
+        .without(|_| true)
+        .changed(|session| session.stages = builds(&stages));
+    let executor = Executor {
+        in_flight: 2,
+        ..Executor::new(&plan, &stages)
+    };
+    assert!(executor.check(&mut run, &mut Stops).is_err());
+    assert_eq!(run.cases().count(), 2);
+    assert_eq!(run.table.rows().filter(|row| row.on == On::All).count(), 2);
 }
 
 #[test]
@@ -318,12 +339,11 @@ impl Made {
             cuda_version: (13, 0),
             driver_version: None,
         };
-        let timed = RefCell::default();
         Self {
             info,
             us,
             spoils,
-            timed,
+            timed: RefCell::default(),
         }
     }
 
@@ -335,7 +355,10 @@ impl Made {
         };
         let name = &prepared.kernel.variant;
         self.timed.borrow_mut().push(name.clone());
-        let mut outputs = pool.contents().iter().enumerate().map(of_input).collect();
+        let contents = pool.contents().iter().enumerate();
+        // What would take the emulator long leaves nothing.
+        let small = contents.filter(|(_, of)| of.problem.scores() <= SMALL_SCORES);
+        let mut outputs = small.map(of_input).collect();
         if name == self.spoils.0 {
             (self.spoils.1)(&mut outputs);
         }
@@ -360,8 +383,10 @@ impl Timer for Made {
         &self,
         (_, prepared): Kernel<'_>,
         pool: &Rc<InputPool>,
-        _: &TimingPlan,
+        plan: &TimingPlan,
     ) -> Result<Timed, CudaError> {
+        let has_claims = pool.contents()[0].problem.has_claims();
+        assert_eq!(plan.samples, if has_claims { 500 } else { 100 });
         let us = samples(self.us);
         Ok(Timed {
             measurement: Measurement {
@@ -392,8 +417,9 @@ impl Timer for Made {
         &self,
         kernels: &[Kernel<'_>],
         pool: &Rc<InputPool>,
-        _: &TimingPlan,
+        plan: &TimingPlan,
     ) -> Result<Vec<Result<Ranked, CudaError>>, CudaError> {
+        assert!(plan.settling < TimingPlan::default().settling);
         let ranked = kernels.iter().map(|(stage, prepared)| {
             let outputs = self.outputs(prepared, pool);
             if outputs.is_empty() {
@@ -459,13 +485,6 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
     ] {
         assert_eq!(times(spoils, &mut Told::default()), expected(us, &gates));
     }
-    struct Stops;
-    impl Sink for Stops {
-        fn starts(&mut self, _: &'static str, _: &str, _: usize, _: usize) {}
-        fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
-            Err(ExecuteError::Interrupted)
-        }
-    }
     let (ended, rows) = times(HONEST, &mut Stops);
     assert!(!ended && rows.len() == 2);
 }
@@ -514,6 +533,9 @@ fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
         .map(|(_, new, base)| (new.as_str(), base.as_str()));
     let expected = [(WMMA, fast), (WMMA, SCALAR), (testing::CPASYNC, WMMA)];
     assert_eq!(pairs.collect::<Vec<_>>(), expected);
+    // With one preset a claim's two pairs are the same.
+    let once = testing::timed(testing::US);
+    assert_eq!(interleaved(&Known::alone(&once)).len(), 2);
 }
 
 #[test]
@@ -553,11 +575,23 @@ fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
             let is_spoilt = row.subject.as_str() == WMMA;
             let has_failed = failed(row).iter().any(|(of, _)| *of == gate);
             assert_eq!(has_failed, is_spoilt, "{gate}: {row:?}");
+            assert_eq!(row.says(GateId::C4), None);
         }
     }
     let impossible = timed(&Made::new(0.6, HONEST), None);
     let fails_l1 = |row: &Row| failed(row)[0].0 == GateId::L1;
     assert!(impossible.table.rows().all(fails_l1), "{impossible:?}");
+}
+
+/// [`Made`] counts samples.
+#[test]
+fn the_problem_of_the_claims_is_timed_with_all_samples() {
+    let flags = "--stages 0 --shapes mission --dtypes f16 --masks full";
+    let (stages, plan) = planned(flags, BackendKind::Cuda);
+    let device = Made::new(20.0, HONEST);
+    let executor = Executor::new(&plan, &stages);
+    let timed = executor.time(&device, &mut judged(None), &mut Told::default());
+    assert_eq!(timed.unwrap(), 0.6);
 }
 
 #[test]

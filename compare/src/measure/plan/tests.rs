@@ -156,6 +156,23 @@ fn bf16_is_checked_on_default_variants() {
     ] {
         assert!(tier1.contains(&line.to_string()), "{line}");
     }
+    let tier2 = plan(
+        &stages,
+        &request("--stages stage0-scalar --dtypes bf16"),
+        Cuda,
+    )
+    .unwrap();
+    let timed = tier2
+        .timings
+        .iter()
+        .map(|(of, _)| Place::of(of).to_string());
+    let expected = [
+        "mission bf16 full",
+        "long bf16 full",
+        "mission bf16 causal",
+        "long bf16 causal",
+    ];
+    assert_eq!(distinct(timed), expected);
 }
 
 #[test]
