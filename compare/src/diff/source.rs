@@ -30,7 +30,7 @@ impl Side {
         let mut results = Results::default();
         results.put(gpu, &run.table);
         if gpu.is_none() {
-            // What the emulator says of cases is not of the build alone, but there is no other table for it.
+            // What is said of a given output is not of the build, but there is no other table for it.
             results.build = run.table;
         }
         Ok(Self {

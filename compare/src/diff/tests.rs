@@ -52,7 +52,9 @@ fn the_exit_code_says_what_moved() {
             timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
             timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
             tables of {before} => tables of emulated
-            {before} => {before}"
+            {before} => {before}
+            timed => timed; machine nvidia-l4; card NVIDIA L4
+            emulated; + x | : out | input | C2 pass => emulated; + x | : out | input | C2 fail"
         ),
         |line| {
             let found = compared(line);
@@ -92,7 +94,29 @@ fn the_exit_code_says_what_moved() {
         3 INCOMPLETE ["nvidia-h200: only the base has figures of this GPU model"] false
     timed; identity 0 a; identity 1 b; named 1 => timed; identity 0 a; identity 1 b; named 1
         3 INCOMPLETE [] true
+    timed => timed; machine nvidia-l4; card NVIDIA L4
+        3 NO DATA ["nvidia-h200: only the base has figures of this GPU model", "nvidia-l4: only the new side has figures of this GPU model"] false
+    emulated; + x | : out | input | C2 pass => emulated; + x | : out | input | C2 fail
+        1 REGRESSION [] false
     "#);
+    // Of two GPU models what the build says is said once; a table that is gone is no more than that.
+    let two = |words| {
+        let mut side = side(&tempfile::tempdir().unwrap(), words);
+        let gpus = &mut side.results.gpus;
+        gpus.insert("nvidia-l4".into(), gpus["nvidia-h200"].clone());
+        side
+    };
+    let base = two("tables of timed");
+    let found = compare(
+        &base,
+        &two("tables of timed; counted scalar 2097152 0"),
+        &ladder(),
+    );
+    assert!(found.overall.line.starts_with("1 worse, "));
+    let one = side(&tempfile::tempdir().unwrap(), "tables of timed");
+    let pairs = compare(&base, &one, &ladder()).pairs.into_iter();
+    let differences = pairs.map(|pair| pair.comparison.differences.len());
+    assert_eq!(differences.sum::<usize>(), 1);
 }
 
 fn git(folder: &Path, arguments: &[&str]) -> String {

@@ -582,6 +582,7 @@ mod tests {
             rounded((0.92949, 0.929, 0.93)),
             Figure::from((0.9295, 0.929, 0.93))
         );
+        assert_eq!(Figure::from(8.4).rounded(Metric::Cases).value, 8.0);
         let nan = rounded((f64::NAN, f64::NAN, f64::NAN));
         assert!(
             nan.interval

@@ -108,7 +108,10 @@ fn a_fit_finds_what_was_planted_and_its_choice_costs_nothing() {
     for run in [run.without(is_large), is_wrong] {
         let untimed = regret_by(&run, &model);
         assert!(
-            !untimed.is_kept() && untimed.problems < 240 && untimed.worst < 1.02,
+            !untimed.is_kept()
+                && untimed.problems < 240
+                && untimed.mean >= 1.0
+                && untimed.worst < 1.02,
             "{untimed}"
         );
         let lost = 240 - untimed.problems;
@@ -136,7 +139,13 @@ fn a_fit_goes_by_right_times_named_ones_too() {
         run.sampled(LARGE, On::Problem(place), &sampled(99.0))
     };
     assert_eq!(costs(&named(run.clone(), "long", true)), expected);
-    assert_ne!(costs(&named(run, "long", false)), expected);
+    assert_ne!(costs(&named(run.clone(), "long", false)), expected);
+    let long = On::Problem(Place::new("long", Dtype::F16, Mask::Full));
+    let undrawn = run.with(checked(SMALL, Source::Gpu));
+    assert_eq!(
+        costs(&undrawn.sampled(SMALL, long, &sampled(9.0))),
+        expected
+    );
     let alone = shapes
         .iter()
         .fold(drawn_problems(0), |run, shape| named(run, shape, false));
@@ -184,7 +193,14 @@ fn the_fastest_of_what_runs_everywhere_is_in_the_file() {
 
 #[test]
 fn an_instance_is_expected_to_be_like_its_variant() {
-    let run = drawn_problems(120);
+    let mut run = drawn_problems(120);
+    // What other element types take says nothing of it.
+    for row in times(&run) {
+        if row.on.problem().unwrap().dtype != Dtype::E4m3 {
+            let us = 10.0 * p50(&row);
+            run.append(row.figure(Metric::P50, us));
+        }
+    }
     // Of one instance two times are known.
     let is_its = |row: &Row| {
         let problem = row.on.problem().unwrap().problem().unwrap();
@@ -227,7 +243,8 @@ fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
     let place = Place::new("1x8x512x64", Dtype::F16, Mask::Full);
     let kernel = launch(&STAGES, &subject, &place.problem().unwrap());
     let kernel = kernel.unwrap().kernel;
-    let occupancy = |blocks: u32| f64::from(blocks * kernel.threads) / 2048.0;
+    // As a table rounds it.
+    let occupancy = |blocks: u32| 0.9999 * f64::from(blocks * kernel.threads) / 2048.0;
     let built = [("sm_80", 1), ("sm_90a", 3)].map(|(arch, blocks)| {
         let share = occupancy(blocks);
         row(&format!(
@@ -241,7 +258,11 @@ fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
         let merged = table(&[run]);
         resident(&Known::committed(&[], &merged), &subject, kernel)
     };
-    assert_eq!([drawn_problems(0), built].map(blocks), [1, 3]);
+    assert_eq!([drawn_problems(0), built.clone()].map(blocks), [1, 3]);
+    let drawn = times(&timed([format!("{LARGE} 1x8x512x64 f16 9")])).remove(0);
+    let merged = table(&[built.with(drawn).with(checked(LARGE, Source::Gpu))]);
+    let fitted = fit(&[Known::committed(&[], &merged)], &STAGES, None).unwrap();
+    assert_eq!(fitted.model.costs[0].resident, 3);
 }
 
 #[test]
