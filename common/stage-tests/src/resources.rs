@@ -15,16 +15,18 @@ const PINNED_NVCC: &str = "13.0.88";
 /// Fails unless every instance passes gate R1. Returns one line per instance and architecture.
 pub fn resources(attention: &'static dyn Attention) -> Snapshot {
     let mut stage = load(attention);
+    let updates = std::env::var_os("UPDATE_CAPS").is_some();
     let (nvcc, architectures) = match &stage.report.gpu {
         GpuBuild::Built(code) => (
             code.nvcc.clone(),
             code.architectures.iter().map(|arch| arch.name.as_str()),
         ),
         GpuBuild::Absent { reason, remedy } => {
+            assert!(!updates, "no caps are written: {reason}; {remedy}");
             return Snapshot::NotHere(format!("{reason}; {remedy}"));
         }
     };
-    if std::env::var_os("UPDATE_CAPS").is_some() {
+    if updates {
         let only = attention.artifacts().architectures;
         let names = Caps::ARCHITECTURES
             .map(|name| (only.is_empty() || only.contains(&name)).then_some(name));
