@@ -26,7 +26,7 @@ fn accepted(run: &Run, results: &Results) -> Results {
 
 fn refused(run: &Run) -> String {
     let refused = merged(run, &Results::default());
-    format!("{:#}", refused.err().expect("it is refused"))
+    format!("{:#}", refused.expect_err("it is refused"))
 }
 
 fn text(results: &Results) -> Vec<(String, String)> {

@@ -180,11 +180,7 @@ mod tests {
             variants: vec![gone.clone()],
             ..Chosen::default()
         };
-        let error = chosen
-            .of(&limited)
-            .err()
-            .expect("it is refused")
-            .to_string();
+        let error = chosen.of(&limited).expect_err("it is refused").to_string();
         let says = format!("the device cannot run {gone}: f16 d64 needs ");
         assert!(error.starts_with(&says), "{error}");
     }
