@@ -58,7 +58,7 @@ pub struct AcceptArgs {
 }
 
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
-    let root = machine::root("--into DIR")?;
+    let root = machine::root("give --into DIR")?;
     let into = args.into.clone().unwrap_or_else(|| root.join("results"));
     let stages = stages::builds()?;
     let built = builds::table(&stages);

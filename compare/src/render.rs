@@ -28,7 +28,7 @@ pub struct RenderArgs {
 
 /// Gives rows of unchanged machine code the identity of the sources as they are now, and renders; with `--check` only compares.
 pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
-    let root = machine::root("a checkout of the workspace")?;
+    let root = machine::root("clone it")?;
     let folder = root.join("results");
     let mut results = Results::read(&folder)?;
     if results.gpus.is_empty() {

@@ -205,7 +205,7 @@ fn planned(
 fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => machine::root("--out DIR")?.join("target/compare"),
+        None => machine::root("give --out DIR")?.join("target/compare"),
     };
     refuse_committed(&out, &machine::results())?;
     Ok(out)

@@ -259,7 +259,7 @@ fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
     for (arguments, says) in [
         (&["--quick"][..], "--out DIR"),
-        (&["render"], "a checkout of the workspace"),
+        (&["render"], "; go there, or clone it"),
         (&["accept", "run"], "--into DIR"),
     ] {
         expect(

@@ -71,7 +71,9 @@ pub fn resolve(name: &str, root: Option<&Path>, stages: &[StageMeta]) -> anyhow:
 
 /// The tables that are committed at a revision. Neither the index nor the work tree of the checkout is touched.
 fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Results> {
-    let root = root.context("the current folder is not inside the workspace")?;
+    let root = root.with_context(|| {
+        format!("'{name}' is not a folder, and there are no revisions outside of the workspace; go there")
+    })?;
     let commit = format!("{name}^{{commit}}");
     let parse = [
         "rev-parse",

@@ -233,6 +233,7 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     let says = "'main' is neither a folder nor a git revision (fatal: cannot change to";
     assert!(error.to_string().starts_with(says), "{error}");
     let error = source::resolve("main", None, &ladder()).unwrap_err();
-    let says = "the current folder is not inside the workspace";
+    let says =
+        "'main' is not a folder, and there are no revisions outside of the workspace; go there";
     assert_eq!(error.to_string(), says);
 }

@@ -43,9 +43,7 @@ pub fn results() -> PathBuf {
 /// The workspace, or an error that names the flag to use instead.
 pub fn root(instead: &str) -> anyhow::Result<PathBuf> {
     workspace().with_context(|| {
-        format!(
-            "the current folder is not inside the workspace; go there, or say where with {instead}"
-        )
+        format!("the current folder is not inside the workspace; go there, or {instead}")
     })
 }
 
