@@ -356,7 +356,8 @@ fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
         timed 24 20 15; clean; refuted 0 0 NVIDIA L4
         timed; clean; refuted 0 0
         timed 24 20 19; clean; refuted 0 0
-        timed; clean; counted cpasync 1048577 0",
+        timed; clean; counted cpasync 1048577 0
+        timed; clean; at-most 1 1 barrier_stall_share 0.1; + cpasync | mission f16 full | ncu | barrier_stall_share 0.2",
         |line| match merged(&run(line), &before) {
             Ok((_, lines)) => lines[1].clone(),
             Err(error) => error.to_string(),
@@ -400,6 +401,15 @@ fn a_failed_claim_is_refused_with_the_entry_that_refutes_it() {
         {
           "claim": "cpasync global bytes read against stage0-scalar wmma-qk on mission f16 full",
           "measured": "cpasync-32x64 1,048,577 / wmma-qk-32x64 1,048,576 = 1.000x (20261120T183000Z-linux)",
+          "why": ""
+        }
+    timed; clean; at-most 1 1 barrier_stall_share 0.1; + cpasync | mission f16 full | ncu | barrier_stall_share 0.2
+        20261120T183000Z-linux has failed claims; improve the kernels, or record why they fail, and accept it again:
+          stage1-cpasync: cpasync: barrier stalls' share <= 10.0 %, in stage1-cpasync/negatives.json:
+        {
+          "claim": "cpasync barrier stalls' share at most on mission f16 full",
+          "gpu": "NVIDIA H200",
+          "measured": "ncu FAIL: cpasync-32x64 20.0 % (20261120T183000Z-linux)",
           "why": ""
         }
     "#);

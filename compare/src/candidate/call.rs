@@ -171,6 +171,14 @@ mod tests {
     use common::problem::{Dtype, Problem, Shape};
 
     #[test]
+    fn an_output_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("o");
+        std::fs::write(&path, [7]).unwrap();
+        assert_eq!([take(&path), take(&path)], [vec![7], vec![]]);
+    }
+
+    #[test]
     fn negated_values_are_negated_and_nothing_else_is() {
         for dtype in Dtype::ALL {
             let problem = Problem::new(Shape::bhsd(1, 1, 3, 64), dtype, Mask::Full).unwrap();

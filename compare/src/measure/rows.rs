@@ -454,6 +454,8 @@ mod tests {
             conflicts.map(|metric| row.value(metric)),
             [32.0, 0.25].map(Some)
         );
+        // Of nothing.
+        assert_eq!(row.value(Metric::SharedWriteConflictShare), Some(0.0));
         let [hazardous, absent] = [
             NotCounted::Hazard("race at kernel.cu:88".into()),
             emulator::Fault::BadLaunch {

@@ -250,6 +250,10 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     torch-flash | mission f16 full | peers
         -
     ");
+    let (_, table) = known(
+        "timed; built 96 0; archs sm_80 sm_90a & emulated; built 96 0; card NVIDIA H200; archs sm_90",
+    );
+    assert_eq!(table.compiled_arch(), Some("sm_90a"));
     let older = format!("{built}; + wmma | f16 d64 sm_80 | ptxas | code x");
     let on = "wmma | mission f16 full | gpu";
     assert_eq!(of(&older, on), of(built, on));
@@ -271,7 +275,8 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
     // What the sources' build says of the same code is theirs.
     assert_eq!(registers("sources 0 new"), Some(96.0));
     assert_eq!(registers("wmma ptxas: code other"), Some(104.0));
-    let mut changed = run("timed; built 96 0; sources 0 new");
+    let mut changed =
+        run("timed; built 96 0; + wmma | mission f16 full normal:0 | gpu; sources 0 new");
     assert!(changed.of_sources(&built).1.is_empty());
     changed.row_mut(WMMA, &mission(), Source::Gpu).code = Some("other".into());
     let (_, left_out) = changed.of_sources(&built);

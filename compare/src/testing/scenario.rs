@@ -110,7 +110,7 @@ fn edit(mut run: Run, words: &str) -> Run {
         }),
         "archs" => run.changed(|session| {
             if let DeviceCompiler::Built { archs, .. } = &mut session.device_compiler {
-                *archs = vec![rest];
+                *archs = list();
             }
         }),
         "dirty" => run.changed(|session| {

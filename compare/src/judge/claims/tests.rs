@@ -377,6 +377,15 @@ fn bounds_hold_where_the_figure_is() {
     ");
 }
 
+#[test]
+fn a_claim_is_about_the_instances_of_its_own_element_type() {
+    let mut run = run(
+        "timed; built 96 0; at-most 1 1 registers 96; + cpasync | e4m3 d64 sm_90a | ptxas | registers 97; + cpasync | mission e4m3 full | emulator | tiles 1",
+    );
+    run.session.stages[1].claims[1].on.dtype = Dtype::E4m3;
+    assert!(judged(&run, 1, 1).starts_with("FAIL"));
+}
+
 /// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is compared with what. Without a preset in
 /// common it is the defaults.
 #[test]
