@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::document::terminal::terminal;
 use crate::instrument;
 use crate::judge::choice::{self, Regret};
+use crate::judge::list::distinct;
 use crate::judge::{Known, verdict};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
@@ -20,14 +21,17 @@ use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Gpu, Machine, Tier};
-use crate::table::{Results, Row, Run, Source};
+use crate::table::{On, Results, Row, Run, Source, Subject};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use common::choice::Model;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
 use common::faults;
+use common::gate;
 use common::limits::DeviceLimits;
+use common::problem::Problem;
+use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use common::suppression::{Presets, suppress_each};
 use std::path::{Path, PathBuf, absolute};
@@ -76,7 +80,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<DeviceLimits>,
     /// Run real tensors from a safetensors file: q, k, v [B, H, S, D] in F16, BF16 or F8_E4M3; for F8_E4M3 also q_scale, k_scale,
-    /// v_scale [B, H] in F32
+    /// v_scale [B, H] in F32; optionally `out`, in the output type or F32, which is judged too
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "seeds", "families", "dtypes", "quick", "full"])]
     pub input: Option<PathBuf>,
     /// Write the run's folder below this one [default: target/compare]
@@ -135,6 +139,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     if plan.draws.is_empty() {
         run.extend(self_test(stages, &plan, &mut recorder));
     }
+    run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
     let mut executor = Executor {
         device: ladder.gpu.as_ref().ok(),
@@ -251,6 +256,29 @@ fn open(backend: Backend) -> anyhow::Result<Ladder> {
         } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
         ladder => Ok(ladder),
     }
+}
+
+/// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.
+fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
+    let Some(out) = &file.out else {
+        return Vec::new();
+    };
+    let problems = distinct(plan.cases.iter().map(|case| case.problem));
+    let judge = |problem: &Problem| {
+        let inputs = file.inputs(problem).ok()?;
+        let reference = reference(&inputs, Probability::half(problem.dtype)).ok()?;
+        let evidence = gate::Evidence {
+            problem,
+            family: None,
+            reference: &reference,
+            output: out,
+        };
+        let (errors, gates) = gate::numeric_gates(&evidence);
+        let on = On::Named(format!("out, {} mask", problem.mask));
+        let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
+        Some(rows::judged(row, &errors, &gates))
+    };
+    problems.iter().filter_map(judge).collect()
 }
 
 #[cfg(test)]
