@@ -106,23 +106,6 @@ impl SiteResult {
     }
 }
 
-impl Suppressed {
-    /// A line each, with what to do; without broken kernels.
-    pub fn wrong(&self) -> Vec<String> {
-        let sites = self
-            .sites
-            .iter()
-            .filter_map(|site| Some((site, site.remedy()?)));
-        let sites = sites.map(|(site, remedy)| {
-            format!(
-                "{} of {} at {}: {remedy}",
-                site.operation, site.family, site.place
-            )
-        });
-        sites.chain(self.errors.iter().cloned()).collect()
-    }
-}
-
 /// Every site of `stages`, one at a time; `starts` gets the next stage.
 pub fn suppress_each<'a>(
     stages: &[&'a LoadedStage],
@@ -611,41 +594,12 @@ mod tests {
     #[test]
     fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
         let survived = || Finding::Survived { cases: 4 };
-        let wrong = |sites| {
-            Suppressed {
-                sites,
-                ..Suppressed::default()
-            }
-            .wrong()
-        };
-        assert_eq!(
-            wrong(vec![site(killed(), None), site(survived(), Some("why"))]),
-            [""; 0]
-        );
-        let [unlisted, stale] =
-            &wrong(vec![site(survived(), None), site(killed(), Some("why"))])[..]
-        else {
-            panic!()
-        };
-        assert_eq!(
-            unlisted,
-            "__syncthreads of mma at stage9/kernel.cu:4: its mutant survives: remove it, or list it \
-             with the reason in `redundant` of the stage's StageInfo"
-        );
-        assert!(
-            stale.ends_with(
-                "it is needed: remove its entry from `redundant` of the stage's StageInfo"
-            ),
-            "{stale}"
-        );
-        assert_eq!(
-            Suppressed {
-                errors: vec!["x".into()],
-                ..Suppressed::default()
-            }
-            .wrong(),
-            ["x"]
-        );
+        assert_eq!(site(killed(), None).remedy(), None);
+        assert_eq!(site(survived(), Some("why")).remedy(), None);
+        let unlisted = site(survived(), None).remedy().unwrap();
+        assert!(unlisted.starts_with("its mutant survives: remove it, or list it with the reason"));
+        let stale = site(killed(), Some("why")).remedy().unwrap();
+        assert!(stale.starts_with("it is needed: remove its entry from `redundant`"));
     }
 
     #[test]

@@ -684,9 +684,10 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
             (variant, GateId::H1)
         );
     }
-    let [idle] = &tried.wrong()[..] else {
+    let [idle] = &tried.errors[..] else {
         panic!("{tried:?}")
     };
+    assert!(tried.sites.iter().all(|site| site.remedy().is_none()));
     assert!(
         idle.starts_with("idle: no barrier, wait, arrive or commit was reached"),
         "{idle}"
@@ -709,7 +710,7 @@ fn each_family_has_its_sites_left_out_or_says_why_not() {
     }
     // Where every preset is asked, a listing that names no site is wrong.
     let tried = suppress_each(&[&stage], Presets::All, |_| ());
-    let wrong = tried.wrong();
+    let wrong = &tried.errors;
     assert!(
         wrong
             .iter()

@@ -84,8 +84,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         )
     })?;
     if args.into.is_none() {
+        choices.extend(files::committed(&results, &stages, &root)?);
         files::write(&choices)?;
-        files::write(&files::committed(&results, &stages, &root)?)?;
         lines.push("commit results/ and the pages that were written with it".to_string());
     }
     Ok(Answer::pass(lines.join("\n")))

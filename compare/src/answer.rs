@@ -1,9 +1,10 @@
 //! The result of a command: what it prints, and its exit code.
 
+use crate::document::Block;
 use crate::document::terminal::terminal;
-use crate::document::{self, Block};
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
+use std::io::{self, Write};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -33,10 +34,14 @@ impl Answer {
         Self { text, ..self }
     }
 
-    pub fn print(&self) -> std::io::Result<()> {
-        match self.text.trim_end() {
-            "" => Ok(()),
-            text => document::print(&format!("{text}\n")),
+    /// A closed pipe (`| head`) is not an error.
+    pub fn print(&self) -> io::Result<()> {
+        let text = self.text.trim_end();
+        let end = if text.is_empty() { "" } else { "\n" };
+        let mut out = io::stdout().lock();
+        match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            _ => Ok(()),
         }
     }
 }

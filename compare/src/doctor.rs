@@ -1,7 +1,7 @@
 //! `compare doctor`: what commands need and this machine has, what it has not, and the command that installs it.
 
 use crate::answer::Answer;
-use crate::instrument::find::{self, COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
+use crate::instrument::find::{COMPUTE_SANITIZER, NCU, NVCC, Places, first_line};
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, limits, machine};
 use crate::python;
@@ -77,7 +77,9 @@ fn look(args: &DoctorArgs) -> anyhow::Result<Vec<Need>> {
         let homes = kernel_build::homes_without_nvcc().into_iter();
         let remedy = "Unset it, or name a CUDA toolkit.";
         needs.extend(homes.map(|(name, why)| (name, Err(why), remedy)));
-        let compiler = first_line(&find::cxx());
+        // As build scripts find it.
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let compiler = first_line(&compiler);
         needs.push((
             "g++",
             compiler,

@@ -1,6 +1,7 @@
 //! `compare render`: COMPARE.md and the generated parts of other pages, from the committed tables and the sources.
 
 use crate::answer::Answer;
+use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
@@ -48,23 +49,17 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     }));
     let is_stale =
         |file: &&Rendered| std::fs::read_to_string(&file.path).ok().as_deref() != Some(&file.text);
-    let stale: Vec<String> = files
-        .iter()
-        .filter(is_stale)
-        .map(|file| file.path.display().to_string())
-        .collect();
+    let stale = files.iter().filter(is_stale);
+    let stale = joined(stale.map(|file| file.path.display()), ", ");
     Ok(match (stale.is_empty(), args.check) {
         (true, _) => Answer::pass("up to date with results/"),
         (false, false) => {
             files::write(&files)?;
-            Answer::pass(format!("written: {}", stale.join(", ")))
+            Answer::pass(format!("written: {stale}"))
         }
         (false, true) => Answer::new(
             Exit::Fail,
-            format!(
-                "out of date with results/: {}; run `compare render`",
-                stale.join(", ")
-            ),
+            format!("out of date with results/: {stale}; run `compare render`"),
         ),
     })
 }

@@ -20,7 +20,7 @@ use crate::recorder::Recorder;
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
-use crate::table::session::{Gpu, Machine, Tier};
+use crate::table::session::{Gpu, Machine, Progress, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -103,7 +103,6 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(report.overall().exit, text))
 }
 
-/// Writes the run and nothing else.
 fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
     let started = machine::now();
     let limited = DeviceLimits::asked(args.device)?;
@@ -155,7 +154,10 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
         run.extend(regret.iter().map(Regret::row));
     }
     match &outcome {
-        Ok(()) => run.has_ended(),
+        Ok(()) => {
+            let cases = run.cases().count();
+            run.session.progress = Progress::Complete { cases };
+        }
         Err(_) => run.goes_on(plan.cases.len()),
     }
     run.write(&folder)?;

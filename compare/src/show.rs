@@ -42,17 +42,14 @@ pub struct ShowArgs {
 }
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
-    let built = stages::builds()?;
+    let stages = stages::builds()?;
     let is_of_nothing = args.parts.is_empty() && args.stages.is_empty();
     if is_of_nothing && args.run.is_none() && args.gpu.is_none() {
-        return Ok(Answer::page(Exit::Pass, &names::document(&built)));
+        return Ok(Answer::page(Exit::Pass, &names::document(&stages)));
     }
-    let mut ids = Vec::new();
-    if !args.stages.is_empty() {
-        let named = select::stages(&args.stages, &built)?.into_iter();
-        ids.extend(named.map(|stage| stage.id.clone()));
-    }
-    let stages = built;
+    let mut named = select::stages(&args.stages, &stages)?;
+    named.retain(|_| !args.stages.is_empty());
+    let ids: Vec<String> = named.iter().map(|stage| stage.id.clone()).collect();
     let results = Results::read(&machine::results())?;
     let print = |report| Answer::page(Exit::Pass, &layout::document(&report, &args.parts, &ids));
     if let Some(folder) = &args.run {

@@ -64,7 +64,7 @@ pub fn launch(
         })?;
         for (gate, what) in found {
             let reason = format!("{}: {what}", call.label);
-            findings.push(GateResult::judge(gate, false, reason));
+            findings.push(GateResult::fail(gate, reason));
         }
         if call.negated {
             turn_back(of, &runs[0].execution.output, &mut execution);

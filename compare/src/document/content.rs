@@ -56,7 +56,6 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// The title of each column, and the cell in it.
 pub type TableRow = Vec<(String, Cell)>;
 
 /// A [`TableRow`], of any text for titles and anything that a cell can be.

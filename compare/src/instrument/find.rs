@@ -103,11 +103,6 @@ fn version_in(text: &str) -> Option<String> {
         .then(|| word.to_string())
 }
 
-/// The host's C++ compiler, as build scripts find it.
-pub fn cxx() -> String {
-    std::env::var("CXX").unwrap_or_else(|_| "c++".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

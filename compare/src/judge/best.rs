@@ -16,7 +16,6 @@ pub fn timed(table: &Table) -> impl Iterator<Item = &Row> {
     table.rows().filter(|row| is_latency(row))
 }
 
-/// Shown or withheld.
 pub fn time<'a>(table: &'a Table, subject: &Subject, place: &Place) -> Option<&'a Row> {
     let row = table.row(subject, &On::Problem(place.clone()), Source::Gpu);
     row.filter(|row| is_latency(row))

@@ -157,7 +157,10 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
     });
     let mut measured: Times = measured.collect();
     let mut kept = cover(&measured, WORTH);
-    measured.retain(|(subject, ..), _| runs_everywhere(stages, subject));
+    measured.retain(|(subject, ..), _| {
+        let stage = loaded(stages, subject);
+        stage.is_some_and(|stage| stage.attention.artifacts().architectures.is_empty())
+    });
     kept.append(&mut cover(&measured, WORTH_ELSEWHERE));
     let predicted = predicted(&equations, &costs, stages, own.multiprocessors);
     kept.append(&mut cover(&predicted, WORTH_UNSEEN));
@@ -341,11 +344,6 @@ fn launch<'a>(
     stage.prepare(subject.name(), problem).ok()
 }
 
-fn runs_everywhere(stages: &[LoadedStage], subject: &Subject) -> bool {
-    let stage = loaded(stages, subject);
-    stage.is_some_and(|stage| stage.attention.artifacts().architectures.is_empty())
-}
-
 /// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
 fn resident(known: &Known<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
     let arch = known.table.compiled_arch().unwrap_or_default();
@@ -435,7 +433,6 @@ impl Regret {
             .note(&self.at)
     }
 
-    /// Of the table's row.
     pub fn known(table: &Table) -> Option<Self> {
         let row = table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)?;
         Some(Self {
@@ -448,7 +445,6 @@ impl Regret {
     }
 }
 
-/// The subject of the choice's own row.
 const LIBRARY: &str = "attention-ladder";
 
 impl fmt::Display for Regret {

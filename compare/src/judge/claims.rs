@@ -375,7 +375,6 @@ pub struct Claimed {
     pub claim: Claim,
     /// NO DATA if the table says nothing.
     pub finding: Finding,
-    /// What the finding rests on.
     pub row: Option<Row>,
     /// Whether the finding is of this invocation's run.
     pub is_of_run: bool,

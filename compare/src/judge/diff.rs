@@ -99,7 +99,6 @@ impl fmt::Display for What {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The variant, stage or claim.
     pub subject: Subject,
     pub on: On,
     pub by: Source,

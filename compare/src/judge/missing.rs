@@ -14,7 +14,6 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Missing {
     pub what: String,
-    /// The reason and, if there is one, the remedy.
     pub why: String,
     /// Whether the report should have it. If so, the exit code is 3.
     pub required: bool,

@@ -8,7 +8,6 @@ use super::state::{self, Failure, State};
 use super::{Known, diff};
 use crate::table::{On, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
-use std::borrow::Cow;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +18,6 @@ pub enum Exit {
     Fail,
     /// Wrong usage, unreadable input, or a machine that cannot do what was asked.
     Usage,
-    /// AMBIGUOUS, or required data is missing.
     Inconclusive,
     /// Ctrl-C; what had finished is written.
     Interrupted,
@@ -343,11 +341,11 @@ fn explanation(report: &Report<'_>) -> Option<String> {
 }
 
 /// As a POSIX shell reads it.
-pub fn shell_word(text: &str) -> Cow<'_, str> {
+pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=@%+".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 

@@ -83,7 +83,7 @@ fn share_code(rows: &mut [Row]) {
     for (row, alike) in rows.iter_mut().zip(alike) {
         if !alike.is_empty() {
             let reason = format!("{SAME_CODE} {alike}: what tells them apart does nothing");
-            let result = GateResult::judge(GateId::R1, false, reason);
+            let result = GateResult::fail(GateId::R1, reason);
             row.judge(GateId::R1, Judged::from(&result));
         }
     }
@@ -112,7 +112,7 @@ pub fn judged(row: Row, errors: &Errors, gates: &[GateResult]) -> Row {
 
 /// The verdict of C1 on a launch that failed or never ended.
 pub fn not_launched(reason: &str) -> GateResult {
-    GateResult::judge(GateId::C1, false, format!("the launch failed: {reason}"))
+    GateResult::fail(GateId::C1, format!("the launch failed: {reason}"))
 }
 
 /// Adds device times, and the gates that fail on the timed buffers (`after`).

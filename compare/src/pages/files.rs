@@ -9,7 +9,6 @@ use crate::table::{Results, StageMeta, StoreError, Table};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
     pub path: PathBuf,
     pub text: String,
@@ -24,20 +23,17 @@ pub fn write_report(
     folder: &Path,
     root: Option<&Path>,
 ) -> Result<String, StoreError> {
-    let report = Rendered {
-        path: folder.join(REPORT),
-        text: document::markdown::markdown(&report::document(about, &[])),
-    };
-    let (run, place) = (folder.display(), report.path.display());
+    let text = document::markdown::markdown(&report::document(about, &[]));
+    let path = folder.join(REPORT);
+    write_atomically(&path, text.as_bytes())?;
+    let (run, place) = (folder.display(), path.display());
     let mut places = format!("run: {run}\nreport: {place}");
-    let mut files = vec![report.clone()];
     let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
     if let Some(root) = root.filter(|_| is_on_gpu) {
         let path = root.join(REPORT);
         places += &format!("\nand in {}", path.display());
-        files.push(Rendered { path, ..report });
+        write_atomically(&path, text.as_bytes())?;
     }
-    write(&files)?;
     Ok(places)
 }
 

@@ -59,7 +59,6 @@ pub struct Bench<'a> {
     pub exchange: Scratch,
 }
 
-/// A program, ready to be timed.
 struct Arm<'a> {
     subject: Subject,
     program: Program<'a>,

@@ -107,11 +107,9 @@ enum Answer<T> {
 /// A function of the user's, in place of the peers.
 #[derive(Clone, Debug)]
 pub struct Callable {
-    /// What rows call it.
     pub name: String,
     pub file: PathBuf,
     pub function: String,
-    /// How long it may take for one answer.
     pub patience: Duration,
 }
 

@@ -61,7 +61,7 @@ impl Log {
         limit: u64,
         [launched, planned]: [usize; 2],
     ) -> GateResult {
-        let fail = |reason: String| GateResult::judge(GateId::C7, false, reason);
+        let fail = |reason: String| GateResult::fail(GateId::C7, reason);
         let no_data = |reason: String| GateResult::no_data(GateId::C7, reason);
         let launches = format!("{launched} of {planned} launches");
         let reached = ended.describe(limit);

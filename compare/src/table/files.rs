@@ -11,13 +11,6 @@ pub fn is_run(folder: &Path) -> bool {
     folder.join(SESSION).is_file()
 }
 
-pub fn folder_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
-}
-
-/// The file name that `path` leads to.
 pub fn name_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     path.file_name()
@@ -42,7 +35,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let no_name = || fail(io::ErrorKind::InvalidFilename.into());
     let name = path.file_name().ok_or_else(no_name)?;
-    let parent = folder_of(path);
+    let parent = path.parent().filter(|of| !of.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(&fail)?;
     // The process id keeps two runs apart, and whatever lists runs skips names with a leading dot.
     let temporary = parent.join(format!(

@@ -125,15 +125,6 @@ impl Row {
         }
     }
 
-    /// Whether the compiler says it again.
-    pub fn says_the_same(&self, other: &Self) -> bool {
-        let again = Self {
-            session: other.session.clone(),
-            ..self.clone()
-        };
-        self.by == Source::Ptxas && again == *other
-    }
-
     /// The value of a metric; a share is computed from its parts if the row has no figure for it.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let measured = |metric| self.figures.get(&metric).map(|figure| figure.value);
@@ -330,7 +321,6 @@ impl fmt::Display for Source {
 /// The self-test's row without a planted fault.
 pub const CORRECT_MODEL: &str = "correct model";
 
-/// What the figures of a row were measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum On {
     /// All cases or launches of the subject.

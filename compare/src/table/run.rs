@@ -54,11 +54,6 @@ impl Run {
         self.session.progress = Progress::Partial { finished, planned };
     }
 
-    pub fn has_ended(&mut self) {
-        let cases = self.cases().count();
-        self.session.progress = Progress::Complete { cases };
-    }
-
     pub fn variants(&self) -> impl Iterator<Item = Subject> {
         self.session.stages.iter().flat_map(StageMeta::subjects)
     }

@@ -11,6 +11,12 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
+impl Table {
+    pub fn get_mut(&mut self, key: &Key) -> Option<&mut Row> {
+        self.rows.get_mut(key)
+    }
+}
+
 fn lines(of: impl IntoIterator<Item = String>) -> String {
     Vec::from_iter(of).join("\n")
 }
