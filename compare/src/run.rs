@@ -112,7 +112,11 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let gpu = ladder.gpu.as_ref().map(CudaDevice::info);
     let machine = machine::machine(gpu.map_err(String::clone));
     let plan = planned(args, file.as_ref(), &builds, &machine)?;
-    let out = out_folder(args)?;
+    let out = match &args.out {
+        Some(out) => out.clone(),
+        None => machine::root("--out DIR")?.join("target/compare"),
+    };
+    refuse_committed(&out, &machine::results())?;
     let folder = create_folder(
         &out,
         &format!("{}-{}", machine::compact(started), machine.name),
@@ -207,15 +211,6 @@ fn planned(
     let plan = plan::plan(builds, &request, backend)?;
     limits::check_cases(&plan.cases)?;
     Ok(plan)
-}
-
-fn out_folder(args: &RunArgs) -> anyhow::Result<PathBuf> {
-    let out = match &args.out {
-        Some(out) => out.clone(),
-        None => machine::root("give --out DIR")?.join("target/compare"),
-    };
-    refuse_committed(&out, &machine::results())?;
-    Ok(out)
 }
 
 /// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did.

@@ -144,7 +144,10 @@ fn output(
     let Ok(tensor) = tensors.tensor("out") else {
         return Ok(None);
     };
-    let own = stored(format);
+    let own = match format {
+        Format::F16 => StoredDtype::F16,
+        Format::Bf16 => StoredDtype::BF16,
+    };
     let values = match tensor.dtype() {
         StoredDtype::F32 => {
             let mut values = floats(tensor.data());
@@ -163,13 +166,6 @@ fn output(
         );
     }
     Ok(Some(values))
-}
-
-fn stored(format: Format) -> StoredDtype {
-    match format {
-        Format::F16 => StoredDtype::F16,
-        Format::Bf16 => StoredDtype::BF16,
-    }
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {

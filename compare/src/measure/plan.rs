@@ -335,7 +335,7 @@ impl<'a> Cases<'a> {
 
     /// For each instance of a variant, one block of rows over several of its own key tiles and one more key: rings are filled,
     /// drained and reused, and the last tile is ragged. One instance also runs with maxima that rise from tile to tile, and on a
-    /// default variant over [`DEEP`] tiles. The masks are those of [`common::suppression`].
+    /// default variant over [`DEEP`] tiles.
     fn rings(&mut self) {
         let Some((_, variant)) = self.variant else {
             return;

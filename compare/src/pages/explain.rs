@@ -73,10 +73,9 @@ fn within(closest: &Closest, gates: impl Iterator<Item = String>) -> Vec<Block> 
     let tile = tile.map_or(String::new(), |key| {
         format!(", in the tile of keys from {key}")
     });
-    let gates: Vec<String> = gates.collect();
-    let fail = if gates.len() == 1 { "fails" } else { "fail" };
     let gates = joined(gates, " and ");
-    let strong = format!("{gates} {fail}, though each number of this row is within its own bound.");
+    let strong =
+        format!("Each number of this row is within its own bound, though it fails {gates}.");
     let closest = format!(
         " Closest to its bound is {}, at {:.0} % of it{tile}: most of the error enters there.",
         quantity.name().trim_end_matches(','),
@@ -225,7 +224,7 @@ mod tests {
         let page = crate::document::markdown::markdown(&within(&closest, gates));
         let says = |words: &str| page.contains(words);
         assert!(
-            says("C2 and C4 fail") && says("O, rescaled, at 93 % of it"),
+            says("it fails C2 and C4") && says("O, rescaled, at 93 % of it"),
             "{page}"
         );
         assert!(says("keys from 128") && !says("right"), "{page}");

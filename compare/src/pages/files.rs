@@ -17,7 +17,7 @@ pub struct Rendered {
 const REPORT: &str = "COMPARE.md";
 
 /// Writes the report into the run's folder and, of a run on a GPU, as COMPARE.md of the workspace at `root`: without a GPU the committed
-/// one knows more than the run does. Gives the places of the run and of its report.
+/// one knows more than the run does.
 pub fn write_report(
     about: &Report<'_>,
     folder: &Path,

@@ -21,9 +21,7 @@ fn lines(of: impl IntoIterator<Item = String>) -> String {
     Vec::from_iter(of).join("\n")
 }
 
-/// A session replaces rows of its keys and no others: another arm, problem or source is another row. On a problem the peers, and ours as
-/// timed against them, are of one session, and so is the self-test of a stage and a random problem. What was read of the same machine code stays, and what the
-/// compiler says again is of the session that it first said it to.
+/// As [`Table::merge`] says; another arm, problem or source is another row.
 #[test]
 fn a_session_replaces_rows_of_its_keys() {
     let read = "wmma ptxas: code a | loop_instructions 64";
