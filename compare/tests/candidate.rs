@@ -238,6 +238,10 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
         ("cheats.py:one_buffer_when_dense:4:2:8", shared),
         ("cheats.py:only_when_checked:4:2:8", shared),
         (
+            "cheats.py:in_place_of_q:4:2:8",
+            "refused: what is timed returned a tensor that shares memory with an input",
+        ),
+        (
             "right.py:attention:4:2:1",
             "refused: a graph of 1 launches leaves out some of 4 sets",
         ),

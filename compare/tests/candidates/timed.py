@@ -155,8 +155,9 @@ def told(worker, case):
         for i, of in enumerate(peers.sets["bhsd"]):
             assert not any(map(torch.equal, of, inputs[i % contents])), "what is timed is what is judged"
         try:
-            peers.prepare({"peer": "candidate/it", "launches": launches})
-            peers.chunk({"peer": "candidate/it", "lead_in": 1, "replays": 2})
+            replay_us = peers.prepare({"peer": "candidate/it", "launches": launches})
+            us = peers.chunk({"peer": "candidate/it", "lead_in": 1, "replays": 2})
+            assert replay_us == us <= 2, "of one call"
             written = peers.finish({"peer": "candidate/it", "output": f"{folder}/o"})["sets"]
         except (TypeError, ValueError, type(peers).prepare.__globals__["Unsupported"]) as error:
             return f"refused: {error}"
