@@ -9,7 +9,7 @@ use crate::judge::diff::{self, Difference};
 use crate::judge::verdict::{Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
-use crate::pages::diff::{Comparison, Pair};
+use crate::pages::diff::Comparison;
 use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
@@ -79,7 +79,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         // Resources and counters may still be compared.
         names.push(BUILD);
     }
-    let mut pairs: Vec<Pair> = Vec::new();
+    let mut pairs: Vec<(String, diff::Comparison)> = Vec::new();
     for name in names {
         let [old, now] = [base, new].map(|side| {
             let mut table = side.results.of_gpu(name);
@@ -93,20 +93,16 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
             let outdated = known.stale_stages().into_iter().map(Difference::outdated);
             comparison.differences.extend(outdated);
         }
-        pairs.push(Pair {
-            name: name.to_string(),
-            comparison,
-            new: now,
-        });
+        pairs.push((name.to_string(), comparison));
     }
     if covers && new.run.is_none() {
         let gone = of_base
             .difference(&of_new)
             .map(|name| Difference::gone(name));
-        pairs[0].comparison.differences.extend(gone);
+        pairs[0].1.differences.extend(gone);
     }
-    let all = pairs.iter().flat_map(|pair| &pair.comparison.differences);
-    let all: Vec<Difference> = all.cloned().collect();
+    let differences = pairs.iter().flat_map(|(_, pair)| &pair.differences);
+    let all = Vec::from_iter(differences.cloned());
     let overall = match all.is_empty() && base.results == new.results {
         true => Overall::same_table(),
         false => of_differences(&all),

@@ -116,7 +116,6 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     check_uuid(&hello, device)?;
     let builds = ladder.builds()?;
     let items = choose::items(&args.problems, &stages(&args.stages, &builds)?);
-    let planned = items.len();
     completing.set_tools(Source::Peers, hello.tools());
     begin_session(&mut completing.run, &items);
     completing.append(hello.absent)?;
@@ -138,7 +137,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
         exchange: Scratch::new("peers")?,
     };
     for (done, item) in items.iter().enumerate() {
-        bars.step("problem", &item.place.to_string(), done, planned);
+        bars.step("problem", &item.place.to_string(), done, items.len());
         let rows = bench.measure(item, &mut [&mut python]).context(failed)?;
         // An interrupt loses the problem that is being measured, no more.
         completing.append(rows)?;

@@ -39,8 +39,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
         );
     }
     let stages = stages::builds()?;
-    let built = builds::table(&stages);
-    results.restamp(&stages, &built);
+    results.restamp(&stages, &builds::table(&stages));
     let mut files = files::committed(&results, &stages, &root)?;
     let tables = results.files().into_iter();
     files.extend(tables.map(|(path, bytes)| Rendered {

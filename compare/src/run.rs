@@ -20,7 +20,7 @@ use crate::recorder::Recorder;
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
-use crate::table::session::{Gpu, Machine, Progress, Tier};
+use crate::table::session::{Progress, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -111,7 +111,19 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     let file = args.input.as_deref().map(FileInput::read).transpose()?;
     let gpu = ladder.gpu.as_ref().map(CudaDevice::info);
     let machine = machine::machine(gpu.map_err(String::clone));
-    let plan = planned(args, file.as_ref(), &builds, &machine)?;
+    let backend = match ladder.gpu {
+        Ok(_) => BackendKind::Cuda,
+        Err(_) => BackendKind::Emulated,
+    };
+    if backend == BackendKind::Emulated && args.request.cases.iters.is_some_and(|iters| iters > 0) {
+        say("note: without a GPU --iters has no effect");
+    }
+    let request = Request {
+        file: file.as_ref().map(|file| file.problem.clone()),
+        ..args.request.clone()
+    };
+    let plan = plan::plan(&builds, &request, backend)?;
+    limits::check_cases(&plan.cases)?;
     let out = match &args.out {
         Some(out) => out.clone(),
         None => machine::root("--out DIR")?.join("target/compare"),
@@ -189,28 +201,6 @@ fn models() -> anyhow::Result<Vec<Model>> {
         models.push(serde_json::from_str(&text).with_context(fail)?);
     }
     Ok(models)
-}
-
-fn planned(
-    args: &RunArgs,
-    file: Option<&FileInput>,
-    builds: &[StageMeta],
-    machine: &Machine,
-) -> anyhow::Result<Plan> {
-    let backend = match machine.gpu {
-        Gpu::Present { .. } => BackendKind::Cuda,
-        Gpu::Absent { .. } => BackendKind::Emulated,
-    };
-    if backend == BackendKind::Emulated && args.request.cases.iters.is_some_and(|iters| iters > 0) {
-        say("note: without a GPU --iters has no effect");
-    }
-    let request = Request {
-        file: file.map(|file| file.problem.clone()),
-        ..args.request.clone()
-    };
-    let plan = plan::plan(builds, &request, backend)?;
-    limits::check_cases(&plan.cases)?;
-    Ok(plan)
 }
 
 /// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did.

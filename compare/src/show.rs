@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, NoData};
 use crate::judge::Known;
+use crate::judge::list::joined;
 use crate::judge::verdict::{Exit, report, report_of_run};
 use crate::measure::machine;
 use crate::measure::select;
@@ -63,8 +64,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         ))
     };
     if !results.gpus.contains_key(gpu) {
-        let names: Vec<&str> = results.gpus.keys().map(String::as_str).collect();
-        let names = names.join(", ");
+        let names = joined(results.gpus.keys(), ", ");
         bail!("there is no table of '{gpu}' in results/; it has {names}")
     }
     let table = results.of_gpu(gpu);

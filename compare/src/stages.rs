@@ -117,8 +117,8 @@ pub fn without_code(stages: &[LoadedStage], gpu: DeviceLimits) -> Option<String>
 
 pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
     let stages = STAGES.iter().map(|stage| LoadedStage::load(*stage));
-    (stages.collect::<Result<_, _>>())
-        .context("the ladder cannot be loaded; build again with `cargo build`")
+    let stages: Result<_, _> = stages.collect();
+    stages.context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {

@@ -314,10 +314,10 @@ impl Join<'_> {
                 What::Variant,
                 "it was checked in the base, but not on the new side",
             ),
-            _ if is_variant(old) => gone(
-                What::Variant,
-                "the new side does not declare it: removed or renamed",
-            ),
+            _ if is_variant(old) => {
+                let why = "the new side does not declare it: removed or renamed";
+                Some(gone(What::Variant, why)?.values(Some("declared".into()), None))
+            }
             _ if !is_known => None,
             (Source::ComputeSanitizer, _) => missing(gate()?, "judged in the base only"),
             (_, Some(group @ (Group::Resources | Group::Counters))) => {

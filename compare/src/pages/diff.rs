@@ -5,7 +5,6 @@ use crate::document::Block;
 use crate::judge::diff::{self, Change, Difference, What};
 use crate::judge::list::count;
 use crate::judge::verdict::Overall;
-use crate::table::{self, Subject};
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
 const MOST_WORSE: usize = 15;
@@ -18,24 +17,17 @@ const HOW: &str = "compare diff BASE NEW";
 pub struct Comparison {
     pub base: String,
     pub new: String,
-    pub pairs: Vec<Pair>,
+    /// By name of what both sides have.
+    pub pairs: Vec<(String, diff::Comparison)>,
     /// GPU models that only one side has figures of.
     pub unpaired: Vec<String>,
     pub overall: Overall,
 }
 
-pub struct Pair {
-    pub name: String,
-    pub comparison: diff::Comparison,
-    pub new: table::Table,
-}
-
-impl Pair {
-    fn of(&self, change: Change) -> Vec<&Difference> {
-        let all = self.comparison.differences.iter();
-        all.filter(|difference| difference.change == change)
-            .collect()
-    }
+fn of(comparison: &diff::Comparison, change: Change) -> Vec<&Difference> {
+    let all = comparison.differences.iter();
+    all.filter(|difference| difference.change == change)
+        .collect()
 }
 
 /// Everything, or the first of each kind.
@@ -53,11 +45,11 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         true => usize::MAX,
         false => (most / comparison.pairs.len().max(1)).max(2),
     };
-    for pair in &comparison.pairs {
+    for (name, pair) in &comparison.pairs {
         if comparison.pairs.len() > 1 {
-            blocks.push(Block::section(&*pair.name));
+            blocks.push(Block::section(&**name));
         }
-        let required = required(&pair.comparison.differences, share(MOST_MISSING));
+        let required = required(&pair.differences, share(MOST_MISSING));
         let parts = [
             ("Missing data", required),
             ("Worse", table(pair, Change::Worse, share(MOST_WORSE))),
@@ -65,15 +57,15 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
             ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
         ];
         blocks.extend(sections(Block::subsection, parts));
-        blocks.extend(drift(&pair.comparison));
+        blocks.extend(drift(pair));
     }
     blocks.extend(list(&comparison.unpaired));
     blocks
 }
 
 /// Gates before figures, and large changes before small ones.
-fn table(pair: &Pair, change: Change, most: usize) -> Vec<Block> {
-    let mut changed = pair.of(change);
+fn table(pair: &diff::Comparison, change: Change, most: usize) -> Vec<Block> {
+    let mut changed = of(pair, change);
     let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
     changed.sort_by(|a, b| a.group.cmp(&b.group).then(moved(b).total_cmp(&moved(a))));
     first_of(&changed, most, |of| Block::Table(changes(of)), HOW)
@@ -85,12 +77,10 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
     first_lines(lines, most, HOW)
 }
 
-fn added(pair: &Pair, most: usize) -> Vec<Block> {
-    let new = pair.of(Change::Informational).into_iter();
-    let new = new.filter(|d| d.what == What::Variant && d.new.is_none() && d.base.is_none());
-    let is_there = |subject: &&Subject| pair.new.about(subject).next().is_some();
-    let added = new.map(|d| &d.subject).filter(is_there);
-    let lines = added.map(|subject| subject.to_string().into());
+fn added(pair: &diff::Comparison, most: usize) -> Vec<Block> {
+    let new = of(pair, Change::Informational).into_iter();
+    let new = new.filter(|d| d.what == What::Variant && d.base.is_none());
+    let lines = new.map(|d| d.subject.to_string().into());
     first_lines(lines, most, "compare show gates latencies")
 }
 

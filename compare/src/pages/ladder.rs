@@ -37,7 +37,10 @@ pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
         "stage" => &stage.id,
         "best variant at mission" => best,
         "gates" => or_dash(gates.map(|(_, of)| state(of))),
-        "µs" => time(known, &subject, &mission),
+        "µs" => match best::latency(known, &subject, &mission) {
+            Some(Ok(row)) => stale(us(p50(row)), known.is_stale(row)),
+            _ => Cell::Missing,
+        },
         "vs previous (claimed)" => gain(report, stage, &mission),
         "vs fastest peer" => or_dash(over_fastest(known, stage, &mission)),
         "µs at big (TFLOP/s)" => at_large(known, stage, &large),
@@ -90,13 +93,6 @@ pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
     noted(or_dash(measured), Some(&format!("{at_least:.2}x{over}")))
 }
 
-fn time(known: &Known<'_>, subject: &Subject, place: &Place) -> Cell {
-    match best::latency(known, subject, place) {
-        Some(Ok(row)) => stale(us(p50(row)), known.is_stale(row)),
-        _ => Cell::Missing,
-    }
-}
-
 /// The fastest time of a stage on the large problem, whether timed alone or against peers, its rate, and the share of a matrix product's.
 fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let against_peers = peers::ours(known, place, |row| row.subject.stage() == stage.id);
@@ -104,15 +100,12 @@ fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
     let Some(row) = best::fastest(known, against_peers.into_iter().chain(alone)) else {
         return Cell::Missing;
     };
-    let rate = rate(known, row).map(|(rate, share)| {
-        let share = share.map_or(String::new(), |share| format!(", {:.0} %", 100.0 * share));
-        format!("{:.0}{share}", rate / 1e12)
-    });
+    let rate = rate(known, row);
     noted(stale(us(p50(row)), known.is_stale(row)), rate.as_deref())
 }
 
 /// Operations of both products per second, and, of 16-bit types, their share of the rate of a matrix product on that GPU.
-pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
+fn rate(known: &Known<'_>, row: &Row) -> Option<String> {
     let place = row.on.problem()?;
     let problem = place.problem()?;
     let rate = problem.flops() as f64 / (p50(row) * 1e-6);
@@ -121,7 +114,8 @@ pub fn rate(known: &Known<'_>, row: &Row) -> Option<(f64, Option<f64>)> {
         .filter_map(|row| row.value(Metric::MatrixFlops))
         .next();
     let product = product.filter(|_| place.dtype != Dtype::E4m3);
-    Some((rate, product.map(|product| rate / product)))
+    let share = product.map(|product| format!(", {:.0} %", 100.0 * rate / product));
+    Some(format!("{:.0}{}", rate / 1e12, share.unwrap_or_default()))
 }
 
 /// Our speedup over the fastest peer on a problem.

@@ -84,10 +84,10 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
 
 /// A PASS that does not hide a regression.
 pub fn verdict(report: &Report<'_>) -> String {
-    let overall = report.overall();
-    let regressed = report.regressed();
-    let worse = regressed.map(|(worse, since)| format!("; {worse} worse since {since}"));
-    format!("{overall}{}", worse.unwrap_or_default())
+    let worse = report
+        .regressed()
+        .map(|(worse, since)| format!("; {worse} worse since {since}"));
+    format!("{}{}", report.overall(), worse.unwrap_or_default())
 }
 
 /// Counts of variants, claims and changes, apart from each other.

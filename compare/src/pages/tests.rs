@@ -375,11 +375,7 @@ fn compared(
         base: "main".into(),
         new: "HEAD".into(),
         overall: of_differences(&comparison.differences),
-        pairs: vec![super::diff::Pair {
-            name: "nvidia-h200".into(),
-            comparison,
-            new: new.clone(),
-        }],
+        pairs: vec![("nvidia-h200".into(), comparison)],
         unpaired: vec![],
     }
 }

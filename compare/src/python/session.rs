@@ -211,7 +211,15 @@ impl Process {
         let words: Arc<Mutex<VecDeque<String>>> = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let words = Arc::clone(&words);
-            reader(move || lines(stderr).for_each(|line| keep_last(&words, line)))?;
+            let keep_last = move |line: String| {
+                if let Ok(mut words) = words.lock() {
+                    if words.len() == LAST_WORDS {
+                        words.pop_front();
+                    }
+                    words.push_back(line.trim().to_string());
+                }
+            };
+            reader(move || lines(stderr).for_each(keep_last))?;
         }
         Ok(Self {
             stdin: child.stdin.take(),
@@ -306,13 +314,4 @@ fn lines(stream: impl Read) -> impl Iterator<Item = String> {
         .split(b'\n')
         .map_while(Result::ok)
         .map(|line| String::from_utf8_lossy(&line).into_owned())
-}
-
-fn keep_last(words: &Mutex<VecDeque<String>>, line: String) {
-    if let Ok(mut words) = words.lock() {
-        if words.len() == LAST_WORDS {
-            words.pop_front();
-        }
-        words.push_back(line.trim().to_string());
-    }
 }
