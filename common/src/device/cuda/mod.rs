@@ -512,7 +512,8 @@ pub fn encode(map: &TensorMap) -> Result<[u64; 16], DriverError> {
     // TMA moves elements as they are, whatever type they have.
     let kind = match map.element_bytes {
         1 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        2 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        _ => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
     };
     let swizzle = match map.swizzle {
         64 => MapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,

@@ -3,32 +3,29 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use cudarc::driver::{
-    CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys,
-};
+use common::device::cuda::{encode, is_present};
+use common::maps::TensorMap;
+use cudarc::driver::{CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use emulator::TensorMap;
 use emulator_kernels::{FATBIN, KernelParams};
 
-use crate::launch::{Buffer, Run};
+use crate::launch::{Buffer, Run, bytes_of};
 
 pub struct Gpu {
     stream: Arc<CudaStream>,
     module: Arc<CudaModule>,
 }
 
+/// Past libtest, which hides the output of a test that passes.
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").unwrap();
+}
+
 impl Gpu {
-    /// Where there is none, says so past libtest, which hides the output of a test that passes.
+    /// Where there is none, says so.
     pub fn open() -> Option<Self> {
-        // SAFETY: tries to load the driver's library and closes it again.
-        let has_driver = unsafe { sys::is_culib_present() };
-        if !has_driver || !CudaContext::device_count().is_ok_and(|count| count > 0) {
-            let mut terminal = std::io::stderr();
-            writeln!(
-                terminal,
-                "no GPU: the wrappers of attn/ptx were checked in the emulator alone"
-            )
-            .unwrap();
+        if !is_present() || !CudaContext::device_count().is_ok_and(|count| count > 0) {
+            say("no GPU: the wrappers of attn/ptx were checked in the emulator alone");
             return None;
         }
         let fatbin =
@@ -47,12 +44,9 @@ impl Gpu {
     pub fn has(&self, name: &str) -> bool {
         let has = self.module.load_function(name).is_ok();
         if !has {
-            let mut terminal = std::io::stderr();
-            writeln!(
-                terminal,
+            say(&format!(
                 "this GPU is no sm_90a: {name} was checked in the emulator alone"
-            )
-            .unwrap();
+            ));
         }
         has
     }
@@ -80,10 +74,25 @@ impl Gpu {
                 Buffer::Input => address(&tensor),
                 Buffer::Output => address(&output),
             };
-            inputs[1].extend(encode(&TensorMap {
-                base: base + map.base,
-                ..*map
-            }));
+            let emulator::TensorMap {
+                base: offset,
+                extents,
+                strides,
+                box_columns,
+                box_rows,
+                swizzle,
+                element_bytes,
+            } = *map;
+            let encoded = encode(&TensorMap {
+                base: base + offset,
+                extents,
+                strides,
+                box_columns,
+                box_rows,
+                swizzle,
+                element_bytes,
+            });
+            inputs[1].extend(bytes_of(&encoded.unwrap()));
         }
         let [_, second, third] = inputs.map(|bytes| stream.clone_htod(&filled(&bytes)).unwrap());
         let params = KernelParams {
@@ -91,15 +100,9 @@ impl Gpu {
             output: [address(&output), 0].map(|address| address as *mut _),
             numbers: launch.numbers,
         };
-        // SAFETY: a `repr(C)` struct of pointers and integers without padding.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const params).cast::<u8>(), size_of::<KernelParams>())
-        };
-        let params = stream.clone_htod(bytes).unwrap();
-        let function = self
-            .module
-            .load_function(name)
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let params = stream.clone_htod(&bytes_of(&[params])).unwrap();
+        let function = self.module.load_function(name);
+        let function = function.unwrap_or_else(|error| panic!("{name}: {error}"));
         let config = LaunchConfig {
             grid_dim: launch.grid.into(),
             block_dim: launch.block.into(),
@@ -109,54 +112,8 @@ impl Gpu {
         launch.arg(&params);
         // SAFETY: every kernel of `gpu.cu` takes the address of its params, whose buffers live until after the wait below
         // and have the sizes that the kernel documents.
-        unsafe { launch.launch(config) }.unwrap_or_else(|error| panic!("{name}: {error}"));
-        stream
-            .synchronize()
-            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let done = unsafe { launch.launch(config) }.and_then(|_| stream.synchronize());
+        done.unwrap_or_else(|error| panic!("{name}: {error}"));
         stream.clone_dtoh(&output).unwrap()
     }
-}
-
-/// The driver's own encoding of a map.
-fn encode(map: &TensorMap) -> [u8; 128] {
-    let &TensorMap {
-        base,
-        extents,
-        strides,
-        box_columns,
-        box_rows,
-        swizzle,
-        element_bytes,
-    } = map;
-    let (boxes, steps) = ([box_columns, box_rows, 1, 1], [1u32; 4]);
-    let element = match element_bytes {
-        1 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        2 => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        _ => sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-    };
-    let swizzle = match swizzle {
-        64 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
-        _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-    };
-    let mut encoded = std::mem::MaybeUninit::<sys::CUtensorMap>::zeroed();
-    // SAFETY: the driver is loaded, and reads as many numbers of each array as a tensor of rank 4 has.
-    let result = unsafe {
-        sys::cuTensorMapEncodeTiled(
-            encoded.as_mut_ptr(),
-            element,
-            4,
-            base as *mut _,
-            extents.as_ptr().cast(),
-            strides.as_ptr().cast(),
-            boxes.as_ptr(),
-            steps.as_ptr(),
-            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-            swizzle,
-            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_NONE,
-            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
-    };
-    assert_eq!(result, sys::CUresult::CUDA_SUCCESS, "{map:?}");
-    // SAFETY: 128 bytes, all of which were set.
-    unsafe { encoded.as_ptr().cast::<[u8; 128]>().read() }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use emulator::trace::{Access, Allocation, Hazard, HazardKind, Memory, Selection};
+use emulator::trace::{Access, Allocation, Counters, Hazard, HazardKind, Memory, Selection};
 use emulator::{Entry, Fault, Place, Schedule, TensorMap, TraceReport};
 use emulator_kernels::{KERNELS, KernelParams};
 
@@ -175,11 +175,7 @@ impl Run {
     }
 
     pub fn input<T: Plain>(mut self, index: usize, values: &[T]) -> Self {
-        // SAFETY: any bytes are valid u8s.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(values.as_ptr().cast(), std::mem::size_of_val(values))
-        };
-        self.inputs[index] = bytes.to_vec();
+        self.inputs[index] = bytes_of(values);
         self
     }
 
@@ -218,7 +214,7 @@ impl Run {
                 ..*map
             };
             let words = map.encode().expect("the limits of tensor maps are kept");
-            inputs[1].extend(lines(&words.map(u64::to_ne_bytes).concat()));
+            inputs[1].extend(lines(&bytes_of(&words)));
         }
         let params = KernelParams {
             input: [0, 1, 2].map(|index: usize| inputs[index].as_ptr().cast()),
@@ -276,6 +272,11 @@ impl Run {
             .expect("the launch is legal")
     }
 
+    /// What the traced build counts, with as many bytes of `out[0]`.
+    pub fn counted(&self, output_bytes: usize) -> Counters {
+        self.trace([output_bytes, 0]).counted.sum
+    }
+
     /// The plain build with `out[0]` of `len` elements, initially zero.
     pub fn output<T: Plain>(&self, len: usize) -> Result<Vec<T>, Fault> {
         let buffers = self.buffers([len * size_of::<T>(), 0]);
@@ -319,6 +320,15 @@ macro_rules! plain {
 }
 plain! { u8 u16 u32 u64 i32 f32 f64 }
 
+// SAFETY: pointers and integers without padding.
+unsafe impl Plain for KernelParams {}
+
+pub fn bytes_of<T: Plain>(values: &[T]) -> Vec<u8> {
+    // SAFETY: there is no padding, and any bytes are valid u8s.
+    let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+    bytes.to_vec()
+}
+
 /// The text of `cu/FILE`.
 pub fn source(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cu").join(file);
@@ -328,16 +338,13 @@ pub fn source(file: &str) -> String {
 /// The one line of `cu/FILE` that contains `text`.
 pub fn place(file: &str, text: &str) -> Place {
     let source = source(file);
-    let lines: Vec<u32> = (1..)
-        .zip(source.lines())
-        .filter(|(_, line)| line.contains(text))
-        .map(|(n, _)| n)
-        .collect();
-    assert_eq!(lines.len(), 1, "{text:?} in {file}");
-    Place {
-        file: format!("cu/{file}"),
-        line: lines[0],
-    }
+    let lines = (1..).zip(source.lines());
+    let lines: Vec<_> = lines.filter(|(_, line)| line.contains(text)).collect();
+    let [(line, _)] = lines[..] else {
+        panic!("{text:?} in {file}: {lines:?}")
+    };
+    let file = format!("cu/{file}");
+    Place { file, line }
 }
 
 fn key(hazard: &Hazard) -> (HazardKind, Vec<String>) {
@@ -414,36 +421,39 @@ fn section(launch: &str, texts: impl IntoIterator<Item = String>) -> String {
 
 /// Places `cu/FILE:LINE` as the comment of that line, or the line itself where it has none.
 fn by_source(text: &str) -> String {
-    let mut parts = text.split("cu/");
-    let mut replaced = parts.next().unwrap().to_owned();
-    for part in parts {
+    replace_each(text, "cu/", |part| {
         let (file, rest) = part.split_once(':').unwrap();
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (line, rest) = split_while(rest, u8::is_ascii_digit);
         let source = source(file);
-        let line = source
-            .lines()
-            .nth(rest[..digits].parse::<usize>().unwrap() - 1)
-            .unwrap();
+        let index = line.parse::<usize>().unwrap() - 1;
+        let line = source.lines().nth(index).unwrap();
         let words = match line.split_once("// ") {
             Some((_, comment)) => comment.into(),
             None if line.len() > 60 => format!("{}…", line.trim().split_at(48).0),
             None => line.trim().to_owned(),
         };
-        replaced += &format!("{file} `{words}`{}", &rest[digits..]);
-    }
-    replaced
+        format!("{file} `{words}`{rest}")
+    })
 }
 
 /// Addresses are others in each run.
 fn without_addresses(text: &str) -> String {
-    let mut parts = text.split("0x");
-    let mut replaced = parts.next().unwrap().to_owned();
-    for part in parts {
-        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
-        let number = if digits > 8 { "…" } else { &part[..digits] };
-        replaced += &format!("0x{number}{}", &part[digits..]);
-    }
-    replaced
+    replace_each(text, "0x", |part| {
+        let (digits, rest) = split_while(part, u8::is_ascii_hexdigit);
+        let number = if digits.len() > 8 { "…" } else { digits };
+        format!("0x{number}{rest}")
+    })
+}
+
+/// Each mark and what follows it, up to the next.
+fn replace_each(text: &str, mark: &str, replaced: impl Fn(&str) -> String) -> String {
+    let mut parts = text.split(mark);
+    let before = parts.next().unwrap().to_owned();
+    before + &parts.map(replaced).collect::<String>()
+}
+
+fn split_while(text: &str, is_part: fn(&u8) -> bool) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(is_part).count())
 }
 
 /// SplitMix64.

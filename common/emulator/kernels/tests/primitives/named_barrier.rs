@@ -9,7 +9,7 @@ fn pairs_of_warps_meet_without_the_others() {
     }
     let run = launch("named_barriers_of_pairs<<<1, 128, 512>>>(3)");
     assert_eq!(run.same::<i32>(128), values);
-    let counted = run.trace([512, 0]).counted.sum;
+    let counted = run.counted(512);
     assert_eq!(
         (counted.named_barriers, counted.barriers),
         (3 * 16, 0),

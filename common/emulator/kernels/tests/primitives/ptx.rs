@@ -9,14 +9,14 @@ use common::e4m3::E4m3;
 use half::{bf16, f16};
 
 use crate::gpu::Gpu;
-use crate::launch::{Run, SCHEDULES, launch, numbers};
+use crate::launch::{Run, SCHEDULES, bytes_of, launch, numbers, source};
 use crate::{cluster, tma, wgmma};
 
 /// A launch with its inputs and expected output.
 pub struct Case {
     text: String,
     pub run: Run,
-    expected: Vec<u8>,
+    pub expected: Vec<u8>,
 }
 
 impl Case {
@@ -48,78 +48,90 @@ impl Case {
     }
 }
 
-pub fn bytes<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> Vec<u8> {
-    values.into_iter().flatten().collect()
+#[derive(Clone, Copy, PartialEq)]
+pub enum Code {
+    F16,
+    Bf16,
+    E4m3,
 }
 
-fn half_code(value: i32) -> u16 {
-    f16::from_f32(value as f32).to_bits()
-}
+impl Code {
+    pub fn bytes(self) -> usize {
+        if self == Self::E4m3 { 1 } else { 2 }
+    }
 
-/// A multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA: `code` gives an element's bits,
-/// `per_register` to a register.
-fn mma(seed: u64, per_register: usize, code: impl Fn(i32) -> u32) -> ([Vec<u8>; 3], Vec<u8>) {
-    let k_size = 8 * per_register;
-    // Exact as f16, bf16 and e4m3, and so is every sum of their products.
-    let mut numbers = numbers(seed, 8);
-    let a: Vec<Vec<i32>> = (0..16)
-        .map(|_| numbers.by_ref().take(k_size).collect())
-        .collect();
-    let b: Vec<[i32; 8]> = (0..k_size)
-        .map(|_| from_fn(|_| numbers.next().unwrap()))
-        .collect();
-    let c: Vec<[i32; 8]> = (0..16)
-        .map(|_| from_fn(|_| 7 * numbers.next().unwrap()))
-        .collect();
-
-    let packed = |element: &dyn Fn(usize) -> i32| {
-        let bits = 32 / per_register;
-        (0..per_register).fold(0, |register, j| register | code(element(j)) << (bits * j))
-    };
-    let (mut a_registers, mut b_registers, mut c_registers, mut d_registers) =
-        (vec![], vec![], vec![], vec![]);
-    for lane in 0..32 {
-        let (row, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
-        for (row, first) in [
-            (row, first),
-            (row + 8, first),
-            (row, first + k_size / 2),
-            (row + 8, first + k_size / 2),
-        ] {
-            a_registers.push(packed(&|j| a[row][first + j]));
-        }
-        for first in [first, first + k_size / 2] {
-            b_registers.push(packed(&|j| b[first + j][row]));
-        }
-        for (row, col) in [
-            (row, pair),
-            (row, pair + 1),
-            (row + 8, pair),
-            (row + 8, pair + 1),
-        ] {
-            let product: i32 = (0..k_size).map(|k| a[row][k] * b[k][col]).sum();
-            c_registers.push(c[row][col] as f32);
-            d_registers.push((c[row][col] + product) as f32);
+    pub fn of(self, value: i32) -> u32 {
+        let value = value as f32;
+        match self {
+            Self::F16 => f16::from_f32(value).to_bits().into(),
+            Self::Bf16 => bf16::from_f32(value).to_bits().into(),
+            Self::E4m3 => E4m3::from_f32(value).to_bits().into(),
         }
     }
-    let registers = |values: Vec<u32>| bytes(values.into_iter().map(u32::to_le_bytes));
-    let floats = |values: Vec<f32>| bytes(values.into_iter().map(f32::to_le_bytes));
-    (
-        [
-            registers(a_registers),
-            registers(b_registers),
-            floats(c_registers),
-        ],
-        floats(d_registers),
-    )
+}
+
+pub fn halves(values: &[i32]) -> Vec<u16> {
+    let code = |&value| Code::F16.of(value) as u16;
+    values.iter().map(code).collect()
+}
+
+/// Bytes at which 32 lanes find or leave their rows: multiples of 16, in no order that a mistake could have.
+pub fn row_starts() -> [i32; 32] {
+    from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) as i32 % 128 * 16)
+}
+
+/// A multiply-accumulate of 16 x K by K x 8, laid over the lanes as in the PTX ISA.
+fn mma(seed: u64, code: Code) -> ([Vec<u8>; 3], Vec<u8>) {
+    let per_register = 4 / code.bytes();
+    let half = 4 * per_register; // of K
+    // Exact as f16, bf16 and e4m3, and so is every sum of their products.
+    let mut numbers = numbers(seed, 8);
+    let mut matrix = |rows: usize, columns: usize| -> Vec<Vec<i32>> {
+        let mut row = || numbers.by_ref().take(columns).collect();
+        (0..rows).map(|_| row()).collect()
+    };
+    let (a, b, c) = (matrix(16, 2 * half), matrix(2 * half, 8), matrix(16, 8));
+
+    let packed = |element: &dyn Fn(usize) -> i32| {
+        let bits = 8 * code.bytes();
+        (0..per_register).fold(0, |register, j| {
+            register | code.of(element(j)) << (bits * j)
+        })
+    };
+    let [mut a_registers, mut b_registers] = [vec![], vec![]];
+    let [mut c_registers, mut d_registers] = [vec![], vec![]];
+    for lane in 0..32 {
+        let (row, first, pair) = (lane / 4, lane % 4 * per_register, lane % 4 * 2);
+        for i in 0..4 {
+            let (row, first) = (row + i % 2 * 8, first + i / 2 * half);
+            a_registers.push(packed(&|j| a[row][first + j]));
+        }
+        for first in [first, first + half] {
+            b_registers.push(packed(&|j| b[first + j][row]));
+        }
+        for i in 0..4 {
+            let (row, col) = (row + i / 2 * 8, pair + i % 2);
+            let product: i32 = (0..2 * half).map(|k| a[row][k] * b[k][col]).sum();
+            let c = 7 * c[row][col];
+            c_registers.push(c as f32);
+            d_registers.push((c + product) as f32);
+        }
+    }
+    let inputs = [
+        bytes_of(&a_registers),
+        bytes_of(&b_registers),
+        bytes_of(&c_registers),
+    ];
+    (inputs, bytes_of(&d_registers))
 }
 
 /// 1,024 different elements in shared memory, rows at odd places, and the registers that the lanes must receive.
-fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 3], Vec<u8>) {
-    // Multiples of 16, in no order that a mistake could have; the last lanes' may be ignored.
-    let rows: [usize; 32] = from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
-    let element =
-        |matrix: usize, row: usize, col: usize| (1000 + rows[matrix * 8 + row] * 8 + col) as u16;
+fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 2], Vec<u8>) {
+    // The last lanes' may be ignored.
+    let starts = row_starts();
+    let element = |matrix: usize, row: usize, col: usize| {
+        1000 + starts[matrix * 8 + row] as u16 / 2 + col as u16
+    };
     let mut registers = Vec::new();
     for lane in 0..32 {
         for matrix in 0..matrices {
@@ -130,94 +142,57 @@ fn ldmatrix(matrices: usize, is_transposed: bool) -> ([Vec<u8>; 3], Vec<u8>) {
                 } else {
                     element(matrix, across, along)
                 };
-                registers.push(value.to_le_bytes());
+                registers.push(value);
             }
         }
     }
-    let memory = (0..1024u16).map(|index| (1000 + index).to_le_bytes());
-    (
-        [
-            bytes(memory),
-            bytes(rows.map(|row| (row as u32 * 16).to_le_bytes())),
-            vec![],
-        ],
-        bytes(registers),
-    )
+    let memory: Vec<u16> = (1000..2024).collect();
+    let inputs = [bytes_of(&memory), bytes_of(&starts)];
+    (inputs, bytes_of(&registers))
 }
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for seed in 0..3 {
-        let (inputs, expected) = mma(seed, 2, |value| half_code(value).into());
-        cases.push(Case::new(
-            "mma_m16n8k16_f16_f32<<<1, 32, 0>>>()",
-            inputs,
-            expected,
-        ));
-        let (inputs, expected) = mma(seed, 2, |value| {
-            bf16::from_f32(value as f32).to_bits().into()
-        });
-        cases.push(Case::new(
-            "mma_m16n8k16_bf16_f32<<<1, 32, 0>>>()",
-            inputs,
-            expected,
-        ));
-        let (inputs, expected) = mma(seed, 4, |value| {
-            E4m3::from_f32(value as f32).to_bits().into()
-        });
-        cases.push(Case::new(
-            "mma_m16n8k32_e4m3_f32<<<1, 32, 0>>>()",
-            inputs,
-            expected,
-        ));
+        for (text, code) in [
+            ("mma_m16n8k16_f16_f32<<<1, 32, 0>>>()", Code::F16),
+            ("mma_m16n8k16_bf16_f32<<<1, 32, 0>>>()", Code::Bf16),
+            ("mma_m16n8k32_e4m3_f32<<<1, 32, 0>>>()", Code::E4m3),
+        ] {
+            let (inputs, expected) = mma(seed, code);
+            cases.push(Case::new(text, inputs, expected));
+        }
     }
-    let (inputs, expected) = ldmatrix(4, false);
-    cases.push(Case::new(
-        "ldmatrix_x4<<<1, 32, 2048>>>()",
-        inputs,
-        expected,
-    ));
-    let (inputs, expected) = ldmatrix(4, true);
-    cases.push(Case::new(
-        "ldmatrix_x4_trans<<<1, 32, 2048>>>()",
-        inputs,
-        expected,
-    ));
-    let (inputs, expected) = ldmatrix(2, false);
-    cases.push(Case::new(
-        "ldmatrix_x2<<<1, 32, 2048>>>()",
-        inputs,
-        expected,
-    ));
-    let (inputs, expected) = ldmatrix(2, true);
-    cases.push(Case::new(
-        "ldmatrix_x2_trans<<<1, 32, 2048>>>()",
-        inputs,
-        expected,
-    ));
+    for (text, matrices, is_transposed) in [
+        ("ldmatrix_x4<<<1, 32, 2048>>>()", 4, false),
+        ("ldmatrix_x4_trans<<<1, 32, 2048>>>()", 4, true),
+        ("ldmatrix_x2<<<1, 32, 2048>>>()", 2, false),
+        ("ldmatrix_x2_trans<<<1, 32, 2048>>>()", 2, true),
+    ] {
+        let (inputs, expected) = ldmatrix(matrices, is_transposed);
+        cases.push(Case::new(text, inputs, expected));
+    }
 
-    let (a, b): (Vec<i32>, Vec<i32>) = (
-        numbers(7, 8).take(256).collect(),
-        numbers(8, 8).take(128).collect(),
-    );
+    let [a, b]: [Vec<i32>; 2] =
+        [(7, 256), (8, 128)].map(|(seed, count)| numbers(seed, 8).take(count).collect());
     let product = |row: usize, col: usize| {
         (0..16)
             .map(|k| a[row * 16 + k] * b[k * 8 + col])
             .sum::<i32>() as f32
     };
-    let d = (0..128).map(|i| product(i / 8, i % 8).to_le_bytes());
-    let halves = |values: &[i32]| bytes(values.iter().map(|&value| half_code(value).to_le_bytes()));
+    let d: [f32; 128] = from_fn(|i| product(i / 8, i % 8));
     cases.push(Case::new(
         "ldmatrix_and_mma<<<1, 32, 2048>>>()",
-        [halves(&a), halves(&b)],
-        bytes(d.clone().chain(d)),
+        [a, b].map(|values| bytes_of(&halves(&values))),
+        bytes_of(&[d, d].concat()),
     ));
 
     let source: Vec<u8> = (1..=64).collect();
-    let mut copied = vec![0; 64];
-    [0..29, 32..37]
-        .into_iter()
-        .for_each(|range| copied[range.clone()].copy_from_slice(&source[range]));
+    let is_copied = |byte: &u8| matches!(byte, 1..=29 | 33..=37);
+    let copied = source
+        .iter()
+        .map(|byte| if is_copied(byte) { *byte } else { 0 });
+    let copied = copied.collect();
     cases.push(Case::new(
         "cp_async_of_each_size<<<1, 32, 64>>>()",
         [source],
@@ -225,29 +200,28 @@ fn cases() -> Vec<Case> {
     ));
 
     let mut row: [i32; 32] = from_fn(|lane| 7 * lane as i32 - 50);
-    let input = bytes(row.map(i32::to_le_bytes));
+    let input = bytes_of(&row);
     for _ in 0..5 {
         row = from_fn(|lane| 3 * row[(32 - lane) % 32] + lane as i32);
     }
     cases.push(Case::new(
         "named_barriers_hand_over<<<1, 64, 128>>>(5)",
         [input],
-        bytes(row.map(i32::to_le_bytes)),
+        bytes_of(&row),
     ));
 
     let mut values: [i32; 128] = from_fn(|thread| 3 * thread as i32 - 100);
-    let input = bytes(values.map(i32::to_le_bytes));
+    let input = bytes_of(&values);
     for _ in 0..3 {
         values = from_fn(|thread| values[thread / 64 * 64 + 63 - thread % 64] + thread as i32 / 64);
     }
     cases.push(Case::new(
         "named_barrier_of_each_pair<<<1, 128, 512>>>(3)",
         [input],
-        bytes(values.map(i32::to_le_bytes)),
+        bytes_of(&values),
     ));
 
-    let answers = [0, 1, 1, 0, 0, 1, 1, 0].map(i32::to_le_bytes);
-    let answers = bytes(std::iter::repeat_n(answers, 32).flatten());
+    let answers = bytes_of(&[0, 1, 1, 0, 0, 1, 1, 0].repeat(32));
     cases.push(Case::new("mbarrier_phases<<<1, 32, 8>>>()", [], answers));
 
     for tiles in [1, 2, 3, 9] {
@@ -255,7 +229,7 @@ fn cases() -> Vec<Case> {
         cases.push(Case::new(
             format!("ring<<<1, 96, 288>>>({tiles}, 0)"),
             [],
-            bytes([sum.to_le_bytes(); 64]),
+            bytes_of(&[sum; 64]),
         ));
     }
     cases.extend(wgmma::cases());
@@ -279,43 +253,30 @@ fn each_wrapper_gives_the_documented_registers() {
 
 #[test]
 fn every_wrapper_has_a_counterpart_and_a_case() {
-    let common = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
+    let common = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let words = |text: &str| -> BTreeSet<String> {
-        text.split(|c: char| !c.is_alphanumeric() && c != '_')
-            .map(String::from)
-            .collect()
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.map(String::from).collect()
     };
     let cases = ["ptx.cu", "mbarrier.cu", "tma.cu", "wgmma.cu", "cluster.cu"]
-        .map(|file| words(&read(&common.join("emulator/kernels/cu").join(file))));
+        .map(|file| words(&source(file)));
     let mut wrappers = 0;
     for entry in std::fs::read_dir(common.join("cuda/attn/ptx")).unwrap() {
-        let path = entry.unwrap().path();
-        let text = read(&path);
+        let entry = entry.unwrap();
+        let text = std::fs::read_to_string(entry.path()).unwrap();
         if !text.contains("asm volatile") {
             continue;
         }
-        let counterpart = words(&read(
-            &common
-                .join("emulator/include/attn/ptx")
-                .join(path.file_name().unwrap()),
-        ));
-        for declaration in text
-            .lines()
-            .filter(|line| line.starts_with("static __device__"))
-        {
-            let name = declaration
-                .split('(')
-                .next()
-                .unwrap()
-                .split(' ')
-                .next_back()
-                .unwrap();
+        let counterpart = common
+            .join("emulator/include/attn/ptx")
+            .join(entry.file_name());
+        let counterpart = std::fs::read_to_string(&counterpart)
+            .unwrap_or_else(|error| panic!("{}: {error}", counterpart.display()));
+        let counterpart = words(&counterpart);
+        let is_wrapper = |line: &&str| line.starts_with("static __device__");
+        for declaration in text.lines().filter(is_wrapper) {
+            let name = declaration.split('(').next().unwrap();
+            let name = name.split(' ').next_back().unwrap();
             assert!(
                 counterpart.contains(name),
                 "{name}: the emulator has no counterpart"
@@ -351,11 +312,9 @@ fn each_wrapper_gives_the_same_on_a_real_gpu() {
 #[test]
 fn matrix_instructions_are_counted_as_what_they_are() {
     let counted = |name: &str| {
-        let case = cases()
-            .into_iter()
-            .find(|case| case.name() == name)
-            .unwrap();
-        case.run.trace([case.expected.len(), 0]).counted.sum
+        let case = cases().into_iter().find(|case| case.name() == name);
+        let case = case.unwrap();
+        case.run.counted(case.expected.len())
     };
     assert_eq!(counted("mma_m16n8k16_f16_f32").tensor_macs, 16 * 8 * 16);
     let e4m3 = counted("mma_m16n8k32_e4m3_f32");
@@ -386,7 +345,7 @@ fn matrix_instructions_are_counted_as_what_they_are() {
     );
     let conflicts = |pitch: i32| {
         let run = launch(&format!("lanes_then_ldmatrix<<<1, 32, 4096>>>(1, {pitch})"));
-        run.trace([128, 0]).counted.sum.shared_read.conflicts()
+        run.counted(128).shared_read.conflicts()
     };
     assert_eq!(
         [16, 80, 128].map(conflicts),

@@ -39,7 +39,7 @@ const FLAGGED: [&str; 34] = [
     "wgmma_attention<<<1, 128, 24576>>>(8, 4)",
 ];
 
-const STOPPED: [&str; 57] = [
+const STOPPED: [&str; 59] = [
     "trap_in_one_thread<<<50, 64, 0>>>(3)",
     "failing_assert<<<1, 1024, 0>>>()",
     "barrier_missed_by_one<<<1, 128, 0>>>(37)",
@@ -86,6 +86,8 @@ const STOPPED: [&str; 57] = [
     "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, 74)",
     "tma_misused<<<1, 32, 4096>>>(1024, 0, 0, -15)",
     "tma_expects<<<1, 32, 8>>>(-16, 1)",
+    "cluster_exchange<<<2, 128, 2056>>>(32, 1)",
+    "cluster_exchange<<<2, 128, 2056>>>(128, 1)",
     "elect_one<<<1, 32, 0>>>(31)",
     "wgmma_misused<<<1, 128, 24576>>>(5)",
     "wgmma_misused<<<1, 128, 24576>>>(7)",

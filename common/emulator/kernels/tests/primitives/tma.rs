@@ -2,8 +2,8 @@
 
 use emulator::{Fault, Schedule, TensorMap};
 
-use crate::launch::{Buffer, SCHEDULES, TILES, hazards, launch, place};
-use crate::ptx::{Case, bytes};
+use crate::launch::{Buffer, SCHEDULES, TILES, bytes_of, hazards, launch, place};
+use crate::ptx::Case;
 
 /// Not dense, elements of `element_bytes`, boxes of 16 rows.
 struct Tensor {
@@ -35,44 +35,38 @@ impl Tensor {
     }
 
     /// The tensor's byte at a byte of a row; none outside.
-    fn at(&self, [byte, row, head, batch]: [i64; 4]) -> Option<usize> {
+    fn at(&self, at: [i64; 4]) -> Option<usize> {
         let TensorMap {
             extents,
             strides,
             element_bytes,
             ..
         } = self.map;
-        let extents = [
-            extents[0] * u64::from(element_bytes),
-            extents[1],
-            extents[2],
-            extents[3],
-        ];
-        let inside = [byte, row, head, batch]
-            .into_iter()
-            .zip(extents)
-            .all(|(at, extent)| (0..extent as i64).contains(&at));
-        let [row, head, batch] = [
-            row * strides[0] as i64,
-            head * strides[1] as i64,
-            batch * strides[2] as i64,
-        ];
-        inside.then_some((64 + byte + row + head + batch) as usize)
+        let [columns, rows, heads, batches] = extents;
+        let extents = [columns * u64::from(element_bytes), rows, heads, batches];
+        let [per_row, per_head, per_batch] = strides;
+        let mut offset = 64;
+        for (axis, stride) in [1, per_row, per_head, per_batch].into_iter().enumerate() {
+            if !(0..extents[axis] as i64).contains(&at[axis]) {
+                return None;
+            }
+            offset += at[axis] * stride as i64;
+        }
+        Some(offset as usize)
     }
 
     /// For each byte of the box in shared memory, the byte of the tensor. By the figure of the PTX ISA, 16-byte chunk c of
     /// row r of 128 bytes lies at chunk c ^ (r % 8); of 64 bytes: two rows share 128 bytes, c ^ (r / 2 % 4).
     fn layout(&self, at: [i32; 4]) -> Vec<Option<usize>> {
+        let [column, first_row, head, batch] = at.map(i64::from);
         let span = self.map.swizzle as usize;
         let mut layout = vec![None; 16 * span];
         for row in 0..16 {
             for byte in 0..span {
                 let turn = if span == 128 { row % 8 } else { row / 2 % 4 };
                 let place = row * span + ((byte / 16) ^ turn) * 16 + byte % 16;
-                let first = i64::from(at[0]) * i64::from(self.map.element_bytes);
-                let [row, head, batch] =
-                    [i64::from(at[1]) + row as i64, at[2].into(), at[3].into()];
-                layout[place] = self.at([first + byte as i64, row, head, batch]);
+                let byte = column * i64::from(self.map.element_bytes) + byte as i64;
+                layout[place] = self.at([byte, first_row + row as i64, head, batch]);
             }
         }
         layout
@@ -96,10 +90,18 @@ const PLACES: [[i32; 4]; 13] = [
     [0, 0, -1, 1],
 ];
 
-fn tensors() -> Vec<Tensor> {
-    [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)]
-        .map(|(swizzle, bytes)| Tensor::new(swizzle, bytes))
-        .into()
+/// Each box of each tensor: its layout, how it is loaded and, where it does not begin before the tensor, how it is stored.
+fn boxes() -> Vec<(Vec<Option<usize>>, Case, Option<Case>)> {
+    let mut boxes = Vec::new();
+    for (swizzle, element_bytes) in [(64, 1), (64, 2), (128, 1), (128, 2), (128, 4)] {
+        let tensor = Tensor::new(swizzle, element_bytes);
+        boxes.extend(PLACES.map(|place| {
+            let is_stored = place.iter().all(|&at| at >= 0);
+            let store = is_stored.then(|| tensor.store(place));
+            (tensor.layout(place), tensor.load(place), store)
+        }));
+    }
+    boxes
 }
 
 impl Tensor {
@@ -137,7 +139,7 @@ impl Tensor {
         of: Buffer,
         expected: Vec<u8>,
     ) -> Case {
-        let places = bytes(place.map(i32::to_le_bytes));
+        let places = bytes_of(&place);
         let mut case = Case::new(text, [input.to_vec(), vec![], places], expected);
         case.run = case.run.map(of, self.map);
         case
@@ -147,14 +149,9 @@ impl Tensor {
 /// Boxes at all places, and launches that give what the first schedule gives.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (tensor, place) in tensors()
-        .iter()
-        .flat_map(|it| PLACES.map(|place| (it, place)))
-    {
-        cases.push(tensor.load(place));
-        if place.iter().all(|&at| at >= 0) {
-            cases.push(tensor.store(place));
-        }
+    for (_, load, store) in boxes() {
+        cases.push(load);
+        cases.extend(store);
     }
     let mut launches = Vec::new();
     for tiles in [1, 2, 3, 8] {
@@ -167,20 +164,17 @@ pub fn cases() -> Vec<Case> {
             "32768+65536",
             "262144+524288",
         ] {
-            launches.push((format!("tma_ring<<<1, 96, 5120>>>({tiles}, {breaks})"), 64));
+            let text = format!("tma_ring<<<1, 96, 5120>>>({tiles}, {breaks})");
+            launches.push((text, 64));
         }
         for breaks in [0, 16] {
-            launches.push((
-                format!("tma_refill<<<1, 32, 2048>>>({tiles}, {breaks})"),
-                32,
-            ));
+            let text = format!("tma_refill<<<1, 32, 2048>>>({tiles}, {breaks})");
+            launches.push((text, 32));
         }
     }
     for breaks in [0, 1024] {
-        launches.push((
-            format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})"),
-            1024,
-        ));
+        let text = format!("tma_store_tiles<<<2, 64, 4096>>>(2, {breaks})");
+        launches.push((text, 1024));
     }
     cases.extend(launches.into_iter().map(|(text, floats)| {
         let expected = launch(&text).output(4 * floats).unwrap();
@@ -191,20 +185,18 @@ pub fn cases() -> Vec<Case> {
 
 #[test]
 fn bytes_of_a_box_are_counted_as_far_as_they_lie_in_the_tensor() {
-    for (tensor, place) in tensors()
-        .iter()
-        .flat_map(|it| PLACES.map(|place| (it, place)))
-    {
-        let inside = tensor.layout(place).iter().flatten().count() as u64;
-        let counted = |case: Case| case.run.trace([tensor.input.len(), 0]).counted.sum;
-        let load = counted(tensor.load(place));
-        let whole = u64::from(16 * tensor.map.swizzle);
+    for (layout, load, store) in boxes() {
+        let inside = layout.iter().flatten().count() as u64;
+        let loaded = load.run.counted(layout.len());
         assert_eq!(
-            (load.tma_read_bytes, load.shared_async_write.bytes),
-            (inside, whole)
+            (loaded.tma_read_bytes, loaded.shared_async_write.bytes),
+            (inside, layout.len() as u64)
         );
-        if place.iter().all(|&at| at >= 0) {
-            assert_eq!(counted(tensor.store(place)).tma_write_bytes, inside);
+        if let Some(store) = store {
+            assert_eq!(
+                store.run.counted(store.expected.len()).tma_write_bytes,
+                inside
+            );
         }
     }
 }
@@ -214,7 +206,7 @@ fn every_lane_sums_all_boxes() {
     let run = launch("tma_ring<<<1, 96, 5120>>>(4, 0)");
     let sum: f32 = (0..256 * 4).map(|i| i as f32).sum();
     assert_eq!(run.output::<f32>(64).unwrap(), [sum; 64]);
-    let counted = run.trace([256, 0]).counted.sum;
+    let counted = run.counted(256);
     let (read, write) = (counted.global_read, counted.shared_async_write);
     assert_eq!((counted.tma_read_bytes, read.bytes), (4096, 4096));
     assert_eq!((read.requests, read.sectors), (4, 128));

@@ -1,24 +1,18 @@
 //! Each form of wgmma on one warpgroup, exact: whole numbers whose products and sums need no rounding. The same kernels must
 //! give the same in the emulator and on a GPU of sm_90a.
 
-use common::e4m3::E4m3;
+use std::array::from_fn;
+
 use common::gate::{Errors, Evidence, c2};
 use common::inputs::{Family, Inputs};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::reference::{Probability, reference};
 use common::verdict::Verdict;
-use half::{bf16, f16};
+use half::f16;
 
 use crate::gpu::Gpu;
-use crate::launch::{Run, launch, numbers, random, source};
-use crate::ptx::{Case, bytes};
-
-#[derive(PartialEq)]
-enum Code {
-    F16,
-    Bf16,
-    E4m3,
-}
+use crate::launch::{Run, bytes_of, launch, numbers, random, source};
+use crate::ptx::{Case, Code, halves, row_starts};
 
 /// A kernel of `cu/wgmma.cu` and the product that it computes.
 struct Form {
@@ -60,13 +54,12 @@ fn whole(seed: u64, count: usize) -> Vec<i32> {
 }
 
 impl Form {
-    fn code(&self, values: &[i32]) -> Vec<u8> {
-        let code = |&value: &i32| match self.code {
-            Code::E4m3 => vec![E4m3::from_f32(value as f32).to_bits()],
-            Code::F16 => f16::from_f32(value as f32).to_le_bytes().to_vec(),
-            Code::Bf16 => bf16::from_f32(value as f32).to_le_bytes().to_vec(),
-        };
-        values.iter().flat_map(code).collect()
+    fn encoded(&self, values: &[i32]) -> Vec<u8> {
+        let code = |&value| self.code.of(value).to_le_bytes();
+        let bytes = values.iter().map(code);
+        bytes
+            .flat_map(|code| code.into_iter().take(self.code.bytes()))
+            .collect()
     }
 
     fn shared(&self) -> usize {
@@ -76,7 +69,7 @@ impl Form {
         } else {
             self.n
         };
-        (64 + columns) * self.k * if self.code == Code::E4m3 { 1 } else { 2 }
+        (64 + columns) * self.k * self.code.bytes()
     }
 
     /// Both operands, and the results for a D that starts with 0 or with 3 row - 2 col.
@@ -100,7 +93,7 @@ impl Form {
                 |i: usize| product(i / n, i % n) + more * (3 * (i / n) as i32 - 2 * (i % n) as i32);
             (0..64 * n).map(|i| each(i) as f32).collect()
         });
-        ([self.code(&a), self.code(&b)], d)
+        ([self.encoded(&a), self.encoded(&b)], d)
     }
 
     fn launch(&self, more: usize) -> String {
@@ -115,12 +108,9 @@ impl Form {
 #[test]
 fn products_are_counted() {
     for form in forms() {
-        let counted = form
-            .run(&form.case(0).0, 1)
-            .trace([64 * form.n * 4, 0])
-            .counted
-            .sum;
-        let depth = if form.code == Code::E4m3 { 32 } else { 16 };
+        let run = form.run(&form.case(0).0, 1);
+        let counted = run.counted(64 * form.n * 4);
+        let depth = 32 / form.code.bytes();
         let (macs, ops) = (64 * form.n * form.k, 4 * form.k / depth); // one of each warp
         let expected = (macs as u64, ops as u64);
         assert_eq!(
@@ -137,32 +127,19 @@ pub fn cases() -> Vec<Case> {
     for (seed, form) in (0..).zip(forms()) {
         let (inputs, expected) = form.case(seed);
         for (more, expected) in expected.into_iter().enumerate() {
-            let expected = bytes(expected.into_iter().map(f32::to_le_bytes));
+            let expected = bytes_of(&expected);
             cases.push(Case::new(form.launch(more), inputs.clone(), expected));
         }
     }
     let (inputs, expected) = two_groups();
-    cases.push(Case::new(
-        "wgmma_two_groups<<<1, 128, 16384>>>()",
-        inputs,
-        bytes(expected.into_iter().map(f32::to_le_bytes)),
-    ));
-    let (registers, starts, expected) = stored_matrices();
-    let inputs = [
-        bytes(registers.map(u16::to_le_bytes)),
-        bytes(starts.map(i32::to_le_bytes)),
-    ];
-    cases.push(Case::new(
-        "stmatrix_x4<<<1, 32, 2048>>>()",
-        inputs,
-        expected,
-    ));
-    let marks = (0..384).map(|thread| i32::to_le_bytes(if thread < 128 { 1 } else { 2 }));
-    cases.push(Case::new(
-        "registers_change_hands<<<1, 384, 0>>>()",
-        [],
-        bytes(marks),
-    ));
+    let text = "wgmma_two_groups<<<1, 128, 16384>>>()";
+    cases.push(Case::new(text, inputs, bytes_of(&expected)));
+    let (inputs, expected) = stored_matrices();
+    let text = "stmatrix_x4<<<1, 32, 2048>>>()";
+    cases.push(Case::new(text, inputs, expected));
+    let marks: [i32; 384] = from_fn(|thread| if thread < 128 { 1 } else { 2 });
+    let text = "registers_change_hands<<<1, 384, 0>>>()";
+    cases.push(Case::new(text, [], bytes_of(&marks)));
     cases
 }
 
@@ -186,33 +163,20 @@ fn two_groups() -> ([Vec<u8>; 2], Vec<f32>) {
             .chain(products.map(|product| 5.0 + 2.0 * product))
             .collect::<Vec<f32>>()
     };
-    let halves = |values: &[i32]| {
-        values
-            .iter()
-            .flat_map(|&x| f16::from_f32(x as f32).to_le_bytes())
-            .collect()
-    };
-    (
-        [halves(&a), halves(&b)],
-        (0..128).flat_map(registers).collect(),
-    )
+    let expected = (0..128).flat_map(registers).collect();
+    ([a, b].map(|values| bytes_of(&halves(&values))), expected)
 }
 
-/// Registers of each lane, the byte that each passes as its row, and shared memory in the end.
-fn stored_matrices() -> ([u16; 256], [i32; 32], Vec<u8>) {
-    // Multiples of 16, in no order that a mistake could have.
-    let rows: [usize; 32] = std::array::from_fn(|lane| (lane * 37 + lane / 8 * 5 + 3) % 128);
+/// Registers of each lane and the byte that it passes as its row; shared memory in the end.
+fn stored_matrices() -> ([Vec<u8>; 2], Vec<u8>) {
+    let starts = row_starts();
     let code = |matrix: usize, row: usize, col: usize| (1000 + matrix * 64 + row * 8 + col) as u16;
-    let registers = std::array::from_fn(|i| code(i / 2 % 4, i / 8 / 4, i / 8 % 4 * 2 + i % 2));
-    let mut stored = vec![0u16; 1024];
-    for (lane, row) in rows.into_iter().enumerate() {
-        (0..8).for_each(|col| stored[row * 8 + col] = code(lane / 8, lane % 8, col));
+    let registers: [u16; 256] = from_fn(|i| code(i / 2 % 4, i / 8 / 4, i / 8 % 4 * 2 + i % 2));
+    let mut stored = [0u16; 1024];
+    for (lane, start) in starts.into_iter().enumerate() {
+        (0..8).for_each(|col| stored[start as usize / 2 + col] = code(lane / 8, lane % 8, col));
     }
-    (
-        registers,
-        rows.map(|row| row as i32 * 16),
-        stored.into_iter().flat_map(u16::to_le_bytes).collect(),
-    )
+    ([bytes_of(&registers), bytes_of(&starts)], bytes_of(&stored))
 }
 
 #[test]
