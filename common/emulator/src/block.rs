@@ -862,7 +862,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::warp::tests::sync_warp;
+    use crate::warp::tests::whole_warp;
 
     fn block(threads: u32) -> Block {
         Block::new([1, 2, 0], 9, Cluster::one(threads, 0..0), Schedule::InOrder)
@@ -870,6 +870,14 @@ mod tests {
 
     fn run_all(block: &mut Block) -> Vec<u32> {
         std::iter::from_fn(|| block.ready.take()).collect()
+    }
+
+    fn waits(progress: Result<Progress, Fault>) -> bool {
+        match progress.unwrap() {
+            Progress::Wait => true,
+            Progress::GoOn => false,
+            Progress::Complete(_) => panic!("of a warp alone"),
+        }
     }
 
     fn line(line: u32) -> Site {
@@ -881,15 +889,9 @@ mod tests {
         let mut block = block(40);
         assert_eq!(run_all(&mut block).len(), 40);
         for thread in 0..39 {
-            assert!(matches!(
-                block.arrive_at_barrier(thread, line(3)).unwrap(),
-                Progress::Wait
-            ));
+            assert!(waits(block.arrive_at_barrier(thread, line(3))));
         }
-        assert!(matches!(
-            block.arrive_at_barrier(39, line(3)).unwrap(),
-            Progress::GoOn
-        ));
+        assert!(!waits(block.arrive_at_barrier(39, line(3))));
         let mut released = run_all(&mut block);
         assert_eq!(released[0], 32, "the running warp goes on first");
         released.sort_unstable();
@@ -898,17 +900,7 @@ mod tests {
     }
 
     fn named(kind: u32, barrier: u64, threads: u64, line: u32) -> Group {
-        let collective = Collective {
-            kind,
-            agree: [barrier, threads],
-            rules: 0,
-            ..sync_warp(u32::MAX, line)
-        };
-        Group {
-            collective,
-            first_lane: 0,
-            arrived: u32::MAX,
-        }
+        whole_warp(kind, [barrier, threads], line)
     }
     const SYNC: u32 = 5;
     const ARRIVE: u32 = 6;
@@ -923,40 +915,36 @@ mod tests {
         let mut block = block(96);
         run_all(&mut block);
         for _ in 0..2 {
-            assert!(matches!(
-                pass(&mut block, 2, &named(ARRIVE, 1, 96, 3)).unwrap(),
-                Progress::GoOn
-            ));
-            assert!(matches!(
-                pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap(),
-                Progress::Wait
-            ));
+            assert!(!waits(pass(&mut block, 2, &named(ARRIVE, 1, 96, 3))));
+            assert!(waits(pass(&mut block, 0, &named(SYNC, 1, 96, 4))));
             assert_eq!(
                 run_all(&mut block),
                 (65..96).collect::<Vec<_>>(),
                 "who only arrives goes on"
             );
-            assert!(matches!(
-                pass(&mut block, 1, &named(SYNC, 1, 96, 5)).unwrap(),
-                Progress::GoOn
-            ));
+            assert!(!waits(pass(&mut block, 1, &named(SYNC, 1, 96, 5))));
             let mut released = run_all(&mut block);
             released.sort_unstable();
             assert_eq!(released, (0..32).chain(33..64).collect::<Vec<_>>());
         }
         pass(&mut block, 0, &named(SYNC, 1, 96, 4)).unwrap();
-        let fault = pass(&mut block, 1, &named(SYNC, 1, 64, 5))
-            .unwrap_err()
-            .to_string();
-        assert!(fault.ends_with(
-            "barrier 1 can't wait for 96 threads and for 64 at once: all that take part name the same number"
-        ));
-        let fault = pass(&mut block, 0, &named(ARRIVE, 1, 96, 6))
-            .unwrap_err()
-            .to_string();
-        assert!(fault.contains(
-            "a second arrival of warp 0 at barrier 1 before its first has been answered (32 of 96"
-        ));
+        for (warp, kind, threads, expected) in [
+            (
+                1,
+                SYNC,
+                64,
+                "barrier 1 can't wait for 96 threads and for 64 at once: all that take part name the same number",
+            ),
+            (
+                0,
+                ARRIVE,
+                96,
+                "a second arrival of warp 0 at barrier 1 before its first has been answered (32 of 96",
+            ),
+        ] {
+            let fault = pass(&mut block, warp, &named(kind, 1, threads, 5)).unwrap_err();
+            assert!(fault.to_string().contains(expected), "{fault}");
+        }
     }
 
     #[test]

@@ -371,22 +371,12 @@ mod tests {
 
     #[test]
     fn whole_warps_are_named_as_warps() {
-        let warps_1_to_3: Vec<u32> = (32..128).collect();
-        assert_eq!(name_threads(&warps_1_to_3, 128), "warps 1-3");
-        assert_eq!(
-            name_threads(&(0..128).collect::<Vec<_>>(), 128),
-            "all 128 threads"
-        );
+        let name = |threads: std::ops::Range<u32>, all| name_threads(&Vec::from_iter(threads), all);
+        assert_eq!(name(32..128, 128), "warps 1-3");
+        assert_eq!(name(0..128, 128), "all 128 threads");
         assert_eq!(name_threads(&[0, 5, 6, 7], 128), "threads 0, 5-7");
-        assert_eq!(
-            name_threads(&(31..64).collect::<Vec<_>>(), 128),
-            "warp 1 and thread 31"
-        );
-        assert_eq!(
-            name_threads(&(32..40).collect::<Vec<_>>(), 40),
-            "warp 1",
-            "the last warp may be short"
-        );
+        assert_eq!(name(31..64, 128), "warp 1 and thread 31");
+        assert_eq!(name(32..40, 40), "warp 1", "the last warp may be short");
     }
 
     #[test]

@@ -59,29 +59,30 @@ mod tests {
 
     unsafe extern "C-unwind" fn nothing(_: *const c_void) {}
 
+    const LAUNCH: Launch = Launch {
+        entry: nothing,
+        params: std::ptr::null(),
+        grid: [1; 3],
+        block: [1; 3],
+        cluster: 1,
+        dynamic_shared_bytes: 0,
+        schedule: Schedule::InOrder,
+        patience: Launch::PATIENCE,
+    };
+
     fn launch_of(
         grid: [u32; 3],
         block: [u32; 3],
         dynamic_shared_bytes: usize,
     ) -> Result<(), Fault> {
-        let schedule = Schedule::InOrder;
-        let params = std::ptr::null();
+        let of = Launch {
+            grid,
+            block,
+            dynamic_shared_bytes,
+            ..LAUNCH
+        };
         // SAFETY: the kernel does nothing.
-        unsafe {
-            launch(
-                &Launch {
-                    entry: nothing,
-                    params,
-                    grid,
-                    block,
-                    cluster: 1,
-                    dynamic_shared_bytes,
-                    schedule,
-                    patience: Launch::PATIENCE,
-                },
-                None,
-            )
-        }
+        unsafe { launch(&of, None) }
     }
 
     #[test]
@@ -108,16 +109,9 @@ mod tests {
 
     #[test]
     fn a_sample_of_blocks_must_lie_in_the_grid() {
-        let (params, schedule) = (std::ptr::null(), Schedule::Reversed);
         let launch = Launch {
-            entry: nothing,
-            params,
             grid: [4, 4, 1],
-            block: [64, 1, 1],
-            cluster: 1,
-            dynamic_shared_bytes: 0,
-            schedule,
-            patience: Launch::PATIENCE,
+            ..LAUNCH
         };
         let sample = [[0, 0, 0], [3, 3, 0]];
         assert_eq!(launch.check_blocks(&sample).unwrap(), sample);
@@ -128,17 +122,9 @@ mod tests {
 
     #[test]
     fn block_indices_go_through_x_first() {
-        let params = std::ptr::null();
-        let (grid, block) = ([2, 3, 4], [1; 3]);
         let launch = Launch {
-            entry: nothing,
-            params,
-            grid,
-            block,
-            cluster: 1,
-            dynamic_shared_bytes: 0,
-            schedule: Schedule::InOrder,
-            patience: Launch::PATIENCE,
+            grid: [2, 3, 4],
+            ..LAUNCH
         };
         assert_eq!(launch.block_index(0), [0, 0, 0]);
         assert_eq!(launch.block_index(1), [1, 0, 0]);

@@ -216,84 +216,74 @@ mod tests {
 
     #[test]
     fn each_limit_is_named() {
-        let refused = |map: TensorMap| map.encode().unwrap_err();
-        assert_eq!(
-            refused(TensorMap {
-                base: 0x1008,
-                ..MAP
-            }),
-            TensorMapError::Base(0x1008)
-        );
-        for extent in [0, (1 << 32) + 1] {
-            let map = TensorMap {
-                extents: [128, 77, extent, 1],
-                ..MAP
-            };
-            assert_eq!(
-                refused(map),
-                TensorMapError::Extent {
-                    dimension: 2,
-                    extent
-                }
-            );
-        }
-        for stride in [264, 1 << 40] {
-            let map = TensorMap {
-                strides: [256, stride, 256],
-                ..MAP
-            };
-            assert_eq!(
-                refused(map),
-                TensorMapError::Stride {
-                    dimension: 2,
-                    stride
-                }
-            );
-        }
-        for extent in [0, 257] {
-            assert_eq!(
-                refused(TensorMap {
-                    box_rows: extent,
+        let extent = |extent| TensorMap {
+            extents: [128, 77, extent, 1],
+            ..MAP
+        };
+        let stride = |stride| TensorMap {
+            strides: [256, stride, 256],
+            ..MAP
+        };
+        let box_of = |box_columns, box_rows| TensorMap {
+            box_columns,
+            box_rows,
+            ..MAP
+        };
+        let narrow = TensorMap {
+            swizzle: 32,
+            ..box_of(16, 128)
+        };
+        let (base, element_bytes) = (0x1008, 3);
+        for (map, expected) in [
+            (
+                TensorMap { base, ..MAP },
+                "a tensor map's base address is a multiple of 16, and this is 0x1008",
+            ),
+            (
+                extent(0),
+                "dimension 2 of a tensor map has 1 to 2^32 elements, not 0",
+            ),
+            (
+                extent((1 << 32) + 1),
+                "dimension 2 of a tensor map has 1 to 2^32 elements, not 4294967297",
+            ),
+            (
+                stride(264),
+                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, not 264",
+            ),
+            (
+                stride(1 << 40),
+                "the stride of dimension 2 of a tensor map is a multiple of 16 bytes below 2^40, not 1099511627776",
+            ),
+            (
+                TensorMap {
+                    strides: [8, 16, 16],
                     ..MAP
-                }),
-                TensorMapError::Box {
-                    dimension: 1,
-                    extent
-                }
-            );
+                },
+                "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, not 8",
+            ),
+            (
+                box_of(64, 0),
+                "dimension 1 of a box has 1 to 256 elements, not 0",
+            ),
+            (
+                box_of(64, 257),
+                "dimension 1 of a box has 1 to 256 elements, not 257",
+            ),
+            (
+                box_of(32, 128),
+                "a row of a box is as wide as the swizzle, and 64 bytes are not 128",
+            ),
+            (narrow, "boxes are swizzled by 64 or 128 bytes, not by 32"),
+            (
+                TensorMap {
+                    element_bytes,
+                    ..MAP
+                },
+                "an element of a tensor map has 1, 2, 4 or 8 bytes, not 3",
+            ),
+        ] {
+            assert_eq!(map.encode().unwrap_err().to_string(), expected);
         }
-        assert_eq!(
-            refused(TensorMap {
-                box_columns: 32,
-                ..MAP
-            }),
-            TensorMapError::Width {
-                bytes: 64,
-                swizzle: 128
-            }
-        );
-        assert_eq!(
-            refused(TensorMap {
-                box_columns: 16,
-                swizzle: 32,
-                ..MAP
-            }),
-            TensorMapError::Swizzle(32)
-        );
-        assert_eq!(
-            refused(TensorMap {
-                element_bytes: 3,
-                ..MAP
-            }),
-            TensorMapError::Element(3)
-        );
-        assert_eq!(
-            refused(TensorMap {
-                strides: [8, 16, 16],
-                ..MAP
-            })
-            .to_string(),
-            "the stride of dimension 1 of a tensor map is a multiple of 16 bytes below 2^40, not 8"
-        );
     }
 }

@@ -229,43 +229,54 @@ impl Observations {
 mod tests {
     use super::*;
 
-    /// The enumerators of an enum of the shim's header, by number.
-    fn enumerators(name: &str) -> Vec<&'static str> {
+    /// The shim's header has these enumerators of `name` in this order, and their numbers are read as these values.
+    fn are_numbered<T: PartialEq + std::fmt::Debug>(
+        name: &str,
+        from_number: fn(u32) -> Option<T>,
+        expected: &[(&str, T)],
+    ) {
         let header = include_str!("../../include/attn/observe.cuh");
         let body = header.split(&format!("enum class {name} {{")).nth(1);
         let body = body.and_then(|rest| rest.split('}').next());
         let body = body.expect("the header declares it");
-        body.split(',').map(str::trim).collect()
+        let mut numbered = (0..).zip(body.split(',').map(str::trim));
+        for (enumerator, value) in expected {
+            let (number, name) = numbered.next().unwrap();
+            assert_eq!(
+                (name, from_number(number).as_ref()),
+                (*enumerator, Some(value))
+            );
+        }
+        assert_eq!(numbered.next(), None);
+        assert_eq!(from_number(expected.len() as u32), None);
     }
 
     #[test]
     fn numbers_are_those_of_the_header() {
-        let seen = [
-            ("SCORES", Seen::Score),
-            ("STATE", Seen::State),
-            ("LANE_STATE", Seen::LaneState),
-            ("PROBABILITIES", Seen::Probability),
-            ("RESCALED", Seen::Rescaled),
-            ("OUTPUT", Seen::Output),
-        ];
-        assert_eq!(enumerators("Seen"), seen.map(|(name, _)| name));
-        for (number, (name, what)) in (0..).zip(seen) {
-            assert_eq!(Seen::from_number(number), Some(what), "{name}");
-        }
-        assert_eq!(Seen::from_number(seen.len() as u32), None);
-        let steps = [
-            ("VISIBLE", Step::Visible),
-            ("MASK", Step::Mask),
-            ("EXPONENTIAL", Step::Exponential),
-            ("SUM", Step::Sum),
-            ("RESCALE", Step::Rescale),
-            ("JOIN", Step::Join),
-            ("MERGE", Step::Merge),
-        ];
-        assert_eq!(enumerators("Step"), steps.map(|(name, _)| name));
-        for (number, (name, step)) in (0..).zip(steps) {
-            assert_eq!(Step::from_number(number), Some(step), "{name}");
-        }
-        assert_eq!(Step::from_number(steps.len() as u32), None);
+        are_numbered(
+            "Seen",
+            Seen::from_number,
+            &[
+                ("SCORES", Seen::Score),
+                ("STATE", Seen::State),
+                ("LANE_STATE", Seen::LaneState),
+                ("PROBABILITIES", Seen::Probability),
+                ("RESCALED", Seen::Rescaled),
+                ("OUTPUT", Seen::Output),
+            ],
+        );
+        are_numbered(
+            "Step",
+            Step::from_number,
+            &[
+                ("VISIBLE", Step::Visible),
+                ("MASK", Step::Mask),
+                ("EXPONENTIAL", Step::Exponential),
+                ("SUM", Step::Sum),
+                ("RESCALE", Step::Rescale),
+                ("JOIN", Step::Join),
+                ("MERGE", Step::Merge),
+            ],
+        );
     }
 }

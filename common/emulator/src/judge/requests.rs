@@ -336,37 +336,25 @@ mod tests {
 
     #[test]
     fn words_of_one_bank_take_one_wavefront_each() {
-        assert_eq!(
-            shared_of(4, |lane| lane * 128),
-            (32, 1),
-            "a column of a 32-word matrix"
-        );
-        assert_eq!(
-            shared_of(4, |lane| lane * 132),
-            (1, 1),
-            "the same, padded by a word"
-        );
-        assert_eq!(shared_of(4, |lane| lane * 8), (2, 1), "every other word");
-        assert_eq!(
-            shared_of(2, |lane| lane * 2),
-            (1, 1),
-            "two lanes share a word"
-        );
-        assert_eq!(
-            shared_of(4, |lane| lane / 4 * 128),
-            (8, 1),
-            "lanes that share a word take it once"
-        );
-        assert_eq!(
-            shared_of(16, |lane| lane * 128),
-            (32, 4),
-            "8 lanes of a pass, all in the same four banks"
-        );
-        assert_eq!(
-            shared_of(16, |lane| lane * 144),
-            (4, 4),
-            "the same, padded by 16 bytes"
-        );
+        // Each `sharers` lanes read at the same place, `apart` bytes from the next ones'.
+        for (bytes, sharers, apart, expected, what) in [
+            (4, 1, 128, (32, 1), "a column of a 32-word matrix"),
+            (4, 1, 132, (1, 1), "the same, padded by a word"),
+            (4, 1, 8, (2, 1), "every other word"),
+            (2, 1, 2, (1, 1), "two lanes share a word"),
+            (4, 4, 128, (8, 1), "lanes that share a word take it once"),
+            (
+                16,
+                1,
+                128,
+                (32, 4),
+                "8 lanes of a pass, all in the same four banks",
+            ),
+            (16, 1, 144, (4, 4), "the same, padded by 16 bytes"),
+        ] {
+            let wavefronts = shared_of(bytes, |lane| lane / sharers * apart);
+            assert_eq!(wavefronts, expected, "{what}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! to the other.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -26,12 +27,7 @@ const ALL: usize = 64;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Access {
-        thread: u32,
-        at: usize,
-        bytes: usize,
-        write: bool,
-    },
+    By(u32, Act),
     /// `same`: each lane touches the same bytes in all such accesses at one place.
     Matrix {
         warp: u32,
@@ -48,49 +44,31 @@ enum Op {
     Named {
         waits: [bool; 2],
     },
-    Arrive {
-        thread: u32,
-        signal: usize,
-    },
-    ArriveAfterCopies {
-        thread: u32,
-        signal: usize,
-    },
-    Observe {
-        thread: u32,
-        signal: usize,
-    },
-    Issue {
-        thread: u32,
+}
+
+/// What one thread does: with a signal, with one byte, or with none.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Access {
         at: usize,
+        bytes: usize,
+        write: bool,
     },
-    Commit {
-        thread: u32,
-    },
-    Wait {
-        thread: u32,
-        newest: usize,
-    },
+    Arrive(usize),
+    ArriveAfterCopies(usize),
+    Observe(usize),
+    Issue(usize),
+    Commit,
+    /// For all groups but the newest.
+    Wait(usize),
     /// TMA brings a byte; all such are one agent's.
-    Fetch {
-        thread: u32,
-        at: usize,
-    },
+    Fetch(usize),
     /// The thread learns that all boxes requested so far are there.
-    Told {
-        thread: u32,
-    },
-    StoreRead {
-        thread: u32,
-        at: usize,
-    },
-    StoreWait {
-        thread: u32,
-    },
+    Told,
+    StoreRead(usize),
+    StoreWait,
     /// For the async proxy.
-    Fence {
-        thread: u32,
-    },
+    Fence,
 }
 
 fn lanes(warp: u32, mask: u32) -> Vec<u32> {
@@ -103,38 +81,35 @@ fn lanes(warp: u32, mask: u32) -> Vec<u32> {
 impl Op {
     fn participants(&self) -> Vec<u32> {
         match *self {
-            Op::Access { thread, .. }
-            | Op::Issue { thread, .. }
-            | Op::Commit { thread }
-            | Op::Wait { thread, .. }
-            | Op::StoreRead { thread, .. }
-            | Op::StoreWait { thread }
-            | Op::Fence { thread } => vec![thread],
-            // What has been requested so far is what is told.
-            Op::Fetch { thread, .. } | Op::Told { thread } => vec![thread, 2000],
+            Op::By(thread, act) => match act {
+                // What has been requested so far is what is told.
+                Act::Fetch(_) | Act::Told => vec![thread, 2000],
+                // The signal keeps its order as if it were a thread.
+                Act::Arrive(signal) | Act::ArriveAfterCopies(signal) | Act::Observe(signal) => {
+                    vec![thread, 1000 + signal as u32]
+                }
+                _ => vec![thread],
+            },
             Op::Matrix { warp, .. } => lanes(warp, 7),
             Op::SyncWarp { warp, mask } => lanes(warp, mask),
             Op::Barrier | Op::Named { .. } => THREADS.to_vec(),
-            // The signal keeps its order as if it were a thread.
-            Op::Arrive { thread, signal }
-            | Op::ArriveAfterCopies { thread, signal }
-            | Op::Observe { thread, signal } => vec![thread, 1000 + signal as u32],
         }
     }
 }
 
+fn by(threads: &[u32], act: impl Strategy<Value = Act>) -> impl Strategy<Value = Op> {
+    let thread = prop::sample::select(threads.to_vec());
+    (thread, act).prop_map(|(thread, act)| Op::By(thread, act))
+}
+
 fn op(widest: usize) -> impl Strategy<Value = Op> {
-    let thread = prop::sample::select(THREADS.to_vec());
     // Few, so that a copy is often committed and waited for.
-    let copier = prop::sample::select(vec![0u32, 32]);
-    let access = (thread.clone(), 0..BYTES, 1..=widest, any::<bool>()).prop_map(
-        |(thread, at, bytes, write)| Op::Access {
-            thread,
-            at: at.min(BYTES - bytes),
-            bytes,
-            write,
-        },
-    );
+    const COPIERS: [u32; 2] = [0, 32];
+    let access = (0..BYTES, 1..=widest, any::<bool>()).prop_map(|(at, bytes, write)| Act::Access {
+        at: at.min(BYTES - bytes),
+        bytes,
+        write,
+    });
     let matrix = (0..2u32, 0..BYTES - 1, any::<bool>(), any::<bool>()).prop_map(
         |(warp, at, write, same)| Op::Matrix {
             warp,
@@ -143,23 +118,25 @@ fn op(widest: usize) -> impl Strategy<Value = Op> {
             same,
         },
     );
+    let at = |act: fn(usize) -> Act| by(&COPIERS, (0..BYTES).prop_map(act));
+    let signal = |threads, act: fn(usize) -> Act| by(threads, (0..2usize).prop_map(act));
     prop_oneof![
-        8 => access,
+        8 => by(&THREADS, access),
         4 => matrix,
         4 => (0..2u32, 1..8u32).prop_map(|(warp, mask)| Op::SyncWarp { warp, mask }),
         3 => Just(Op::Barrier),
-        3 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::Issue { thread, at }),
-        3 => copier.clone().prop_map(|thread| Op::Commit { thread }),
-        3 => (copier.clone(), 0..2usize).prop_map(|(thread, newest)| Op::Wait { thread, newest }),
+        3 => at(Act::Issue),
+        3 => by(&COPIERS, Just(Act::Commit)),
+        3 => by(&COPIERS, (0..2usize).prop_map(Act::Wait)),
         1 => any::<[bool; 2]>().prop_map(|waits| Op::Named { waits }),
-        2 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Arrive { thread, signal }),
-        3 => (copier.clone(), 0..2usize).prop_map(|(thread, signal)| Op::ArriveAfterCopies { thread, signal }),
-        3 => (thread.clone(), 0..2usize).prop_map(|(thread, signal)| Op::Observe { thread, signal }),
-        3 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::Fetch { thread, at }),
-        3 => thread.clone().prop_map(|thread| Op::Told { thread }),
-        2 => (copier.clone(), 0..BYTES).prop_map(|(thread, at)| Op::StoreRead { thread, at }),
-        2 => copier.prop_map(|thread| Op::StoreWait { thread }),
-        3 => thread.prop_map(|thread| Op::Fence { thread }),
+        2 => signal(&THREADS, Act::Arrive),
+        3 => signal(&COPIERS, Act::ArriveAfterCopies),
+        3 => signal(&THREADS, Act::Observe),
+        3 => at(Act::Fetch),
+        3 => by(&THREADS, Just(Act::Told)),
+        2 => at(Act::StoreRead),
+        2 => by(&COPIERS, Just(Act::StoreWait)),
+        3 => by(&THREADS, Just(Act::Fence)),
     ]
 }
 
@@ -204,16 +181,82 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     let mut storers = [None; ALL];
     for &(index, ref op) in program {
         let site = index as u32 + 1;
+        let fork = |agent, clock, first| Fork {
+            agent,
+            clock,
+            first,
+            count: 1,
+            site,
+        };
         match *op {
-            Op::Access {
-                thread,
-                at,
-                bytes,
-                write,
-            } => {
-                judge
-                    .access(thread, BASE + at, bytes, write, false, site)
-                    .unwrap();
+            Op::By(thread, act) => {
+                let own = &mut groups[thread as usize];
+                match act {
+                    Act::Access { at, bytes, write } => judge
+                        .access(thread, BASE + at, bytes, write, false, site)
+                        .unwrap(),
+                    Act::Arrive(signal) => judge.arrive(thread, &mut signals[signal].0),
+                    Act::ArriveAfterCopies(signal) => {
+                        let (signal, copies) = &mut signals[signal];
+                        judge.arrive_after_copies(thread, site, signal);
+                        copies.push((thread, own.copies.len()));
+                    }
+                    Act::Observe(signal) => {
+                        let (signal, copies) = &mut signals[signal];
+                        for (copier, issued) in copies.drain(..) {
+                            let mine = &groups[copier as usize].copies[..issued];
+                            mine.iter()
+                                .filter(|&&tag| has_landed.insert(tag))
+                                .for_each(|&tag| judge.landed(tag));
+                            judge.release_copies(copier, issued as u64, signal);
+                        }
+                        judge.observe(thread, signal);
+                    }
+                    Act::Issue(at) => {
+                        let tag = judge.issue(thread, BASE + at, 0, 1, 0, site).unwrap();
+                        own.copies.push(tag);
+                    }
+                    Act::Commit => {
+                        own.commit();
+                        judge.commit(thread);
+                    }
+                    Act::Wait(newest) => {
+                        let covered = own.wait(newest);
+                        let tags = covered
+                            .iter()
+                            .copied()
+                            .flatten()
+                            .filter(|&&tag| has_landed.insert(tag));
+                        tags.for_each(|&tag| judge.landed(tag));
+                        let count = covered.map(|tags| tags.len() as u64);
+                        judge.waited(thread, newest as u32, count, site);
+                    }
+                    Act::Fetch(at) => {
+                        fetched += 1;
+                        judge.fork_shared(
+                            &fork(fetcher, fetched, thread),
+                            How::TmaWrite,
+                            at..at + 1,
+                        );
+                    }
+                    Act::Told => judge.complete(thread, fetcher, fetched),
+                    Act::StoreRead(at) => {
+                        let (agent, clock) =
+                            storers[thread as usize].get_or_insert_with(|| (judge.agent(), 0));
+                        *clock += 1;
+                        judge.fork_shared(
+                            &fork(*agent, *clock, thread),
+                            How::StoreRead,
+                            at..at + 1,
+                        );
+                    }
+                    Act::StoreWait => {
+                        if let Some((agent, clock)) = storers[thread as usize] {
+                            judge.complete(thread, agent, clock);
+                        }
+                    }
+                    Act::Fence => judge.fence_proxy(thread),
+                }
             }
             Op::Matrix {
                 warp,
@@ -221,23 +264,18 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
                 write,
                 same,
             } => {
-                let distribution = if same { at as u64 + 1 } else { 0 };
-                let (rows, count) = ([BASE + at], MatrixCount::Ldmatrix);
-                let (row_bytes, element_bytes) = (2, 2);
-                let lanes = 7;
-                judge
-                    .matrix(&Matrix {
-                        warp,
-                        lanes,
-                        rows: &rows,
-                        row_bytes,
-                        element_bytes,
-                        write,
-                        count,
-                        distribution,
-                        site,
-                    })
-                    .unwrap();
+                let matrix = Matrix {
+                    warp,
+                    lanes: 7,
+                    rows: &[BASE + at],
+                    row_bytes: 2,
+                    element_bytes: 2,
+                    write,
+                    count: MatrixCount::Ldmatrix,
+                    distribution: if same { at as u64 + 1 } else { 0 },
+                    site,
+                };
+                judge.matrix(&matrix).unwrap();
             }
             Op::SyncWarp { warp, mask } => judge.warp_barrier(warp, mask),
             Op::Barrier => judge.barrier(0, site),
@@ -248,77 +286,6 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
                     .filter(|&warp| waits[warp as usize])
                     .for_each(|warp| judge.leave_named(warp, &signal));
             }
-            Op::Arrive { thread, signal } => judge.arrive(thread, &mut signals[signal].0),
-            Op::ArriveAfterCopies { thread, signal } => {
-                let (signal, copies) = &mut signals[signal];
-                judge.arrive_after_copies(thread, site, signal);
-                copies.push((thread, groups[thread as usize].copies.len()));
-            }
-            Op::Observe { thread, signal } => {
-                let (signal, copies) = &mut signals[signal];
-                for (copier, issued) in copies.drain(..) {
-                    let mine = &groups[copier as usize].copies[..issued];
-                    mine.iter()
-                        .filter(|&&tag| has_landed.insert(tag))
-                        .for_each(|&tag| judge.landed(tag));
-                    judge.release_copies(copier, issued as u64, signal);
-                }
-                judge.observe(thread, signal);
-            }
-            Op::Issue { thread, at } => {
-                let tag = judge.issue(thread, BASE + at, 0, 1, 0, site).unwrap();
-                groups[thread as usize].copies.push(tag);
-            }
-            Op::Commit { thread } => {
-                groups[thread as usize].commit();
-                judge.commit(thread);
-            }
-            Op::Wait { thread, newest } => {
-                let covered = groups[thread as usize].wait(newest);
-                let tags = covered
-                    .iter()
-                    .copied()
-                    .flatten()
-                    .filter(|&&tag| has_landed.insert(tag));
-                tags.for_each(|&tag| judge.landed(tag));
-                judge.waited(
-                    thread,
-                    newest as u32,
-                    covered.map(|tags| tags.len() as u64),
-                    site,
-                );
-            }
-            Op::Fetch { thread, at } => {
-                fetched += 1;
-                let fork = Fork {
-                    agent: fetcher,
-                    clock: fetched,
-                    first: thread,
-                    count: 1,
-                    site,
-                };
-                judge.fork_shared(&fork, How::TmaWrite, at..at + 1);
-            }
-            Op::Told { thread } => judge.complete(thread, fetcher, fetched),
-            Op::StoreRead { thread, at } => {
-                let (agent, clock) =
-                    storers[thread as usize].get_or_insert_with(|| (judge.agent(), 0));
-                *clock += 1;
-                let fork = Fork {
-                    agent: *agent,
-                    clock: *clock,
-                    first: thread,
-                    count: 1,
-                    site,
-                };
-                judge.fork_shared(&fork, How::StoreRead, at..at + 1);
-            }
-            Op::StoreWait { thread } => {
-                if let Some((agent, clock)) = storers[thread as usize] {
-                    judge.complete(thread, agent, clock);
-                }
-            }
-            Op::Fence { thread } => judge.fence_proxy(thread),
         }
     }
     judge.finish(0)
@@ -326,8 +293,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
 
 struct Made {
     op: usize,
-    at: usize,
-    bytes: usize,
+    bytes: Range<usize>,
     write: bool,
     nodes: Vec<usize>,
     /// Warp and place of accesses that give each lane the same bytes.
@@ -340,6 +306,9 @@ struct Graph {
     accesses: Vec<Made>,
     before: Vec<BTreeSet<usize>>,
     fences: Vec<(u32, usize)>,
+    /// Where each thread was last, and where it last took part in synchronisation.
+    last: [Option<usize>; ALL],
+    last_sync: [Option<usize>; ALL],
 }
 
 impl Graph {
@@ -348,38 +317,82 @@ impl Graph {
             accesses: Vec::new(),
             before: Vec::new(),
             fences: Vec::new(),
+            last: [None; ALL],
+            last_sync: [None; ALL],
         };
-        let mut last: [Option<usize>; ALL] = [None; ALL];
-        // Where each thread last took part in synchronisation.
-        let mut last_sync = last;
         let mut groups: Vec<Groups<usize>> = vec![Groups::default(); ALL];
         let mut arrivals = [Vec::new(), Vec::new()];
         let (mut fetches, mut stores) = (Vec::new(), vec![Vec::new(); ALL]);
         // What each thread was told to be done, and what it left of that at a signal that its copies arrive at.
         let (mut told, mut told_of) = (vec![Vec::new(); ALL], [Vec::new(), Vec::new()]);
         for &(op_index, ref op) in program {
-            let mut of_thread = |graph: &mut Self, thread: u32| {
-                let node = graph.node(last[thread as usize]);
-                last[thread as usize] = Some(node);
-                node
+            let made = |bytes, write, nodes, by| Made {
+                op: op_index,
+                bytes,
+                write,
+                nodes,
+                same: None,
+                by,
             };
             match *op {
-                Op::Access {
-                    thread,
-                    at,
-                    bytes,
-                    write,
-                } => {
-                    let nodes = vec![of_thread(&mut graph, thread)];
-                    graph.accesses.push(Made {
-                        op: op_index,
-                        at,
-                        bytes,
-                        write,
-                        nodes,
-                        same: None,
-                        by: Some(thread),
-                    });
+                Op::By(thread, act) => {
+                    let own = thread as usize;
+                    match act {
+                        Act::Access { at, bytes, write } => {
+                            let nodes = vec![graph.of_thread(thread)];
+                            let access = made(at..at + bytes, write, nodes, Some(thread));
+                            graph.accesses.push(access);
+                        }
+                        Act::Arrive(signal) => arrivals[signal].push(graph.meet(&[thread], [])),
+                        Act::ArriveAfterCopies(signal) => {
+                            arrivals[signal].extend(&groups[own].copies);
+                            arrivals[signal].extend(graph.last_sync[own]);
+                            told_of[signal].extend(&told[own]);
+                        }
+                        Act::Observe(signal) => {
+                            let node = graph.meet(&[thread], arrivals[signal].iter().copied());
+                            graph.before[node].extend(&told_of[signal]);
+                        }
+                        Act::Issue(at) => {
+                            let issue = graph.of_thread(thread);
+                            // The copy takes place at some time after it.
+                            let copy = graph.node([issue]);
+                            groups[own].copies.push(copy);
+                            let access = made(at..at + 1, true, vec![copy], Some(thread));
+                            graph.accesses.push(access);
+                        }
+                        Act::Fetch(at) | Act::StoreRead(at) => {
+                            let issue = graph.of_thread(thread);
+                            let done = graph.node([issue]);
+                            let write = matches!(act, Act::Fetch(_));
+                            let requests = if write {
+                                &mut fetches
+                            } else {
+                                &mut stores[own]
+                            };
+                            requests.push(done);
+                            let access = made(at..at + 1, write, vec![done], None);
+                            graph.accesses.push(access);
+                        }
+                        Act::Told | Act::StoreWait => {
+                            let is_told = matches!(act, Act::Told);
+                            let done = if is_told { &fetches } else { &stores[own] };
+                            let node = graph.of_thread(thread);
+                            // Nothing of what came before them.
+                            graph.before[node].extend(done);
+                            told[own].extend(done);
+                        }
+                        Act::Fence => {
+                            let node = graph.of_thread(thread);
+                            graph.fences.push((thread, node));
+                        }
+                        Act::Commit => groups[own].commit(),
+                        Act::Wait(newest) => {
+                            if let Some(covered) = groups[own].wait(newest) {
+                                graph.meet(&[thread], covered.iter().copied());
+                            }
+                        }
+                    }
                 }
                 Op::Matrix {
                     warp,
@@ -387,129 +400,19 @@ impl Graph {
                     write,
                     same,
                 } => {
-                    let nodes = lanes(warp, 7)
-                        .into_iter()
-                        .map(|thread| of_thread(&mut graph, thread))
-                        .collect();
-                    let same = same.then_some((warp, at));
+                    let lanes = lanes(warp, 7).into_iter();
+                    let nodes = lanes.map(|thread| graph.of_thread(thread)).collect();
                     graph.accesses.push(Made {
-                        op: op_index,
-                        at,
-                        bytes: 2,
-                        write,
-                        nodes,
-                        same,
-                        by: Some(warp * 32),
+                        same: same.then_some((warp, at)),
+                        ..made(at..at + 2, write, nodes, Some(warp * 32))
                     });
                 }
-                Op::Arrive { thread, signal } => {
-                    let node = of_thread(&mut graph, thread);
-                    arrivals[signal].push(node);
-                    last_sync[thread as usize] = Some(node);
-                }
-                Op::ArriveAfterCopies { thread, signal } => {
-                    arrivals[signal].extend(&groups[thread as usize].copies);
-                    arrivals[signal].extend(last_sync[thread as usize]);
-                    told_of[signal].extend(&told[thread as usize]);
-                }
-                Op::Observe { thread, signal } => {
-                    let node = graph.node(
-                        last[thread as usize]
-                            .into_iter()
-                            .chain(arrivals[signal].iter().copied()),
-                    );
-                    graph.before[node].extend(&told_of[signal]);
-                    (last[thread as usize], last_sync[thread as usize]) = (Some(node), Some(node));
-                }
-                Op::SyncWarp { .. } | Op::Barrier => {
-                    let node = graph.node(
-                        op.participants()
-                            .into_iter()
-                            .filter_map(|thread| last[thread as usize]),
-                    );
-                    for thread in op.participants() {
-                        (last[thread as usize], last_sync[thread as usize]) =
-                            (Some(node), Some(node));
-                    }
-                }
+                Op::SyncWarp { .. } | Op::Barrier => _ = graph.meet(&op.participants(), []),
                 Op::Named { waits } => {
-                    let arrivals: Vec<usize> = op
-                        .participants()
-                        .into_iter()
-                        .map(|thread| of_thread(&mut graph, thread))
-                        .collect();
-                    last_sync = last;
-                    let node = graph.node(arrivals);
-                    for thread in op
-                        .participants()
-                        .into_iter()
-                        .filter(|&thread| waits[thread as usize / 32])
-                    {
-                        (last[thread as usize], last_sync[thread as usize]) =
-                            (Some(node), Some(node));
-                    }
-                }
-                Op::Issue { thread, at } => {
-                    let issue = of_thread(&mut graph, thread);
-                    // The copy takes place at some time after it.
-                    let copy = graph.node(Some(issue));
-                    groups[thread as usize].copies.push(copy);
-                    graph.accesses.push(Made {
-                        op: op_index,
-                        at,
-                        bytes: 1,
-                        write: true,
-                        nodes: vec![copy],
-                        same: None,
-                        by: Some(thread),
-                    });
-                }
-                Op::Fetch { thread, at } | Op::StoreRead { thread, at } => {
-                    let issue = of_thread(&mut graph, thread);
-                    let done = graph.node(Some(issue));
-                    let write = matches!(op, Op::Fetch { .. });
-                    if write {
-                        fetches.push(done)
-                    } else {
-                        stores[thread as usize].push(done)
-                    }
-                    let nodes = vec![done];
-                    graph.accesses.push(Made {
-                        op: op_index,
-                        at,
-                        bytes: 1,
-                        write,
-                        nodes,
-                        same: None,
-                        by: None,
-                    });
-                }
-                Op::Told { thread } | Op::StoreWait { thread } => {
-                    let done = if let Op::Told { .. } = op {
-                        &fetches
-                    } else {
-                        &stores[thread as usize]
-                    };
-                    let node = of_thread(&mut graph, thread);
-                    // Nothing of what came before them.
-                    graph.before[node].extend(done);
-                    told[thread as usize].extend(done);
-                }
-                Op::Fence { thread } => {
-                    let node = of_thread(&mut graph, thread);
-                    graph.fences.push((thread, node));
-                }
-                Op::Commit { thread } => groups[thread as usize].commit(),
-                Op::Wait { thread, newest } => {
-                    if let Some(covered) = groups[thread as usize].wait(newest) {
-                        let node = graph.node(
-                            last[thread as usize]
-                                .into_iter()
-                                .chain(covered.iter().copied()),
-                        );
-                        (last[thread as usize], last_sync[thread as usize]) =
-                            (Some(node), Some(node));
-                    }
+                    let arrivals = THREADS.map(|thread| graph.meet(&[thread], []));
+                    let mut waiting = THREADS.to_vec();
+                    waiting.retain(|&thread| waits[thread as usize / 32]);
+                    graph.meet(&waiting, arrivals);
                 }
             }
         }
@@ -523,6 +426,24 @@ impl Graph {
         }
         self.before.push(before);
         self.before.len() - 1
+    }
+
+    fn of_thread(&mut self, thread: u32) -> usize {
+        let node = self.node(self.last[thread as usize]);
+        self.last[thread as usize] = Some(node);
+        node
+    }
+
+    /// Threads synchronise with each other and with `others`.
+    fn meet(&mut self, threads: &[u32], others: impl IntoIterator<Item = usize>) -> usize {
+        let last = self.last;
+        let last = threads.iter().filter_map(|&thread| last[thread as usize]);
+        let node = self.node(last.chain(others));
+        for &thread in threads {
+            self.last[thread as usize] = Some(node);
+            self.last_sync[thread as usize] = Some(node);
+        }
+        node
     }
 
     fn ordered(&self, first: &Made, second: &Made) -> bool {
@@ -542,7 +463,7 @@ impl Graph {
 
     /// Order as to one byte: who comes after TMA's write of it comes after what that came after.
     fn ordered_at(&self, byte: usize, first: &Made, second: &Made) -> bool {
-        let between = |it: &&Made| it.by.is_none() && it.write && it.at == byte;
+        let between = |it: &&Made| it.by.is_none() && it.write && it.bytes.start == byte;
         self.ordered(first, second)
             || self
                 .accesses
@@ -554,14 +475,15 @@ impl Graph {
     /// Bytes read by TMA stores or written by TMA loads whose last writer has not fenced since, as far as the issuer knows.
     fn unfenced(&self) -> BTreeSet<usize> {
         let is_unfenced = |by_tma: &Made| {
+            let byte = by_tma.bytes.start;
             let before = |write: &&Made| {
-                write.write && write.at == by_tma.at && self.ordered_at(by_tma.at, write, by_tma)
+                write.write && write.bytes.start == byte && self.ordered_at(byte, write, by_tma)
             };
             let writes: Vec<&Made> = self.accesses.iter().filter(before).collect();
             let is_last = |write: &Made| {
                 writes
                     .iter()
-                    .all(|other| !self.ordered_at(by_tma.at, write, other))
+                    .all(|other| !self.ordered_at(byte, write, other))
             };
             let last = writes.iter().find(|write| is_last(write));
             let Some((write, writer)) = last.and_then(|write| Some((write, write.by?))) else {
@@ -586,8 +508,8 @@ impl Graph {
         let mut conflicts = Vec::new();
         for (index, second) in self.accesses.iter().enumerate() {
             for first in &self.accesses[..index] {
-                let bytes =
-                    first.at.max(second.at)..(first.at + first.bytes).min(second.at + second.bytes);
+                let (one, other) = (&first.bytes, &second.bytes);
+                let bytes = one.start.max(other.start)..one.end.min(other.end);
                 let is_open = |byte: &usize| {
                     !self.ordered_at(*byte, first, second) && !self.ordered_at(*byte, second, first)
                 };
@@ -603,17 +525,13 @@ impl Graph {
     /// Reads that some byte's writes do not all precede.
     fn uninitialised_reads(&self) -> BTreeSet<usize> {
         let is_set = |read: &Made, byte: usize| {
-            let writes = self
-                .accesses
-                .iter()
-                .filter(|made| made.write && (made.at..made.at + made.bytes).contains(&byte));
-            writes
-                .into_iter()
-                .any(|write| self.ordered_at(byte, write, read))
+            self.accesses.iter().any(|made| {
+                made.write && made.bytes.contains(&byte) && self.ordered_at(byte, made, read)
+            })
         };
         let reads = self.accesses.iter().filter(|made| !made.write);
         reads
-            .filter(|read| (read.at..read.at + read.bytes).any(|byte| !is_set(read, byte)))
+            .filter(|read| read.bytes.clone().any(|byte| !is_set(read, byte)))
             .map(|read| read.op)
             .collect()
     }
@@ -690,7 +608,7 @@ proptest! {
     #[test]
     fn a_write_is_missing_its_fence_exactly_if_no_path_leads_over_one(
         ops in prop::collection::vec(op(1), 1..40).prop_map(|ops| {
-            let is_simple = |op: &Op| !matches!(op, Op::Matrix { .. } | Op::ArriveAfterCopies { .. });
+            let is_simple = |op: &Op| !matches!(op, Op::Matrix { .. } | Op::By(_, Act::ArriveAfterCopies(_)));
             ops.into_iter().filter(is_simple).collect::<Vec<_>>()
         }),
         seed: u64,
@@ -749,29 +667,18 @@ fn a_lane_owns_its_elements_only_within_its_warp() {
 /// Who is told that thread 0's store has read a byte is not told that thread 0 has.
 #[test]
 fn an_agents_end_says_nothing_of_what_came_before_it() {
+    let access = |write| Act::Access {
+        at: 0,
+        bytes: 1,
+        write,
+    };
     let program = numbered(vec![
-        Op::Access {
-            thread: 0,
-            at: 0,
-            bytes: 1,
-            write: false,
-        },
-        Op::StoreRead { thread: 0, at: 0 },
-        Op::StoreWait { thread: 0 },
-        Op::ArriveAfterCopies {
-            thread: 0,
-            signal: 0,
-        },
-        Op::Observe {
-            thread: 32,
-            signal: 0,
-        },
-        Op::Access {
-            thread: 32,
-            at: 0,
-            bytes: 1,
-            write: true,
-        },
+        Op::By(0, access(false)),
+        Op::By(0, Act::StoreRead(0)),
+        Op::By(0, Act::StoreWait),
+        Op::By(0, Act::ArriveAfterCopies(0)),
+        Op::By(32, Act::Observe(0)),
+        Op::By(32, access(true)),
     ]);
     assert_eq!(Graph::new(&program).conflicts(), [((0, 5), vec![0])]);
     assert_eq!(found(&judge(&program)), [((0, 5), vec![0])]);
@@ -786,10 +693,10 @@ fn each_lane_of_a_warp_that_stored_a_matrix_must_have_fenced() {
             write: true,
             same: false,
         };
-        let fences = (0..lanes).map(|thread| Op::Fence { thread });
+        let fences = (0..lanes).map(|thread| Op::By(thread, Act::Fence));
         let mut program = vec![store];
         program.extend(fences);
-        program.extend([Op::Barrier, Op::StoreRead { thread: 0, at: 0 }]);
+        program.extend([Op::Barrier, Op::By(0, Act::StoreRead(0))]);
         let outcome = judge(&numbered(program));
         let mut kinds = outcome.found.iter().map(|raw| raw.kind);
         kinds.any(|kind| kind == HazardKind::MissingProxyFence)
@@ -799,13 +706,12 @@ fn each_lane_of_a_warp_that_stored_a_matrix_must_have_fenced() {
 
 #[test]
 fn a_copy_holds_the_bytes_that_it_writes_and_reads_and_no_others() {
-    let read = Op::Access {
-        thread: 32,
+    let read = Act::Access {
         at: 0,
         bytes: 3,
         write: false,
     };
-    let program = numbered(vec![Op::Issue { thread: 0, at: 1 }, read]);
+    let program = numbered(vec![Op::By(0, Act::Issue(1)), Op::By(32, read)]);
     assert_eq!(found(&judge(&program)), [((0, 1), vec![1])]);
     let mut known = Copies::default();
     known.start(1, 4);

@@ -33,61 +33,72 @@ pub(crate) fn shuffle_sync(mask: u32, width: u64, line: u32) -> Collective {
     }
 }
 
+/// What all lanes of a warp have come to.
+pub(crate) fn whole_warp(kind: u32, agree: [u64; 2], line: u32) -> Group {
+    Group {
+        collective: Collective {
+            kind,
+            agree,
+            rules: 0,
+            ..sync_warp(u32::MAX, line)
+        },
+        first_lane: 0,
+        arrived: u32::MAX,
+    }
+}
+
+/// The lanes of the group that `lane` completes; none while it waits.
+fn sync(warp: &mut Warp, lane: u32, mask: u32, line: u32) -> Option<u32> {
+    let group = warp.arrive(lane, &sync_warp(mask, line)).unwrap();
+    group.map(|group| group.arrived)
+}
+
 #[test]
 fn the_last_lane_of_the_mask_completes_the_group() {
     let mut warp = Warp::new(32);
-    assert!(warp.arrive(1, &sync_warp(0b1011, 1)).unwrap().is_none());
-    assert!(warp.arrive(3, &sync_warp(0b1011, 1)).unwrap().is_none());
-    assert_eq!(warp.group_of(3).unwrap().first_lane, 1);
     assert_eq!(
-        warp.arrive(0, &sync_warp(0b1011, 2))
-            .unwrap()
-            .unwrap()
-            .arrived,
-        0b1011
+        [1, 3].map(|lane| sync(&mut warp, lane, 0b1011, 1)),
+        [None; 2]
     );
+    assert_eq!(warp.group_of(3).unwrap().first_lane, 1);
+    assert_eq!(sync(&mut warp, 0, 0b1011, 2), Some(0b1011));
     assert!(warp.groups().is_empty());
 }
 
 #[test]
 fn disjoint_masks_do_not_meet_and_overlapping_ones_wait() {
     let mut warp = Warp::new(32);
-    assert!(warp.arrive(0, &sync_warp(0b0011, 1)).unwrap().is_none());
-    assert!(warp.arrive(2, &sync_warp(0b1100, 1)).unwrap().is_none());
-    assert!(
-        warp.arrive(1, &sync_warp(0b10010, 1)).unwrap().is_none(),
-        "lane 1 may come to lane 0 later"
-    );
-    assert!(warp.arrive(3, &sync_warp(0b1100, 1)).unwrap().is_some());
-    assert!(warp.arrive(4, &sync_warp(0b10010, 1)).unwrap().is_some());
-    assert!(warp.arrive(1, &sync_warp(0b0011, 1)).unwrap().is_some());
+    for (lane, mask, completes) in [
+        (0, 0b0011, false),
+        (2, 0b1100, false),
+        (1, 0b10010, false), // it may come to lane 0 later
+        (3, 0b1100, true),
+        (4, 0b10010, true),
+        (1, 0b0011, true),
+    ] {
+        let completed = sync(&mut warp, lane, mask, 1).is_some();
+        assert_eq!(completed, completes, "lane {lane} with {mask:#b}");
+    }
 }
 
 #[test]
 fn lanes_must_agree_on_operation_arguments_and_place() {
     let mut warp = Warp::new(32);
-    warp.arrive(0, &shuffle_sync(0b11, 32, 5)).unwrap();
-    assert_eq!(
-        warp.arrive(1, &sync_warp(0b11, 5)).unwrap_err(),
-        Mismatch::Operation { first_lane: 0 }
-    );
-    assert_eq!(
-        warp.arrive(1, &shuffle_sync(0b11, 16, 5)).unwrap_err(),
-        Mismatch::Arguments { first_lane: 0 }
-    );
-    assert_eq!(
-        warp.arrive(1, &shuffle_sync(0b11, 32, 6)).unwrap_err(),
-        Mismatch::Place { first_lane: 0 }
-    );
-    assert_eq!(
-        warp.arrive(4, &shuffle_sync(0b11, 32, 5)).unwrap_err(),
-        Mismatch::NotInMask
-    );
-    assert!(
-        warp.arrive(1, &shuffle_sync(0b11, 32, 5))
-            .unwrap()
-            .is_some()
-    );
+    let (first_lane, right) = (0, shuffle_sync(0b11, 32, 5));
+    warp.arrive(0, &right).unwrap();
+    for (lane, wrong, mismatch) in [
+        (1, sync_warp(0b11, 5), Mismatch::Operation { first_lane }),
+        (
+            1,
+            shuffle_sync(0b11, 16, 5),
+            Mismatch::Arguments { first_lane },
+        ),
+        (1, shuffle_sync(0b11, 32, 6), Mismatch::Place { first_lane }),
+        (4, right, Mismatch::NotInMask),
+    ] {
+        assert_eq!(warp.arrive(lane, &wrong).unwrap_err(), mismatch);
+    }
+    assert!(warp.arrive(1, &right).unwrap().is_some());
 }
 
 #[test]
@@ -98,7 +109,7 @@ fn exited_lanes_are_dropped_only_where_the_operation_allows_it() {
     assert_eq!(warp.completed().unwrap().arrived, 1);
     assert!(warp.completed().is_none());
     assert!(
-        warp.arrive(0, &sync_warp(0b11, 2)).unwrap().is_some(),
+        sync(&mut warp, 0, 0b11, 2).is_some(),
         "a mask may name a lane that has left"
     );
     assert_eq!(
@@ -114,6 +125,6 @@ fn exited_lanes_are_dropped_only_where_the_operation_allows_it() {
 fn a_short_warp_has_only_its_lanes() {
     assert_eq!(Warp::new(32).live, u32::MAX);
     let mut warp = Warp::new(2);
-    assert!(warp.arrive(0, &sync_warp(u32::MAX, 1)).unwrap().is_none());
-    assert!(warp.arrive(1, &sync_warp(u32::MAX, 1)).unwrap().is_some());
+    let completed = [0, 1].map(|lane| sync(&mut warp, lane, u32::MAX, 1).is_some());
+    assert_eq!(completed, [false, true]);
 }

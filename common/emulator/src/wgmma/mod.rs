@@ -801,22 +801,14 @@ fn elements_of(member: usize, lane: usize, columns: usize, mut take: impl FnMut(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::warp::tests::sync_warp;
+    use crate::warp::tests::whole_warp;
 
     const WGMMA: u32 = 16;
     const COMMIT: u32 = 18;
     const WAIT: u32 = 19;
 
     fn group(kind: u32) -> Group {
-        let collective = Collective {
-            kind,
-            ..sync_warp(u32::MAX, 7)
-        };
-        Group {
-            collective,
-            first_lane: 0,
-            arrived: u32::MAX,
-        }
+        whole_warp(kind, [0; 2], 7)
     }
 
     /// 64 x 8 x 16 of FP16, all alike, rows of 64 bytes: A in the first 4 KiB, B behind them.

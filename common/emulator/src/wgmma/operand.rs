@@ -231,35 +231,38 @@ mod tests {
         let rows = Form::AlongK { rows: 64 };
         assert_eq!(check(1024 + 96, 0, 1024, rows), Ok(()));
         assert_eq!(check(32768 - 8192, 0, 1024, rows), Ok(()), "to the end");
-        let refused = |start, stride, words: &str| {
-            let reason = check(start, 0, stride, rows).unwrap_err();
-            assert!(reason.contains(words), "{reason}");
-        };
-        refused(128, 1024, "128 bytes behind a boundary of 1024");
-        refused(112, 1024, "112 bytes behind");
-        refused(
-            0,
-            512,
-            "`stride` of its descriptor is 512 bytes, not a multiple of 1024",
-        );
-        refused(0, 0, "is 0");
-        refused(
-            32768 - 4096,
-            1024,
-            "reaches up to byte 36864 of shared memory, of which the launch declared 32768",
-        );
         let columns = Form::AlongN { columns: 128 };
         assert_eq!(check(2048, 8192, 1024, columns), Ok(()));
-        assert!(
-            check(2048 + 32, 8192, 1024, columns)
-                .unwrap_err()
-                .contains("each step along K, of 16 rows")
-        );
-        assert!(
-            check(2048, 0, 1024, columns)
-                .unwrap_err()
-                .contains("`leading`")
-        );
+        for (start, leading, stride, form, words) in [
+            (128, 0, 1024, rows, "128 bytes behind a boundary of 1024"),
+            (112, 0, 1024, rows, "112 bytes behind"),
+            (
+                0,
+                0,
+                512,
+                rows,
+                "`stride` of its descriptor is 512 bytes, not a multiple of 1024",
+            ),
+            (0, 0, 0, rows, "is 0"),
+            (
+                32768 - 4096,
+                0,
+                1024,
+                rows,
+                "reaches up to byte 36864 of shared memory, of which the launch declared 32768",
+            ),
+            (
+                2048 + 32,
+                8192,
+                1024,
+                columns,
+                "each step along K, of 16 rows",
+            ),
+            (2048, 0, 1024, columns, "`leading`"),
+        ] {
+            let reason = check(start, leading, stride, form).unwrap_err();
+            assert!(reason.contains(words), "{words}: {reason}");
+        }
         let one_pattern = Form::AlongN { columns: 64 };
         assert_eq!(check(2048, 0, 1024, one_pattern), Ok(()), "nothing leads");
         assert!(
