@@ -8,6 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::cluster::Cluster;
+use crate::schedule::Random;
 
 use super::clocks::{Clocks, Signal};
 use super::copies::{self, Copies};
@@ -164,12 +165,7 @@ fn judge(program: &[(usize, Op)]) -> Outcome {
     judge.start(Setup {
         memory: Arc::new(Memory::default()),
         block: [0; 3],
-        cluster: Cluster {
-            blocks: 1,
-            threads: ALL as u32,
-            start: BASE,
-            declared: BYTES,
-        },
+        cluster: Cluster::one(ALL as u32, BASE..BASE + BYTES),
         harmless: [0..0, 0..0],
         program: 0..0,
         watch: None,
@@ -550,6 +546,13 @@ fn found(outcome: &Outcome) -> Vec<((usize, usize), Vec<usize>)> {
     conflicts.collect()
 }
 
+/// The later ones of hazards of a kind.
+fn ops_of(outcome: &Outcome, kind: HazardKind) -> BTreeSet<usize> {
+    let found = outcome.found.iter().filter(|raw| raw.kind == kind);
+    let site = found.map(|raw| raw.second.unwrap_or(raw.first).site);
+    site.map(|site| site as usize - 1).collect()
+}
+
 fn bytes(conflicts: &[((usize, usize), Vec<usize>)]) -> BTreeSet<usize> {
     conflicts
         .iter()
@@ -557,24 +560,18 @@ fn bytes(conflicts: &[((usize, usize), Vec<usize>)]) -> BTreeSet<usize> {
         .collect()
 }
 
-fn reordered(program: &[(usize, Op)], mut seed: u64) -> Vec<(usize, Op)> {
+fn reordered(program: &[(usize, Op)], seed: u64) -> Vec<(usize, Op)> {
+    let mut random = Random::new(seed);
     let mut rest: Vec<(usize, Op)> = program.to_vec();
     let mut result = Vec::new();
     while !rest.is_empty() {
         let is_ready = |index: &usize| {
             let mine = rest[*index].1.participants();
-            rest[..*index].iter().all(|(_, earlier)| {
-                earlier
-                    .participants()
-                    .iter()
-                    .all(|thread| !mine.contains(thread))
-            })
+            let mut earlier = rest[..*index].iter().flat_map(|(_, op)| op.participants());
+            !earlier.any(|thread| mine.contains(&thread))
         };
         let ready: Vec<usize> = (0..rest.len()).filter(is_ready).collect();
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        result.push(rest.remove(ready[(seed >> 33) as usize % ready.len()]));
+        result.push(rest.remove(ready[random.next() as usize % ready.len()]));
     }
     result
 }
@@ -618,9 +615,7 @@ proptest! {
         if graph.conflicts().is_empty() {
             for order in [program.clone(), reordered(&program, seed)] {
                 let outcome = judge(&order);
-                let unfenced = outcome.found.iter().filter(|raw| raw.kind == HazardKind::MissingProxyFence);
-                let unfenced: BTreeSet<usize> = unfenced.map(|raw| raw.second.unwrap().site as usize - 1).collect();
-                prop_assert_eq!(unfenced, graph.unfenced(), "{:?}", order);
+                prop_assert_eq!(ops_of(&outcome, HazardKind::MissingProxyFence), graph.unfenced(), "{:?}", order);
             }
         }
     }
@@ -641,9 +636,7 @@ proptest! {
             }
             prop_assert_eq!(actual.is_empty(), expected.is_empty(), "{:?}", order);
             if expected.is_empty() {
-                let uninitialised = outcome.found.iter().filter(|raw| raw.kind == HazardKind::UninitialisedShared);
-                let uninitialised: BTreeSet<usize> = uninitialised.map(|raw| raw.first.site as usize - 1).collect();
-                prop_assert_eq!(uninitialised, graph.uninitialised_reads(), "{:?}", order);
+                prop_assert_eq!(ops_of(&outcome, HazardKind::UninitialisedShared), graph.uninitialised_reads(), "{:?}", order);
             }
         }
     }
@@ -698,8 +691,7 @@ fn each_lane_of_a_warp_that_stored_a_matrix_must_have_fenced() {
         program.extend(fences);
         program.extend([Op::Barrier, Op::By(0, Act::StoreRead(0))]);
         let outcome = judge(&numbered(program));
-        let mut kinds = outcome.found.iter().map(|raw| raw.kind);
-        kinds.any(|kind| kind == HazardKind::MissingProxyFence)
+        !ops_of(&outcome, HazardKind::MissingProxyFence).is_empty()
     };
     assert_eq!([0, 31, 32].map(is_unfenced), [true, true, false]);
 }
@@ -745,9 +737,8 @@ fn random_programs_are_a_fair_test() {
     let programs = prop::collection::vec(op(3), 1..40);
     let racy = (0..500)
         .filter(|_| {
-            !Graph::new(&numbered(programs.new_tree(&mut runner).unwrap().current()))
-                .conflicts()
-                .is_empty()
+            let program = numbered(programs.new_tree(&mut runner).unwrap().current());
+            !Graph::new(&program).conflicts().is_empty()
         })
         .count();
     assert!((100..=490).contains(&racy), "{racy} of 500");

@@ -1,24 +1,21 @@
 //! Runs the table of `DETECTORS.md`: what each detector catches, and a near miss that it must not flag.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use emulator::Fault;
 
 use crate::launch::{assert_clean, faults, hazards, hazards_of, launch};
 
-struct Detector<'a> {
+struct Detector {
     /// What the traced build reports under some schedule.
-    kind: &'a str,
+    kind: &'static str,
     /// What stops the plain build under some schedule, where it sees it, too.
-    fault: Option<&'a str>,
-    catches: &'a str,
-    spares: &'a str,
+    fault: Option<&'static str>,
+    catches: &'static str,
+    spares: &'static str,
 }
 
-fn read(file: &str) -> String {
-    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
-}
+const PAGE: &str = include_str!("../../../DETECTORS.md");
 
 fn launch_of(cell: &str) -> &str {
     let launch = cell
@@ -29,7 +26,7 @@ fn launch_of(cell: &str) -> &str {
         .0
 }
 
-fn detector(row: &str) -> Detector<'_> {
+fn detector(row: &'static str) -> Detector {
     let [_name, reported, catches, spares] = row.split(" | ").collect::<Vec<_>>()[..] else {
         panic!("DETECTORS.md: four cells expected: {row}")
     };
@@ -45,8 +42,8 @@ fn detector(row: &str) -> Detector<'_> {
     }
 }
 
-fn detectors(page: &str) -> Vec<Detector<'_>> {
-    page.lines()
+fn detectors() -> Vec<Detector> {
+    PAGE.lines()
         .filter_map(|line| line.strip_prefix("| "))
         .skip(1)
         .map(detector)
@@ -60,7 +57,7 @@ fn each_detector_catches_its_program_and_spares_its_near_miss() {
         fault,
         catches,
         spares,
-    } in detectors(&read("../DETECTORS.md"))
+    } in detectors()
     {
         assert_clean([spares]);
         let found = hazards(catches);
@@ -82,63 +79,48 @@ fn each_detector_catches_its_program_and_spares_its_near_miss() {
 
 #[test]
 fn reports_name_both_places_and_what_is_missing() {
-    let page = read("../DETECTORS.md");
-    let launches: BTreeSet<&str> = detectors(&page).iter().map(|it| it.catches).collect();
+    let launches: BTreeSet<&str> = detectors().iter().map(|it| it.catches).collect();
     insta::assert_snapshot!(hazards_of(launches));
 }
 
 fn variants(source: &str, name: &str) -> BTreeSet<String> {
-    let body = source
-        .split_once(&format!("pub enum {name} {{\n"))
-        .unwrap()
-        .1
-        .split_once("\n}")
-        .unwrap()
-        .0;
+    let (_, body) = source.split_once(&format!("pub enum {name} {{\n")).unwrap();
+    let (body, _) = body.split_once("\n}").unwrap();
     let is_variant =
         |line: &&str| line.starts_with("    ") && line[4..].starts_with(char::is_uppercase);
-    let word = |line: &str| {
-        line.trim()
-            .split([' ', ',', '('])
-            .next()
-            .unwrap()
-            .to_owned()
-    };
-    body.lines().filter(is_variant).map(word).collect()
+    let word = |line: &str| line.trim().split([' ', ',', '(']).next().map(String::from);
+    body.lines().filter(is_variant).filter_map(word).collect()
 }
 
 #[test]
 fn every_kind_of_hazard_and_every_fault_has_a_detector() {
-    let (page, hazards) = (read("../DETECTORS.md"), read("../src/judge/hazard.rs"));
+    let hazards = include_str!("../../../src/judge/hazard.rs");
     let labels = hazards
         .lines()
         .filter_map(|line| line.split_once(" => \"")?.1.strip_suffix("\","));
-    let kinds: BTreeSet<&str> = detectors(&page).iter().map(|it| it.kind).collect();
+    let kinds: BTreeSet<&str> = detectors().iter().map(|it| it.kind).collect();
     assert_eq!(kinds, labels.collect());
-    assert_eq!(kinds.len(), variants(&hazards, "HazardKind").len());
-    let mut faults: BTreeSet<String> = detectors(&page)
+    assert_eq!(kinds.len(), variants(hazards, "HazardKind").len());
+    let mut faults: BTreeSet<String> = detectors()
         .iter()
         .filter_map(|it| it.fault.map(String::from))
         .collect();
     // Launches that are refused as a whole, a machine without memory, and the mark that a traced block's hazards hold the reason.
     faults.extend(["BadLaunch", "SharedTooLarge", "NoMemory", "Hazard"].map(String::from));
-    assert_eq!(faults, variants(&read("../src/fault.rs"), "Fault"));
+    assert_eq!(
+        faults,
+        variants(include_str!("../../../src/fault.rs"), "Fault")
+    );
 }
 
 #[test]
 fn the_page_quotes_the_report_of_the_last_tile() {
-    let page = read("../DETECTORS.md");
-    let quoted: Vec<&str> = page
+    let quoted: Vec<&str> = PAGE
         .lines()
         .filter_map(|line| line.strip_prefix("> "))
         .collect();
-    let detectors = detectors(&page);
-    let last_tile = detectors
-        .iter()
-        .find(|it| it.catches.starts_with("copied_one_ahead"))
-        .unwrap();
-    assert_eq!(
-        quoted.join(" "),
-        launch(last_tile.catches).trace([8192, 0]).hazards[0].to_string()
-    );
+    let catches = detectors().into_iter().map(|it| it.catches);
+    let mut of_tiles = catches.filter(|launch| launch.starts_with("copied_one_ahead"));
+    let report = launch(of_tiles.next().unwrap()).trace([8192, 0]);
+    assert_eq!(quoted.join(" "), report.hazards[0].to_string());
 }

@@ -37,15 +37,9 @@ fn an_access_of_the_source_is_an_access_of_the_program() {
         "snippet_copy_variable<<<1, 1, 0>>>(20)",
         "snippet_set<<<1, 1, 0>>>()",
         "snippet_twice<<<1, 1, 0>>>()",
+        // An array of a thread is not memory.
+        "snippet_local_array<<<1, 1, 0>>>(0, 3)",
     ];
     let lines = launches.map(|launch| format!("{launch}: {}", accesses(launch)));
     insta::assert_snapshot!(lines.join("\n"));
-}
-
-#[test]
-fn arrays_of_a_thread_are_not_memory() {
-    assert_eq!(
-        accesses("snippet_local_array<<<1, 1, 0>>>(0, 3)"),
-        "8 reads, 32 bytes; 1 writes, 4 bytes"
-    );
 }
