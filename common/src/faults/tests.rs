@@ -59,6 +59,8 @@ fn a_fault_that_survives_with_one_dtype_is_seen() {
             (&survived, is_right),
             "{failed:?}"
         );
+        let is_failed = !caught.gates_that_failed.is_empty();
+        assert_eq!(caught.cases_failed > 0, is_failed, "{failed:?}");
     }
     let problem = Problem::new(Shape::bhsd(1, 1, 5, 64), f16, Mask::Full).unwrap();
     let inputs = Inputs::generate(&problem, Family::Normal, 0);
