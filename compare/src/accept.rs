@@ -71,8 +71,8 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     let loaded = stages::load()?;
     let mut choices = Vec::new();
     for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
-        if let Some((text, said)) = refit(&mut results, &gpu, &stages, &loaded) {
-            lines.extend(said);
+        if let Some((text, errors)) = refit(&mut results, &gpu, &stages, &loaded) {
+            lines.extend(errors);
             let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
             choices.push(Rendered { path, text });
         }
@@ -92,7 +92,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
 }
 
 /// Fits the library's choice to the table of a GPU model that has random problems, and judges it by fits that do not see them. Gives
-/// `attention-ladder/choice/<gpu>.json`, and what is to be said of it.
+/// `attention-ladder/choice/<gpu>.json`, and lines on its errors.
 fn refit(
     results: &mut Results,
     gpu: &str,
