@@ -77,17 +77,20 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
             choices.push(Rendered { path, text });
         }
     }
+    let mut pages = Vec::new();
+    if args.into.is_none() {
+        // Rendered before anything is written: a page that cannot be rendered leaves the tables as they were.
+        pages = files::committed(&results, &stages, &root)?;
+        pages.extend(choices);
+        lines.push("commit results/ and the pages that were written with it".to_string());
+    }
     results.write(&into).with_context(|| {
         format!(
             "cannot write {}; choose another place with --into",
             into.display()
         )
     })?;
-    if args.into.is_none() {
-        choices.extend(files::committed(&results, &stages, &root)?);
-        files::write(&choices)?;
-        lines.push("commit results/ and the pages that were written with it".to_string());
-    }
+    files::write(&pages)?;
     Ok(Answer::pass(lines.join("\n")))
 }
 
