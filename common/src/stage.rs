@@ -95,7 +95,7 @@ pub enum Unsupported {
         dtype: Dtype,
         head_dim: usize,
     },
-    #[error("{variant} does not take this problem: {reason}")]
+    #[error("{variant} does not support this problem: {reason}")]
     Problem { variant: String, reason: String },
     #[error(
         "{variant} writes no log-sum-exps; ask for the output alone, or take a variant of another stage"

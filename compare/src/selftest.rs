@@ -90,7 +90,7 @@ fn timer(device: &CudaDevice, stages: &[LoadedStage]) -> anyhow::Result<Vec<Row>
     let problem = claims_problem(Dtype::F16);
     let prepared = stage.prepare(stage.info().default_variant, &problem);
     let prepared = prepared
-        .context("the timer needs a default variant that takes the problem of the claims")?;
+        .context("the timer needs a default variant that supports the problem of the claims")?;
     let inputs = (0..2).map(|seed| Inputs::generate(&problem, Family::Normal, seed));
     let contents = inputs
         .map(|inputs| Staged::new(&inputs, Layout::Packed))

@@ -327,7 +327,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Times two arms interleaved (A B B A) on one problem. Its row has the gates that fail on the timed buffers of either; `None`
-    /// if one of them does not take the problem.
+    /// if one of them does not support the problem.
     fn pair(
         &self,
         device: &dyn Timer,

@@ -281,7 +281,7 @@ impl<'a, 'd> Session<'a, 'd> {
     }
 
     fn wait_round(&self) -> Result<(), CudaError> {
-        // With two arms a hang is laid to the candidate, the arm that is new.
+        // With two arms a hang is attributed to the candidate, the new arm.
         let name = &self.arms[self.arms.len() - 1].kernel.name;
         self.device.wait(
             &self.events[self.order.len()],
