@@ -242,6 +242,7 @@ impl Operand {
             .map(|(i, code)| scale_at(i) * f64::from(code))
             .collect()
     }
+
     fn check(&self, tensor: Tensor, extents: [usize; 4], dtype: Dtype) -> Result<(), InputError> {
         if self.dtype != dtype {
             return Err(InputError::Dtype {

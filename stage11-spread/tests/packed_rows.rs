@@ -18,30 +18,8 @@ fn a_far_row_has_the_log_sum_exp_of_its_own_heads_scale() {
 }
 
 #[test]
-fn a_group_of_one_is_a_head() {
-    right(1, [2, 5, 67, 64], Dtype::F16, Mask::Causal);
-}
-
-/// 195 rows: warpgroups and blocks end within a query, and the last of these is ragged.
-#[test]
-fn a_query_may_lie_in_two_blocks() {
-    for mask in Mask::ALL {
-        right(3, [2, 65, 203, 128], Dtype::E4m3, mask);
-        right(3, [2, 65, 203, 64], Dtype::Bf16, mask);
-    }
-}
-
-/// 320 rows, of which the first 280 see no key: five groups of 64, so that a block of two has one alone.
-#[test]
-fn the_first_queries_may_see_no_key() {
-    right(8, [1, 40, 5, 64], Dtype::E4m3, Mask::Causal);
-    right(8, [1, 40, 5, 128], Dtype::F16, Mask::Causal);
-}
-
-#[test]
-fn a_group_may_be_larger_than_a_block() {
-    right(142, [1, 2, 130, 128], Dtype::F16, Mask::Causal);
-    right(71, [2, 1, 130, 64], Dtype::E4m3, Mask::Full);
+fn rows_are_right_where_blocks_meet() {
+    stage_tests::packed_blocks(&Spread, "packed");
 }
 
 /// Over several tiles for each part of the keys, whose exponentials are under earlier maxima.

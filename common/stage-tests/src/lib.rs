@@ -23,7 +23,7 @@ pub use explained::explained;
 pub use far::far_maxima;
 pub use insta;
 pub use late::late_warps;
-pub use packed::{packed_far_rows, packed_rows};
+pub use packed::{packed_blocks, packed_far_rows, packed_rows};
 pub use resources::resources;
 pub use scale::largest_scale;
 pub use suppression::synchronisation;

@@ -54,6 +54,29 @@ pub fn packed_rows(
     }
 }
 
+/// [`packed_rows`] where rows and blocks of 64 or 128 rows meet.
+pub fn packed_blocks(attention: &'static dyn Attention, family: &str) {
+    use Dtype::{Bf16, E4m3, F16};
+    use Mask::{Causal, Full};
+    for (group, extents, dtype, masks) in [
+        // A group of one is a head.
+        (1, [2, 5, 67, 64], F16, &[Causal][..]),
+        // 195 rows: warpgroups and blocks end within a query, and the last of these is ragged.
+        (3, [2, 65, 203, 128], E4m3, &Mask::ALL),
+        (3, [2, 65, 203, 64], Bf16, &Mask::ALL),
+        // 320 rows, of which the first 280 see no key: five groups of 64, so that a block of two has one alone.
+        (8, [1, 40, 5, 64], E4m3, &[Causal]),
+        (8, [1, 40, 5, 128], F16, &[Causal]),
+        // Groups that are larger than a block.
+        (142, [1, 2, 130, 128], F16, &[Causal]),
+        (71, [2, 1, 130, 64], E4m3, &[Full]),
+    ] {
+        for &mask in masks {
+            packed_rows(attention, family, group, extents, dtype, mask);
+        }
+    }
+}
+
 /// Judges the log-sum-exps of 16 heads that are rows of one tile, whose scores around 2^30 only their scales tell apart.
 pub fn packed_far_rows(attention: &'static dyn Attention, family: &str) {
     let shape = Shape {
