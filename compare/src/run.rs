@@ -126,7 +126,7 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     limits::check_cases(&plan.cases)?;
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => machine::root("--out DIR")?.join("target/compare"),
+        None => machine::root("give --out DIR")?.join("target/compare"),
     };
     refuse_committed(&out, &machine::results())?;
     let folder = create_folder(

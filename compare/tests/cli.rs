@@ -258,9 +258,9 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
 fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
     for (arguments, says) in [
-        (&["--quick"][..], "--out DIR"),
+        (&["--quick"][..], "; go there, or give --out DIR"),
         (&["render"], "; go there, or clone it"),
-        (&["accept", "run"], "--into DIR"),
+        (&["accept", "run"], "; go there, or give --into DIR"),
     ] {
         expect(
             folder.here(arguments),

@@ -40,7 +40,7 @@ pub fn results() -> PathBuf {
     workspace().unwrap_or_default().join("results")
 }
 
-/// The workspace, or an error that names the flag to use instead.
+/// The workspace, or an error that says what to do instead.
 pub fn root(instead: &str) -> anyhow::Result<PathBuf> {
     workspace().with_context(|| {
         format!("the current folder is not inside the workspace; go there, or {instead}")
