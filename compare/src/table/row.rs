@@ -190,7 +190,7 @@ impl Row {
             let may_be_zero = !is_measure || matches!(metric, Metric::Std | Metric::FloorUs);
             let is_possible = match is_measure {
                 _ if value == 0.0 => may_be_zero,
-                true => 0.0 < low && low <= value && value <= high,
+                true => 0.0 < low && low <= value && value <= high && high.is_finite(),
                 // An error that is no number is a finding.
                 false => value > 0.0 || value.is_nan(),
             };
@@ -578,6 +578,15 @@ mod tests {
             nan.interval
                 .is_some_and(|(low, high)| low.is_nan() && high.is_nan())
         );
+    }
+
+    #[test]
+    fn a_time_is_finite_with_its_interval() {
+        let timed = |us: Figure| Row::new("s/v", On::All, Source::Gpu).figure(Metric::P50, us);
+        assert_eq!(timed((5.0, 4.0, 6.0).into()).impossible(), None);
+        for us in [f64::INFINITY.into(), (5.0, 4.0, f64::INFINITY).into()] {
+            assert!(timed(us).impossible().is_some(), "{us:?}");
+        }
     }
 
     #[test]
