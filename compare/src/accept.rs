@@ -7,6 +7,7 @@ use crate::judge::choice;
 use crate::judge::diff;
 use crate::judge::list::{count, grouped, joined};
 use crate::judge::missing::Missing;
+use crate::judge::peers;
 use crate::judge::state::{self, unsanitized};
 use crate::judge::verdict::{of_differences, report_of_run};
 use crate::measure::{builds, machine};
@@ -14,13 +15,15 @@ use crate::pages::files::{self, Rendered};
 use crate::progress::say;
 use crate::stages::{self, NEGATIVES};
 use crate::table::session::Progress;
-use crate::table::{Results, Row, Run, StageMeta, Table};
+use crate::table::{Key, Results, Row, Run, Source, StageMeta, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DEVICE_VARIABLE;
 use common::metric::Metric;
 use common::stage::LoadedStage;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The most bytes that one session adds to a table: people read its diff.
@@ -68,6 +71,7 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         let run = Run::read(folder, &stages).context("the run cannot be accepted")?;
         lines.extend(merge(&run, &mut results, &built)?);
     }
+    results.gpus.values_mut().for_each(keep_fastest_peers);
     let loaded = stages::load()?;
     let mut choices = Vec::new();
     for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
@@ -259,6 +263,18 @@ fn keep_leading(table: &mut Table, session: &str) {
             table.append(row);
         }
     }
+}
+
+/// Of the ratios of ours to peers, keeps those to the fastest that a claim may name.
+fn keep_fastest_peers(table: &mut Table) {
+    let ours = peers::arms(table).flat_map(|row| Rival::ALL.map(|rival| (row, rival)));
+    let over = |(row, rival): (&Row, Rival)| {
+        let (_, over) = peers::fastest(table, row, |peer| rival.is(peer.as_str()))?;
+        Some(over.key())
+    };
+    let kept: BTreeSet<Key> = ours.filter_map(over).collect();
+    let is_ratio = |row: &Row| row.by == Source::Peers && row.against.is_some();
+    table.retain(|row| !is_ratio(row) || kept.contains(&row.key()));
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::judge::choice::Regret;
-use crate::table::{On, Source, kernels};
+use crate::table::{On, kernels};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples, table};
 use common::choice::Model;
@@ -261,6 +261,26 @@ fn what_does_not_lead_its_problem_keeps_what_it_is_judged_by() {
     assert_eq!(changed[0].subject.name(), "none");
     let kept: Vec<Metric> = changed[0].figures.keys().copied().collect();
     assert_eq!(kept, OF_OTHERS);
+}
+
+#[test]
+fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
+    let peers = [
+        ("flash-attn-4", 20.0, true),
+        ("cudnn", 5.0, false),
+        ("torch-flash", 40.0, true),
+        ("torch-cudnn", 30.0, true),
+        ("flash-attn-3", 25.0, true),
+    ];
+    let mut table = good().peers("mission", 10.0, &peers).table;
+    let times = peers::arms(&table).count();
+    keep_fastest_peers(&mut table);
+    let ratios = table
+        .by(Source::Peers)
+        .filter_map(|row| row.against.as_ref());
+    let against = joined(ratios, " ");
+    assert_eq!(against, "flash-attn-4 torch-cudnn torch-flash");
+    assert_eq!(peers::arms(&table).count(), times);
 }
 
 /// Interrupted in its timings if its claims were measured; by the emulator, of a tier that needs no C7, and of a device with too little
