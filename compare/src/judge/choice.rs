@@ -18,7 +18,7 @@ use std::fmt;
 const PARTS: usize = 10;
 
 /// The file has what makes the fastest of it faster by this much, on average over all problems.
-const WORTH: f64 = 2e-4;
+const WORTH: f64 = 1.5e-4;
 
 /// The same for GPUs that have only the stages that run everywhere: their own times are not known.
 const WORTH_ELSEWHERE: f64 = 4.0 * WORTH;
