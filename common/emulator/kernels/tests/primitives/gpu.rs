@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use common::device::cuda::{encode, is_present};
 use common::maps::TensorMap;
+use cudarc::driver::sys::CUfunction_attribute;
 use cudarc::driver::{CudaContext, CudaModule, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use emulator_kernels::{FATBIN, KernelParams};
@@ -104,6 +105,13 @@ impl Gpu {
         let params = stream.clone_htod(&bytes_of(&[params])).unwrap();
         let function = self.module.load_function(name);
         let function = function.unwrap_or_else(|error| panic!("{name}: {error}"));
+        // Above 48 KB a kernel has to ask.
+        function
+            .set_attribute(
+                CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                launch.shared_bytes as i32,
+            )
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let config = LaunchConfig {
             grid_dim: launch.grid.into(),
             block_dim: launch.block.into(),
