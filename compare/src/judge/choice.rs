@@ -4,7 +4,7 @@ use super::Known;
 use super::best::{p50, shown};
 use super::draw;
 use super::list::grouped;
-use crate::table::{On, Place, Row, Source, Subject, Table};
+use crate::table::{On, Place, Row, Session, Source, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
@@ -48,15 +48,16 @@ pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
     timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
 }
 
-/// Those of the sessions that timed every variant that the newest of them timed.
+/// Those of the sessions that were asked for all variants, as there were then; where there is none, all.
 pub fn judged(table: &Table) -> impl Iterator<Item = &Row> {
-    let mut variants: BTreeMap<&str, BTreeSet<&Subject>> = BTreeMap::new();
-    for row in drawn(table) {
-        (variants.entry(&row.session).or_default()).insert(&row.subject);
-    }
-    let newest = variants.values().next_back().cloned().unwrap_or_default();
-    variants.retain(|_, of| of.is_superset(&newest));
-    drawn(table).filter(move |row| variants.contains_key(&*row.session))
+    let is_whole = |row: &Row| {
+        let session = table.session(row);
+        session.is_some_and(|Session { scope, .. }| {
+            scope.stages.is_empty() && scope.variants.is_empty()
+        })
+    };
+    let has_whole = drawn(table).any(is_whole);
+    drawn(table).filter(move |row| !has_whole || is_whole(row))
 }
 
 fn part(row: &Row) -> Option<usize> {

@@ -1,5 +1,7 @@
 use super::*;
+use crate::judge::list::joined;
 use crate::stages;
+use crate::table::session::Selection;
 use crate::table::{Run, session};
 use crate::testing::scenario::row;
 use crate::testing::{
@@ -397,22 +399,28 @@ fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_
 }
 
 #[test]
-fn sessions_that_timed_all_variants_are_judged_and_others_are_not() {
-    let sessions = |runs: &[Run]| {
-        let table = table(runs);
+fn sessions_that_were_asked_for_all_variants_are_judged_and_others_where_there_is_none() {
+    let sessions = |runs: &[&Run]| {
+        let table = table(&runs.iter().copied().cloned().collect::<Vec<_>>());
         let judged = judged(&table).map(|row| row.session.clone());
-        judged.collect::<BTreeSet<_>>().len()
+        joined(judged.collect::<BTreeSet<_>>(), " ")
     };
-    let [first, second] = [("1", 4), ("2", 9)].map(|(name, number)| {
+    let [whole, of_stage, of_variant] = [("1", 4), ("2", 9), ("3", 14)].map(|(name, number)| {
         let least = Some(number as f64 - 4.0);
         let run = drawn_problems(number).named(name);
-        run.without(|row| row.value(Metric::Draw) < least)
+        let mut run = run.without(|row| row.value(Metric::Draw) < least);
+        let scope = &mut run.session.scope;
+        scope.stages.extend((name == "2").then(|| "5".into()));
+        scope.variants.extend((name == "3").then(|| SMALL.into()));
+        run
     });
-    let part = |run: &Run| run.clone().without(|row| is_of(row, SMALL));
-    assert_eq!(sessions(&[first.clone(), second.clone()]), 2);
-    assert_eq!(sessions(&[part(&first), second.clone()]), 1);
-    // What is gone is asked of none.
-    assert_eq!(sessions(&[first, part(&second)]), 2);
+    assert_eq!(sessions(&[&whole, &of_stage, &of_variant]), "1");
+    assert_eq!(sessions(&[&of_stage, &of_variant]), "2 3");
+    // A variant that is new since does not count against it.
+    let before = whole.clone().without(|row| is_of(row, SMALL));
+    let mut newer = of_stage;
+    newer.session.scope = Selection::default();
+    assert_eq!(sessions(&[&before, &newer]), "1 2");
 }
 
 #[test]
