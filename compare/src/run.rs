@@ -42,8 +42,7 @@ Examples:
                                                 COMPARE.md too
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
-  compare --stages 5,6,7,8,9,10,11,12,13 --regret 160 --backend cuda
-                                                on a GPU, judge the library's choice on random problems; accepted, fit it to them
+  compare --regret 160 --backend cuda           on a GPU, judge the library's choice on random problems; accepted, fit it to them
   compare accept target/compare/20261120T183000Z-nvidia-h200
                                                 copy a run into results/ for committing
 
