@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
 /// `compare` without a GPU.
-fn compare(arguments: &[&str]) -> Command {
+fn compare(arguments: &str) -> Command {
     let mut command = Command::new(COMPARE);
     command
-        .args(arguments)
+        .args(arguments.split_whitespace())
         .stdin(Stdio::null())
         .env("CUDA_VISIBLE_DEVICES", "")
         .env_remove("ATTENTION_DEVICE");
@@ -65,7 +65,7 @@ impl Folder {
     }
 
     /// `compare` here, and not in the workspace of which cargo knows.
-    fn here(&self, arguments: &[&str]) -> Command {
+    fn here(&self, arguments: &str) -> Command {
         let mut command = compare(arguments);
         command
             .current_dir(self.0.path())
@@ -74,10 +74,9 @@ impl Folder {
     }
 
     /// A run with its folder in this one.
-    fn run(&self, arguments: &[&str]) -> Command {
-        let mut command = compare(&["--backend", "emulated", "--out", &self.text("runs")]);
-        command.args(arguments);
-        command
+    fn run(&self, arguments: &str) -> Command {
+        let runs = self.text("runs");
+        compare(&format!("--backend emulated --out {runs} {arguments}"))
     }
 
     /// The only run below `runs`.
@@ -95,7 +94,7 @@ const KEPT: &str = "# COMPARE\nkept";
 fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
     let folder = Folder::workspace();
     let says = ["PASS: ", "/COMPARE.md"];
-    expect(folder.here(&["--quick", "--stages", "0"]), 0, &says);
+    expect(folder.here("--quick --stages 0"), 0, &says);
     let run = folder.only("target/compare");
     let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
     let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
@@ -108,20 +107,17 @@ fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
         "no timer: {rows}"
     );
     let run = run.to_str().unwrap();
-    let shown = compare(&["show", "gates", "--run", run]);
+    let shown = compare(&format!("show gates --run {run}"));
     expect(shown, 0, &["wmma-qk-32x64"]);
     // On its GPU alone it is completed.
+    let nowhere = folder.text("nowhere");
     for command in ["profile", "sanitize"] {
-        expect(
-            compare(&[command, "--run", &folder.text("nowhere")]),
-            2,
-            &["--run DIR"],
-        );
-        expect(
-            compare(&[command, "--run", run]),
-            3,
-            &["NO DATA: there is no GPU to "],
-        );
+        for (run, code, says) in [
+            (&*nowhere, 2, "--run DIR"),
+            (run, 3, "NO DATA: there is no GPU to "),
+        ] {
+            expect(compare(&format!("{command} --run {run}")), code, &[says]);
+        }
         assert_eq!(read("rows.jsonl"), rows, "{command}");
     }
 }
@@ -132,33 +128,30 @@ fn wrong_words_exit_with_2_name_the_nearest_and_run_nothing() {
     folder.write("file", "");
     let inside = folder.text("file/runs");
     for (arguments, says) in [
-        (&["--stages", "stage0-scaler"][..], "stage0-scalar"),
-        (&["--shapes", "misson"], "mission"),
-        (&["--input", "no/such/file.safetensors"], "cannot read it"),
-        (&["--unknown-flag"], "unexpected argument"),
-        (&["--quick", "--out", &inside], "cannot write"),
+        ("--stages stage0-scaler", "stage0-scalar"),
+        ("--shapes misson", "mission"),
+        ("--input no/such/file.safetensors", "cannot read it"),
+        ("--unknown-flag", "unexpected argument"),
+        (&format!("--quick --out {inside}"), "cannot write"),
         (
-            &["--device", "sm_42"],
+            "--device sm_42",
             "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86",
         ),
         (
-            &["--device", "sm_89", "--variants", "cpasync-32x256-k2"],
+            "--device sm_89 --variants cpasync-32x256-k2",
             "cpasync-32x256-k2: f16 d64 needs 185344 bytes",
         ),
-        (&["--backend", "cuda", "--quick"], "--backend cuda: "),
+        ("--backend cuda --quick", "--backend cuda: "),
     ] {
         let mut command = compare(arguments);
-        if !arguments.contains(&"--out") {
+        if !arguments.contains("--out") {
             command.arg("--out").arg(folder.path("runs"));
         }
         expect(command, 2, &[says]);
     }
-    let regret = folder.run(&["--stages", "5", "--regret", "40"]);
-    expect(
-        regret,
-        3,
-        &["NO DATA: there is no GPU to time random problems"],
-    );
+    let regret = folder.run("--stages 5 --regret 40");
+    let says = "NO DATA: there is no GPU to time random problems";
+    expect(regret, 3, &[says]);
     assert!(!folder.path("runs").exists());
 }
 
@@ -180,7 +173,7 @@ fn what_the_machine_limits_is_the_machines_fault() {
         ("ulimit -u 1", "threads: the system does not start them"),
     ] {
         let folder = Folder::new();
-        let limited = |arguments: &[&str]| {
+        let limited = |arguments: &str| {
             let mut program = PathBuf::from(COMPARE);
             let mut shell = Command::new("bash");
             shell.args(["-c", &format!("{limit} && exec \"$@\""), "bash"]);
@@ -194,21 +187,22 @@ fn what_the_machine_limits_is_the_machines_fault() {
                 program = folder.path("compare");
                 std::fs::copy(COMPARE, &program).unwrap();
             }
-            shell.arg(program).args(arguments);
+            shell.arg(program).args(arguments.split(' '));
             shell
         };
-        let run = limited(&["--quick", "--backend", "emulated"]);
+        let run = limited("--quick --backend emulated");
         expect(run, 2, &[says, ". Raise "]);
-        expect(limited(&["doctor"]), 3, &[says]);
+        expect(limited("doctor"), 3, &[says]);
     }
-    let case = "--problem=65535x65535x1x64 f16 full normal:0";
+    let mut explain = compare("explain --stage=0");
+    explain.arg("--problem=65535x65535x1x64 f16 full normal:0");
     let says = "memory for 65535x65535x1x64 f16 full: ";
-    expect(compare(&["explain", "--stage=0", case]), 2, &[says]);
+    expect(explain, 2, &[says]);
 }
 
 #[test]
 fn doctor_names_a_variable_that_names_no_toolkit() {
-    let mut doctor = compare(&["doctor"]);
+    let mut doctor = compare("doctor");
     doctor.envs([
         ("CUDA_HOME", "/gone"),
         ("CUDA_PATH", "/lost"),
@@ -226,7 +220,7 @@ fn doctor_names_a_variable_that_names_no_toolkit() {
 #[test]
 fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();
-    let mut command = folder.run(&["--quick", "--stages", "stage3-wmma-pv"]);
+    let mut command = folder.run("--quick --stages stage3-wmma-pv");
     command.env("ATTENTION_DEVICE", "sm_89");
     let limited = "limited to what sm_89 offers";
     expect(command, 0, &["PASS: 1 variant is green", limited]);
@@ -246,21 +240,18 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
         report.contains(limited) && report.contains(refused),
         "{report}"
     );
-    let accept = compare(&["accept", run.to_str().unwrap()]);
-    expect(
-        accept,
-        2,
-        &["is limited to what sm_89 offers and is not kept"],
-    );
+    let accept = compare(&format!("accept {}", run.display()));
+    let says = "is limited to what sm_89 offers and is not kept";
+    expect(accept, 2, &[says]);
 }
 
 #[test]
 fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
     for (arguments, says) in [
-        (&["--quick"][..], "; go there, or give --out DIR"),
-        (&["render"], "; go there, or clone it"),
-        (&["accept", "run"], "; go there, or give --into DIR"),
+        ("--quick", "; go there, or give --out DIR"),
+        ("render", "; go there, or clone it"),
+        ("accept run", "; go there, or give --into DIR"),
     ] {
         expect(
             folder.here(arguments),
@@ -280,17 +271,17 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(root.join(name), to).unwrap();
     };
-    let render = |flags: &[&str], code: i32, says: &[&str]| {
-        expect(folder.here(&[&["render"], flags].concat()), code, says);
+    let render = |flags: &str, code: i32, says: &[&str]| {
+        expect(folder.here(&format!("render {flags}")), code, says);
     };
     std::fs::create_dir_all(folder.path("results")).unwrap();
-    render(&["--check"], 2, &["there is no table of a GPU in "]);
+    render("--check", 2, &["there is no table of a GPU in "]);
     for file in ["rows.jsonl", "draws.jsonl", "sessions.jsonl"] {
         copy(&format!("results/nvidia-h200/{file}"));
         copy(&format!("results/build/{file}"));
     }
     folder.write("README.md", "no ladder");
-    render(&[], 2, &["README.md: it has no line '<!-- generated: "]);
+    render("", 2, &["README.md: it has no line '<!-- generated: "]);
     assert_eq!(folder.read("COMPARE.md"), KEPT);
 
     copy("README.md");
@@ -299,10 +290,10 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         "COMPARE.md",
         "run `compare render`",
     ];
-    render(&["--check"], 1, &stale);
+    render("--check", 1, &stale);
     assert_eq!(folder.read("COMPARE.md"), KEPT);
-    render(&[], 0, &["written: "]);
-    render(&["--check"], 0, &["up to date with results/"]);
+    render("", 0, &["written: "]);
+    render("--check", 0, &["up to date with results/"]);
     assert!(folder.read("COMPARE.md").contains("## The ladder"));
 
     // A table that was merged by hand.
@@ -311,8 +302,8 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     let mut lines: Vec<&str> = rows.lines().collect();
     lines.swap(0, 1);
     folder.write(table, &lines.join("\n"));
-    render(&["--check"], 1, &[table]);
-    render(&[], 0, &["written: "]);
+    render("--check", 1, &[table]);
+    render("", 0, &["written: "]);
     assert_eq!(folder.read(table), rows);
 }
 
@@ -347,8 +338,8 @@ fn an_interrupt_leaves_what_was_finished() {
     for at_least in [0, 1] {
         let folder = Folder::new();
         // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-        let flags = ["--full", "--stages", "stage0-scalar"];
-        let mut child = folder.run(&flags).spawn().unwrap();
+        let mut run = folder.run("--full --stages stage0-scalar");
+        let mut child = run.spawn().unwrap();
         let finished = recorded(&mut child, &folder, at_least);
         // As Ctrl-C does, which all that a shell runs in the background ignores.
         let id = child.id().to_string();
@@ -363,21 +354,21 @@ fn an_interrupt_leaves_what_was_finished() {
         let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
         assert!(rows.lines().count() as u64 >= finished);
         // What it has is whole; in a folder of runs it is none.
-        let [run, runs, kept] = [
-            run.to_str().unwrap(),
-            &folder.text("runs"),
-            &folder.text("kept"),
-        ];
+        let (run, runs, kept) = (run.display(), folder.text("runs"), folder.text("kept"));
         for (arguments, code, says) in [
             (
-                &["accept", run, "--into", kept][..],
+                format!("accept {run} --into {kept}"),
                 2,
                 "was interrupted after",
             ),
-            (&["diff", run, run], 0, "SAME"),
-            (&["diff", runs, run], 3, "has neither runs nor tables"),
+            (format!("diff {run} {run}"), 0, "SAME"),
+            (
+                format!("diff {runs} {run}"),
+                3,
+                "has neither runs nor tables",
+            ),
         ] {
-            expect(compare(arguments), code, &[says]);
+            expect(compare(&arguments), code, &[says]);
         }
     }
 }
@@ -439,7 +430,7 @@ fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
     for (out, code) in [(right, 0), (zeros, 1)] {
         let input = folder.path("in.safetensors");
         save(&input, &all, Some(&out));
-        let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
+        let mut command = folder.run("--variants wmma-qk-32x64 --masks full");
         command.arg("--input").arg(input);
         expect(command, code, &[]);
     }
@@ -451,12 +442,8 @@ fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     let input = folder.text("in.safetensors");
     save(Path::new(&input), &tensors(), None);
     let explain = |row: &str, code: i32, says: &[&str]| {
-        let flags = ["explain", "--stage", "0", "--mask", "causal", "--row", row];
-        expect(
-            compare(&[&flags[..], &["--input", &input]].concat()),
-            code,
-            says,
-        );
+        let flags = format!("--stage 0 --mask causal --row {row} --input {input}");
+        expect(compare(&format!("explain {flags}")), code, says);
     };
     let says = ["f16 causal", "row 0,3,12", "Nothing leaves what f32 allows"];
     explain("0,3,12", 0, &says);
@@ -466,7 +453,7 @@ fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
 
 #[test]
 fn selftest_kills_every_planted_fault_and_every_mutant() {
-    let text = expect(compare(&["selftest", "--stages", "stage0-scalar"]), 0, &[]);
+    let text = expect(compare("selftest --stages stage0-scalar"), 0, &[]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for says in [
         "33 of 33 planted faults killed",
@@ -480,7 +467,7 @@ fn selftest_kills_every_planted_fault_and_every_mutant() {
 fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
     let folder = Folder::new();
     let full = || std::fs::File::create("/dev/full").unwrap();
-    let mut shown = compare(&["show"]);
+    let mut shown = compare("show");
     let shown = shown.stdout(full()).output().unwrap();
     let said = String::from_utf8_lossy(&shown.stderr);
     let says = "cannot write to standard output: No space left on device";
@@ -488,7 +475,7 @@ fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
         shown.status.code() == Some(2) && said.contains(says),
         "{said}"
     );
-    let mut refused = compare(&["accept", "no/such/run"]);
+    let mut refused = compare("accept no/such/run");
     assert_eq!(refused.stderr(full()).status().unwrap().code(), Some(2));
     let mut limited = Command::new("bash");
     let runs = folder.text("runs");
@@ -499,7 +486,7 @@ fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    for arguments in [&["show"][..], &["show", "--stage", "0"]] {
+    for arguments in ["show", "show --stage 0"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = compare(arguments).stdout(writer).output().unwrap();

@@ -44,6 +44,10 @@ fn root() -> PathBuf {
         .to_path_buf()
 }
 
+fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
 /// A checkout of two commits with the scripts in it.
 struct Checkout(tempfile::TempDir);
 
@@ -57,10 +61,7 @@ impl Checkout {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
         for script in ["scripts/review", ".ci/review", ".ci/comment"] {
-            program(
-                &format!("checkout/{script}"),
-                &std::fs::read_to_string(root().join(script)).unwrap(),
-            );
+            program(&format!("checkout/{script}"), &read(root().join(script)));
         }
         program("checkout/scripts/cuda-toolkit", "#!/bin/sh\n");
         program("checkout/.gitignore", "target\n.cuda\n");
@@ -68,10 +69,10 @@ impl Checkout {
         for (name, text) in [("cargo", CARGO), ("compare", COMPARE), ("gh", GH)] {
             program(&format!("bin/{name}"), text);
         }
-        checkout.git(&["init", "--quiet", "--initial-branch", "main"]);
-        checkout.git(&["add", "."]);
-        checkout.git(&["commit", "--quiet", "-m", "base"]);
-        checkout.git(&["commit", "--quiet", "--allow-empty", "-m", "head"]);
+        checkout.git("init --quiet --initial-branch main");
+        checkout.git("add .");
+        checkout.git("commit --quiet -m base");
+        checkout.git("commit --quiet --allow-empty -m head");
         checkout
     }
 
@@ -80,55 +81,45 @@ impl Checkout {
         self.0.path().canonicalize().unwrap().join(path)
     }
 
-    fn git(&self, arguments: &[&str]) -> String {
-        let identity = [
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@example.invalid",
-            "-c",
-            "commit.gpgsign=false",
-        ];
-        let folder = self.path("checkout");
+    fn git(&self, arguments: &str) -> String {
+        let identity = "-c user.name=t -c user.email=t@example.invalid -c commit.gpgsign=false";
         let output = Command::new("git")
-            .arg("-C")
-            .arg(folder)
-            .args(identity)
-            .args(arguments)
+            .current_dir(self.path("checkout"))
+            .args(identity.split(' ').chain(arguments.split(' ')))
             .output()
             .unwrap();
         assert!(
             output.status.success(),
-            "git {arguments:?}: {}",
+            "git {arguments}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
         String::from_utf8_lossy(&output.stdout).trim().to_string()
     }
 
     /// Runs a script. Returns its exit code, what it printed, and the calls that it made.
-    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
+    fn run(&self, script: &str, variables: &[(&str, &str)]) -> (i32, String, String) {
         let _ = std::fs::remove_file(self.path("calls"));
         let path = format!(
             "{}:{}",
             self.path("bin").display(),
             std::env::var("PATH").unwrap()
         );
-        let mut command = Command::new("bash");
         // Without the slash at its end, which joining an empty path leaves.
         let here = self.path("x").parent().unwrap().to_path_buf();
-        command
-            .current_dir(self.path("checkout"))
-            .args(arguments)
-            .env("PATH", path)
-            .env("HERE", here);
-        command
-            .env_remove("CARGO_TARGET_DIR")
-            .env_remove("GITHUB_STEP_SUMMARY");
         let Output {
             status,
             stdout,
             stderr,
-        } = command.envs(variables.iter().copied()).output().unwrap();
+        } = Command::new("bash")
+            .current_dir(self.path("checkout"))
+            .args(script.split(' '))
+            .env("PATH", path)
+            .env("HERE", here)
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("GITHUB_STEP_SUMMARY")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
         let printed =
             String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
         let calls = std::fs::read_to_string(self.path("calls")).unwrap_or_default();
@@ -155,7 +146,7 @@ fn diffs_of_runs() -> String {
 
 /// Of the tables that are committed at both ends.
 fn diffs_of_tables(checkout: &Checkout) -> String {
-    let base = checkout.git(&["rev-parse", "HEAD^1"]);
+    let base = checkout.git("rev-parse HEAD^1");
     diffs(&format!("{base:.12} HEAD"), "tables")
 }
 
@@ -168,17 +159,17 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
         + &diffs_of_tables(&checkout);
     let base =
         BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
-    let (code, printed, calls) = checkout.run(&["scripts/review", "HEAD^1"], &[]);
+    let (code, printed, calls) = checkout.run("scripts/review HEAD^1", &[]);
     assert_eq!((code, calls), (0, base + &head), "{printed}");
-    let page = || std::fs::read_to_string(checkout.path("checkout/target/review/diff.md")).unwrap();
+    let page = || read(checkout.path("checkout/target/review/diff.md"));
     let one = "**verdict** by @someone\nrest\n";
     assert_eq!(page(), format!("{one}\n# Committed tables\n{one}"));
     assert_eq!(
-        checkout.git(&["worktree", "list"]).lines().count(),
+        checkout.git("worktree list").lines().count(),
         1,
         "the base's work tree is gone"
     );
-    assert_eq!(checkout.git(&["status", "--short"]), "");
+    assert_eq!(checkout.git("status --short"), "");
 
     // A gate that fails on the head is for the comparison to say. The worse of both comparisons counts, and tables that the base
     // does not have do not.
@@ -198,14 +189,13 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
             ("TABLES_CODE", tables),
             ("OLD", old),
         ];
-        let (code, printed, calls) =
-            checkout.run(&["scripts/review", "HEAD^1", "--quick"], &variables);
+        let (code, printed, calls) = checkout.run("scripts/review HEAD^1 --quick", &variables);
         assert_eq!((code, &calls), (expected, &head), "{printed}");
         let says = "\nCommitted tables: NO DATA: ";
         assert_eq!(page().contains(says), !old.is_empty(), "{}", page());
     }
 
-    let (_, _, calls) = checkout.run(&["scripts/review", "HEAD^1", "--full"], &[]);
+    let (_, _, calls) = checkout.run("scripts/review HEAD^1 --full", &[]);
     assert!(
         calls.starts_with(BUILD_BASE),
         "a run of another tier is not used again: {calls}"
@@ -222,7 +212,7 @@ fn latencies_are_never_taken_from_another_session() {
     ];
     let expected = format!("{BUILD_BASE}{base}{BUILD_HEAD}{head}{}", diffs_of_runs());
     for _ in 0..2 {
-        let (code, printed, calls) = checkout.run(&["scripts/review", "main^1", "--latency"], &[]);
+        let (code, printed, calls) = checkout.run("scripts/review main^1 --latency", &[]);
         assert_eq!((code, calls), (0, expected.clone()), "{printed}");
     }
 }
@@ -230,25 +220,17 @@ fn latencies_are_never_taken_from_another_session() {
 #[test]
 fn what_cannot_be_reviewed_is_wrong_usage() {
     let checkout = Checkout::new();
-    let nothing: &[(&str, &str)] = &[];
-    for (arguments, variables, says) in [
-        (vec!["scripts/review"], nothing, "usage:"),
-        (vec!["scripts/review", "HEAD", "--slow"], nothing, "usage:"),
-        (
-            vec!["scripts/review", "HEAD", "HEAD^1"],
-            nothing,
-            "one BASE, not two",
-        ),
-        (vec!["scripts/review", "nowhere"], nothing, "git fetch it"),
-        (
-            vec!["scripts/review", "HEAD^1"],
-            &[("RUN_CODE", "2")],
-            "compare cannot run on the base-record",
-        ),
+    for (arguments, code_of_run, says) in [
+        ("", "0", "usage:"),
+        (" HEAD --slow", "0", "usage:"),
+        (" HEAD HEAD^1", "0", "one BASE, not two"),
+        (" nowhere", "0", "git fetch it"),
+        (" HEAD^1", "2", "compare cannot run on the base-record"),
     ] {
-        let (code, printed, _) = checkout.run(&arguments, variables);
-        assert_eq!(code, 2, "{arguments:?}: {printed}");
-        assert!(printed.contains(says), "{arguments:?}: {printed}");
+        let script = format!("scripts/review{arguments}");
+        let (code, printed, _) = checkout.run(&script, &[("RUN_CODE", code_of_run)]);
+        assert_eq!(code, 2, "{arguments}: {printed}");
+        assert!(printed.contains(says), "{arguments}: {printed}");
     }
 }
 
@@ -257,7 +239,7 @@ fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_comm
     let checkout = Checkout::new();
     for (code, exit) in [("0", 0), ("1", 1), ("3", 0)] {
         let variables = [("DIFF_CODE", code)];
-        let (found, printed, _) = checkout.run(&[".ci/review", "HEAD^1", "--quick"], &variables);
+        let (found, printed, _) = checkout.run(".ci/review HEAD^1 --quick", &variables);
         assert_eq!(found, exit, "{printed}");
         assert_eq!(printed.contains("::warning::"), code == "3", "{printed}");
         assert!(
@@ -266,12 +248,12 @@ fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_comm
         );
     }
     // A branch that went on since.
-    let base = checkout.git(&["rev-parse", "HEAD^1"]);
-    checkout.git(&["checkout", "--quiet", "-b", "other", "HEAD^1"]);
-    checkout.git(&["commit", "--quiet", "--allow-empty", "-m", "later"]);
-    checkout.git(&["checkout", "--quiet", "main"]);
-    checkout.run(&[".ci/review", "other", "--full"], &[]);
-    let of = std::fs::read_to_string(checkout.path("checkout/target/review/base.of")).unwrap();
+    let base = checkout.git("rev-parse HEAD^1");
+    checkout.git("checkout --quiet -b other HEAD^1");
+    checkout.git("commit --quiet --allow-empty -m later");
+    checkout.git("checkout --quiet main");
+    checkout.run(".ci/review other --full", &[]);
+    let of = read(checkout.path("checkout/target/review/base.of"));
     assert_eq!(of, format!("{base} full\n"));
 }
 
@@ -290,7 +272,7 @@ fn commented(kind: &str, left: &[(&str, &str)], more: &[(&str, &str)]) -> (i32, 
         ("GITHUB_SERVER_URL", "https://example.invalid"),
         ("LEFT", folder.to_str().unwrap()),
     ];
-    let (code, printed, _) = checkout.run(&[".ci/comment", kind], &[&given, more].concat());
+    let (code, printed, _) = checkout.run(&format!(".ci/comment {kind}"), &[&given, more].concat());
     (code, printed)
 }
 
@@ -353,7 +335,7 @@ fn a_comment_says_what_failed_and_that_a_later_commit_has_no_comparison() {
 #[test]
 fn the_step_that_fails_is_left_for_the_comment() {
     let checkout = Checkout::new();
-    let script = std::fs::read_to_string(root().join(".ci/run")).unwrap();
+    let script = read(root().join(".ci/run"));
     let (functions, _) = script.split_once("\nstep \"tools\"").unwrap();
     let folder = checkout.path("checkout");
     std::fs::write(
@@ -361,15 +343,15 @@ fn the_step_that_fails_is_left_for_the_comment() {
         format!("{functions}\nstep 'a b' false\n"),
     )
     .unwrap();
-    let (code, printed, _) = checkout.run(&[".ci/run"], &[]);
+    let (code, printed, _) = checkout.run(".ci/run", &[]);
     assert_eq!(code, 1, "{printed}");
-    let left = std::fs::read_to_string(folder.join("target/review/failed")).unwrap();
+    let left = read(folder.join("target/review/failed"));
     assert_eq!(left, "a b\n");
 }
 
 /// The values of a workflow with their paths, `jobs.gates.steps.-.run`, as far as these files use YAML.
 fn flat(name: &str) -> Vec<(String, String)> {
-    let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
+    let text = read(root().join(".github/workflows").join(name));
     let (mut open, mut found): (Vec<(usize, &str)>, _) = (vec![], vec![]);
     for line in text.lines().map(|line| line.split(" #").next().unwrap()) {
         let words = line.trim_start_matches([' ', '-']);
@@ -385,11 +367,7 @@ fn flat(name: &str) -> Vec<(String, String)> {
         let (key, value) = words.split_once(':').unwrap_or(("", words));
         open.push((indent, key));
         let path: Vec<&str> = open.iter().map(|(_, key)| *key).collect();
-        let value = value.trim();
-        let quoted = value
-            .strip_prefix('\'')
-            .and_then(|value| value.strip_suffix('\''));
-        found.push((path.join("."), quoted.unwrap_or(value).to_string()));
+        found.push((path.join("."), value.trim().to_string()));
     }
     found
 }
@@ -433,13 +411,13 @@ fn the_workflows_run_the_repositorys_own_scripts_and_nothing_else() {
     }
     commands.sort();
     let expected = [
+        "'[[ \"$COMMIT\" =~ ^[0-9a-f]{40}$ ]]'",
         ".ci/comment latency",
         ".ci/comment review",
         ".ci/review \"$BRANCH\" --latency",
         ".ci/review HEAD^1 --full",
         ".ci/run",
         ".ci/tool cargo deny --locked check --hide-inclusion-graph advisories",
-        "[[ \"$COMMIT\" =~ ^[0-9a-f]{40}$ ]]",
     ];
     assert_eq!(commands, expected);
 }
@@ -486,21 +464,15 @@ fn every_change_is_checked_and_main_too_and_jobs_fit_the_disk_and_download_once(
 /// A pull request cannot change the workflow that a maintainer starts, and a label starts none.
 #[test]
 fn a_gpu_runs_what_a_maintainer_named_by_its_commit() {
-    let gpus: Vec<&str> = WORKFLOWS
-        .into_iter()
-        .filter(|name| {
-            flat(name)
-                .iter()
-                .any(|(_, value)| value.contains("self-hosted"))
-        })
-        .collect();
+    let is_on_gpu = |name: &&str| {
+        let mut all = flat(name).into_iter();
+        all.any(|(_, value)| value.contains("self-hosted"))
+    };
+    let gpus = Vec::from_iter(WORKFLOWS.into_iter().filter(is_on_gpu));
     assert_eq!(gpus, ["latency.yml"]);
-    let events: Vec<String> = flat("latency.yml")
-        .into_iter()
-        .filter(|(path, _)| path.starts_with("on.") && path.matches('.').count() == 1)
-        .map(|(path, _)| path)
-        .collect();
-    assert_eq!(events, ["on.workflow_dispatch"]);
+    let mut paths = Vec::from_iter(flat("latency.yml").into_iter().map(|(path, _)| path));
+    paths.retain(|path| path.starts_with("on.") && path.matches('.').count() == 1);
+    assert_eq!(paths, ["on.workflow_dispatch"]);
     let only = values("latency.yml", "jobs.latency.if");
     assert!(only[0].contains("default_branch"), "{only:?}");
     let checkout = values("latency.yml", "jobs.latency.steps.-.with.ref");
@@ -512,6 +484,6 @@ fn a_gpu_runs_what_a_maintainer_named_by_its_commit() {
 
 #[test]
 fn one_toolchain_checks_the_workspace() {
-    let pinned = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
+    let pinned = read(root().join("rust-toolchain.toml"));
     assert!(pinned.contains("channel = \"1.") && pinned.contains("[\"rustfmt\", \"clippy\"]"));
 }
