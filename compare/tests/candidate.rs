@@ -109,9 +109,11 @@ fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
     }
 }
 
-/// Each with the gate that says so and its words.
-fn are_refused(cases: &[(&str, &str, &str)]) {
-    for (candidate, gate, words) in cases {
+/// Of each line the callable, the gate that says so and its words.
+fn are_refused(cases: &str) {
+    for case in cases.lines() {
+        let mut words = case.trim().splitn(3, ' ');
+        let [candidate, gate, words] = [(); 3].map(|()| words.next().unwrap_or_default());
         let folder = tempfile::tempdir().unwrap();
         let flags = format!("{TWO} --patience 20");
         let Some(text) = says(candidate, &flags, 1, folder.path()) else {
@@ -121,51 +123,40 @@ fn are_refused(cases: &[(&str, &str, &str)]) {
         let mut lines = text.split("- ");
         assert!(
             lines.any(|line| line.contains(&fails) && line.contains(words)),
-            "{candidate}: {text}"
+            "{case}: {text}"
         );
     }
 }
 
 #[test]
 fn wrong_callables_are_refused_by_name() {
-    are_refused(&[
-        ("wrong.py:top_left", "C2", ""),
-        ("wrong.py:no_scale", "C2", ""),
-        ("wrong.py:zeros", "C2", ""),
-        ("wrong.py:writes_input", "C6", "k: input changed"),
-        ("wrong.py:other_type", "C1", "returned torch.float32"),
-        ("wrong.py:raises", "C1", "RuntimeError: out of luck"),
-        ("wrong.py:exits", "C1", "SystemExit: no licence"),
-    ]);
+    are_refused(
+        "wrong.py:top_left C2
+        wrong.py:no_scale C2
+        wrong.py:zeros C2
+        wrong.py:writes_input C6 k: input changed
+        wrong.py:other_type C1 returned torch.float32
+        wrong.py:raises C1 RuntimeError: out of luck
+        wrong.py:exits C1 SystemExit: no licence",
+    );
 }
 
+/// One that launches nothing fails C1 on a GPU, by what its memory held; here that may be anything.
 #[test]
 fn cheats_are_refused_by_name() {
-    let negated = "differ between call 1 and call 2, V negated";
-    let elsewhere = "differ between call 1 and call 3, other addresses";
-    let clock = "it has replaced torch.cuda.Event.elapsed_time";
-    are_refused(&[
-        ("cheats.py:kept_by_address", "C5", negated),
-        (
-            "cheats.py:one_buffer",
-            "C6",
-            "shares memory with that of call 1",
-        ),
-        ("cheats.py:in_place_of_q", "C6", "shares memory with q"),
-        // On a GPU it is C1, by what its memory held; here that may be anything.
-        ("cheats.py:launches_nothing", "C2", ""),
-        ("cheats.py:by_address", "C5", elsewhere),
-        ("cheats.py:looks_for_reference", "C2", ""),
-        ("cheats.py:second_zeros", "C5", negated),
-        ("cheats.py:second_nan", "C5", negated),
-        ("cheats.py:second_writes_input", "C6", "k: input changed"),
-        (
-            "cheats.py:always_late",
-            "C1",
-            "returned Late, expected a torch.Tensor",
-        ),
-        ("cheats.py:slow_clock", "C1", clock),
-    ]);
+    are_refused(
+        "cheats.py:kept_by_address C5 differ between call 1 and call 2, V negated
+        cheats.py:one_buffer C6 shares memory with that of call 1
+        cheats.py:in_place_of_q C6 shares memory with q
+        cheats.py:launches_nothing C2
+        cheats.py:by_address C5 differ between call 1 and call 3, other addresses
+        cheats.py:looks_for_reference C2
+        cheats.py:second_zeros C5 differ between call 1 and call 2, V negated
+        cheats.py:second_nan C5 differ between call 1 and call 2, V negated
+        cheats.py:second_writes_input C6 k: input changed
+        cheats.py:always_late C1 returned Late, expected a torch.Tensor
+        cheats.py:slow_clock C1 it has replaced torch.cuda.Event.elapsed_time",
+    );
 }
 
 /// What is timed is judged on other values than it was captured on, in every call and on its own, takes no longer for that, and returns
@@ -177,94 +168,71 @@ fn what_is_timed_cannot_be_kept_nor_of_another_type() {
     };
     let uncaptured =
         "refused: its calls cannot be captured in a graph: RuntimeError: it waits for the GPU";
-    let late = "refused: returned Late, expected a torch.Tensor";
-    let shared = "refused: what is timed returned a tensor that shares memory with another output";
+    let shared = "refused: what is timed returned a tensor that shares memory with";
+    let launches = "of 8 in the timed graph launches";
+    let anywhere = format!(
+        "right.py:attention right
+        right.py:without_graph {uncaptured}
+        cheats.py:kept_when_dense wrong: off by
+        cheats.py:kept_without_graph {uncaptured}
+        cheats.py:kept_when_captured wrong: off by
+        cheats.py:keys_kept wrong: off by
+        cheats.py:scores_kept wrong: off by
+        cheats.py:late_when_dense refused: returned Late, expected a torch.Tensor
+        cheats.py:codes_when_dense refused: returned torch.float8_e4m3fn"
+    );
+    // The last two stay replaced.
+    let once = format!(
+        "cheats.py:third_set_kept:4:2:8 refused: call 3 {launches} 1 kernels, expected
+        cheats.py:last_on_each_set:4:2:8 wrong: off by [nan, nan,
+        cheats.py:half_written:4:2:8 wrong: off by
+        cheats.py:right_in_reverse:4:2:8 wrong: off by
+        cheats.py:right_in_reverse:1:1:2 wrong: off by
+        cheats.py:lazily_negated:4:2:8 refused: returned a torch.strided tensor, lazily negated: True; expected
+        cheats.py:of_replay_before:4:2:8 wrong: off by
+        cheats.py:kept_by_version:4:2:8 {uncaptured}
+        cheats.py:when_judged:4:2:8 {uncaptured}
+        cheats.py:where_unwritten:4:2:8 refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.2 times the 0.00
+        cheats.py:one_in_two_new:4:2:8 refused: call 1 {launches} 0 kernels, expected
+        cheats.py:copied:4:2:8 refused: call 5 of 8 in the timed graph, where no other runs, does not write
+        cheats.py:one_in_two:4:2:8 {shared} another output
+        cheats.py:one_in_four:4:2:8 {shared} another output
+        cheats.py:one_buffer_when_dense:4:2:8 {shared} another output
+        cheats.py:only_when_checked:4:2:8 {shared} another output
+        cheats.py:in_place_of_q:4:2:8 {shared} an input
+        right.py:attention:4:2:1 refused: a graph of 1 launches leaves out some of 4 sets
+        cheats.py:records_nothing:1:1:2 refused: it has replaced torch.cuda.Event.record
+        cheats.py:replays_nothing:1:1:2 refused: it has replaced torch.cuda.CUDAGraph.replay
+        cheats.py:waits_for_nothing:1:1:2 refused: it has replaced torch.cuda.synchronize
+        cheats.py:tells_the_time:1:1:2 refused: it has replaced Driver.us
+        cheats.py:is_generous:1:1:2 refused: it has replaced RENEWED
+        cheats.py:judges_itself:1:1:2 refused: it has replaced Worker.check_timed"
+    );
+    let cases = |lines: &str| -> Vec<(String, String)> {
+        let pairs = lines
+            .lines()
+            .map(|line| line.trim().split_once(' ').unwrap());
+        pairs
+            .map(|(case, words)| (case.to_string(), words.to_string()))
+            .collect()
+    };
     // Sets, contents of them, launches of a graph.
-    let rotations = ["4:2:8", "3:2:3", "1:1:2"];
-    let mut cases: Vec<(String, &str)> = Vec::new();
-    for (candidate, words) in [
-        ("right.py:attention", "right"),
-        ("right.py:without_graph", uncaptured),
-        ("cheats.py:kept_when_dense", "wrong: "),
-        ("cheats.py:kept_without_graph", uncaptured),
-        ("cheats.py:kept_when_captured", "wrong: "),
-        ("cheats.py:keys_kept", "wrong: "),
-        ("cheats.py:scores_kept", "wrong: "),
-        ("cheats.py:late_when_dense", late),
-        (
-            "cheats.py:codes_when_dense",
-            "refused: returned torch.float8_e4m3fn",
-        ),
-    ] {
-        cases.extend(rotations.map(|rotation| (format!("{candidate}:{rotation}"), words)));
-    }
-    let changed = "refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.2 times the 0.00";
-    let alone = "refused: call 5 of 8 in the timed graph, where no other runs, does not write";
-    let replaced = [
-        "refused: it has replaced torch.cuda.Event.record",
-        "refused: it has replaced torch.cuda.CUDAGraph.replay",
-        "refused: it has replaced torch.cuda.synchronize",
-        "refused: it has replaced Driver.us",
-        "refused: it has replaced RENEWED",
-        "refused: it has replaced Worker.check_timed",
-    ];
-    for (case, words) in [
-        (
-            "cheats.py:third_set_kept:4:2:8",
-            "refused: call 3 of 8 in the timed graph launches 1 kernels, expected ",
-        ),
-        (
-            "cheats.py:last_on_each_set:4:2:8",
-            "wrong: off by [nan, nan, ",
-        ),
-        ("cheats.py:half_written:4:2:8", "wrong: "),
-        ("cheats.py:right_in_reverse:4:2:8", "wrong: "),
-        ("cheats.py:right_in_reverse:1:1:2", "wrong: "),
-        (
-            "cheats.py:lazily_negated:4:2:8",
-            "refused: returned a torch.strided tensor, lazily negated: True; expected ",
-        ),
-        ("cheats.py:of_replay_before:4:2:8", "wrong: "),
-        ("cheats.py:kept_by_version:4:2:8", uncaptured),
-        ("cheats.py:when_judged:4:2:8", uncaptured),
-        ("cheats.py:where_unwritten:4:2:8", changed),
-        (
-            "cheats.py:one_in_two_new:4:2:8",
-            "refused: call 1 of 8 in the timed graph launches 0 kernels, expected ",
-        ),
-        ("cheats.py:copied:4:2:8", alone),
-        ("cheats.py:one_in_two:4:2:8", shared),
-        ("cheats.py:one_in_four:4:2:8", shared),
-        ("cheats.py:one_buffer_when_dense:4:2:8", shared),
-        ("cheats.py:only_when_checked:4:2:8", shared),
-        (
-            "cheats.py:in_place_of_q:4:2:8",
-            "refused: what is timed returned a tensor that shares memory with an input",
-        ),
-        (
-            "right.py:attention:4:2:1",
-            "refused: a graph of 1 launches leaves out some of 4 sets",
-        ),
-        ("cheats.py:records_nothing:1:1:2", replaced[0]),
-        ("cheats.py:replays_nothing:1:1:2", replaced[1]),
-        ("cheats.py:waits_for_nothing:1:1:2", replaced[2]),
-        ("cheats.py:tells_the_time:1:1:2", replaced[3]),
-        // The last: these stay replaced.
-        ("cheats.py:is_generous:1:1:2", replaced[4]),
-        ("cheats.py:judges_itself:1:1:2", replaced[5]),
-    ] {
-        cases.push((case.to_string(), words));
-    }
+    let rotations = |(candidate, words): (String, String)| {
+        ["4:2:8", "3:2:3", "1:1:2"]
+            .map(|rotation| (format!("{candidate}:{rotation}"), words.clone()))
+    };
+    let mut all: Vec<(String, String)> = cases(&anywhere).into_iter().flat_map(rotations).collect();
+    all.extend(cases(&once));
     let output = Command::new(&python)
         .args(["tests/candidates/timed.py", "src/python/peers.py"])
-        .args(cases.iter().map(|(case, _)| case))
+        .args(all.iter().map(|(case, _)| case))
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.lines().count(), cases.len(), "{said}");
-    for ((case, words), said) in cases.iter().zip(said.lines()) {
+    assert_eq!(said.lines().count(), all.len(), "{said}");
+    for ((case, words), said) in all.iter().zip(said.lines()) {
         assert!(said.starts_with(words), "{case}: {said}");
     }
 }

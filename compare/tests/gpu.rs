@@ -17,14 +17,12 @@ fn a_stage_is_green_and_timed_on_a_real_gpu() {
         writeln!(terminal, "no GPU for compare: {error}").unwrap();
         return;
     }
-    let judged = rows_of_gpu(&["--quick"]);
+    let judged = rows_of_gpu("--quick");
     assert!(
         judged.iter().any(|row| row.contains("\"B1\":\"pass\"")),
         "{judged:#?}"
     );
-    let timed = rows_of_gpu(&[
-        "--shapes", "mission", "--dtypes", "f16", "--masks", "full", "--iters", "40",
-    ]);
+    let timed = rows_of_gpu("--shapes mission --dtypes f16 --masks full --iters 40");
     assert!(
         timed.iter().any(|row| row.contains("\"p50\":")),
         "{timed:#?}"
@@ -32,19 +30,11 @@ fn a_stage_is_green_and_timed_on_a_real_gpu() {
 }
 
 /// What a run of stage 0's default variant records of the GPU.
-fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
+fn rows_of_gpu(flags: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-    command
-        .args([
-            "--backend",
-            "cuda",
-            "--stages",
-            "stage0-scalar",
-            "--variants",
-            "wmma-qk-32x64",
-        ])
-        .args(flags);
+    let stage = "--backend cuda --stages stage0-scalar --variants wmma-qk-32x64";
+    command.args(stage.split(' ').chain(flags.split(' ')));
     command.arg("--out").arg(folder.path().join("records"));
     let output = command.env_remove("ATTENTION_DEVICE").output().unwrap();
     // 3: what such a run leaves out is NO DATA.

@@ -48,9 +48,10 @@ impl Checkout {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn run(&self, words: &[&str], told: &str) -> (i32, String) {
-        let output = Command::new(self.at("scripts").join(words[0]))
-            .args(&words[1..])
+    fn run(&self, words: &str, told: &str) -> (i32, String) {
+        let mut words = words.split(' ');
+        let output = Command::new(self.at("scripts").join(words.next().unwrap()))
+            .args(words)
             .env("HERE", self.0.path())
             .env("PYTHON", self.at("stub"))
             .env("TOLD", told)
@@ -69,14 +70,37 @@ impl Checkout {
         std::fs::read_to_string(self.at("calls")).unwrap_or_default()
     }
 
-    /// The script `name` exits so, and says so.
-    fn says(&self, name: &str, told: &str, code: i32, words: &str) {
-        let (exit, text) = self.run(&[name], told);
-        assert!(exit == code && text.contains(words), "{exit}: {text}");
+    /// The script of `words` exits so, and says so.
+    fn says(&self, words: &str, told: &str, code: i32, says: &str) {
+        let (exit, text) = self.run(words, told);
+        assert!(exit == code && text.contains(says), "{exit}: {text}");
     }
 
     fn check(&self, name: &str) -> i32 {
-        self.run(&[name, "--check"], "0").0
+        self.run(&format!("{name} --check"), "0").0
+    }
+
+    /// Before anything is installed, and where that fails.
+    fn is_missing(&self, name: &str, listed: &str, version: &str) {
+        self.says(&format!("{name} --list"), "0", 0, listed);
+        assert_eq!(self.check(name), 1);
+        self.says(name, "old", 1, version);
+        self.says(name, "1", 1, "pip failed");
+        assert_eq!(self.check(name), 1);
+    }
+
+    /// Once it is installed, until `file` of it goes or another `package` is pinned.
+    fn is_kept(&self, name: &str, says: &str, file: &str, package: &str) {
+        let installed = self.calls();
+        self.says(name, "0", 0, "up to date");
+        assert_eq!((self.calls(), self.check(name)), (installed, 0));
+        std::fs::remove_file(self.at(file)).unwrap();
+        assert_eq!(self.check(name), 1);
+        self.says(name, "0", 0, says);
+        let pinned = self.at(&format!("scripts/{name}.txt"));
+        std::fs::write(pinned, format!("{package}==9\n")).unwrap();
+        assert_eq!(self.check(name), 1);
+        assert_eq!(self.run(&format!("{name} --no-such-flag"), "0").0, 2);
     }
 }
 
@@ -84,19 +108,9 @@ impl Checkout {
 fn the_toolkit_is_installed_once_and_an_interrupted_run_leaves_nothing() {
     let checkout = Checkout::new(&["cuda-toolkit", "cuda-toolkit.txt"]);
     let (name, pinned) = ("cuda-toolkit", checkout.at("scripts/cuda-toolkit.txt"));
-    let (code, listed) = checkout.run(&[name, "--list"], "0");
-    assert!(code == 0 && listed.contains("nvidia-cuda-nvcc"), "{listed}");
-    checkout.says(name, "old", 1, "needs Python 3.9");
-    checkout.says(name, "1", 1, "pip failed");
-    let files = std::fs::read_dir(checkout.at("")).unwrap();
-    let hidden = files.filter(|file| {
-        file.as_ref()
-            .unwrap()
-            .path()
-            .to_string_lossy()
-            .contains(".cuda")
-    });
-    assert_eq!((hidden.count(), checkout.check(name)), (0, 1));
+    checkout.is_missing(name, "nvidia-cuda-nvcc", "needs Python 3.9");
+    let mut files = std::fs::read_dir(checkout.at("")).unwrap();
+    assert!(files.all(|file| !file.unwrap().path().to_string_lossy().contains(".cuda")));
     let old = std::time::SystemTime::UNIX_EPOCH;
     std::fs::File::options()
         .write(true)
@@ -104,19 +118,14 @@ fn the_toolkit_is_installed_once_and_an_interrupted_run_leaves_nothing() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    checkout.says(name, "0", 0, "nvcc 13.0.88 is in .cuda/");
+    let says = "nvcc 13.0.88 is in .cuda/";
+    checkout.says(name, "0", 0, says);
     let watched = std::fs::metadata(&pinned).unwrap().modified().unwrap();
     assert_ne!(watched, old, "build scripts run again");
     let installed = checkout.calls();
     assert!(installed.contains("--require-hashes"), "{installed}");
-    checkout.says(name, "0", 0, "up to date");
-    assert_eq!((checkout.calls(), checkout.check(name)), (installed, 0));
-    std::fs::remove_file(checkout.at(".cuda/nvidia/cu13/bin/nvcc")).unwrap();
-    assert_eq!(checkout.check(name), 1);
-    checkout.says(name, "0", 0, "nvcc 13.0.88 is in .cuda/");
-    std::fs::write(pinned, "nvidia-cuda-nvcc==9\n").unwrap();
-    assert_eq!(checkout.check(name), 1);
-    assert_eq!(checkout.run(&[name, "--no-such-flag"], "0").0, 2);
+    let nvcc = ".cuda/nvidia/cu13/bin/nvcc";
+    checkout.is_kept(name, says, nvcc, "nvidia-cuda-nvcc");
 }
 
 #[test]
@@ -131,31 +140,20 @@ fn a_wheel_has_gpu_code_and_at_most_20_mib() {
             .starts_with("requirebuild --release --locked ")
     );
     checkout.says("wheel", "20971521", 1, "that is more than 20971520 bytes");
-    assert_eq!(checkout.run(&["wheel", "--no-such-flag"], "0").0, 2);
+    assert_eq!(checkout.run("wheel --no-such-flag", "0").0, 2);
 }
 
 #[test]
 fn what_is_pinned_is_installed_once_and_an_interrupted_run_leaves_nothing_that_counts() {
     let checkout = Checkout::new(&["python", "python.txt"]);
-    let name = "python";
-    let (code, listed) = checkout.run(&[name, "--list"], "0");
-    assert!(code == 0 && listed.contains("torch ") && listed.contains("maturin "));
-    assert_eq!(checkout.check(name), 1);
-    checkout.says(name, "old", 1, "needs Python 3.11");
-    checkout.says(name, "1", 1, "pip failed");
-    assert_eq!(checkout.check(name), 1);
+    let (name, says) = ("python", "is in .python/");
+    checkout.is_missing(name, "torch ", "needs Python 3.11");
+    checkout.says("python --list", "0", 0, "maturin ");
     let half = checkout.at(".python/half");
     std::fs::write(&half, "").unwrap();
-    checkout.says(name, "0", 0, "is in .python/");
+    checkout.says(name, "0", 0, says);
     assert!(!half.exists(), "what an interrupted run left is in it");
     let installed = checkout.calls();
     assert!(installed.contains("--requirement") && installed.contains("python.txt"));
-    checkout.says(name, "0", 0, "up to date");
-    assert_eq!((checkout.calls(), checkout.check(name)), (installed, 0));
-    std::fs::remove_file(checkout.at(".python/bin/python")).unwrap();
-    assert_eq!(checkout.check(name), 1);
-    checkout.says(name, "0", 0, "is in .python/");
-    std::fs::write(checkout.at("scripts/python.txt"), "torch==9\n").unwrap();
-    assert_eq!(checkout.check(name), 1);
-    assert_eq!(checkout.run(&[name, "--no-such-flag"], "0").0, 2);
+    checkout.is_kept(name, says, ".python/bin/python", "torch");
 }

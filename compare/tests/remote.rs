@@ -31,7 +31,8 @@ struct Answer {
     left: usize,
 }
 
-fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
+/// `words` are apart by `|`, as in what is called.
+fn remote(words: &str, set: &[(&str, &str)]) -> Answer {
     let here = tempfile::tempdir().unwrap();
     let program = |name: &str, text: &str| {
         let path = here.path().join(name);
@@ -55,7 +56,7 @@ fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
     );
     let output = Command::new("bash")
         .arg(script)
-        .args(words)
+        .args(words.split('|').filter(|word| !word.is_empty()))
         .env("HERE", here.path())
         .env("TMPDIR", &there)
         .env("PATH", path)
@@ -83,20 +84,20 @@ fn remote(words: &[&str], set: &[(&str, &str)]) -> Answer {
 
 #[test]
 fn the_tier_c7_counters_and_peers_are_measured_and_the_record_comes_back() {
-    let answer = remote(&["gpu1", "--no-build", "--python", "my python"], &[]);
+    let answer = remote("gpu1|--no-build|--python|my python", &[]);
     assert_eq!(answer.code, Some(0), "{}", answer.err);
     let record = "rec/20260101T000000Z-gpu";
-    let expected = [
-        "doctor|--python|my python".to_string(),
-        "run|--full|--out|rec".to_string(),
-        format!("sanitize|--run|{record}"),
-        format!("profile|--run|{record}"),
-        format!("peers|--run|{record}|--python|my python"),
-    ];
-    assert_eq!(answer.calls, expected);
+    let expected = format!(
+        "doctor|--python|my python
+run|--full|--out|rec
+sanitize|--run|{record}
+profile|--run|{record}
+peers|--run|{record}|--python|my python"
+    );
+    assert_eq!(answer.calls.join("\n"), expected);
     assert_eq!(answer.out, "target/compare/20260101T000000Z-gpu\n");
     assert_eq!(answer.record.as_deref(), Some("kept\n"));
-    let built = remote(&["gpu1", "--", "--stages", "5, 8"], &[]);
+    let built = remote("gpu1|--|--stages|5, 8", &[]);
     assert_eq!(built.calls[0], "requirebuild|--quiet|--locked|-p|compare");
     assert_eq!(built.calls[2], "run|--stages|5, 8|--out|rec");
 }
@@ -113,15 +114,13 @@ fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
         ([("run_code", "1"), ("profile_code", "130")], 130),
         ([("profile_code", "3"), ("doctor_code", "1")], 3),
     ] {
-        let answer = remote(&["gpu1", "--no-build"], &set);
+        let answer = remote("gpu1|--no-build", &set);
         assert_eq!(answer.code, Some(code), "{set:?}: {}", answer.err);
         assert_eq!(answer.record.as_deref(), Some("kept\n"), "{set:?}");
         assert_eq!(answer.left, 0, "{set:?}");
     }
-    let none = remote(
-        &["gpu1", "--no-build"],
-        &[("NO_RECORD", "1"), ("run_code", "3")],
-    );
+    let set = [("NO_RECORD", "1"), ("run_code", "3")];
+    let none = remote("gpu1|--no-build", &set);
     assert_eq!((none.code, none.record), (Some(2), None));
     assert!(none.err.contains("no run came back"), "{}", none.err);
 }
@@ -129,13 +128,13 @@ fn the_worst_step_is_the_answer_and_the_record_comes_back_all_the_same() {
 #[test]
 fn wrong_usage_exits_2_and_says_what_is_wrong() {
     for (words, says) in [
-        (vec![], "usage:"),
-        (vec!["gpu1", "gpu2", "--no-build"], "one HOST, not two"),
-        (vec!["gpu1", "--slow"], "usage:"),
-        (vec!["gpu1", "--python"], "--python needs a value"),
-        (vec!["gpu9", "--no-build"], "gpu9 cannot be reached"),
+        ("", "usage:"),
+        ("gpu1|gpu2|--no-build", "one HOST, not two"),
+        ("gpu1|--slow", "usage:"),
+        ("gpu1|--python", "--python needs a value"),
+        ("gpu9|--no-build", "gpu9 cannot be reached"),
     ] {
-        let answer = remote(&words, &[]);
+        let answer = remote(words, &[]);
         assert_eq!(answer.code, Some(2), "{words:?}: {}", answer.err);
         assert!(answer.err.contains(says), "{words:?}: {}", answer.err);
         assert_eq!(answer.calls, [] as [String; 0], "{words:?}");
@@ -144,7 +143,7 @@ fn wrong_usage_exits_2_and_says_what_is_wrong() {
         ("CARGO_TARGET_DIR", "elsewhere/debug/compare is not built"),
         ("GREETING", "answers 'elsewhere"),
     ] {
-        let answer = remote(&["gpu1", "--no-build"], &[(variable, "elsewhere")]);
+        let answer = remote("gpu1|--no-build", &[(variable, "elsewhere")]);
         assert_eq!(answer.code, Some(2), "{variable}: {}", answer.err);
         assert!(answer.err.contains(says), "{variable}: {}", answer.err);
     }
