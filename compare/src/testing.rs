@@ -8,8 +8,8 @@ use crate::measure::{builds, rows};
 use crate::python::pair::{Sampled, pair};
 use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};
 use crate::table::{
-    Claim, Judged, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta, Subject,
-    Table, VariantMeta,
+    Claim, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta, Subject, Table,
+    VariantMeta,
 };
 use common::choice::{self, TERMS};
 use common::claim::{Base, Rival};
@@ -64,17 +64,28 @@ pub fn instance() -> On {
 
 /// Two stages, of which each claims to be faster than the family before, and to read as many bytes. Built without nvcc.
 pub fn ladder() -> Vec<StageMeta> {
-    let stage = |id: &str,
-                 idea: &str,
-                 predecessor: Option<&str>,
-                 families: &[&str],
-                 claim: (&'static str, f64)| {
+    let stages = [
+        (
+            "stage0-scalar",
+            "tiled softmax",
+            &["scalar", "wmma-qk"][..],
+            "scalar",
+            1.5,
+        ),
+        (
+            "stage1-cpasync",
+            "K and V copied one tile ahead",
+            &["cpasync"],
+            "wmma-qk",
+            1.1,
+        ),
+    ];
+    let of = |(id, idea, families, slower, at_least): (&str, &str, &[&str], &'static str, f64)| {
         let family = families.last().expect("a stage has variants").to_string();
         let base = Base {
             stage: "stage0-scalar",
-            family: claim.0,
+            family: slower,
         };
-        let at_least = claim.1;
         let claim = |metric, relation, why: &str| Claim {
             family: family.clone(),
             metric,
@@ -97,7 +108,7 @@ pub fn ladder() -> Vec<StageMeta> {
         StageMeta {
             id: id.into(),
             idea: idea.into(),
-            predecessor: predecessor.map(String::from),
+            predecessor: Some(base.stage.to_string()).filter(|of| of != id),
             default_variant: format!("{family}-32x64"),
             identity: format!("{id}-identity"),
             claims: vec![
@@ -109,24 +120,7 @@ pub fn ladder() -> Vec<StageMeta> {
             refused: vec![],
         }
     };
-    let scalar = stage(
-        "stage0-scalar",
-        "tiled softmax",
-        None,
-        &["scalar", "wmma-qk"],
-        ("scalar", 1.5),
-    );
-    let base = Some("stage0-scalar");
-    vec![
-        scalar,
-        stage(
-            "stage1-cpasync",
-            "K and V copied one tile ahead",
-            base,
-            &["cpasync"],
-            ("wmma-qk", 1.1),
-        ),
-    ]
+    stages.map(of).into()
 }
 
 /// The ladder, whose last stage claims 1.5x over the fastest of PyTorch and 1x over its flash too.
@@ -177,8 +171,7 @@ pub fn instances(variant: &str, dtypes: &[Dtype]) -> Vec<KernelBuild> {
 pub fn of_e4m3_alone(stage: usize) -> Vec<StageMeta> {
     let mut stages = ladder();
     for variant in &mut stages[stage].variants {
-        let is_e4m3 = |kernel: &KernelBuild| kernel.facts.dtype == Dtype::E4m3;
-        variant.kernels.retain(is_e4m3);
+        variant.kernels = instances(&variant.name, &[Dtype::E4m3]);
     }
     stages
 }
@@ -462,32 +455,6 @@ impl Run {
         self.table.get_mut(&key).expect("the record has this row")
     }
 
-    /// The row over all cases of a variant.
-    pub fn summary_mut(&mut self, subject: &str) -> &mut Row {
-        let by = self.session.backend.into();
-        self.row_mut(subject, &On::All, by)
-    }
-
-    /// A gate says this of a variant over its cases.
-    pub fn says(mut self, subject: &str, gate: GateId, verdict: Verdict) -> Self {
-        let reason = if verdict == Verdict::Pass {
-            String::new()
-        } else {
-            "too large".into()
-        };
-        let judged = Judged::from(&GateResult {
-            gate,
-            verdict,
-            reason,
-        });
-        self.summary_mut(subject).verdicts.insert(gate, judged);
-        self
-    }
-
-    pub fn failing(self, subject: &str, gate: GateId) -> Self {
-        self.says(subject, gate, Verdict::Fail)
-    }
-
     pub fn on_gpu(mut self, name: &str) -> Self {
         self.session.machine.gpu = Gpu::Present {
             name: name.into(),
@@ -572,20 +539,12 @@ impl Run {
     /// what they take and whether they are right. The ladder claims something of them.
     pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
         self.session.stages[1].claims = claiming().remove(1).claims;
-        self.beside(CPASYNC, shape, ours, peers)
+        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        self.beside(CPASYNC, &place, ours, peers)
     }
 
-    /// The same of any subject.
-    pub fn beside(self, subject: &str, shape: &str, us: f64, peers: &[(&str, f64, bool)]) -> Self {
-        self.beside_on(
-            subject,
-            &Place::new(shape, Dtype::F16, Mask::Full),
-            us,
-            peers,
-        )
-    }
-
-    pub fn beside_on(
+    /// The same of any subject and problem.
+    pub fn beside(
         mut self,
         subject: &str,
         place: &Place,

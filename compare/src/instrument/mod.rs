@@ -161,9 +161,8 @@ fn judge(run: &Run) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::scenario::row;
-    use crate::testing::{CPASYNC, GPU, US, VARIANTS, ladder, timed};
-    use common::verdict::GateId;
+    use crate::testing::scenario::{row, run};
+    use crate::testing::{GPU, US, ladder, timed};
 
     fn written(run: &Run, names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -242,20 +241,16 @@ mod tests {
 
     #[test]
     fn other_kernels_and_red_records_are_refused() {
-        let run = timed(US);
-        let mut stale = run.clone();
-        stale.session.stages[1].identity = "another".into();
-        let error = judge(&stale).unwrap_err().to_string();
+        let judged = |words: &str| judge(&run(&format!("timed; {words}")));
+        let refused = |words: &str| judged(words).unwrap_err().to_string();
+        let error = refused("sources 1 another");
         assert!(
             error.contains("other versions of stage1-cpasync; run `compare` again"),
             "{error}"
         );
-        let two = VARIANTS[..2]
-            .iter()
-            .fold(run, |run, subject| run.failing(subject, GateId::C2));
-        assert!(judge(&two).is_ok(), "one is green");
-        let red = two.failing(CPASYNC, GateId::C2);
-        let error = judge(&red).unwrap_err().to_string();
+        let two = "scalar all: C2 fail; wmma all: C2 fail";
+        assert!(judged(two).is_ok(), "one is green");
+        let error = refused(&format!("{two}; cpasync all: C2 fail"));
         assert!(error.contains("no variant that is green"), "{error}");
         let nowhere = Target {
             run: Some("no/such".into()),

@@ -333,7 +333,7 @@ fn against_peers_on_everything() -> Run {
         dtypes.map(move |dtype| Place::new(named.name, dtype, mask))
     });
     problems.fold(scenario::run("timed"), |run, place| {
-        run.beside_on(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)])
+        run.beside(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)])
     })
 }
 

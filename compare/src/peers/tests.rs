@@ -8,6 +8,7 @@ use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::StageMeta;
 use crate::table::{Claim, Place, Run};
+use crate::testing::scenario::each;
 use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
 use common::problem::{Dtype, Mask, Problem, Shape};
@@ -179,52 +180,50 @@ fn python_is_started_again_where_it_ended() {
 
 #[test]
 fn what_is_no_answer_is_an_error_that_says_what_was_asked() {
-    let chunk = || json!({ "peer": "torch-flash" });
-    let asked = |script: &str| {
-        let mut session = python(script)?;
-        // torch takes its time.
-        if script == "input()\ninput()" {
-            session.patience = Duration::from_millis(100);
-        }
-        let error = session.ask::<f64>("chunk", chunk()).unwrap_err();
-        Some((error.to_string(), error.is_fatal(), session))
+    let Some(_) = python("") else {
+        return;
     };
-    let died = "import sys\ninput()\nsys.exit('CUDA error: lost')";
     let without_torch = format!("import sys; sys.modules['torch'] = None\n{SCRIPT}");
-    for (script, says, is_fatal) in [
-        (
-            died,
-            "Python ended during `chunk torch-flash`: CUDA error: lost",
-            true,
-        ),
-        (
-            "input()\ninput()",
-            "Python did not answer `chunk torch-flash` within 0.1 s",
-            true,
-        ),
-        (
-            &*without_torch,
-            "ModuleNotFoundError: import of torch halted",
-            false,
-        ),
-    ] {
-        let Some((error, fatal, mut session)) = asked(script) else {
-            return;
-        };
-        assert!(error.starts_with(says) && fatal == is_fatal, "{error}");
-        let again = session.ask::<f64>("chunk", chunk()).unwrap_err();
-        assert_eq!(again.is_fatal(), is_fatal, "it stays dead");
-    }
-    for garbage in [
-        "Segmentation fault",
-        "{\"ok\": true}",
-        "{\"fine\": 1.0}",
-        "{\"ok\": null}",
-    ] {
-        let (error, fatal, _) = asked(&format!("input()\nprint({garbage:?})\ninput()")).unwrap();
-        let expected = format!("Python answered `chunk torch-flash` with '{garbage}'");
-        assert_eq!((error, fatal), (expected, true));
-    }
+    let found = each(
+        r#"import sys; input(); sys.exit('CUDA error: lost')
+        input(); input()
+        WITHOUT_TORCH
+        input(); print('Segmentation fault'); input()
+        input(); print('{"ok": true}'); input()
+        input(); print('{"fine": 1.0}'); input()
+        input(); print('{"ok": null}'); input()"#,
+        |script| {
+            let script = script.replace("WITHOUT_TORCH", &without_torch);
+            let mut session = python(&script).unwrap();
+            // torch takes its time.
+            if script == "input(); input()" {
+                session.patience = Duration::from_millis(100);
+            }
+            let mut asked = || {
+                let chunk = json!({ "peer": "torch-flash" });
+                session.ask::<f64>("chunk", chunk).unwrap_err()
+            };
+            let (error, again) = (asked(), asked());
+            assert_eq!(again.is_fatal(), error.is_fatal(), "it stays dead");
+            format!("{error} (fatal: {})", error.is_fatal())
+        },
+    );
+    insta::assert_snapshot!(found, @r#"
+    import sys; input(); sys.exit('CUDA error: lost')
+        Python ended during `chunk torch-flash`: CUDA error: lost (fatal: true)
+    input(); input()
+        Python did not answer `chunk torch-flash` within 0.1 s and was killed (fatal: true)
+    WITHOUT_TORCH
+        ModuleNotFoundError: import of torch halted; None in sys.modules (fatal: false)
+    input(); print('Segmentation fault'); input()
+        Python answered `chunk torch-flash` with 'Segmentation fault' (fatal: true)
+    input(); print('{"ok": true}'); input()
+        Python answered `chunk torch-flash` with '{"ok": true}' (fatal: true)
+    input(); print('{"fine": 1.0}'); input()
+        Python answered `chunk torch-flash` with '{"fine": 1.0}' (fatal: true)
+    input(); print('{"ok": null}'); input()
+        Python answered `chunk torch-flash` with '{"ok": null}' (fatal: true)
+    "#);
     let absent = Process::start("no-such-python", SCRIPT).err().unwrap();
     let says = absent.to_string();
     assert!(
@@ -695,9 +694,8 @@ fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
         ..mission()
     };
     assert_eq!(of(&run, 1, &bf16), [[""; 0]; 0]);
-    let run = run.failing(CPASYNC, GateId::C2);
-    assert_eq!(
-        [of(&run, 1, &full), of(&run, 1, &mission())],
-        [Vec::<Vec<String>>::new(), vec![]]
-    );
+    let run = testing::scenario::run("timed 15 20 18; cpasync all: C2 fail");
+    for problem in [&full, &mission()] {
+        assert_eq!(of(&run, 1, problem), [[""; 0]; 0]);
+    }
 }

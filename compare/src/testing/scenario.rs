@@ -6,11 +6,12 @@
 
 use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
 use crate::judge::candidate::Candidate;
-use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Selection, Tier};
+use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Tier};
 use crate::table::{
     Figure, Judged, Key, Negative, On, Place, Relation, Row, Run, Source, StageMeta, Subject, Table,
 };
 use common::metric::Metric;
+use common::problem::{Dtype, Mask};
 use common::verdict::{GateId, Verdict};
 use serde::de::DeserializeOwned;
 
@@ -122,18 +123,8 @@ fn edit(mut run: Run, words: &str) -> Run {
         "no-git" => run.changed(|session| session.git = Git::Unknown { reason: rest }),
         "stripped" => run.changed(|session| session.source_lines = false),
         "input" => run.changed(|session| session.input = Some(rest.into())),
-        "stages" => run.changed(|session| {
-            session.scope = Selection {
-                stages: list(),
-                ..Selection::default()
-            };
-        }),
-        "variants" => run.changed(|session| {
-            session.scope = Selection {
-                variants: list(),
-                ..Selection::default()
-            };
-        }),
+        "stages" => run.changed(|session| session.scope.stages = list()),
+        "variants" => run.changed(|session| session.scope.variants = list()),
         "partial" => run.changed(|session| {
             session.progress = Progress::Partial {
                 finished: number(1),
@@ -181,7 +172,7 @@ fn edit(mut run: Run, words: &str) -> Run {
         "peers" => run.peers(all[1], all[2].parse().unwrap(), &peers(3)),
         "beside" => run.beside(
             &subject(all[1]).to_string(),
-            all[2],
+            &Place::new(all[2], Dtype::F16, Mask::Full),
             all[3].parse().unwrap(),
             &peers(4),
         ),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::judge::list::joined;
 use crate::judge::state::NEEDED;
 use crate::measure::builds::builds;
 use crate::measure::plan::plan;
@@ -26,6 +27,8 @@ use std::rc::Rc;
 struct Told {
     started: Vec<String>,
     recorded: Vec<usize>,
+    /// At the first result.
+    stops: bool,
 }
 
 impl Sink for Told {
@@ -35,16 +38,17 @@ impl Sink for Told {
 
     fn grown(&mut self, run: &mut Run) -> Result<(), ExecuteError> {
         self.recorded.push(run.cases().count());
-        Ok(())
+        match self.stops {
+            true => Err(ExecuteError::Interrupted),
+            false => Ok(()),
+        }
     }
 }
 
-struct Stops;
-
-impl Sink for Stops {
-    fn starts(&mut self, _: &'static str, _: &str, _: usize, _: usize) {}
-    fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
-        Err(ExecuteError::Interrupted)
+fn stops() -> Told {
+    Told {
+        stops: true,
+        ..Told::default()
     }
 }
 
@@ -169,7 +173,7 @@ fn what_had_ended_is_summed_up_where_the_run_stops() {
         in_flight: 2,
         ..Executor::new(&plan, &stages)
     };
-    assert!(executor.check(&mut run, &mut Stops).is_err());
+    assert!(executor.check(&mut run, &mut stops()).is_err());
     assert_eq!(run.cases().count(), 2);
     assert_eq!(run.table.rows().filter(|row| row.on == On::All).count(), 2);
 }
@@ -442,51 +446,40 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
     plan.draws = ["1x1x17x64", "1x2:1x9x64"]
         .map(|shape| problem(shape, Dtype::F16))
         .into();
-    let times = |spoils, sink: &mut dyn Sink| {
+    let times = |spoils, mut told: Told| {
         let mut run = judged(None);
-        let device = Made::new(20.0, spoils);
-        let ended = Executor::new(&plan, &stages).draws(&device, &mut run, sink);
+        let device = Made::new(20.0, ("wmma-qk-32x64", spoils));
+        let ended = Executor::new(&plan, &stages).draws(&device, &mut run, &mut told);
         let rows = run.table.by(By::Draw).map(|row| {
-            let number = row.value(Metric::Draw).unwrap();
+            let us = row.value(Metric::P50);
             let gates = distinct(row.failed().map(|(gate, _)| gate));
-            (
-                row.subject.to_string(),
-                row.on.to_string(),
-                number,
-                row.value(Metric::P50),
-                gates,
-            )
+            let number = row.value(Metric::Draw).unwrap();
+            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.on)
         });
-        (ended.is_ok(), rows.collect::<Vec<_>>())
+        format!("{}\n{}\n", ended.is_ok(), joined(rows, "\n"))
     };
-    // Of the second variant.
-    let expected = |us, gates: &[GateId]| {
-        let each = [
-            (SCALAR, "1x1x17x64 f16 full", 0.0),
-            (SCALAR, "1x2:1x9x64 f16 full", 1.0),
-            (WMMA, "1x1x17x64 f16 full", 0.0),
-            (WMMA, "1x2:1x9x64 f16 full", 1.0),
-        ];
-        let rows = each.map(|(subject, on, number)| {
-            let (us, gates) = match subject == WMMA {
-                true => (us, gates.to_vec()),
-                false => (Some(20.0), vec![]),
-            };
-            (subject.to_string(), on.to_string(), number, us, gates)
-        });
-        (true, rows.to_vec())
-    };
-    let (gate, spoils) = SPOILT[3];
-    for (spoils, us, gates) in [
-        (HONEST, Some(20.0), vec![]),
-        (("wmma-qk-32x64", spoils), Some(20.0), vec![gate]),
-        // One that is not launched has no time, and the others have.
-        (("wmma-qk-32x64", NOT_LAUNCHED), None, vec![GateId::C1]),
-    ] {
-        assert_eq!(times(spoils, &mut Told::default()), expected(us, &gates));
-    }
-    let (ended, rows) = times(HONEST, &mut Stops);
-    assert!(!ended && rows.len() == 2);
+    let found = [HONEST.1, SPOILT[3].1, NOT_LAUNCHED].map(|spoils| times(spoils, Told::default()));
+    // One that is not launched has no time, and the others have.
+    insta::assert_snapshot!(found.concat() + &times(HONEST.1, stops()), @"
+    true
+    stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
+    stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
+    true
+    stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
+    stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) [C6]
+    stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 Some(20.0) [C6]
+    true
+    stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    stage0-scalar/scalar-32x64 1x2:1x9x64 f16 full 1 Some(20.0) []
+    stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 None [C1]
+    stage0-scalar/wmma-qk-32x64 1x2:1x9x64 f16 full 1 None [C1]
+    false
+    stage0-scalar/scalar-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    stage0-scalar/wmma-qk-32x64 1x1x17x64 f16 full 0 Some(20.0) []
+    ");
 }
 
 /// Decode's keys, and what is asked for, come from device memory: more of them than the cache holds, at addresses of their own.
@@ -516,17 +509,9 @@ fn failed(row: &Row) -> Vec<(GateId, &str)> {
 #[test]
 fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     let fast = "stage0-scalar/scalar-16x64";
-    let mut run = testing::timed([32.0, 20.0, 25.0]);
-    let variants = &mut run.session.stages[0].variants;
-    let mut variant = variants[0].clone();
-    variant.name = "scalar-16x64".into();
-    variants.push(variant);
-    run.session.stages[1].claims.clear();
-    let mut summary = run.summary_mut(SCALAR).clone();
-    summary.subject = fast.into();
-    let run = run
-        .with(summary)
-        .sampled(fast, testing::mission(), &samples(28.0));
+    let run = testing::scenario::run(
+        "timed 32 20 25; claims 1 0; variant scalar scalar-16x64; scalar-16x64 mission gpu: p50 28",
+    );
     let pairs = interleaved(&Known::alone(&run));
     let pairs = pairs
         .iter()
