@@ -267,14 +267,13 @@ fn keep_leading(table: &mut Table, session: &str) {
 
 /// Of the ratios of ours to peers, keeps those to the fastest that a claim may name.
 fn keep_fastest_peers(table: &mut Table) {
-    let ours = peers::arms(table).flat_map(|row| Rival::ALL.map(|rival| (row, rival)));
-    let over = |(row, rival): (&Row, Rival)| {
-        let (_, over) = peers::fastest(table, row, |peer| rival.is(peer.as_str()))?;
-        Some(over.key())
-    };
-    let kept: BTreeSet<Key> = ours.filter_map(over).collect();
-    let is_ratio = |row: &Row| row.by == Source::Peers && row.against.is_some();
-    table.retain(|row| !is_ratio(row) || kept.contains(&row.key()));
+    let fastest =
+        |row| Rival::ALL.map(|rival| peers::fastest(table, row, |peer| rival.is(peer.as_str())));
+    let ratios = peers::arms(table).flat_map(fastest).flatten();
+    let kept: BTreeSet<Key> = ratios.map(|(_, ratio)| ratio.key()).collect();
+    table.retain(|row| {
+        row.by != Source::Peers || row.against.is_none() || kept.contains(&row.key())
+    });
 }
 
 #[cfg(test)]

@@ -35,10 +35,6 @@ impl Finding {
     }
 }
 
-fn is_of_gpu(claim: &Claim) -> bool {
-    claim.is_of_speed() || claim.metric.source() == metric::Source::Profile
-}
-
 /// What the table says of a claim of `stage`, and a row that the finding rests on; `None` if it has no rows for it.
 fn judge<'a>(known: &'a Known<'_>, stage: &StageMeta, claim: &Claim) -> Option<(Finding, &'a Row)> {
     match &claim.relation {
@@ -422,9 +418,11 @@ impl Claimed {
             let base = row.against.as_ref()?;
             Some(format!("{} against {base}: ", row.subject.name()))
         });
+        let is_of_gpu =
+            self.claim.is_of_speed() || self.claim.metric.source() == metric::Source::Profile;
         Negative {
             claim: self.claim.id(),
-            gpu: gpu.filter(|_| is_of_gpu(&self.claim)).map(String::from),
+            gpu: gpu.filter(|_| is_of_gpu).map(String::from),
             measured: format!(
                 "{}{} ({})",
                 arms.unwrap_or_default(),

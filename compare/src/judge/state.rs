@@ -30,15 +30,12 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Whether the gate judges variants: L1 and E1 judge claims, S1 the gates themselves.
-fn is_of_variants(gate: GateId) -> bool {
-    !matches!(gate, GateId::L1 | GateId::E1 | GateId::S1)
-}
-
 /// The rank of a verdict among those of one gate on one subject: the lowest stands for all.
 pub fn rank(verdict: Verdict) -> usize {
-    let of = |other: &Verdict| *other == verdict;
-    Verdict::WORST_FIRST.iter().position(of).unwrap_or_default()
+    let mut worst_first = Verdict::WORST_FIRST.iter();
+    worst_first
+        .position(|other| *other == verdict)
+        .unwrap_or_default()
 }
 
 /// What each gate says of a variant over all rows of one kernel: FAIL if any does, else PASS, else NO DATA. The row over all cases
@@ -180,7 +177,8 @@ pub fn state(known: &Known<'_>, stage: &StageMeta, subject: &Subject) -> State {
         |gate: GateId| matches!(gate, GateId::C7 | GateId::C8) || gate == GateId::C4 && has_no_c4;
     let is_lacking = |gate: &GateId| {
         known.is_whole()
-            && is_of_variants(*gate)
+            // L1 and E1 judge claims, S1 the gates themselves.
+            && !matches!(gate, GateId::L1 | GateId::E1 | GateId::S1)
             && !waived(*gate)
             && measurable(known, *gate)
             && !passed.contains(gate)

@@ -583,7 +583,6 @@ print(json.dumps({"ok": [f"{case}: {call}" for case, call in found.items()]}), f
     cuDNN, verify: its causal mask is aligned top-left
     torch-default: f16 bf16
     flash-attn-4: f16 bf16
-    flash-attn: f16 bf16
     flash-attn-3: f16 bf16
     flash-attn-3-fp8: e4m3
     cudnn-fp8: e4m3

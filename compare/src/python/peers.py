@@ -130,7 +130,6 @@ LIBRARIES = (
     ("torch-flash", "sdpa", "FLASH_ATTENTION", HALVES),
     ("torch-cudnn", "sdpa", "CUDNN_ATTENTION", HALVES),
     ("flash-attn-4", "flash_attention", "flash_attn.cute", HALVES),
-    ("flash-attn", "flash_attention", "flash_attn", HALVES),
     ("flash-attn-3", "flash_attention", "flash_attn_interface", HALVES),
     ("flash-attn-3-fp8", "flash_attention", "flash_attn_interface", CODES),
     ("cudnn-fp8", "cudnn_frontend", "cudnn", CODES),
@@ -355,7 +354,7 @@ class Worker:
         torch = self.torch
         software = {"python": platform.python_version(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
         software["cudnn"] = str(torch.backends.cudnn.version())
-        for package in ("flash-attn-4", "flash-attn", "flash-attn-3", "triton", "nvidia-cudnn-frontend"):
+        for package in ("flash-attn-4", "flash-attn-3", "triton", "nvidia-cudnn-frontend"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 software[package] = importlib.metadata.version(package)
         device = torch.cuda.get_device_properties(0) if self.device == "cuda" else None

@@ -84,14 +84,14 @@ pub fn split<'a>(rows: impl Iterator<Item = &'a Row>) -> (Vec<Line>, Vec<&'a Row
             None => others.push(row),
         }
     }
-    let lines = lines.into_iter();
-    let lines = lines.map(|((session, dtype, _), kernels)| line(session, dtype, kernels));
+    let lines = lines
+        .into_iter()
+        .map(|((session, dtype, _), kernels)| line(session, dtype, kernels));
     (lines.collect(), others)
 }
 
 fn line(session: &str, dtype: Dtype, kernels: BTreeMap<Build, Times<'_>>) -> Line {
     let problems: BTreeSet<&Problem<'_>> = kernels.values().flat_map(Times::keys).collect();
-    let of = |times: &Times<'_>| problems.iter().map(|of| times.get(of).copied()).collect();
     Line {
         session: session.to_string(),
         dtype,
@@ -101,7 +101,10 @@ fn line(session: &str, dtype: Dtype, kernels: BTreeMap<Build, Times<'_>>) -> Lin
         kernels: (kernels.iter())
             .map(|(build, times)| Kernel {
                 build: build.clone(),
-                p50: of(times),
+                p50: problems
+                    .iter()
+                    .map(|problem| times.get(problem).copied())
+                    .collect(),
             })
             .collect(),
     }
