@@ -47,56 +47,40 @@ fn a_kernel_within_its_caps_passes_and_says_what_it_uses() {
 
 #[test]
 fn each_excess_fails_and_is_named() {
-    let fails = |change: &dyn Fn(&mut KernelFacts, &mut PtxasEntry)| {
+    let changes: [fn(&mut KernelFacts, &mut PtxasEntry); 10] = [
+        |_, entry| entry.resources.spill_store_bytes = 8,
+        |_, entry| entry.resources.spill_load_bytes = 4,
+        |_, entry| entry.warnings = vec!["(C7510) serialized".into()],
+        |_, entry| entry.resources.stack_frame_bytes = 16,
+        |_, entry| entry.resources.registers = 129,
+        |_, entry| entry.resources.static_shared_bytes = 1040,
+        |_, entry| entry.resources.static_shared_bytes = 16,
+        |facts, _| facts.dynamic_shared_bytes = 49_168,
+        |facts, entry| {
+            entry.resources.registers = 200;
+            facts.dynamic_shared_bytes = 49_153;
+        },
+        |facts, _| facts.caps = None,
+    ];
+    let reasons = changes.map(|change| {
         let (mut facts, mut entry) = (facts(), entry("sm_90a"));
         change(&mut facts, &mut entry);
         let result = judge(&facts, &entry);
         assert_eq!(result.verdict, Verdict::Fail, "{}", result.reason);
         result.reason
-    };
-    assert_eq!(
-        fails(&|_, e| e.resources.spill_store_bytes = 8),
-        "sm_90a: spilled bytes 8 > 0"
-    );
-    assert_eq!(
-        fails(&|_, e| e.resources.spill_load_bytes = 4),
-        "sm_90a: spilled bytes 4 > 0"
-    );
-    let serialised =
-        |_: &mut KernelFacts, e: &mut PtxasEntry| e.warnings = vec!["(C7510) serialized".into()];
-    assert_eq!(fails(&serialised), "sm_90a: ptxas: (C7510) serialized");
-    assert_eq!(
-        fails(&|_, e| e.resources.stack_frame_bytes = 16),
-        "sm_90a: stack bytes 16 > 0"
-    );
-    assert_eq!(
-        fails(&|_, e| e.resources.registers = 129),
-        "sm_90a: registers 129 > 128"
-    );
-    assert_eq!(
-        fails(&|_, e| e.resources.static_shared_bytes = 1040),
-        "sm_90a: declared static shared bytes 16 > 0"
-    );
-    assert_eq!(
-        fails(&|f, _| f.dynamic_shared_bytes = 49_168),
-        "sm_90a: shared bytes over the cap: 49168 > 49152"
-    );
-    assert_eq!(
-        fails(&|_, e| e.resources.static_shared_bytes = 16),
-        "sm_90a: declared static shared bytes 16 > 0"
-    );
-    let both = fails(&|f, e| {
-        e.resources.registers = 200;
-        f.dynamic_shared_bytes = 49_153;
     });
-    assert_eq!(
-        both,
-        "sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152"
-    );
-    let unknown = fails(&|f, _| f.caps = None);
-    assert!(unknown.contains(
-        "scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1"
-    ));
+    insta::assert_snapshot!(reasons.join("\n"), @r"
+    sm_90a: spilled bytes 8 > 0
+    sm_90a: spilled bytes 4 > 0
+    sm_90a: ptxas: (C7510) serialized
+    sm_90a: stack bytes 16 > 0
+    sm_90a: registers 129 > 128
+    sm_90a: declared static shared bytes 16 > 0
+    sm_90a: declared static shared bytes 16 > 0
+    sm_90a: shared bytes over the cap: 49168 > 49152
+    sm_90a: registers 200 > 128; shared bytes over the cap: 49153 > 49152
+    sm_90a: scalar_wmma_qk_32x64_f16_d64 has no line in the stage's caps.csv; add it: UPDATE_CAPS=1 cargo test -p STAGE resources
+    ");
 }
 
 #[test]
@@ -236,24 +220,31 @@ fn bytes_that_the_driver_reserves_are_not_the_kernels() {
     assert_eq!(judge(&facts(), &entry).verdict, Verdict::Fail);
 }
 
+/// Each is limited by shared memory, registers, resident blocks or threads. 33 registers count as 40, of which a partition has 12 warps'
+/// and not a fifth of 64; seven blocks of 33,353 bytes would fit, and not of 33,408; 65 threads are three warps.
 #[test]
 fn occupancy_is_what_the_programming_guide_gives() {
-    let of = |arch: &str, threads, registers, shared| {
-        occupancy(&multiprocessor(arch).unwrap(), threads, registers, shared)
-    };
-    // Each is limited by shared memory, registers, resident blocks or threads.
-    assert_eq!(of("sm_89", 128, 107, 37_376), (8, 48));
-    assert_eq!(of("sm_90a", 128, 107, 37_376), (16, 64));
-    assert_eq!(of("sm_90a", 128, 128, 0), (16, 64));
-    assert_eq!(of("sm_90a", 256, 255, 0), (8, 64));
-    assert_eq!(of("sm_90a", 32, 32, 0), (32, 64));
-    assert_eq!(of("sm_89", 1024, 32, 0), (32, 48));
-    assert_eq!(of("sm_90a", 128, 64, 135_168), (4, 64));
-    // 33 registers count as 40, of which a partition has 12 warps' and not a fifth of 64; seven blocks of 33,353 bytes would fit, and
-    // not of 33,408; 65 threads are three warps.
-    assert_eq!(of("sm_90a", 96, 33, 0), (48, 64));
-    assert_eq!(of("sm_90a", 128, 32, 32_329), (24, 64));
-    assert_eq!(of("sm_89", 65, 32, 0), (48, 48));
+    let launches = "sm_89 128 107 37376 | sm_90a 128 107 37376 | sm_90a 128 128 0 | sm_90a 256 255 0 | sm_90a 32 32 0 | sm_89 1024 32 0 | \
+                    sm_90a 128 64 135168 | sm_90a 96 33 0 | sm_90a 128 32 32329 | sm_89 65 32 0";
+    let warps = launches.split(" | ").map(|launch| {
+        let (arch, numbers) = launch.split_once(' ').unwrap();
+        let numbers: Vec<u32> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+        let arch = multiprocessor(arch).unwrap();
+        let (resident, most) = occupancy(&arch, numbers[0], numbers[1], numbers[2] as usize);
+        format!("{launch}: {resident} of {most}\n")
+    });
+    insta::assert_snapshot!(warps.collect::<String>(), @r"
+    sm_89 128 107 37376: 8 of 48
+    sm_90a 128 107 37376: 16 of 64
+    sm_90a 128 128 0: 16 of 64
+    sm_90a 256 255 0: 8 of 64
+    sm_90a 32 32 0: 32 of 64
+    sm_89 1024 32 0: 32 of 48
+    sm_90a 128 64 135168: 4 of 64
+    sm_90a 96 33 0: 48 of 64
+    sm_90a 128 32 32329: 24 of 64
+    sm_89 65 32 0: 48 of 48
+    ");
     // sm_90: six blocks of 37 KB would fit by shared memory; 107 registers round up to 3,584 per warp: 16 warps.
     assert_eq!(occupancy_of(&facts(), &entry("sm_90a")), Some(0.25));
     assert_eq!(multiprocessor("sm_42"), None);
