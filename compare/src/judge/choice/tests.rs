@@ -1,7 +1,6 @@
 use super::*;
 use crate::judge::list::joined;
 use crate::stages;
-use crate::table::session::Selection;
 use crate::table::{Run, session};
 use crate::testing::scenario::row;
 use crate::testing::{
@@ -400,27 +399,25 @@ fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_
 
 #[test]
 fn sessions_that_were_asked_for_all_variants_are_judged_and_others_where_there_is_none() {
-    let sessions = |runs: &[&Run]| {
-        let table = table(&runs.iter().copied().cloned().collect::<Vec<_>>());
+    let sessions = |runs: &[Run]| {
+        let table = table(runs);
         let judged = judged(&table).map(|row| row.session.clone());
         joined(judged.collect::<BTreeSet<_>>(), " ")
     };
-    let [whole, of_stage, of_variant] = [("1", 4), ("2", 9), ("3", 14)].map(|(name, number)| {
+    let runs = [("all", 4), ("a stage", 9), ("a variant", 14)].map(|(name, number)| {
         let least = Some(number as f64 - 4.0);
-        let run = drawn_problems(number).named(name);
-        let mut run = run.without(|row| row.value(Metric::Draw) < least);
+        let mut run = drawn_problems(number).named(name);
         let scope = &mut run.session.scope;
-        scope.stages.extend((name == "2").then(|| "5".into()));
-        scope.variants.extend((name == "3").then(|| SMALL.into()));
-        run
+        scope.stages.extend((name == "a stage").then(String::new));
+        scope
+            .variants
+            .extend((name == "a variant").then(String::new));
+        // A variant that is new since does not count against a session.
+        let is_new = |row: &Row| name == "all" && is_of(row, SMALL);
+        run.without(|row| row.value(Metric::Draw) < least || is_new(row))
     });
-    assert_eq!(sessions(&[&whole, &of_stage, &of_variant]), "1");
-    assert_eq!(sessions(&[&of_stage, &of_variant]), "2 3");
-    // A variant that is new since does not count against it.
-    let before = whole.clone().without(|row| is_of(row, SMALL));
-    let mut newer = of_stage;
-    newer.session.scope = Selection::default();
-    assert_eq!(sessions(&[&before, &newer]), "1 2");
+    assert_eq!(sessions(&runs), "all");
+    assert_eq!(sessions(&runs[1..]), "a stage a variant");
 }
 
 #[test]
