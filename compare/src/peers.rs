@@ -27,8 +27,9 @@ use serde_json::json;
 
 const EXAMPLES: &str = "\
 Completes a run of `compare run` of this build on this GPU. PyTorch's scaled_dot_product_attention by backend, and FlashAttention-3
-and -4 where installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been measured. Run
-again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts over.
+and -4 where installed, are timed interleaved (A B B A) with ours on the same values. Each problem is written when it has been
+measured. Run again with the same packages, the chosen problems are measured again and the others stay; with other packages it starts
+over.
 
 Examples:
   compare peers                                 the named problems

@@ -32,8 +32,8 @@ pub struct Failure {
 
 /// The rank of a verdict among those of one gate on one subject: the lowest stands for all.
 pub fn rank(verdict: Verdict) -> usize {
-    let mut worst_first = Verdict::WORST_FIRST.iter();
-    worst_first
+    Verdict::WORST_FIRST
+        .iter()
         .position(|other| *other == verdict)
         .unwrap_or_default()
 }

@@ -76,23 +76,14 @@ impl Gpu {
                 Buffer::Input => address(&tensor),
                 Buffer::Output => address(&output),
             };
-            let emulator::TensorMap {
-                base: offset,
-                extents,
-                strides,
-                box_columns,
-                box_rows,
-                swizzle,
-                element_bytes,
-            } = *map;
             let encoded = encode(&TensorMap {
-                base: base + offset,
-                extents,
-                strides,
-                box_columns,
-                box_rows,
-                swizzle,
-                element_bytes,
+                base: base + map.base,
+                extents: map.extents,
+                strides: map.strides,
+                box_columns: map.box_columns,
+                box_rows: map.box_rows,
+                swizzle: map.swizzle,
+                element_bytes: map.element_bytes,
             });
             inputs[1].extend(bytes_of(&encoded.unwrap()));
         }
