@@ -2,6 +2,7 @@
 
 use crate::depfile;
 use crate::error::BuildError;
+use crate::parallel;
 use crate::report::HostCompiler;
 use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
@@ -54,20 +55,35 @@ const EMULATOR_PREFIX: &str = "emulator_";
 
 /// Compiles, isolates and archives, plain and traced, or the table alone; cargo links the archives.
 pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
-    let plain = if job.runs {
-        Flavour::Plain
-    } else {
-        Flavour::Table
+    // The traced kernels first: they take the longest.
+    let flavours: &[Flavour] = match job.runs {
+        true => &[Flavour::Traced, Flavour::Plain],
+        false => &[Flavour::Table],
     };
-    let tool = tool(plain)?;
-    let compiler = describe(&tool)?;
+    let libraries: Vec<Library> = flavours
+        .iter()
+        .map(|&flavour| Library::new(job, flavour))
+        .collect::<Result<_, _>>()?;
+    let tool = &libraries[0].tool;
+    let compiler = describe(tool)?;
     if job.runs && !tool.is_like_gnu() {
         return Err(BuildError::NotGcc(compiler.description));
     }
-    let mut compiled = build_flavour(job, &tool, plain)?;
-    if job.runs {
-        let traced = self::tool(Flavour::Traced)?;
-        compiled.extend(build_flavour(job, &traced, Flavour::Traced)?);
+
+    let translations: Vec<(&Library, &Translation)> = libraries
+        .iter()
+        .flat_map(|library| library.translations.iter().map(move |one| (library, one)))
+        .collect();
+    parallel::try_for_each(&translations, |(library, translation)| {
+        translation.compile(job, &library.tool)
+    })?;
+
+    let mut compiled = Vec::new();
+    for library in &libraries {
+        library.archive()?;
+        for translation in &library.translations {
+            compiled.extend(translation.prerequisites()?);
+        }
     }
     Ok(Done { compiler, compiled })
 }
@@ -85,7 +101,7 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
     build
         .cpp(true)
         .std("c++17")
-        .opt_level(if flavour == Flavour::Traced { 1 } else { 2 })
+        .opt_level(1)
         .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted
         .flag("-g1")
         .flag("-ffp-contract=off")
@@ -99,54 +115,143 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
     Ok(build.try_get_compiler()?)
 }
 
-/// Returns every file that the compiler read.
-fn build_flavour(job: &Job, tool: &cc::Tool, flavour: Flavour) -> Result<Vec<PathBuf>, BuildError> {
-    let library = match flavour {
-        Flavour::Plain => format!("{}_emulated", job.prefix),
-        Flavour::Traced => format!("{}_traced", job.prefix),
-        Flavour::Table => format!("{}_table", job.prefix),
-    };
-    let exported = match flavour {
-        Flavour::Plain | Flavour::Table => table_symbol(job.prefix),
-        Flavour::Traced => traced_table_symbol(job.prefix),
-    };
-    let wrapper = job.out_dir.join(format!("{library}.cpp"));
-    let source = wrapper_source(job.prefix, &exported, job.kernel);
-    std::fs::write(&wrapper, source).map_err(BuildError::io("write", &wrapper))?;
-    let (object, depfile) = (wrapper.with_extension("raw.o"), wrapper.with_extension("d"));
+/// One flavour of a stage's kernels, as cargo links it.
+struct Library {
+    flavour: Flavour,
+    tool: cc::Tool,
+    name: String,
+    /// The function that hands out the table: the one symbol that others see.
+    exported: String,
+    translations: Vec<Translation>,
+}
 
-    let mut compile = tool.to_command();
-    if tool.is_like_gnu() {
-        // Without it, static locals of inline functions become unique symbols, which no tool makes local again.
-        compile.arg("-fno-gnu-unique");
+impl Library {
+    /// Writes the sources.
+    fn new(job: &Job, flavour: Flavour) -> Result<Self, BuildError> {
+        let (suffix, exported) = match flavour {
+            Flavour::Plain => ("emulated", table_symbol(job.prefix)),
+            Flavour::Traced => ("traced", traced_table_symbol(job.prefix)),
+            Flavour::Table => ("table", table_symbol(job.prefix)),
+        };
+        let name = format!("{}_{suffix}", job.prefix);
+        let units: &[Unit] = match flavour {
+            Flavour::Plain | Flavour::Traced => &Unit::ALL,
+            Flavour::Table => &[Unit::Table],
+        };
+        let translations = units
+            .iter()
+            .map(|&unit| Translation::write(job, unit, &name, &exported))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            flavour,
+            tool: tool(flavour)?,
+            name,
+            exported,
+            translations,
+        })
     }
-    for folder in job.includes {
-        compile.arg("-I").arg(folder);
-    }
-    compile
-        .args(["-include", "emulator/prelude.h"])
-        .arg(format!("-ffile-prefix-map={}=.", job.root.display()));
-    compile
-        .args(["-MD", "-MF"])
-        .arg(&depfile)
-        .args(["-x", "c++", "-c"])
-        .arg(&wrapper)
-        .arg("-o")
-        .arg(&object);
-    compile.current_dir(job.root);
-    run(&mut compile, "the C++ compiler", "kernel.cu, emulated")?;
 
-    let isolated = isolate(tool, &object, &exported)?;
-    if flavour == Flavour::Table {
-        holds_no_emulated_code(&isolated, &exported)?;
+    fn archive(&self) -> Result<(), BuildError> {
+        let objects: Vec<PathBuf> = self.translations.iter().map(Translation::object).collect();
+        let isolated = isolate(&self.tool, &objects, &self.exported)?;
+        if self.flavour == Flavour::Table {
+            holds_no_emulated_code(&isolated, &self.exported)?;
+        }
+        cc::Build::new()
+            .cpp(true)
+            .object(&isolated)
+            .try_compile(&self.name)?;
+        Ok(())
     }
-    cc::Build::new()
-        .cpp(true)
-        .object(&isolated)
-        .try_compile(&library)?;
+}
 
-    let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
-    Ok(depfile::prerequisites(&text))
+/// What one translation unit compiles of kernel.cu: the kernels of one element type, or the table that names them all.
+/// A stage's units are compiled side by side, so that a build keeps its cores busy to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Table,
+    F16,
+    E4m3,
+    Bf16,
+}
+
+impl Unit {
+    /// The slowest first: the conversions of E4M3 are the most code.
+    const ALL: [Unit; 4] = [Unit::E4m3, Unit::F16, Unit::Bf16, Unit::Table];
+
+    /// Returns the macro that selects the unit in `attn/variant.cuh`.
+    fn definition(self) -> &'static str {
+        match self {
+            Unit::Table => "ATTN_UNIT_TABLE",
+            Unit::F16 => "ATTN_UNIT_F16",
+            Unit::E4m3 => "ATTN_UNIT_E4M3",
+            Unit::Bf16 => "ATTN_UNIT_BF16",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Table => "table",
+            Unit::F16 => "f16",
+            Unit::E4m3 => "e4m3",
+            Unit::Bf16 => "bf16",
+        }
+    }
+}
+
+/// A generated source file and what becomes of it.
+struct Translation {
+    unit: Unit,
+    source: PathBuf,
+}
+
+impl Translation {
+    /// Writes the source that includes kernel.cu.
+    fn write(job: &Job, unit: Unit, library: &str, table: &str) -> Result<Self, BuildError> {
+        let source = job.out_dir.join(format!("{library}_{}.cpp", unit.name()));
+        let text = unit_source(unit, job.prefix, table, job.kernel);
+        std::fs::write(&source, text).map_err(BuildError::io("write", &source))?;
+        Ok(Self { unit, source })
+    }
+
+    fn object(&self) -> PathBuf {
+        self.source.with_extension("raw.o")
+    }
+
+    fn depfile(&self) -> PathBuf {
+        self.source.with_extension("d")
+    }
+
+    fn compile(&self, job: &Job, tool: &cc::Tool) -> Result<(), BuildError> {
+        let mut compile = tool.to_command();
+        if tool.is_like_gnu() {
+            // Without it, static locals of inline functions become unique symbols, which no tool makes local again.
+            compile.arg("-fno-gnu-unique");
+        }
+        for folder in job.includes {
+            compile.arg("-I").arg(folder);
+        }
+        compile
+            .args(["-include", "emulator/prelude.h"])
+            .arg(format!("-ffile-prefix-map={}=.", job.root.display()))
+            .args(["-MD", "-MF"])
+            .arg(self.depfile())
+            .args(["-x", "c++", "-c"])
+            .arg(&self.source)
+            .arg("-o")
+            .arg(self.object())
+            .current_dir(job.root);
+        let what = format!("kernel.cu, emulated, {}", self.unit.name());
+        run(&mut compile, "the C++ compiler", &what)?;
+        Ok(())
+    }
+
+    /// Returns every file that the compiler read.
+    fn prerequisites(&self) -> Result<Vec<PathBuf>, BuildError> {
+        let depfile = self.depfile();
+        let text = std::fs::read_to_string(&depfile).map_err(BuildError::io("read", &depfile))?;
+        Ok(depfile::prerequisites(&text))
+    }
 }
 
 /// Returns the stage's table.
@@ -159,12 +264,25 @@ pub(crate) fn traced_table_symbol(prefix: &str) -> String {
     format!("{prefix}_traced_kernels")
 }
 
-fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
-    format!(
+/// Returns the text of a translation unit. The table's also defines the function `table`, which hands it out.
+fn unit_source(unit: Unit, prefix: &str, table: &str, kernel: &Path) -> String {
+    let included = format!(
         "// Written by kernel-build.\n\
          #define ATTN_STAGE {prefix}\n\
-         #include \"{}\"\n\
-         #ifdef ATTN_MAPPED_INSTANCE\n\
+         #define {}\n\
+         #include \"{}\"\n",
+        unit.definition(),
+        kernel.display()
+    );
+    match unit {
+        Unit::Table => format!("{included}{}", table_source(table)),
+        Unit::F16 | Unit::E4m3 | Unit::Bf16 => included,
+    }
+}
+
+fn table_source(table: &str) -> String {
+    format!(
+        "#ifdef ATTN_MAPPED_INSTANCE\n\
          #define ATTN_MAPS attention_maps\n\
          #else\n\
          #define ATTN_MAPS nullptr\n\
@@ -180,18 +298,17 @@ fn wrapper_source(prefix: &str, table: &str, kernel: &Path) -> String {
              *maps = ATTN_MAPS;\n    \
              *clusters = ATTN_CLUSTERS;\n    \
              return attention_table.kernels;\n\
-         }}\n",
-        kernel.display()
+         }}\n"
     )
 }
 
-/// Makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally named
+/// Links the objects of a stage into one and makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally named
 /// inline functions and templates: two stages' kernels could silently become one. COMDAT groups are folded first, or their
 /// symbols could not become local. All code goes into one section, by which the emulator knows kernels from the rest of the
 /// program.
-fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, BuildError> {
-    let isolated = object.with_file_name(format!("{exported}.o"));
-    let script = object.with_extension("ld");
+fn isolate(tool: &cc::Tool, objects: &[PathBuf], exported: &str) -> Result<PathBuf, BuildError> {
+    let isolated = objects[0].with_file_name(format!("{exported}.o"));
+    let script = isolated.with_extension("ld");
     std::fs::write(
         &script,
         "SECTIONS { attn_kernels : { *(.text .text.*) } }\n",
@@ -201,7 +318,7 @@ fn isolate(tool: &cc::Tool, object: &Path, exported: &str) -> Result<PathBuf, Bu
     link.args(["-r", "-nostdlib", "-Wl,--force-group-allocation"])
         .arg("-T")
         .arg(&script)
-        .arg(object)
+        .args(objects)
         .arg("-o")
         .arg(&isolated);
     run(&mut link, "the linker (ld -r)", "the emulated object")?;
@@ -374,7 +491,7 @@ mod tests {
                 folder.path(),
                 &KERNELS.replace("VALUE", value).replace("table", name),
             );
-            link.arg(isolate(&plain_tool(), &object, name).unwrap());
+            link.arg(isolate(&plain_tool(), &[object], name).unwrap());
         }
         let main = "extern \"C\" int one(int); extern \"C\" int two(int);\n\
                     int main() { return !(one(5) == 13 && two(5) == 3010); }\n";

@@ -28,6 +28,7 @@ mod emulated;
 mod error;
 mod gpu;
 mod identity;
+mod parallel;
 mod ptxas;
 mod sass;
 mod stage;

@@ -16,7 +16,7 @@ struct AttentionClusterRegistration {
 
 #define ATTN_CLUSTER_INSTANCE(family, name, suffix, dtype, dim, ...)                                                   \
     ATTN_MAPPED_INSTANCE(family, name, suffix, dtype, dim, __VA_ARGS__)                                                \
-    static const AttentionClusterRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_cluster)(__VA_ARGS__::CLUSTER);
+    ATTN_RECORD(AttentionClusterRegistration, ATTN_CONCAT(ATTN_STAGE, name##suffix##_cluster), __VA_ARGS__::CLUSTER)
 
 #define ATTN_CLUSTER_VARIANT(family, name, Preset)                                                                     \
     ATTN_CLUSTER_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                            \

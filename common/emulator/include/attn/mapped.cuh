@@ -27,13 +27,11 @@ struct AttentionMapsRegistration {
 } // namespace
 
 #define ATTN_MAPPED_INSTANCE(family, name, suffix, dtype, dim, ...)                                                    \
-    ATTN_ENTRY(ATTN_CONCAT(ATTN_STAGE, name##suffix), *reinterpret_cast<const AttentionLaunch *>(params), __VA_ARGS__) \
-    static const AttentionRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_registration)(AttentionKernel{           \
-        #family, #name, ATTN_STRING(ATTN_CONCAT(ATTN_STAGE, name##suffix)), dtype, dim, __VA_ARGS__::BLOCK_M,          \
-        __VA_ARGS__::BLOCK_N, __VA_ARGS__::THREADS, __VA_ARGS__::MIN_BLOCKS, (int32_t)sizeof(__VA_ARGS__::Shared),     \
-        __VA_ARGS__::PROBABILITY, writes_lse<__VA_ARGS__>, ATTN_CONCAT(ATTN_STAGE, name##suffix)});                    \
-    static const AttentionMapsRegistration ATTN_CONCAT(ATTN_STAGE, name##suffix##_maps)(                               \
-        AttentionMaps{__VA_ARGS__::Q_BOX_ROWS, __VA_ARGS__::K_BOX_ROWS, __VA_ARGS__::V_BOX_ROWS, __VA_ARGS__::O_BOX_ROWS});
+    ATTN_ENTRY(dtype, ATTN_CONCAT(ATTN_STAGE, name##suffix), *reinterpret_cast<const AttentionLaunch *>(params),       \
+        __VA_ARGS__)                                                                                                   \
+    ATTN_INSTANCE_RECORD(family, name, suffix, dtype, dim, __VA_ARGS__)                                                \
+    ATTN_RECORD(AttentionMapsRegistration, ATTN_CONCAT(ATTN_STAGE, name##suffix##_maps),                               \
+        AttentionMaps{__VA_ARGS__::Q_BOX_ROWS, __VA_ARGS__::K_BOX_ROWS, __VA_ARGS__::V_BOX_ROWS, __VA_ARGS__::O_BOX_ROWS})
 
 #define ATTN_MAPPED_VARIANT(family, name, Preset)                                                                      \
     ATTN_MAPPED_INSTANCE(family, name, _f16_d64, ATTENTION_F16, 64, Preset<attn::F16, 64>)                             \
