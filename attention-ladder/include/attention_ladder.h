@@ -104,13 +104,13 @@ typedef struct AttentionLadderCall {
 extern "C" {
 #endif // __cplusplus
 
-// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0), else the reason. Loads the kernel, so
-// that a launch of the same problem allocates nothing. Addresses may be null.
+// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0),
+// else the reason. Loads the kernel in the context that attention_ladder_launch uses for a default
+// stream, so that a launch of the same problem there allocates nothing. Addresses may be null.
 //
 // # Safety
 // `call` is null, or points to a call.
-int32_t attention_ladder_query(const struct AttentionLadderCall *call,
-                               int32_t device);
+int32_t attention_ladder_query(const struct AttentionLadderCall *call, int32_t device);
 
 // The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the
 // reason that attention_ladder_last_error gives. The string lives as long as the process.
@@ -128,12 +128,16 @@ int32_t attention_ladder_workspace(const struct AttentionLadderCall *call,
                                    int32_t device,
                                    size_t *bytes);
 
-// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
-// `workspace` has as many bytes as attention_ladder_workspace says; null for 0.
+// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device`, in
+// the stream's own context. Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the
+// context that is current on this thread, a green one or one of the caller's making too; where
+// none of that GPU is current, of its primary context, the one that the CUDA runtime uses. The
+// thread's contexts are left as they are. `workspace` has as many bytes as
+// attention_ladder_workspace says; null for 0.
 //
 // # Safety
 // `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the launch has
-// finished. `stream` is a stream of the device's primary context, the one that the CUDA runtime uses.
+// finished, and that the context can access. `stream` is a stream of that GPU, which lives.
 int32_t attention_ladder_launch(const struct AttentionLadderCall *call,
                                 int32_t device,
                                 void *workspace,

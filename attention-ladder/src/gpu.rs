@@ -1,8 +1,11 @@
-//! The GPUs of the process: their code, the variants chosen on them, and launches. All work is done in the primary context,
-//! which the CUDA runtime uses. Only the first call for a problem, which loads code, may allocate GPU memory or wait.
+//! The GPUs of the process: their code, the variants chosen on them, and launches, in the caller's
+//! [`context`](crate::context). Only the first call for a problem in a context, which loads code,
+//! may allocate GPU memory or wait. A variant is chosen for the whole GPU, even where a context has
+//! a part of its multiprocessors: a problem has the same bits in each.
 
 use crate::call::Checked;
 use crate::choice;
+use crate::context::{Current, Primary};
 use crate::failure::{Code, Failure};
 use common::choice::{self as model, Chooser, Wanted};
 use common::device::cuda::{self, CudaError};
@@ -11,24 +14,27 @@ use common::maps::{self, BoxRows};
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::stage::LoadedStage;
 use cudarc::driver::sys::{
-    self, CUfunction_attribute as FunctionAttribute, CUstreamCaptureMode as CaptureMode,
+    self, CUdevice, CUfunction_attribute as FunctionAttribute, CUstream,
+    CUstreamCaptureMode as CaptureMode,
 };
-use cudarc::driver::{CudaContext, DriverError, result};
+use cudarc::driver::{DriverError, result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, c_void};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 /// More than a host has.
 const MOST_GPUS: usize = 64;
 
 struct Gpu {
-    context: Arc<CudaContext>,
+    device: CUdevice,
+    primary: Primary,
     capability: (u32, u32),
     stages: Vec<LoadedStage>,
     chooser: Chooser,
     /// By the stage's id.
-    modules: Mutex<HashMap<&'static str, Module>>,
+    libraries: Mutex<HashMap<&'static str, Library>>,
     plans: RwLock<Known<PlanOf, Plan>>,
 }
 
@@ -78,12 +84,13 @@ fn interned(name: &str) -> &'static CStr {
     leaked
 }
 
+/// Of no context, like its kernels.
 #[derive(Clone, Copy)]
-struct Module(sys::CUmodule);
+struct Library(sys::CUlibrary);
 
 #[derive(Clone, Copy)]
 struct Plan {
-    function: sys::CUfunction,
+    kernel: sys::CUkernel,
     grid: [u32; 3],
     threads: u32,
     shared_bytes: u32,
@@ -93,46 +100,14 @@ struct Plan {
 }
 
 // SAFETY: handles of the driver, which any thread may use and which are never given back.
-unsafe impl Send for Module {}
+unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}
 
-/// Until it is dropped.
-struct Current {
-    is_pushed: bool,
-}
-
-impl Current {
-    fn enter(context: &CudaContext) -> Result<Self, Failure> {
-        let wanted = context.cu_ctx();
-        let is_pushed = result::ctx::get_current().map_err(entering)? != Some(wanted);
-        if is_pushed {
-            // SAFETY: the context is retained as long as the process lives.
-            let pushed = unsafe { sys::cuCtxPushCurrent_v2(wanted) };
-            pushed.result().map_err(entering)?;
-        }
-        Ok(Self { is_pushed })
-    }
-}
-
-impl Drop for Current {
-    fn drop(&mut self) {
-        if self.is_pushed {
-            let mut popped = std::ptr::null_mut();
-            // SAFETY: writes one handle; what was pushed above is on top.
-            _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
-        }
-    }
-}
-
 fn driver(doing: &'static str) -> impl Fn(DriverError) -> Failure {
     move |error| CudaError::Driver { doing, error }.into()
-}
-
-fn entering(error: DriverError) -> Failure {
-    driver("entering the GPU's context")(error)
 }
 
 /// Opened by the first call that needs it.
@@ -151,13 +126,12 @@ fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
             ),
         ));
     };
-    slot.get_or_init(|| open(ordinal))
+    slot.get_or_init(|| open(ordinal, choice::stages()?))
         .as_ref()
         .map_err(Clone::clone)
 }
 
-fn open(ordinal: usize) -> Result<Gpu, Failure> {
-    let mut stages = choice::stages()?;
+fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
     // A stage without code for any architecture that was asked for is as if it were not there.
     let without = stages[0].info().id;
     stages.retain(|stage| stage.attention.artifacts().fatbin.is_some());
@@ -165,12 +139,7 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
         let stage = without.to_string();
         return Err(CudaError::NotBuilt { stage }.into());
     }
-    let before = cuda::is_present().then(|| result::ctx::get_current().ok().flatten());
-    let (context, info) = cuda::attach(ordinal)?;
-    // SAFETY: the context was this thread's a moment ago; none is what it is if there was none.
-    let restored =
-        unsafe { result::ctx::set_current(before.flatten().unwrap_or(std::ptr::null_mut())) };
-    restored.map_err(entering)?;
+    let (device, info) = cuda::find(ordinal)?;
     let limits: DeviceLimits = info.limits();
     stages
         .iter_mut()
@@ -185,20 +154,19 @@ fn open(ordinal: usize) -> Result<Gpu, Failure> {
         },
     );
     Ok(Gpu {
-        context,
+        device,
+        primary: Primary::default(),
         capability: info.compute_capability,
         stages,
         chooser,
-        modules: Mutex::default(),
+        libraries: Mutex::default(),
         plans: RwLock::new(Known::new(MOST_PLANS)),
     })
 }
 
 /// Chooses and loads what takes `call`; its name.
 pub fn query(call: &Checked, device: i32) -> Result<&'static CStr, Failure> {
-    let gpu = gpu(device)?;
-    let _current = Current::enter(&gpu.context)?;
-    Ok(gpu.plan(&call.problem, call.wanted)?.name)
+    gpu(device)?.query(call)
 }
 
 /// Puts one launch into `stream`.
@@ -207,34 +175,47 @@ pub fn query(call: &Checked, device: i32) -> Result<&'static CStr, Failure> {
 /// The call's addresses and the stream are what [`crate::attention_ladder_launch`] says.
 pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result<(), Failure> {
     call.addresses()?;
-    let gpu = gpu(device)?;
-    let _current = Current::enter(&gpu.context)?;
-    let plan = gpu.plan(&call.problem, call.wanted)?;
-    let params = maps::params(&call.problem, call.tensors, call.lse);
-    let mut launch = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
-        .map_err(driver("encoding a tensor map"))?;
-    let [x, y, z] = plan.grid;
-    let mut arguments = [(&raw mut launch).cast::<c_void>()];
-    // SAFETY: the entry takes AttentionLaunch, or AttentionParams, with which that begins, by value; the driver has copied it
-    // when the call returns. The rest is what the caller promises.
-    let launched = unsafe {
-        result::launch_kernel(
-            plan.function,
-            (x, y, z),
-            (plan.threads, 1, 1),
-            plan.shared_bytes,
-            stream.cast(),
-            &mut arguments,
-        )
-    };
-    launched.map_err(|error| {
-        let name = plan.name.to_string_lossy();
-        Failure::new(Code::Driver, format!("{name}: the launch failed: {error}"))
-    })
+    // SAFETY: what the caller promises.
+    unsafe { gpu(device)?.launch(call, stream.cast()) }
 }
 
 impl Gpu {
-    /// The context is current.
+    fn query(&self, call: &Checked) -> Result<&'static CStr, Failure> {
+        let _current = Current::enter(self.device, &self.primary, null_mut())?;
+        Ok(self.plan(&call.problem, call.wanted)?.name)
+    }
+
+    /// # Safety
+    /// As [`launch`].
+    unsafe fn launch(&self, call: &Checked, stream: CUstream) -> Result<(), Failure> {
+        let _current = Current::enter(self.device, &self.primary, stream)?;
+        let plan = self.plan(&call.problem, call.wanted)?;
+        let params = maps::params(&call.problem, call.tensors, call.lse);
+        let mut launch = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
+            .map_err(driver("encoding a tensor map"))?;
+        let [x, y, z] = plan.grid;
+        let mut arguments = [(&raw mut launch).cast::<c_void>()];
+        // SAFETY: the driver takes a kernel for a function, and launches it in the stream's
+        // context, or, on a default stream, in the current one. The entry takes AttentionLaunch, or
+        // AttentionParams, with which that begins, by value; the driver has copied it when the call
+        // returns. The rest is what the caller promises.
+        let launched = unsafe {
+            result::launch_kernel(
+                plan.kernel.cast(),
+                (x, y, z),
+                (plan.threads, 1, 1),
+                plan.shared_bytes,
+                stream,
+                &mut arguments,
+            )
+        };
+        launched.map_err(|error| {
+            let name = plan.name.to_string_lossy();
+            Failure::new(Code::Driver, format!("{name}: the launch failed: {error}"))
+        })
+    }
+
+    /// A context is current.
     fn plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
         let key = (problem.shape, problem.dtype, problem.mask, wanted);
         let known = self
@@ -262,20 +243,11 @@ impl Gpu {
             capability: self.capability,
             error,
         };
-        let module = self.module(stage).map_err(no_code)?;
+        let library = self.library(stage).map_err(no_code)?;
         let symbol = CString::new(kernel.symbol.as_str()).expect("a C identifier");
-        // SAFETY: the module is loaded and the context current; the attribute is of this function, which is loaded now and not
-        // by its first launch.
-        let function = unsafe {
-            result::module::get_function(module.0, symbol).and_then(|function| {
-                let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let bytes = kernel.dynamic_shared_bytes as i32;
-                result::function::set_function_attribute(function, limit, bytes)?;
-                sys::cuFuncLoad(function).result().map(|()| function)
-            })
-        };
+        let code = self.load(library, &symbol, kernel.dynamic_shared_bytes as i32);
         Ok(Plan {
-            function: function.map_err(no_code)?,
+            kernel: code.map_err(no_code)?,
             grid: prepared.grid,
             threads: kernel.threads,
             shared_bytes: kernel.dynamic_shared_bytes as u32,
@@ -284,17 +256,54 @@ impl Gpu {
         })
     }
 
-    fn module(&self, stage: &LoadedStage) -> Result<Module, DriverError> {
+    fn library(&self, stage: &LoadedStage) -> Result<Library, DriverError> {
         let id = stage.info().id;
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&module) = modules.get(id) {
-            return Ok(module);
+        let mut libraries = self
+            .libraries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(&library) = libraries.get(id) {
+            return Ok(library);
         }
         let fatbin = stage.attention.artifacts().fatbin.unwrap_or_default();
-        // SAFETY: the context is current, and the image is one that fatbinary wrote, as long as it says.
-        let module = Module(unsafe { result::module::load_data(fatbin.as_ptr().cast()) }?);
-        modules.insert(id, module);
-        Ok(module)
+        let mut library = null_mut();
+        // SAFETY: the image is one that fatbinary wrote, as long as it says; no options are given.
+        let loaded = unsafe {
+            sys::cuLibraryLoadData(
+                &mut library,
+                fatbin.as_ptr().cast(),
+                null_mut(),
+                null_mut(),
+                0,
+                null_mut(),
+                null_mut(),
+                0,
+            )
+        };
+        loaded.result()?;
+        libraries.insert(id, Library(library));
+        Ok(Library(library))
+    }
+
+    /// Returns a kernel with as much shared memory as its launches need, in each context of the
+    /// GPU; in the current one it is loaded now, and not by its first launch.
+    fn load(
+        &self,
+        library: Library,
+        symbol: &CStr,
+        shared_bytes: i32,
+    ) -> Result<sys::CUkernel, DriverError> {
+        let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let (mut kernel, mut function) = (null_mut(), null_mut());
+        // SAFETY: the library is loaded, the kernel is of it and the function of the kernel; each
+        // call writes one handle.
+        unsafe {
+            sys::cuLibraryGetKernel(&mut kernel, library.0, symbol.as_ptr()).result()?;
+            sys::cuKernelSetAttribute(limit, shared_bytes, kernel, self.device).result()?;
+            sys::cuKernelGetFunction(&mut function, kernel).result()?;
+            sys::cuFuncLoad(function).result()?;
+        }
+        Ok(kernel)
     }
 }
 
@@ -314,28 +323,4 @@ fn relaxed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_kept_once_however_often_it_is_asked_for() {
-        let first = interned("stage8-overlap/overlap-64x128");
-        assert_eq!(first, c"stage8-overlap/overlap-64x128");
-        let again = interned(&["stage8-overlap", "overlap-64x128"].join("/"));
-        assert!(std::ptr::eq(first, again));
-        assert_ne!(first, interned("stage8-overlap/overlap-128x128"));
-    }
-
-    #[test]
-    fn a_loop_with_a_new_shape_in_every_step_keeps_no_more_than_the_last() {
-        let mut known = Known::new(8);
-        for step in 0..1000_usize {
-            known.insert(step, 10 * step);
-            assert!(known.young.len() + known.old.len() <= 8);
-            for last in step.saturating_sub(3)..=step {
-                assert_eq!(known.get(&last), Some(10 * last), "{step}");
-            }
-        }
-        assert_eq!((known.get(&0), known.get(&1000)), (None, None));
-    }
-}
+mod tests;

@@ -1,14 +1,17 @@
 //! Attention forward on NVIDIA GPUs, as a library for C and anything that calls C; `include/attention_ladder.h` is generated from this
 //! file.
 //!
-//! Memory, workspace and stream are the caller's. A launch neither allocates nor synchronises once its kernel is loaded, which
-//! [`attention_ladder_query`] does; it can be captured into a CUDA graph. `choice/` decides which variant of which stage is launched:
+//! Memory, workspace, stream and context are the caller's. A launch neither allocates nor
+//! synchronises once its kernel is loaded in the context, which [`attention_ladder_query`] does; it
+//! can be captured into a CUDA graph. `choice/` decides which variant of which stage is launched:
 //! the fastest by a model of this GPU, else of the nearest, among those that support the problem.
+//! In a context that has a part of the GPU, such as a green one, it is the same variant.
 //!
 //! A release build without GPU code is refused unless `ATTENTION_CUDA=off` requests one; that library says so when it is called.
 
 mod call;
 mod choice;
+mod context;
 mod failure;
 mod gpu;
 
@@ -170,8 +173,9 @@ pub fn variant(call: &Checked, device: i32) -> Result<&'static CStr, i32> {
     guarded(|| gpu::query(call, device))
 }
 
-/// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0), else the reason. Loads the kernel, so
-/// that a launch of the same problem allocates nothing. Addresses may be null.
+/// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0),
+/// else the reason. Loads the kernel in the context that attention_ladder_launch uses for a default
+/// stream, so that a launch of the same problem there allocates nothing. Addresses may be null.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
@@ -225,12 +229,16 @@ pub unsafe extern "C" fn attention_ladder_workspace(
     }))
 }
 
-/// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device` (null: the default stream).
-/// `workspace` has as many bytes as attention_ladder_workspace says; null for 0.
+/// Enqueues one launch of `call` on `stream`, a CUstream or cudaStream_t of GPU number `device`, in
+/// the stream's own context. Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the
+/// context that is current on this thread, a green one or one of the caller's making too; where
+/// none of that GPU is current, of its primary context, the one that the CUDA runtime uses. The
+/// thread's contexts are left as they are. `workspace` has as many bytes as
+/// attention_ladder_workspace says; null for 0.
 ///
 /// # Safety
 /// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the launch has
-/// finished. `stream` is a stream of the device's primary context, the one that the CUDA runtime uses.
+/// finished, and that the context can access. `stream` is a stream of that GPU, which lives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn attention_ladder_launch(
     call: *const AttentionLadderCall,

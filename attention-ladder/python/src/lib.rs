@@ -272,8 +272,8 @@ impl Launch {
     fn launch(self) -> Result<(), i32> {
         let (call, device, stream) = (&self.call, self.device, self.stream);
         // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their elements lie, and the stream is
-        // its current one, in the primary context. PyTorch's allocator gives memory that was freed on a stream to that stream
-        // alone.
+        // its current one. PyTorch's allocator gives memory that was freed on a stream to that stream alone, and all of it is
+        // the primary context's, which green contexts share.
         unsafe { ladder::launch(call, device, stream) }
     }
 }

@@ -1,13 +1,16 @@
 """Checks the installed module. Without a GPU: the import, what a call says is missing, shapes under torch.compile, and calls among
-all kinds of PyTorch's tensors, for which a float64 reference stands in for the kernels. With a GPU: those calls again, and results and log-sum-exps against a float64 reference, in float16, bfloat16 and float8, on ragged, grouped, causal and strided
-problems, with CUDA graphs, a side stream and torch.compile.
+all kinds of PyTorch's tensors, for which a float64 reference stands in for the kernels. With a GPU: those calls
+again, and results and log-sum-exps against a float64 reference, in float16, bfloat16 and float8, on ragged, grouped, causal and strided
+problems, with CUDA graphs, a side stream, torch.compile, green contexts and, where there are two, another GPU.
 
-usage: python attention-ladder/python/tests/check.py [--gpu]     (--gpu: fail without a GPU)
+usage: python attention-ladder/python/tests/check.py [--gpu | --contexts]     (--gpu: fail without a GPU; --contexts: green contexts alone)
 """
 
+import ctypes
 import functools
 import itertools
 import sys
+import threading
 import types
 import warnings
 from pathlib import Path
@@ -584,6 +587,218 @@ def made(b, hq, hkv, sq, skv, d, layout="bhsd", seed=0, dtype=F16):
     return tensor(hq, sq), tensor(hkv, skv), tensor(hkv, skv)
 
 
+class Contexts:
+    """A method is a way to be in a green context; what PyTorch has enqueued before a call is done by then, in each of ten turns."""
+
+    TURNS = 10
+
+    def __init__(self):
+        from torch.cuda import green_contexts
+
+        self.green = green_contexts.GreenContext
+        self.driver = ctypes.CDLL("libcuda.so.1")
+
+    def current(self):
+        context = ctypes.c_void_p()
+        assert self.driver.cuCtxGetCurrent(ctypes.byref(context)) == 0
+        return context.value
+
+    def turn(self, q, k, v, out, seed, call=None):
+        """q is written late, by PyTorch and on the current stream: a call that does not wait for it reads NaN."""
+        late = self.late(q, seed)
+        before = self.current()
+        torch.cuda._sleep(2_000_000)
+        q.copy_(late)
+        (call or attention_ladder.sdpa)(q, k, v, out=out)
+        assert self.current() == before, "another context is current after a call"
+        return late
+
+    @staticmethod
+    def late(q, seed):
+        return LATE[seed % len(LATE)][: q.shape[0], : q.shape[1], : q.shape[2], : q.shape[3]]
+
+    def turns(self, enter, leave, shape=(1, 8, 8, 512, 512, 64), call=None):
+        """Each between `enter` and `leave`."""
+        q, k, v = made(*shape)
+        for seed in range(self.TURNS):
+            q.fill_(float("nan"))
+            out = torch.full_like(q, float("nan"))
+            torch.cuda.synchronize()
+            enter()
+            late = self.turn(q, k, v, out, seed, call)
+            leave()
+            torch.cuda.synchronize()
+            close(out, late, k, v, False)
+
+    def default_streams(self):
+        for num_sms in (8, 16, 32, 64, 128):
+            context = self.green.create(num_sms=num_sms)
+            # PyTorch's own, as a control.
+            attention = torch.nn.functional.scaled_dot_product_attention
+            self.turns(context.set_context, context.pop_context, call=lambda q, k, v, out: out.copy_(attention(q, k, v)))
+            for shape in ((1, 8, 8, 512, 512, 64), (4, 16, 16, 512, 512, 64), (2, 16, 4, 1024, 1024, 128), (1, 32, 8, 1, 2048, 128)):
+                self.turns(context.set_context, context.pop_context, shape)
+            self.turns(context.set_context, context.pop_context, call=lambda q, k, v, out: out.copy_(OP(q, k, v)))
+            self.turns(context.set_context, context.pop_context, call=lambda q, k, v, out: out.copy_(OP_LSE(q, k, v)[0]))
+
+    def same_bits(self):
+        """The kernel is chosen for the whole GPU."""
+        context = self.green.create(num_sms=32)
+        for shape in ((1, 8, 8, 512, 512, 64), (4, 16, 16, 512, 512, 64), (1, 32, 8, 1, 2048, 128)):
+            q, k, v = made(*shape)
+            outside, name = attention_ladder.sdpa(q, k, v), attention_ladder.variant(q, k, v)
+            context.set_context()
+            inside, name_inside = attention_ladder.sdpa(q, k, v), attention_ladder.variant(q, k, v)
+            context.pop_context()
+            torch.cuda.synchronize()
+            assert torch.equal(outside, inside) and name == name_inside
+
+    def side_streams(self):
+        """Made outside of the context and inside, and used in both."""
+        context = self.green.create(num_sms=32)
+        outside = torch.cuda.Stream()
+        context.set_context()
+        inside = torch.cuda.Stream()
+        context.pop_context()
+        for stream, is_within in itertools.product((outside, inside), (False, True)):
+            block = torch.cuda.stream(stream)
+
+            def enter():
+                if is_within:
+                    context.set_context()
+                block.__enter__()
+
+            def leave():
+                block.__exit__(None, None, None)
+                stream.synchronize()
+                if is_within:
+                    context.pop_context()
+
+            self.turns(enter, leave)
+
+    def streams_of_contexts(self):
+        """Without `set_context`, as newer versions of PyTorch recommend."""
+        if not hasattr(self.green, "Stream"):
+            return
+        for num_sms in (16, 32):
+            context = self.green.create(num_sms=num_sms)
+            block = torch.cuda.stream(context.Stream())
+            self.turns(block.__enter__, lambda: block.__exit__(None, None, None))
+
+    def nested(self):
+        outer, inner = self.green.create(num_sms=32), self.green.create(num_sms=64)
+        bottom = self.current()
+
+        def enter():
+            outer.set_context()
+            inner.set_context()
+
+        def leave():
+            inner.pop_context()
+            outer.pop_context()
+
+        self.turns(enter, leave)
+        q, k, v = made(1, 8, 8, 512, 512, 64)
+        outs = torch.full((4, *q.shape), float("nan"), device="cuda", dtype=q.dtype)
+        torch.cuda.synchronize()
+        outer.set_context()
+        first = self.turn(q, k, v, outs[0], 0)
+        inner.set_context()
+        second = self.turn(q, k, v, outs[1], 1)
+        inner.pop_context()
+        third = self.turn(q, k, v, outs[2], 2)
+        outer.pop_context()
+        fourth = self.turn(q, k, v, outs[3], 3)
+        torch.cuda.synchronize()
+        for out, late in zip(outs, (first, second, third, fourth)):
+            close(out, late, k, v, False)
+        assert self.current() == bottom
+
+    def graphs(self):
+        """Captured in a context, of a problem that was never loaded; replayed in it and outside."""
+        context = self.green.create(num_sms=32)
+        for heads, stream in ((3, None), (7, context.Stream() if hasattr(self.green, "Stream") else None)):
+            q, k, v = made(1, heads, heads, 333, 333, 64)
+            out, graph = torch.empty_like(q), torch.cuda.CUDAGraph()
+            torch.cuda.synchronize()
+            if stream is None:
+                context.set_context()
+            with torch.cuda.graph(graph, stream=stream):
+                doubled = q * 2
+                attention_ladder.sdpa(doubled, k, v, out=out)
+            if stream is None:
+                torch.cuda.synchronize()
+                context.pop_context()
+            for seed in range(self.TURNS):
+                out.fill_(float("nan"))
+                q.copy_(self.late(q, seed))
+                torch.cuda.synchronize()
+                if seed % 2:
+                    context.set_context()
+                graph.replay()
+                torch.cuda.synchronize()
+                if seed % 2:
+                    context.pop_context()
+                close(out, 2 * q, k, v, False)
+
+    def threads(self):
+        """Each in a context of its own, all at once; and one in none, whose first call of CUDA is ours."""
+        made_for = [made(1, 8, 8, 512, 512, 64, seed=i) for i in range(5)]
+        outs = torch.full((5, *made_for[0][0].shape), float("nan"), device="cuda", dtype=F16)
+        contexts = [self.green.create(num_sms=num_sms) for num_sms in (16, 32, 32, 64)] + [None]
+        kept, errors = [None] * 5, []
+        torch.cuda.synchronize()
+
+        def work(i):
+            try:
+                if contexts[i] is None:
+                    attention_ladder.sdpa(*made_for[i], out=outs[i])
+                else:
+                    contexts[i].set_context()
+                for seed in range(self.TURNS):
+                    kept[i] = self.turn(*made_for[i], outs[i], seed + i)
+                if contexts[i] is not None:
+                    contexts[i].pop_context()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors, errors
+        torch.cuda.synchronize()
+        for out, late, (_, k, v) in zip(outs, kept, made_for):
+            close(out, late, k, v, False)
+
+    def other_gpu(self):
+        if torch.cuda.device_count() < 2:
+            return
+        context = self.green.create(num_sms=32, device_id=0)
+        q, k, v = (x.to("cuda:1") for x in made(1, 8, 8, 512, 512, 64))
+        torch.cuda.synchronize(1)
+        out = torch.empty_like(q)
+        context.set_context()
+        before = self.current()
+        attention_ladder.sdpa(q, k, v, out=out)
+        assert self.current() == before
+        context.pop_context()
+        torch.cuda.synchronize(1)
+        close(out, q, k, v, False)
+
+    def run(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of set_context
+            LATE.extend(torch.randn(4, 64, 1024, 128, device="cuda").to(F16) for _ in range(4))
+            for name in ("default_streams", "same_bits", "side_streams", "streams_of_contexts", "nested", "graphs", "threads", "other_gpu"):
+                getattr(self, name)()
+                print(f"green contexts, {name}: right")
+
+
+LATE = []  # what `Contexts` writes late
+
+
 def with_gpu():
     worst, worst_lse, kernels = {F16: 0.0, BF16: 0.0}, 0.0, {}
     for shape in [
@@ -661,6 +876,9 @@ def with_gpu():
 
 
 if __name__ == "__main__":
+    if "--contexts" in sys.argv:
+        Contexts().run()
+        sys.exit()
     anywhere()
     native = attention_ladder._sdpa
     attention_ladder._sdpa = functools.partial(emulated, native)
@@ -668,6 +886,7 @@ if __name__ == "__main__":
     attention_ladder._sdpa = native
     if torch.cuda.is_available():
         with_gpu()
+        Contexts().run()
     else:
         assert "--gpu" not in sys.argv, "there is no GPU"
         without_gpu()

@@ -3,8 +3,9 @@
 Call `sdpa` directly; `torch.ops.attention_ladder.sdpa` and `sdpa_lse` are the same as registered operators, for torch.compile graphs.
 Tensors that are more than memory (subclasses, fake and meta tensors, transforms of torch.func, lazily negated ones) go through PyTorch's
 dispatcher, and are computed correctly or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream,
-into memory of PyTorch's allocator, and can be captured into a CUDA graph. The kernel is the fastest by a model of the times on this GPU,
-or on the most similar one that was measured; `variant` names it.
+in the current context (a green one, too), into memory of PyTorch's allocator, and can be captured into a CUDA graph. The kernel is the
+fastest by a model of the times on this GPU, or on the most similar one that was measured, the same in a green context as outside;
+`variant` names it.
 """
 
 import torch

@@ -19,7 +19,7 @@ use crate::params::AttentionLaunch;
 use crate::stage::{Kernel, LoadedStage, Prepared};
 use crate::telemetry::{Reading, Telemetry};
 use cudarc::driver::sys::{
-    self, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
+    self, CUdevice, CUdevice_attribute as Attribute, CUfunction_attribute as FunctionAttribute,
     CUmemPool_attribute as MemoryPoolAttribute, CUresult, CUtensorMapDataType as DataType,
     CUtensorMapSwizzle as MapSwizzle,
 };
@@ -546,8 +546,16 @@ pub fn is_present() -> bool {
     unsafe { sys::is_culib_present() }
 }
 
-/// The process's context on GPU number `ordinal`, current on this thread afterwards, and what the GPU is.
+/// The process's primary context on GPU number `ordinal`, current on this thread afterwards, and
+/// what the GPU is.
 pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaError> {
+    let (_, info) = find(ordinal)?;
+    let context = CudaContext::new(ordinal).map_err(opening)?;
+    Ok((context, info))
+}
+
+/// Returns GPU number `ordinal` and what it is. Makes no context, and needs none.
+pub fn find(ordinal: usize) -> Result<(CUdevice, DeviceInfo), CudaError> {
     if !is_present() {
         return Err(CudaError::NoDriver);
     }
@@ -578,9 +586,9 @@ pub fn attach(ordinal: usize) -> Result<(Arc<CudaContext>, DeviceInfo), CudaErro
     if ordinal >= count {
         return Err(CudaError::NoDevice { ordinal, count });
     }
-    let context = CudaContext::new(ordinal).map_err(opening)?;
-    let info = device_info(&context, cuda_version).map_err(opening)?;
-    Ok((context, info))
+    let device = result::device::get(ordinal as i32).map_err(opening)?;
+    let info = device_info(device, cuda_version).map_err(opening)?;
+    Ok((device, info))
 }
 
 fn opening(error: DriverError) -> CudaError {
@@ -596,15 +604,16 @@ fn cuda_version(number: i32) -> (u32, u32) {
     (number / 1000, number % 1000 / 10)
 }
 
-fn device_info(context: &CudaContext, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
+fn device_info(device: CUdevice, cuda_version: (u32, u32)) -> Result<DeviceInfo, DriverError> {
     let get = |attribute| {
-        context
-            .attribute(attribute)
-            .map(|value| value.max(0) as u32)
+        // SAFETY: the driver gave this number to a GPU, and writes one integer.
+        let value = unsafe { result::device::get_attribute(device, attribute) };
+        value.map(|value| value.max(0) as u32)
     };
+    let uuid = result::device::get_uuid(device)?;
     Ok(DeviceInfo {
-        name: context.name()?,
-        uuid: uuid_text(context.uuid()?.bytes.map(|byte| byte as u8)),
+        name: result::device::get_name(device)?,
+        uuid: uuid_text(uuid.bytes.map(|byte| byte as u8)),
         compute_capability: (
             get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,

@@ -1,0 +1,449 @@
+//! Calls on `tests/driver.c`, a driver of two GPUs that does nothing: in which context each launch
+//! is, and what it asks for.
+
+use super::super::{Gpu, open};
+use crate::call::Checked;
+use crate::choice::STAGES;
+use crate::failure::{Code, Failure};
+use crate::{AttentionLadderCall, AttentionLadderTensor};
+use common::problem::Problem;
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo, Unsupported};
+use cudarc::driver::sys::{self, CUcontext, CUstream};
+use libloading::{Library, Symbol};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::Path;
+use std::process::Command;
+use std::ptr::{null, null_mut};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A stage whose GPU code is a word.
+struct Coded(&'static dyn Attention, &'static Artifacts);
+
+impl Coded {
+    fn load(stage: &'static dyn Attention) -> LoadedStage {
+        let artifacts = Box::leak(Box::new(Artifacts {
+            fatbin: Some(b"code"),
+            ..*stage.artifacts()
+        }));
+        LoadedStage::load(Box::leak(Box::new(Self(stage, artifacts)))).unwrap()
+    }
+}
+
+impl Attention for Coded {
+    fn info(&self) -> &'static StageInfo {
+        self.0.info()
+    }
+
+    fn artifacts(&self) -> &'static Artifacts {
+        self.1
+    }
+
+    fn packs_heads(&self, kernel: &Kernel) -> bool {
+        self.0.packs_heads(kernel)
+    }
+
+    fn grid(&self, kernel: &Kernel, problem: &Problem) -> [u32; 3] {
+        self.0.grid(kernel, problem)
+    }
+
+    fn accepts(&self, kernel: &Kernel, problem: &Problem) -> Result<(), Unsupported> {
+        self.0.accepts(kernel, problem)
+    }
+}
+
+/// The driver, for one test at a time, on whose thread no context is current.
+struct Driver {
+    library: &'static Library,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Driver {
+    fn take() -> Self {
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let driver = Self {
+            library: LIBRARY.get_or_init(build),
+            _turn: turn,
+        };
+        driver.log();
+        driver
+    }
+
+    fn symbol<T>(&self, name: &str) -> Symbol<'static, T> {
+        // SAFETY: the callers' types are those of driver.c.
+        unsafe { self.library.get(name) }.unwrap()
+    }
+
+    fn primary(&self, device: c_int) -> CUcontext {
+        let primary = self.symbol::<unsafe extern "C" fn(c_int) -> CUcontext>("driver_primary");
+        // SAFETY: the driver has two devices.
+        unsafe { primary(device) }
+    }
+
+    fn context(&self, name: &str, device: c_int, is_green: bool) -> CUcontext {
+        type Make = unsafe extern "C" fn(*const c_char, c_int, c_int) -> CUcontext;
+        let name = CString::new(name).unwrap();
+        // SAFETY: the name is copied.
+        unsafe {
+            self.symbol::<Make>("driver_make_context")(name.as_ptr(), device, is_green.into())
+        }
+    }
+
+    fn stream(&self, context: CUcontext) -> CUstream {
+        type Make = unsafe extern "C" fn(CUcontext) -> CUstream;
+        // SAFETY: the context is the driver's.
+        unsafe { self.symbol::<Make>("driver_make_stream")(context) }
+    }
+
+    fn destroy(&self, context: CUcontext) {
+        // SAFETY: the context is the driver's.
+        unsafe { self.symbol::<unsafe extern "C" fn(CUcontext)>("driver_destroy")(context) }
+    }
+
+    fn fail_next_launch(&self) {
+        // SAFETY: sets a number.
+        unsafe { self.symbol::<unsafe extern "C" fn(c_int)>("driver_fail_launches")(1) }
+    }
+
+    fn text(&self, name: &str) -> String {
+        // SAFETY: the string is valid until the next call on this thread.
+        let text = unsafe { CStr::from_ptr(self.symbol::<Text>(name)()) };
+        text.to_str().unwrap().into()
+    }
+
+    /// The contexts of this thread, the current one last.
+    fn stack(&self) -> String {
+        self.text("driver_stack")
+    }
+
+    /// What has been called since the last time.
+    fn log(&self) -> Vec<String> {
+        self.text("driver_log").lines().map(Into::into).collect()
+    }
+
+    /// Runs `work` while `context` is current.
+    fn within<T>(&self, context: CUcontext, work: impl FnOnce() -> T) -> T {
+        // SAFETY: the context is the driver's.
+        unsafe { sys::cuCtxPushCurrent_v2(context) }
+            .result()
+            .unwrap();
+        self.log();
+        let done = work();
+        let mut popped = null_mut();
+        // SAFETY: writes one handle.
+        unsafe { sys::cuCtxPopCurrent_v2(&mut popped) }
+            .result()
+            .unwrap();
+        assert_eq!(popped, context, "the stack is as it was");
+        done
+    }
+}
+
+type Text = unsafe extern "C" fn() -> *const c_char;
+
+/// Loads the driver under the name that cudarc looks for first, so that it finds this one on any
+/// machine.
+fn build() -> Library {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("libcuda.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver.c");
+    let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+        ])
+        .args(["-Wl,-soname,libcuda.so", "-pthread", "-o"])
+        .args([&path, &source])
+        .output()
+        .expect("the C compiler starts");
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    // SAFETY: it has no initialisers.
+    unsafe { Library::new(&path) }.unwrap()
+}
+
+fn gpu(ordinal: usize) -> Gpu {
+    open(ordinal, STAGES.iter().copied().map(Coded::load).collect()).unwrap()
+}
+
+/// Of 512 rows; 1x8x512x64 by default.
+fn call(heads: i32) -> Checked {
+    let tensor = |address: usize| AttentionLadderTensor {
+        data: address as *mut _,
+        scales: null(),
+        batch_stride: i64::from(heads) * 512 * 64,
+        head_stride: 512 * 64,
+        row_stride: 64,
+    };
+    Checked::new(&AttentionLadderCall {
+        q: tensor(1 << 30),
+        k: tensor(2 << 30),
+        v: tensor(3 << 30),
+        o: tensor(4 << 30),
+        lse: null_mut(),
+        dtype: crate::ATTENTION_LADDER_F16,
+        mask: crate::ATTENTION_LADDER_FULL,
+        batch: 1,
+        heads_q: heads,
+        heads_kv: heads,
+        seq_q: 512,
+        seq_kv: 512,
+        head_dim: 64,
+        softmax_scale: 0.0,
+        flags: 0,
+    })
+    .unwrap()
+}
+
+const DEFAULT: CUstream = null_mut();
+
+fn launch(gpu: &Gpu, heads: i32, stream: CUstream) -> Result<(), Failure> {
+    // SAFETY: nothing is read or written.
+    unsafe { gpu.launch(&call(heads), stream) }
+}
+
+/// What a second launch of a problem asks the driver for.
+fn launched(driver: &Driver, gpu: &Gpu, stream: CUstream) -> Vec<String> {
+    launch(gpu, 8, stream).unwrap();
+    driver.log();
+    launch(gpu, 8, stream).unwrap();
+    driver.log()
+}
+
+#[test]
+fn a_launch_stays_in_whatever_context_of_the_gpu_is_current() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    for (context, name) in [
+        (driver.primary(0), "primary 0"),
+        (driver.context("green", 0, true), "green"),
+        (driver.context("user's", 0, false), "user's"),
+    ] {
+        driver.within(context, || {
+            assert_eq!(
+                launched(&driver, &gpu, DEFAULT),
+                [format!("launch in {name}")]
+            );
+        });
+    }
+    assert_eq!(driver.stack(), "");
+}
+
+#[test]
+fn default_streams_by_their_other_names_are_those_of_the_current_context() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let green = driver.context("green", 0, true);
+    for stream in [1, 2] {
+        let stream = stream as CUstream;
+        driver.within(green, || {
+            assert_eq!(launched(&driver, &gpu, stream), ["launch in green"]);
+        });
+        let log = launched(&driver, &gpu, stream);
+        assert_eq!(
+            log,
+            ["push primary 0", "launch in primary 0", "pop primary 0"]
+        );
+    }
+}
+
+#[test]
+fn nested_contexts_get_their_own_launches_and_are_left_as_they_were() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let [outer, inner] = ["outer", "inner"].map(|name| driver.context(name, 0, true));
+    driver.within(outer, || {
+        assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in outer"]);
+        driver.within(inner, || {
+            assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in inner"]);
+            assert_eq!(driver.stack(), "outer, inner");
+        });
+        assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in outer"]);
+        assert_eq!(driver.stack(), "outer");
+    });
+}
+
+#[test]
+fn a_stream_of_another_context_takes_the_launch_there() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let (primary, green) = (driver.primary(0), driver.context("green", 0, true));
+    let (of_primary, of_green) = (driver.stream(primary), driver.stream(green));
+    driver.within(primary, || {
+        assert_eq!(launched(&driver, &gpu, of_green), ["launch in green"]);
+    });
+    driver.within(green, || {
+        let log = launched(&driver, &gpu, of_primary);
+        assert_eq!(log, ["launch in primary 0"]);
+    });
+}
+
+#[test]
+fn a_thread_without_a_context_enters_the_streams() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let user = driver.context("user's", 0, false);
+    let log = launched(&driver, &gpu, driver.stream(user));
+    let asked = "ask for a stream's context";
+    assert_eq!(
+        log,
+        [asked, "push user's", "launch in user's", "pop user's"]
+    );
+    // A green context's stream is launched to from the primary context.
+    let green = driver.stream(driver.context("green", 0, true));
+    let log = launched(&driver, &gpu, green);
+    let expected = [asked, "push primary 0", "launch in green", "pop primary 0"];
+    assert_eq!(log, expected);
+    assert_eq!(driver.stack(), "");
+}
+
+#[test]
+fn a_thread_without_a_context_or_a_stream_enters_the_primary_context_which_is_made_once() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    launch(&gpu, 8, DEFAULT).unwrap();
+    let first = driver.log();
+    assert_eq!(first[..2], ["retain primary 0", "push primary 0"]);
+    let log = launched(&driver, &gpu, DEFAULT);
+    assert_eq!(
+        log,
+        ["push primary 0", "launch in primary 0", "pop primary 0"]
+    );
+    assert_eq!(driver.stack(), "");
+}
+
+#[test]
+fn a_context_of_another_gpu_is_left_for_the_call_and_current_again_after_it() {
+    let driver = Driver::take();
+    let gpu = gpu(1);
+    driver.within(driver.primary(0), || {
+        let log = launched(&driver, &gpu, DEFAULT);
+        assert_eq!(
+            log,
+            ["push primary 1", "launch in primary 1", "pop primary 1"]
+        );
+        let green = driver.context("green", 1, true);
+        let log = launched(&driver, &gpu, driver.stream(green));
+        assert_eq!(log[2], "launch in green");
+        assert_eq!(driver.stack(), "primary 0");
+    });
+}
+
+#[test]
+fn the_first_call_loads_for_its_gpu_in_the_current_context_while_capture_allows_it() {
+    let driver = Driver::take();
+    let gpu = gpu(1);
+    driver.within(driver.context("green", 1, true), || {
+        assert!(gpu.query(&call(8)).is_ok());
+        let expected = [
+            "capture mode relaxed",
+            "load a library",
+            "take a kernel",
+            "allow shared memory on primary 1",
+            "load in green",
+            "capture mode as before",
+        ];
+        assert_eq!(driver.log(), expected);
+        launch(&gpu, 8, DEFAULT).unwrap();
+        assert_eq!(driver.log(), ["launch in green"]);
+    });
+}
+
+#[test]
+fn one_kernel_serves_every_context_and_so_do_those_of_other_problems() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let mut variants = vec![];
+    for (name, heads) in [("a", 8), ("b", 8), ("c", 64), ("d", 8)] {
+        driver.within(driver.context(name, 0, true), || {
+            variants.push(gpu.query(&call(heads)).unwrap());
+            driver.log();
+            launch(&gpu, heads, DEFAULT).unwrap();
+            assert_eq!(driver.log(), [format!("launch in {name}")]);
+        });
+    }
+    assert_eq!(
+        [variants[1], variants[3]],
+        [variants[0]; 2],
+        "chosen for the whole GPU"
+    );
+}
+
+#[test]
+fn each_thread_launches_in_its_own_context() {
+    let driver = Driver::take();
+    let gpu = &gpu(0);
+    let contexts = ["one", "two", "three", "four"].map(|name| driver.context(name, 0, true));
+    let contexts = contexts.map(|context| context as usize);
+    std::thread::scope(|scope| {
+        for context in contexts {
+            scope.spawn(move || {
+                // SAFETY: the context is the driver's; the thread ends with it.
+                let pushed = unsafe { sys::cuCtxPushCurrent_v2(context as CUcontext) };
+                pushed.result().unwrap();
+                (0..50).for_each(|_| launch(gpu, 8, DEFAULT).unwrap());
+            });
+        }
+    });
+    let log = driver.log();
+    for name in ["one", "two", "three", "four"] {
+        let line = format!("launch in {name}");
+        assert_eq!(
+            log.iter().filter(|said| **said == line).count(),
+            50,
+            "{name}"
+        );
+    }
+    assert!(!log.iter().any(|line| line.starts_with("pop")), "{log:?}");
+}
+
+#[test]
+fn a_failed_launch_leaves_the_contexts_as_they_were() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    launched(&driver, &gpu, DEFAULT);
+    driver.fail_next_launch();
+    let failure = launch(&gpu, 8, DEFAULT).unwrap_err();
+    assert_eq!(failure.code, Code::Driver);
+    assert!(failure.message.contains("the launch failed"), "{failure:?}");
+    assert_eq!(driver.stack(), "");
+    driver.within(driver.context("green", 0, true), || {
+        driver.fail_next_launch();
+        launch(&gpu, 8, DEFAULT).unwrap_err();
+        assert_eq!(driver.stack(), "green");
+    });
+}
+
+#[test]
+fn a_destroyed_context_is_refused_and_not_replaced() {
+    let driver = Driver::take();
+    let gpu = gpu(0);
+    let green = driver.context("green", 0, true);
+    driver.within(green, || {
+        launch(&gpu, 8, DEFAULT).unwrap();
+        driver.destroy(green);
+        driver.log();
+        let failure = launch(&gpu, 8, DEFAULT).unwrap_err();
+        assert_eq!(failure.code, Code::Driver);
+        assert!(
+            failure.message.contains("CONTEXT_IS_DESTROYED"),
+            "{failure:?}"
+        );
+        assert!(driver.log().is_empty());
+    });
+}
+
+#[test]
+fn a_gpu_is_opened_without_a_context() {
+    let driver = Driver::take();
+    let _gpu = gpu(0);
+    assert!(driver.log().is_empty());
+}
