@@ -6,8 +6,10 @@ problems, with CUDA graphs, a side stream, torch.compile, green contexts and, wh
 usage: python attention-ladder/python/tests/check.py [--gpu | --contexts]     (--gpu: fail without a GPU; --contexts: green contexts alone)
 """
 
+import ast
 import ctypes
 import functools
+import inspect
 import itertools
 import sys
 import threading
@@ -525,6 +527,20 @@ def anywhere():
         refuses_backward(q, return_lse)
 
 
+def annotated():
+    """The stub of the native module has its functions, with their arguments."""
+    package = Path(attention_ladder.__file__).parent
+    assert (package / "py.typed").is_file()
+    native = attention_ladder._native
+    described = {
+        function.name: [argument.arg for argument in function.args.posonlyargs]
+        for function in ast.parse((package / "_native.pyi").read_text()).body
+        if isinstance(function, ast.FunctionDef)
+    }
+    functions = {name: function for name, function in vars(native).items() if callable(function)}
+    assert described == {name: list(inspect.signature(function).parameters) for name, function in functions.items()}
+
+
 def refuses_backward(q, return_lse):
     """A gradient that will be needed is refused with and without torch.compile; without need there is no refusal."""
     words, asked = "backward is not supported", q.clone().requires_grad_()
@@ -880,6 +896,7 @@ if __name__ == "__main__":
         Contexts().run()
         sys.exit()
     anywhere()
+    annotated()
     native = attention_ladder._sdpa
     attention_ladder._sdpa = functools.partial(emulated, native)
     AmongTensors("cpu").run()

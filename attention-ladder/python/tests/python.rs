@@ -1,45 +1,93 @@
-//! `check.py` with the module that cargo has just built, as Python sees it on this machine.
+//! The module that cargo has just built, as Python and mypy see it on this machine.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 /// Built with the tests of the workspace, the module holds the emulator, whose variables of a thread have to be there when a program
 /// starts. What Python starts is without it.
 const RUN: &str = "import os, runpy, sys; del os.environ['LD_PRELOAD']; runpy.run_path(sys.argv[1], run_name='__main__')";
 
+const MYPY: &str = "import os, sys; del os.environ['LD_PRELOAD']; import mypy.__main__; mypy.__main__.console_entry()";
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The package in a folder of its own, and the Python of `scripts/python`.
+struct Installed {
+    site: tempfile::TempDir,
+    python: PathBuf,
+}
+
+impl Installed {
+    /// Without a Python: none, and in CI a failure.
+    fn new() -> Option<Self> {
+        let python = folder().join("../../.python/bin/python");
+        if !python.is_file() {
+            let why = "there is no .python/; run scripts/python";
+            assert!(std::env::var_os("CI").is_none(), "{why}");
+            println!("not checked: {why}");
+            return None;
+        }
+        let site = tempfile::tempdir().unwrap();
+        let package = site.path().join("attention_ladder");
+        std::fs::create_dir(&package).unwrap();
+        for file in std::fs::read_dir(folder().join("package/attention_ladder")).unwrap() {
+            let file = file.unwrap();
+            if file.file_type().unwrap().is_file() {
+                std::fs::copy(file.path(), package.join(file.file_name())).unwrap();
+            }
+        }
+        // Cargo builds the library beside the tests.
+        let built = std::env::current_exe().unwrap();
+        let built = built.with_file_name("libattention_ladder_native.so");
+        std::fs::copy(built, package.join("_native.abi3.so")).unwrap();
+        Some(Self { site, python })
+    }
+
+    fn run(&self, code: &str, arguments: &[&str]) -> Output {
+        let package = self.site.path().join("attention_ladder");
+        Command::new(&self.python)
+            .args(["-c", code])
+            .args(arguments)
+            .current_dir(folder())
+            .env("PYTHONPATH", self.site.path())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("LD_PRELOAD", package.join("_native.abi3.so"))
+            .output()
+            .unwrap()
+    }
+}
+
+/// What a program that succeeds prints.
+fn succeeded(output: Output) -> String {
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
 #[test]
 fn python_imports_the_module_and_is_told_what_is_missing() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = folder.join("../../.python/bin/python");
-    if !python.is_file() {
-        let why = "there is no .python/; run scripts/python";
-        assert!(std::env::var_os("CI").is_none(), "{why}");
-        println!("not checked: {why}");
+    let Some(installed) = Installed::new() else {
         return;
-    }
-    let site = tempfile::tempdir().unwrap();
-    let package = site.path().join("attention_ladder");
-    std::fs::create_dir(&package).unwrap();
-    // Cargo builds the library beside the tests.
-    let built = std::env::current_exe().unwrap();
-    let built = built.with_file_name("libattention_ladder_native.so");
-    let native = package.join("_native.abi3.so");
-    std::fs::copy(built, &native).unwrap();
-    let module = folder.join("package/attention_ladder/__init__.py");
-    std::fs::copy(module, package.join("__init__.py")).unwrap();
-    let checked = Command::new(python)
-        .args(["-c", RUN])
-        .arg(folder.join("tests/check.py"))
-        .env("PYTHONPATH", site.path())
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("LD_PRELOAD", native)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
-    assert!(checked.status.success(), "{text}");
+    };
+    let text = succeeded(installed.run(RUN, &["tests/check.py"]));
     assert!(
         text.contains("no GPU: ") || text.contains("with a GPU: all right"),
         "{text}"
     );
+}
+
+/// PyTorch's annotations, which both need, are read once.
+#[test]
+fn a_users_program_and_the_package_pass_mypy_in_strict_mode() {
+    let Some(installed) = Installed::new() else {
+        return;
+    };
+    let cache = format!("--cache-dir={}", env!("CARGO_TARGET_TMPDIR"));
+    let strict = ["--strict", &cache];
+    succeeded(installed.run(MYPY, &[&strict[..], &["tests/typed.py"]].concat()));
+    let package = [&strict[..], &["-p", "attention_ladder"]].concat();
+    succeeded(installed.run(MYPY, &package));
 }

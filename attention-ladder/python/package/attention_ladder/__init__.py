@@ -8,12 +8,15 @@ fastest by a model of the times on this GPU, or on the most similar one that was
 `variant` names it.
 """
 
+from collections.abc import Iterable
+from typing import Any, Literal, overload
+
 import torch
 
 from . import _native
 
 __all__ = ["sdpa", "variant"]
-__version__ = _native.__version__
+__version__: str = _native.__version__
 
 _sdpa = _native.sdpa
 _is_compiling = torch.compiler.is_dynamo_compiling
@@ -22,9 +25,65 @@ _f16, _bf16, _f32, _e4m3 = torch.float16, torch.bfloat16, torch.float32, torch.f
 _unpack_dual = torch.autograd.forward_ad.unpack_dual
 
 
+@overload
 def sdpa(
-    q, k, v, is_causal=False, scale=None, out=None, *, q_scale=None, k_scale=None, v_scale=None, return_lse=False, batch_invariant=False
-):
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = ...,
+    scale: float | None = ...,
+    out: torch.Tensor | None = ...,
+    *,
+    q_scale: torch.Tensor | None = ...,
+    k_scale: torch.Tensor | None = ...,
+    v_scale: torch.Tensor | None = ...,
+    return_lse: Literal[False] = ...,
+    batch_invariant: bool = ...,
+) -> torch.Tensor: ...
+@overload
+def sdpa(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = ...,
+    scale: float | None = ...,
+    out: torch.Tensor | None = ...,
+    *,
+    q_scale: torch.Tensor | None = ...,
+    k_scale: torch.Tensor | None = ...,
+    v_scale: torch.Tensor | None = ...,
+    return_lse: Literal[True],
+    batch_invariant: bool = ...,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+@overload
+def sdpa(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = ...,
+    scale: float | None = ...,
+    out: torch.Tensor | None = ...,
+    *,
+    q_scale: torch.Tensor | None = ...,
+    k_scale: torch.Tensor | None = ...,
+    v_scale: torch.Tensor | None = ...,
+    return_lse: bool,
+    batch_invariant: bool = ...,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]: ...
+def sdpa(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    out: torch.Tensor | None = None,
+    *,
+    q_scale: torch.Tensor | None = None,
+    k_scale: torch.Tensor | None = None,
+    v_scale: torch.Tensor | None = None,
+    return_lse: bool = False,
+    batch_invariant: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """softmax(scale * q @ k.T + mask) @ v, and with return_lse the pair of that and the log-sum-exp (LSE) of each row.
 
     q is [batch, heads_q, seq_q, head_dim], k and v are [batch, heads_kv, seq_kv, head_dim], of float16, bfloat16 or float8_e4m3fn;
@@ -56,36 +115,49 @@ def sdpa(
     wrong arguments, and RuntimeError, which says what is missing, if there is no GPU.
     """
     if not _is_compiling():
-        result = _sdpa(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, False)
-        if result is not None:
-            return result
+        done = _sdpa(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, False)
+        if done is not None:
+            return done
     _check_dispatched(q, k, v, out)
     given = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale, batch_invariant)
-    ops = torch.ops.attention_ladder
-    result, lse = ops.sdpa_lse(*given) if return_lse else (ops.sdpa(*given), None)
+    result: torch.Tensor
+    lse: torch.Tensor | None = None
+    if return_lse:
+        result, lse = torch.ops.attention_ladder.sdpa_lse(*given)
+    else:
+        result = torch.ops.attention_ladder.sdpa(*given)
     if out is not None:
         result = out.copy_(result)
-    return (result, lse) if return_lse else result
+    return result if lse is None else (result, lse)
 
 
-def variant(q, k, v, is_causal=False, scale=None, *, return_lse=False, batch_invariant=False):
+def variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    return_lse: bool = False,
+    batch_invariant: bool = False,
+) -> str:
     """The stage and variant that `sdpa` launches for these arguments, such as "stage8-overlap/overlap-lazy-64x128". Raises like `sdpa`, but for
     scales and out, which it is not given."""
     _refuse_derivatives((q, k, v))
     return _native.variant(q, k, v, is_causal, scale, return_lse, batch_invariant)
 
 
-def _empty_out(q):
+def _empty_out(q: torch.Tensor) -> torch.Tensor:
     return _empty_like(q, dtype=_f16) if q.dtype is _e4m3 else _empty_like(q)
 
 
-def _empty_lse(q):
+def _empty_lse(q: torch.Tensor) -> torch.Tensor:
     batch, heads, rows, _ = q.shape
     # With its strides given, PyTorch is twice as fast.
     return _empty_strided((batch, heads, rows), (heads * rows, rows, 1), dtype=_f32, device=q.device)
 
 
-def _check_dispatched(q, k, v, out):
+def _check_dispatched(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor | None) -> None:
     """What the operators do not see, or cannot name."""
     for name, tensor in (("q", q), ("k", k), ("v", v), ("out", out)):
         if not isinstance(tensor, torch.Tensor) and (name, tensor) != ("out", None):
@@ -106,30 +178,54 @@ _NO_BACKWARD = "backward is not supported: call it under torch.no_grad(), or on 
 _NAMES = ("q", "k", "v", "is_causal", "scale", "q_scale", "k_scale", "v_scale")
 
 
-def _refuse_derivatives(given):
+def _refuse_derivatives(given: Iterable[object]) -> None:
     for name, value in zip(_NAMES, given):
         if isinstance(value, torch.Tensor):
             if value.requires_grad and torch.is_grad_enabled():
                 raise NotImplementedError(f"{name} requires a gradient: {_NO_BACKWARD}")
-            if _unpack_dual(value).tangent is not None:
+            if _unpack_dual(value).tangent is not None:  # type: ignore[no-untyped-call]
                 raise NotImplementedError(f"{name} has a tangent: forward-mode differentiation is not supported; call it on the primals")
 
 
-def _register(name, result, return_lse):
+_Given = torch.Tensor | None
+_Results = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+
+
+def _register(name: str, result: str, return_lse: bool) -> None:
     # PyTorch leaves out trailing arguments that are the defaults.
     def launch(
-        q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None, batch_invariant=False, *, is_dispatched=True
-    ):
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        is_causal: bool = False,
+        scale: float | None = None,
+        q_scale: _Given = None,
+        k_scale: _Given = None,
+        v_scale: _Given = None,
+        batch_invariant: bool = False,
+        *,
+        is_dispatched: bool = True,
+    ) -> _Results | None:
         return _sdpa(q, k, v, None, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched)
 
-    def shapes(q, k, v, is_causal=False, scale=None, q_scale=None, k_scale=None, v_scale=None, batch_invariant=False):
+    def shapes(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        is_causal: bool = False,
+        scale: float | None = None,
+        q_scale: _Given = None,
+        k_scale: _Given = None,
+        v_scale: _Given = None,
+        batch_invariant: bool = False,
+    ) -> _Results:
         if len({given.device for given in (q, k, v, q_scale, k_scale, v_scale) if given is not None}) > 1:
             raise ValueError("q, k, v and their scales must be on one device")
         number = scale if isinstance(scale, (int, float)) else None
         _native.check(q, k, v, is_causal, number, q_scale, k_scale, v_scale, batch_invariant)
         return (_empty_out(q), _empty_lse(q)) if return_lse else _empty_out(q)
 
-    def autograd(keys, *given):
+    def autograd(keys: Any, *given: Any) -> Any:
         # Plain tensors need nothing else of the dispatcher, which would take twice as long.
         results = launch(*given, is_dispatched=False)
         if results is not None:
@@ -139,11 +235,12 @@ def _register(name, result, return_lse):
         with torch._C._AutoDispatchBelowAutograd():
             return op.redispatch(keys & torch._C._after_autograd_keyset, *given)
 
-    _library.define(f"{name}{_ARGUMENTS} -> {result}", tags=(torch.Tag.pt2_compliant_tag,))
+    schema = f"{name}{_ARGUMENTS} -> {result}"
+    _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     op = getattr(torch.ops.attention_ladder, name).default
     # On any device, to say what is missing, and for any layout, to name it.
-    _library.impl(name, launch, "CompositeExplicitAutograd")
-    _library.impl(name, autograd, "Autograd", with_keyset=True)
+    _library.impl(name, launch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    _library.impl(name, autograd, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"attention_ladder::{name}", shapes, lib=_library)
 
 
@@ -152,6 +249,6 @@ _ARGUMENTS = (
     "(Tensor q, Tensor k, Tensor v, bool is_causal=False, Scalar? scale=None, Tensor? q_scale=None, Tensor? k_scale=None, "
     "Tensor? v_scale=None, bool batch_invariant=False)"
 )
-_library = torch.library.Library("attention_ladder", "DEF")
+_library = torch.library.Library("attention_ladder", "DEF")  # type: ignore[no-untyped-call]
 _register("sdpa", "Tensor", False)
 _register("sdpa_lse", "(Tensor, Tensor)", True)

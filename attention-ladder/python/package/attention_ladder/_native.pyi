@@ -1,0 +1,34 @@
+from torch import Tensor
+
+__version__: str
+
+def sdpa(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    q_scale: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    return_lse: bool,
+    batch_invariant: bool,
+    is_dispatched: bool,
+    /,
+) -> Tensor | tuple[Tensor, Tensor] | None: ...
+def check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    is_causal: bool,
+    scale: float | None,
+    q_scale: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    batch_invariant: bool,
+    /,
+) -> None: ...
+def variant(
+    q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, return_lse: bool, batch_invariant: bool, /
+) -> str: ...
