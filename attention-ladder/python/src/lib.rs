@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyVal
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyFloat, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyString, PyTuple};
 use std::ffi::{CStr, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
@@ -245,16 +245,14 @@ const SCALES: [&str; 3] = ["q_scale", "k_scale", "v_scale"];
 
 /// `name` of the package, called with `argument`.
 fn allocated<'py>(
-    function: &'static PyOnceLock<Py<PyAny>>,
-    name: &str,
+    name: &Bound<'py, PyString>,
     argument: Object<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    static PACKAGE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = argument.py();
-    let find = || PyResult::Ok(py.import("attention_ladder")?.getattr(name)?.unbind());
-    function
-        .get_or_try_init(py, find)?
-        .bind(py)
-        .call1((argument,))
+    let find = || PyResult::Ok(py.import("attention_ladder")?.unbind());
+    let package = PACKAGE.get_or_try_init(py, find)?.bind(py);
+    package.getattr(name)?.call1((argument,))
 }
 
 /// For when the GIL is released.
@@ -271,17 +269,32 @@ impl Launch {
     /// The message of a failure is this thread's.
     fn launch(self) -> Result<(), i32> {
         let (call, device, stream) = (&self.call, self.device, self.stream);
-        // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their elements lie, and the stream is
-        // its current one. PyTorch's allocator gives memory that was freed on a stream to that stream alone, and all of it is
-        // the primary context's, which green contexts share.
+        // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their
+        // elements lie, and the stream is its current one. PyTorch's allocator gives memory that
+        // was freed on a stream to that stream alone, and all of it is the primary context's, which
+        // green contexts share.
         unsafe { ladder::launch(call, device, stream) }
     }
 }
 
-/// Attention of q, k and v on the current stream: out, or the pair of it and the log-sum-exps. None, and nothing is done, if the
-/// dispatcher has to take the call apart first, unless that has been done. All arguments by position.
+/// The arguments of one call, as Python gives them.
+struct Given<'a, 'py> {
+    qkv: [Object<'a, 'py>; 3],
+    out: Option<Object<'a, 'py>>,
+    is_causal: bool,
+    scale: Option<Object<'a, 'py>>,
+    scales: [Option<Object<'a, 'py>>; 3],
+    return_lse: bool,
+    batch_invariant: bool,
+    is_dispatched: bool,
+}
+
+/// Attention of q, k and v on the current stream: out, or the pair of it and the log-sum-exps.
+/// None, and nothing is done, if the dispatcher has to take the call apart first, unless that has
+/// been done. Else it is within `record`, a context manager that names it for a profiler, if there
+/// is one. All arguments by position.
 #[pyfunction]
-#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, /))]
+#[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, record, /))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
 fn sdpa<'py>(
     q: Object<'_, 'py>,
@@ -296,59 +309,98 @@ fn sdpa<'py>(
     return_lse: bool,
     batch_invariant: bool,
     is_dispatched: bool,
+    record: Option<Object<'_, 'py>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    static EMPTY_OUT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static EMPTY_LSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = q.py();
     let inputs = [Some(q), Some(k), Some(v), q_scale, k_scale, v_scale];
     if !is_dispatched && !dlpack::are_plain(py, inputs, out)? {
         return Ok(None);
     }
-    let options = Options {
+    let given = Given {
+        qkv: [q, k, v],
+        out,
         is_causal,
-        // Not before: a symbol that is converted is bound to its value.
-        scale: number(scale)?,
-        is_batch_invariant: batch_invariant,
+        scale,
+        scales: [q_scale, k_scale, v_scale],
+        return_lse,
+        batch_invariant,
+        is_dispatched,
     };
+    if let Some(record) = record {
+        record.call_method0("__enter__")?;
+    }
+    let attended = attend(py, &given);
+    if let Some(record) = record {
+        record.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    }
+    attended
+}
+
+/// None, and nothing is done, if a tensor has no memory and the dispatcher has not seen the call.
+fn attend<'py>(py: Python<'py>, given: &Given<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let options = Options {
+        is_causal: given.is_causal,
+        // Not before: a symbol that is converted is bound to its value.
+        scale: number(given.scale)?,
+        is_batch_invariant: given.batch_invariant,
+    };
+    let [q, k, v] = given.qkv;
     let read = || {
         let qkv = [
             dlpack::read("q", q)?,
             dlpack::read("k", k)?,
             dlpack::read("v", v)?,
         ];
-        let given = out.map(|out| dlpack::read("out", out)).transpose()?;
-        PyResult::Ok((qkv, given, read_all(SCALES, [q_scale, k_scale, v_scale])?))
+        let out = given.out.map(|out| dlpack::read("out", out)).transpose()?;
+        PyResult::Ok((qkv, out, read_all(SCALES, given.scales)?))
     };
-    let (qkv, given, scales) = match read() {
+    let (qkv, out, scales) = match read() {
         // What has no memory is the dispatcher's, once.
-        Err(_) if !is_dispatched => return Ok(None),
+        Err(_) if !given.is_dispatched => return Ok(None),
         read => read?,
     };
-    let described = described(&qkv, given.as_ref(), Some(&scales), &options)?;
-    let mut call = ladder::check(&described.call).map_err(failed)?;
-    if let Some(out) = out {
+    let described = described(&qkv, out.as_ref(), Some(&scales), &options)?;
+    let call = ladder::check(&described.call).map_err(failed)?;
+    if let Some(out) = given.out {
         let find = || {
-            let graph = py.import("torch.autograd.graph")?;
-            PyResult::Ok(graph.getattr("increment_version")?.unbind())
+            let native = py.import("torch")?.getattr("_C")?;
+            PyResult::Ok(native.getattr("_increment_version")?.unbind())
         };
-        // Backward needs to know.
+        // Backward needs to know. torch.autograd.graph.increment_version, without its Python.
         let increment_version = INCREMENT_VERSION.get_or_try_init(py, find)?;
-        increment_version.bind(py).call1((out,))?;
+        increment_version.bind(py).call1(((out,),))?;
     }
     let device = (!described.is_empty)
         .then(|| device_of(&call, described.gpu))
         .transpose()?;
+    let is_e4m3 = qkv[0].kind == Kind::E4m3;
+    write(py, given, call, is_e4m3, device).map(Some)
+}
+
+/// Allocates what `given` does not bring along and fills it: by a launch, or without a device by
+/// itself, since there are no elements or no keys.
+fn write<'py>(
+    py: Python<'py>,
+    given: &Given<'_, 'py>,
+    mut call: Checked,
+    is_e4m3: bool,
+    device: Option<i32>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let [q, ..] = given.qkv;
     // Not before: a call that is refused allocates nothing.
-    let result = match out {
+    let result = match given.out {
         Some(out) => out.clone(),
-        None => allocated(&EMPTY_OUT, "_empty_out", q)?,
+        None if is_e4m3 => allocated(intern!(py, "_empty_out"), q)?,
+        // Without `_empty_out`, which would ask for the type again.
+        None => allocated(intern!(py, "_empty_like"), q)?,
     };
-    let lse = return_lse
-        .then(|| allocated(&EMPTY_LSE, "_empty_lse", q))
+    let lse = given
+        .return_lse
+        .then(|| allocated(intern!(py, "_empty_lse"), q))
         .transpose()?;
     if let Some(device) = device {
-        let new_output = match out {
+        let new_output = match given.out {
             Some(_) => None,
             None => Some(four(&dlpack::read("out", &result)?)?.1),
         };
@@ -369,10 +421,10 @@ fn sdpa<'py>(
             lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
         }
     }
-    Ok(Some(match lse {
+    Ok(match lse {
         Some(lse) => PyTuple::new(py, [result, lse])?.into_any(),
         None => result,
-    }))
+    })
 }
 
 /// Refuses what a launch on tensors like these would refuse, as far as their shapes are no symbols.

@@ -1,5 +1,5 @@
 """Checks the installed module. Without a GPU: the import, what a call says is missing, shapes under torch.compile, and calls among
-all kinds of PyTorch's tensors, for which a float64 reference stands in for the kernels. With a GPU: those calls
+all kinds of PyTorch's tensors, modes and profilers, for which a float64 reference stands in for the kernels. With a GPU: those calls
 again, and results and log-sum-exps against a float64 reference, in float16, bfloat16 and float8, on ragged, grouped, causal and strided
 problems, with CUDA graphs, a side stream, torch.compile, green contexts and, where there are two, another GPU.
 
@@ -23,7 +23,9 @@ import attention_ladder
 import torch.autograd.forward_ad as forward_ad
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from candidate import attention as candidate  # noqa: E402
@@ -70,7 +72,7 @@ def emulated(native, *given):
     except (RuntimeError, ValueError) as error:
         if not lacks_gpu(str(error)):
             raise
-    q, k, v, out, is_causal, scale, *scales, return_lse, batch_invariant, _ = given
+    q, k, v, out, is_causal, scale, *scales, return_lse, batch_invariant, _, _ = given
     ASKED.append((return_lse, batch_invariant))
 
     def stored(x):
@@ -325,6 +327,89 @@ class AmongTensors:
             with SeenFunction() as mode:
                 call(*self.qkv)
             assert mode.seen in (OP, OP_LSE, OP.default, OP_LSE.default)
+
+    def counted_operations(self):
+        """As PyTorch counts its own: 4 * batch * heads_q * seq_q * seq_kv * head_dim, whatever the mask and type."""
+
+        def counted(call, *given, **named):
+            with FlopCounterMode(display=False) as counter:
+                call(*given, **named)
+            return counter.get_total_flops()
+
+        q, k, v = self.qkv
+        own = counted(torch.nn.functional.scaled_dot_product_attention, q.float(), k.float(), v.float())
+        assert own == 4 * 2 * 4 * 17 * 17 * 64
+        grouped, other = [x[:, ::2].contiguous() for x in (k, v)], [x[:, :, :5] for x in (k, v)]
+        for call in CALLS.values():
+            assert counted(call, *self.qkv) == own
+            assert counted(call, *self.qkv, is_causal=True, scale=0.3) == own
+            assert counted(call, q, *grouped) == own
+            assert counted(call, q, *other) == 4 * 2 * 4 * 17 * 5 * 64
+            assert counted(call, *[x.bfloat16() for x in self.qkv]) == own
+            assert counted(call, *self.codes, **dict(zip(NAMES, self.scales))) == own
+            assert counted(call, Plain(q), k, v) == own
+            assert counted(call, *[x.to("meta") for x in self.qkv]) == own
+            assert counted(call, q[:0], k[:0], v[:0]) == 0
+            assert counted(lambda: [call(*self.qkv) for _ in range(3)]) == 3 * own
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the loop over the batch
+                assert counted(torch.func.vmap(lambda x: call(x, k, v)[0]), torch.stack([q, q])) == 2 * own
+        for call in WITH_OUT:
+            assert counted(call, *self.qkv, out=torch.empty_like(q)) == own
+
+        class Layer(torch.nn.Module):
+            def forward(self, *given):
+                return attention_ladder.sdpa(*given)
+
+        with FlopCounterMode(display=False) as counter:
+            torch.nn.Sequential(Layer())[0](*self.qkv)
+        assert counter.get_flop_counts()["Layer"] == {OP: own}
+
+    def profiled_names(self):
+        """Once each: the operator's name, with shapes, whoever gives it."""
+
+        def names(prof):
+            return {event.key: event for event in prof.key_averages(group_by_input_shape=True) if event.key.startswith("attention_ladder")}
+
+        def profiled(call, *given, kind=profile, **named):
+            options = {"activities": [ProfilerActivity.CPU]} if kind is profile else {}
+            with kind(record_shapes=True, **options) as prof:
+                call(*given, **named)
+            return names(prof)
+
+        q, k, v = self.qkv
+        for kind, (name, call) in itertools.product((profile, torch.autograd.profiler.profile), CALLS.items()):
+            expected = "attention_ladder::sdpa_lse" if "lse" in name else "attention_ladder::sdpa"
+            for given, named in (
+                (self.qkv, {}),
+                ((q, k, v, True, 0.3), {}),
+                (self.codes, dict(zip(NAMES, self.scales))),
+                ((Plain(q), k, v), {}),
+                (self.qkv, {"out": torch.empty_like(q)} if call in WITH_OUT else {}),
+            ):
+                seen = profiled(call, *given, **named, kind=kind)
+                assert list(seen) == [expected] and seen[expected].count == 1, (name, seen)
+                shapes = [list(x) for x in seen[expected].input_shapes]
+                assert shapes[:3] == [[2, 4, 17, 64]] * 3, shapes
+        for call in WITH_OUT:
+            with profile(activities=[ProfilerActivity.CPU]) as prof, torch.autograd.profiler.record_function("around"):
+                raises(NotImplementedError, "head_dim = 32", call, *[x[..., :32] for x in self.qkv])
+                self.right(call, *self.qkv)
+            assert all(event.count <= 2 for event in names(prof).values())
+            assert [event.count for event in prof.key_averages() if event.key == "around"] == [1], "a refused call is over"
+        done = []
+        thread = threading.Thread(target=lambda: done.append(attention_ladder.sdpa(*self.qkv)))
+        with profile(activities=[ProfilerActivity.CPU]):
+            thread.start()
+            thread.join()
+        assert done, "a thread that is not profiled failed"
+        record = attention_ladder._record
+        attention_ladder._record = None
+        try:
+            for call in CALLS.values():
+                call(*self.qkv)  # nothing is recorded where nobody asks
+        finally:
+            attention_ladder._record = record
 
     def nothing(self):
         q, k, v = self.qkv
@@ -881,6 +966,13 @@ def with_gpu():
         assert not side.query(), "it waited"
     torch.cuda.current_stream().wait_stream(side)
     close(result, q * 2, k, v, False)
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as prof:
+        attention_ladder.sdpa(q, k, v)
+        torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        torch.cuda.synchronize()
+    on_device = {event.key: event.device_time_total > 0 for event in prof.key_averages()}
+    assert on_device["attention_ladder::sdpa"] == on_device["aten::scaled_dot_product_attention"], on_device
 
     # By Inductor.
     compiled = torch.compile(lambda q, k, v: attention_ladder.sdpa(q + 0, k, v, return_lse=True), fullgraph=True)

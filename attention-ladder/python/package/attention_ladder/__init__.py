@@ -5,13 +5,15 @@ Tensors that are more than memory (subclasses, fake and meta tensors, transforms
 dispatcher, and are computed correctly or refused by name; gradients and tangents are refused. All launch on PyTorch's current stream,
 in the current context (a green one, too), into memory of PyTorch's allocator, and can be captured into a CUDA graph. The kernel is the
 fastest by a model of the times on this GPU, or on the most similar one that was measured, the same in a green context as outside;
-`variant` names it.
+`variant` names it. Profilers see a direct call under its operator's name, and FlopCounterMode counts both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, overload
 
 import torch
+from torch.autograd import profiler as _profiler
+from torch.utils.flop_counter import register_flop_formula
 
 from . import _native
 
@@ -23,6 +25,7 @@ _is_compiling = torch.compiler.is_dynamo_compiling
 _empty_like, _empty_strided = torch.empty_like, torch.empty_strided
 _f16, _bf16, _f32, _e4m3 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn
 _unpack_dual = torch.autograd.forward_ad.unpack_dual
+_record = torch._C._profiler._RecordFunctionFast
 
 
 @overload
@@ -115,7 +118,11 @@ def sdpa(
     wrong arguments, and RuntimeError, which says what is missing, if there is no GPU.
     """
     if not _is_compiling():
-        done = _sdpa(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, False)
+        record = None
+        if _profiler._is_profiler_enabled:
+            given = (q, k, v, is_causal, scale, q_scale, k_scale, v_scale, batch_invariant)
+            record = _record("attention_ladder::sdpa_lse" if return_lse else "attention_ladder::sdpa", given)
+        done = _sdpa(q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, False, record)
         if done is not None:
             return done
     _check_dispatched(q, k, v, out)
@@ -206,7 +213,8 @@ def _register(name: str, result: str, return_lse: bool) -> None:
         *,
         is_dispatched: bool = True,
     ) -> _Results | None:
-        return _sdpa(q, k, v, None, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched)
+        # The dispatcher has named it.
+        return _sdpa(q, k, v, None, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, None)
 
     def shapes(
         q: torch.Tensor,
@@ -242,6 +250,13 @@ def _register(name: str, result: str, return_lse: bool) -> None:
     _library.impl(name, launch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     _library.impl(name, autograd, "Autograd", with_keyset=True)  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"attention_ladder::{name}", shapes, lib=_library)
+    register_flop_formula(getattr(torch.ops.attention_ladder, name))(_flops)
+
+
+def _flops(q: Sequence[int], k: Sequence[int], *given: object, **named: object) -> int:
+    """As PyTorch counts its own: two products of every query with every key, masked or not."""
+    batch, heads, rows, head_dim = q
+    return 4 * batch * heads * rows * k[2] * head_dim
 
 
 # A Scalar takes no tensor, whose gradient a float would drop silently.

@@ -1,3 +1,5 @@
+from contextlib import AbstractContextManager
+
 from torch import Tensor
 
 __version__: str
@@ -15,6 +17,7 @@ def sdpa(
     return_lse: bool,
     batch_invariant: bool,
     is_dispatched: bool,
+    record: AbstractContextManager[object] | None,
     /,
 ) -> Tensor | tuple[Tensor, Tensor] | None: ...
 def check(
