@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `-m venv` puts this very program into the environment, and `-m pip` an nvcc into its target; pip fails, and a build is as large,
-/// as the test says.
+/// `-m venv` puts this very program into the environment, and `-m pip` an nvcc into its target; pip
+/// fails, and a wheel is as large, has the tag and holds the module, as the test says.
 const PROGRAM: &str = r#"#!/bin/sh
 echo "$ATTENTION_CUDA$*" >> "$HERE/calls"
 for last; do :; done
@@ -18,7 +18,10 @@ case "$*" in
         mkdir -p "$last/nvidia/cu13/bin" && cd "$last/nvidia/cu13/bin" && echo 'echo "release 13.0, V13.0.88"' > nvcc && chmod +x nvcc
         exit "${TOLD:-0}" ;;
     *"version_info < (3, 11)"* | *"version_info < (3, 9)"*) [ "$TOLD" != old ] ;;
-    "build "*) mkdir -p "$HERE/target/wheels" && truncate -s "$TOLD" "$HERE/target/wheels/attention_ladder-0.whl" ;;
+    "build "*)
+        wheel="$HERE/target/wheels/attention_ladder-0-cp310-abi3-$(cat "$HERE/tag").whl" && mkdir -p "$HERE/target/wheels" &&
+        truncate -s "$((TOLD - $(stat -c %s "$HERE/module.zip")))" "$wheel" && cat "$HERE/module.zip" >> "$wheel" ;;
+    "-m zipfile "*) exec python3 "$@" ;;
     *print*) echo "PyTorch 1.0" ;;
 esac
 "#;
@@ -64,6 +67,22 @@ impl Checkout {
             output.status.code().unwrap(),
             String::from_utf8(text).unwrap(),
         )
+    }
+
+    /// Runs a command in the checkout, which succeeds.
+    fn does(&self, words: &str) {
+        let mut words = words.split(' ');
+        let status = Command::new(words.next().unwrap())
+            .args(words)
+            .current_dir(self.at(""))
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    /// The next wheel is the only one, and has this tag.
+    fn tag(&self, tag: &str) {
+        std::fs::write(self.at("tag"), tag).unwrap();
+        _ = std::fs::remove_dir_all(self.at("target/wheels"));
     }
 
     fn calls(&self) -> String {
@@ -128,19 +147,50 @@ fn the_toolkit_is_installed_once_and_an_interrupted_run_leaves_nothing() {
     checkout.is_kept(name, says, nvcc, "nvidia-cuda-nvcc");
 }
 
+/// With a module that needs glibc, as every module does, and with maturin.
+fn wheel_checkout() -> Checkout {
+    let checkout = Checkout::new(&["wheel"]);
+    std::fs::write(
+        checkout.at("module.c"),
+        "#include <stdio.h>\nint f(void) { return puts(\"\"); }\n",
+    )
+    .unwrap();
+    checkout.does("cc -shared -fPIC -o _native.abi3.so module.c");
+    checkout.does("python3 -m zipfile -c module.zip _native.abi3.so");
+    checkout.program(".python/bin/maturin");
+    checkout.tag("manylinux_2_99_x86_64");
+    checkout
+}
+
 #[test]
 fn a_wheel_has_gpu_code_and_at_most_20_mib() {
-    let checkout = Checkout::new(&["wheel"]);
-    checkout.says("wheel", "0", 1, "run scripts/python");
-    checkout.program(".python/bin/maturin");
-    checkout.says("wheel", "20971520", 0, "attention_ladder-0.whl: 20971 kB");
+    let checkout = wheel_checkout();
+    checkout.says("wheel", "20971520", 0, "x86_64.whl: 20971 kB");
     assert!(
         checkout
             .calls()
             .starts_with("requirebuild --release --locked ")
     );
+    checkout.tag("manylinux_2_99_x86_64");
     checkout.says("wheel", "20971521", 1, "that is more than 20971520 bytes");
     assert_eq!(checkout.run("wheel --no-such-flag", "0").0, 2);
+    std::fs::remove_file(checkout.at(".python/bin/maturin")).unwrap();
+    checkout.says("wheel", "0", 1, "run scripts/python");
+}
+
+#[test]
+fn a_wheel_needs_no_newer_glibc_than_its_tag_says() {
+    let checkout = wheel_checkout();
+    let size = "100000";
+    checkout.says("wheel", size, 0, "100 kB");
+    // Older than any glibc that a compiler links with.
+    checkout.tag("manylinux_2_1_x86_64");
+    checkout.says("wheel", size, 1, "and its tag says GLIBC_2.1");
+    checkout.tag("manylinux_2_1_x86_64.manylinux_2_99_x86_64");
+    checkout.says("wheel", size, 1, "and its tag says GLIBC_2.1");
+    checkout.tag("linux_x86_64");
+    checkout.says("wheel", size, 1, "has no manylinux tag");
+    assert!(checkout.calls().contains("--auditwheel check"));
 }
 
 #[test]
