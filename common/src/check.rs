@@ -6,6 +6,7 @@ use crate::device::{Execution, Staged};
 use crate::gate::{self, Buffer, Errors, Evidence, Repeat, Role, Traced};
 use crate::image::Layout;
 use crate::inputs::{Family, Inputs};
+use crate::placement::Placement;
 use crate::problem::Problem;
 use crate::reference::{Probability, Reference, reference};
 use crate::stage::{LoadedStage, Prepared, Unsupported};
@@ -83,8 +84,10 @@ pub fn failures(outcome: Outcome) -> Vec<GateResult> {
 #[derive(Clone, Debug)]
 pub struct StagedInputs {
     family: Option<Family>,
-    /// Strided and packed: launches alternate.
+    /// Strided, or as it was placed, and packed: launches alternate.
     layouts: [Staged; 2],
+    /// Whether the first of every two launches asks for log-sum-exps, where the kernel writes them.
+    lse: bool,
 }
 
 impl StagedInputs {
@@ -92,6 +95,19 @@ impl StagedInputs {
         Self {
             family,
             layouts: [Layout::Strided, Layout::Packed].map(|layout| Staged::new(inputs, layout)),
+            lse: true,
+        }
+    }
+
+    /// Q, K, V and the output where a case of [`crate::fuzz`] has them, instead of strided.
+    pub fn placed(inputs: &Inputs, family: Family, places: &[Placement; 4], lse: bool) -> Self {
+        Self {
+            family: Some(family),
+            layouts: [
+                Staged::placed(inputs, places),
+                Staged::new(inputs, Layout::Packed),
+            ],
+            lse,
         }
     }
 
@@ -205,9 +221,12 @@ pub fn launch(
     } = target
         && !traced.is_empty()
     {
-        let (judged, executions) =
-            judge_hazards(&of_launch(&prepared, 0), staged.of_launch(0), traced)
-                .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
+        let (judged, executions) = judge_hazards(
+            &of_launch(&prepared, staged, 0),
+            staged.of_launch(0),
+            traced,
+        )
+        .map_err(|fault| NoOutput::of_fault("traced", &fault))?;
         // An access outside of the tensors would find no memory far apart.
         if !judged.is_fail() {
             runs.extend(executions);
@@ -332,10 +351,10 @@ pub fn buffers<'a>(
         .chain(lse.map(|after| output("lse", &staged.lse, after)))
 }
 
-/// Every second launch is with log-sum-exps, where there are any.
-fn of_launch<'a>(prepared: &Prepared<'a>, index: usize) -> Prepared<'a> {
+/// Every second launch is with log-sum-exps, where there are any and they are asked for.
+fn of_launch<'a>(prepared: &Prepared<'a>, staged: &StagedInputs, index: usize) -> Prepared<'a> {
     Prepared {
-        lse: index.is_multiple_of(2) && prepared.kernel.lse,
+        lse: index.is_multiple_of(2) && staged.lse && prepared.kernel.lse,
         ..prepared.clone()
     }
 }
@@ -347,7 +366,7 @@ fn launch_all(
     target: Target<'_>,
 ) -> Result<Vec<Run>, NoOutput> {
     let run = |index: usize, name: String, execution: Execution| Run {
-        label: format!("{name}, {}", staged.of_launch(index).output.layout.name()),
+        label: format!("{name}, {}", staged.of_launch(index).output.layout),
         index,
         execution,
     };
@@ -360,7 +379,7 @@ fn launch_all(
         } => {
             for (index, &schedule) in schedules.iter().enumerate() {
                 let execution = emulated::execute(
-                    &of_launch(prepared, index),
+                    &of_launch(prepared, staged, index),
                     staged.of_launch(index),
                     schedule,
                     suppress,
@@ -371,7 +390,8 @@ fn launch_all(
         }
         Target::Cuda { device, launches } => {
             for index in 0..launches {
-                let (prepared, staged) = (of_launch(prepared, index), staged.of_launch(index));
+                let (prepared, staged) =
+                    (of_launch(prepared, staged, index), staged.of_launch(index));
                 let execution = device.execute(stage, &prepared, staged)?;
                 runs.push(run(index, format!("launch {}", index + 1), execution));
             }

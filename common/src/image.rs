@@ -1,18 +1,19 @@
-//! A tensor as it lies in a kernel's memory: rows, with NaN around them and, if strided, between rows and heads. Both backends
+//! A tensor as it lies in a kernel's memory: rows, with NaN around them and in every gap of its placement. Both backends
 //! upload the same bytes; gate C6 looks at them again after the launch. The gap between heads is as tall as the tallest tile, so
-//! that a tile that runs past the last row reads NaN and never a neighbour's row, which masking would hide. Each tensor has
+//! that a tile that runs past the last row of a strided tensor reads NaN and never a neighbour's row, which masking would hide. Each has
 //! pitches of its own, so that the stride of one, used for another, leads into a gap.
 
 use crate::format::Format;
 use crate::inputs::{Operand, Tensor, index_of};
+use crate::placement::Placement;
 use std::ops::Range;
+
+pub use crate::placement::STRIDE_ALIGN;
 
 /// NaN rows before the first element, after the last, and between heads: no stage has a taller tile (each stage's tests ask).
 pub const GAP_ROWS: usize = 256;
-/// Bytes: of an image's base address and of its first element's offset.
+/// Bytes: of an image's base address and, where its placement does not say otherwise, of its first element's offset.
 pub const BASE_ALIGN: usize = 128;
-/// Bytes: of pitches and strides, as rows are read 16 bytes at a time.
-pub const STRIDE_ALIGN: usize = 16;
 /// An output element before the launch: a NaN that no arithmetic makes (CUDA's is `0x7fff`, x86's `0x7e00` or `0xfe00` in
 /// f16, `0x7fc0` or `0xffc0` in bf16), so that "never written" and "computed as NaN" differ.
 pub const UNWRITTEN: u16 = 0xffff;
@@ -37,6 +38,31 @@ named! {
     }
 }
 
+impl Layout {
+    /// Of Q, K, V or, if `None`, the output.
+    fn placement(self, tensor: Option<Tensor>, row_bytes: usize) -> Placement {
+        match self {
+            Layout::Packed => Placement::PACKED,
+            Layout::Strided => {
+                // O has 16 bits beside E4M3 too: these differ in bytes and in elements.
+                let units = match tensor {
+                    Some(Tensor::Q) => 1,
+                    Some(Tensor::K) => 2,
+                    Some(Tensor::V) => 3,
+                    None => 5,
+                };
+                let row_gap = units * STRIDE_ALIGN;
+                // One unit more than whole rows: a kernel that mixes up strides can't land on a row's start by luck.
+                let head_gap = GAP_ROWS * (row_bytes + row_gap) + STRIDE_ALIGN;
+                Placement {
+                    gaps: [3 * STRIDE_ALIGN, head_gap, row_gap],
+                    ..Placement::PACKED
+                }
+            }
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Byte in the image.
@@ -49,19 +75,33 @@ pub struct Violation {
 pub struct Image {
     /// For an address that is a multiple of [`BASE_ALIGN`].
     pub bytes: Vec<u8>,
-    /// Bytes before element `[0, 0, 0, 0]`; a multiple of [`BASE_ALIGN`].
+    /// Bytes before element `[0, 0, 0, 0]`; a multiple of [`STRIDE_ALIGN`].
     pub offset: usize,
     /// In elements: batch, head, row, as in `AttentionTensor`.
     pub strides: [i64; 3],
     /// `[batch, heads, rows, head_dim]`.
     pub extents: [usize; 4],
     pub element_bytes: usize,
-    pub layout: Layout,
+    /// Of its rows; see [`Placement`].
+    placement: Placement,
+    /// What reports call it: a [`Layout`]'s name, or "placed".
+    pub layout: &'static str,
 }
+
+/// The layout's name of an image whose placement was given.
+const PLACED: &str = "placed";
 
 impl Image {
     pub fn of_operand(operand: &Operand, tensor: Tensor, layout: Layout) -> Self {
-        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), Some(tensor), layout);
+        let placement = layout.placement(Some(tensor), operand.extents[3] * operand.dtype.bytes());
+        Self {
+            layout: layout.name(),
+            ..Self::placed_operand(operand, placement)
+        }
+    }
+
+    pub fn placed_operand(operand: &Operand, placement: Placement) -> Self {
+        let mut image = Self::empty(operand.extents, operand.dtype.bytes(), placement);
         image.bytes.fill(INPUT_GUARD);
         let row_bytes = operand.extents[3] * image.element_bytes;
         for (row, dense) in operand.bytes.chunks_exact(row_bytes).enumerate() {
@@ -73,13 +113,26 @@ impl Image {
 
     /// Of either format: [`UNWRITTEN`] among [`OUTPUT_GUARD`]s.
     pub fn poisoned_output(extents: [usize; 4], layout: Layout) -> Self {
-        Self::empty(extents, size_of::<u16>(), None, layout).poisoned()
+        let placement = layout.placement(None, extents[3] * size_of::<u16>());
+        Self {
+            layout: layout.name(),
+            ..Self::placed_output(extents, placement)
+        }
+    }
+
+    /// The same.
+    pub fn placed_output(extents: [usize; 4], placement: Placement) -> Self {
+        Self::empty(extents, size_of::<u16>(), placement).poisoned()
     }
 
     /// `[batch, heads, rows]`, dense f32, poisoned likewise.
     pub fn poisoned_lse([batch, heads, rows]: [usize; 3]) -> Self {
         let extents = [batch, heads, rows, 1];
-        Self::empty(extents, size_of::<f32>(), None, Layout::Packed).poisoned()
+        let image = Self::empty(extents, size_of::<f32>(), Placement::PACKED).poisoned();
+        Self {
+            layout: Layout::Packed.name(),
+            ..image
+        }
     }
 
     fn poisoned(mut self) -> Self {
@@ -128,7 +181,8 @@ impl Image {
         // Between the rows in memory order: the gap before each row, then what follows the last.
         let mut start = 0;
         let end = after.len()..after.len();
-        for row in self.element_ranges().chain([end]) {
+        let rows = (0..self.rows()).map(|place| self.row_range(self.row_at(place)));
+        for row in rows.chain([end]) {
             if let Some(offset) = first_difference(&self.bytes, after, start..row.start) {
                 let what = self.describe(offset);
                 return Some(Violation { offset, what });
@@ -141,8 +195,8 @@ impl Image {
     pub fn first_change(&self, after: &[u8]) -> Option<Violation> {
         assert_eq!(after.len(), self.bytes.len(), "bytes of this image");
         let offset = first_difference(&self.bytes, after, 0..after.len())?;
-        let next = self.rows_before(offset);
-        let what = match next.checked_sub(1).map(|row| (row, self.row_range(row))) {
+        let before = self.last_row_before(offset);
+        let what = match before.map(|row| (row, self.row_range(row))) {
             Some((row, range)) if range.contains(&offset) => {
                 let [b, h, s, _] = index_of(self.extents, row * self.extents[3]);
                 let column = (offset - range.start) / self.element_bytes;
@@ -153,13 +207,14 @@ impl Image {
         Some(Violation { offset, what })
     }
 
+    /// By batch, head and row, wherever they lie.
     pub fn element_ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         (0..self.rows()).map(|row| self.row_range(row))
     }
 
     /// "row [0, 1, 16]", or "2 bytes past the end of row [0, 1, 16]".
     pub fn describe(&self, offset: usize) -> String {
-        let Some(row) = self.rows_before(offset).checked_sub(1) else {
+        let Some(row) = self.last_row_before(offset) else {
             return format!("{} bytes before {}", self.offset - offset, self.row_name(0));
         };
         match offset.checked_sub(self.row_range(row).end) {
@@ -182,47 +237,29 @@ impl Image {
             bytes: vec![],
             offset: FAR_GUARD,
             strides,
+            placement: Placement::PACKED,
             ..*self
         };
         (far, FAR_GUARD + last * self.element_bytes + FAR_GUARD)
     }
 
-    fn empty(
-        extents: [usize; 4],
-        element_bytes: usize,
-        tensor: Option<Tensor>,
-        layout: Layout,
-    ) -> Self {
+    fn empty(extents: [usize; 4], element_bytes: usize, placement: Placement) -> Self {
+        debug_assert!(placement.is_legal(), "{placement}");
         let [batch, heads, rows, dim] = extents;
-        let row_bytes = dim * element_bytes;
-        let (pitch, head_gap, batch_gap) = match layout {
-            Layout::Packed => (row_bytes, 0, 0),
-            Layout::Strided => {
-                // O has 16 bits beside E4M3 too: these differ in bytes and in elements.
-                let units = match tensor {
-                    Some(Tensor::Q) => 1,
-                    Some(Tensor::K) => 2,
-                    Some(Tensor::V) => 3,
-                    None => 5,
-                };
-                let pitch = row_bytes + units * STRIDE_ALIGN;
-                // One unit more than whole rows: a kernel that mixes up strides can't land on a row's start by luck.
-                (pitch, GAP_ROWS * pitch + STRIDE_ALIGN, 3 * STRIDE_ALIGN)
-            }
-        };
-        let head_bytes = rows * pitch + head_gap;
-        let batch_bytes = heads * head_bytes + batch_gap;
-        let guard = (GAP_ROWS * pitch)
+        let (outer, row_bytes) = ([batch, heads, rows], dim * element_bytes);
+        let strides = placement.strides(outer, row_bytes);
+        let guard = (GAP_ROWS * strides[2])
             .max(LEAST_GUARD)
             .next_multiple_of(BASE_ALIGN);
-        let elements = |bytes: usize| (bytes / element_bytes) as i64;
+        let offset = guard + placement.offset;
         Self {
-            bytes: vec![0; guard + batch * batch_bytes + guard],
-            offset: guard,
-            strides: [elements(batch_bytes), elements(head_bytes), elements(pitch)],
+            bytes: vec![0; offset + placement.bytes(outer, row_bytes) + guard],
+            offset,
+            strides: strides.map(|bytes| (bytes / element_bytes) as i64),
             extents,
             element_bytes,
-            layout,
+            placement,
+            layout: PLACED,
         }
     }
 
@@ -241,18 +278,30 @@ impl Image {
         start..start + self.extents[3] * self.element_bytes
     }
 
-    /// They lie in memory order.
-    fn rows_before(&self, offset: usize) -> usize {
+    /// The row that has `place` others before it in memory.
+    fn row_at(&self, place: usize) -> usize {
+        let [batch, heads, rows, _] = self.extents;
+        let (mut index, mut rest) = ([0; 3], place);
+        for dimension in self.placement.order.dimensions().into_iter().rev() {
+            let extent = [batch, heads, rows][dimension];
+            index[dimension] = rest % extent;
+            rest /= extent;
+        }
+        (index[0] * heads + index[1]) * rows + index[2]
+    }
+
+    /// The last one in memory that begins at `offset` or before.
+    fn last_row_before(&self, offset: usize) -> Option<usize> {
         let (mut low, mut high) = (0, self.rows());
         while low < high {
             let middle = (low + high) / 2;
-            if self.row_offset(middle) <= offset {
+            if self.row_offset(self.row_at(middle)) <= offset {
                 low = middle + 1
             } else {
                 high = middle
             }
         }
-        low
+        low.checked_sub(1).map(|place| self.row_at(place))
     }
 
     fn row_name(&self, row: usize) -> String {
@@ -278,6 +327,7 @@ mod tests {
     use super::*;
     use crate::device::Staged;
     use crate::inputs::Inputs;
+    use crate::placement::Order;
     use crate::problem::Dtype;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -321,13 +371,26 @@ mod tests {
             .prop_map(|(b, h, s, d)| [b, h, s, d])
     }
 
+    fn placements() -> impl Strategy<Value = Placement> {
+        let units = || prop_oneof![Just(0usize), 1..20usize];
+        let layouts = Layout::ALL.map(|layout| layout.placement(Some(Tensor::K), 128));
+        let of_layouts = prop::sample::select(layouts.to_vec());
+        let orders = prop::sample::select(&Order::ALL[..]);
+        let any = (orders, units(), units(), units(), 0..20usize);
+        let any = any.prop_map(|(order, batch, head, row, offset)| Placement {
+            order,
+            gaps: [batch, head, row].map(|units| units * STRIDE_ALIGN),
+            offset: offset * STRIDE_ALIGN,
+        });
+        prop_oneof![of_layouts, any]
+    }
+
     proptest! {
         #[test]
-        fn every_element_is_where_the_strides_say(extents in extents(), dtype in prop::sample::select(&Dtype::ALL[..]), strided: bool) {
-            let layout = if strided { Layout::Strided } else { Layout::Packed };
+        fn every_element_is_where_the_strides_say(extents in extents(), dtype in prop::sample::select(&Dtype::ALL[..]), placement in placements()) {
             let operand = operand(extents, dtype);
-            let image = Image::of_operand(&operand, Tensor::K, layout);
-            prop_assert_eq!(image.offset % BASE_ALIGN, 0);
+            let image = Image::placed_operand(&operand, placement);
+            prop_assert_eq!(image.offset % BASE_ALIGN, placement.offset % BASE_ALIGN);
             for stride in image.strides {
                 prop_assert_eq!(stride as usize * image.element_bytes % STRIDE_ALIGN, 0);
             }
@@ -346,9 +409,8 @@ mod tests {
         }
 
         #[test]
-        fn any_single_byte_outside_is_seen(extents in extents(), strided: bool, at: prop::sample::Index) {
-            let layout = if strided { Layout::Strided } else { Layout::Packed };
-            let image = Image::poisoned_output(extents, layout);
+        fn any_single_byte_outside_is_seen(extents in extents(), placement in placements(), at: prop::sample::Index) {
+            let image = Image::placed_output(extents, placement);
             let inside = (0..image.rows()).any(|row| image.row_range(row).contains(&at.index(image.bytes.len())));
             let mut after = image.bytes.clone();
             after[at.index(image.bytes.len())] ^= 1;
@@ -442,6 +504,26 @@ mod tests {
             u16::from_le_bytes([pair[0], pair[1]]),
             UNWRITTEN | OUTPUT_GUARD
         )));
+    }
+
+    #[test]
+    fn a_row_is_named_by_its_indices_in_every_order() {
+        for order in Order::ALL {
+            let placement = Placement {
+                order,
+                gaps: [16; 3],
+                offset: 48,
+            };
+            let image = Image::placed_output([2, 3, 5, 64], placement);
+            let end = image.row_range(3 * 5 + 5 + 2).end;
+            let says = "3 bytes past the end of row [1, 1, 2]";
+            assert_eq!(image.describe(end + 3), says, "{order}");
+            let mut after = image.bytes.clone();
+            after[end - 1] ^= 1;
+            assert_eq!(image.first_violation(&after), None, "{order}");
+            let changed = image.first_change(&after).unwrap().what;
+            assert_eq!(changed, "element [1, 1, 2, 63]", "{order}");
+        }
     }
 
     #[test]

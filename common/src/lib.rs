@@ -17,6 +17,8 @@ pub mod explain;
 pub mod faults;
 pub mod format;
 #[cfg(feature = "emulated")]
+pub mod fuzz;
+#[cfg(feature = "emulated")]
 pub mod gate;
 pub mod image;
 pub mod inputs;
@@ -24,6 +26,7 @@ pub mod limits;
 pub mod maps;
 pub mod metric;
 pub mod params;
+pub mod placement;
 pub mod problem;
 pub mod quantise;
 pub mod reference;

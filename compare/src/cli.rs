@@ -42,6 +42,8 @@ pub enum Command {
     Candidate(crate::candidate::CandidateArgs),
     /// Show where a wrong output row first goes wrong (tile, quantity, source line); needs no GPU
     Explain(crate::explain::ExplainArgs),
+    /// Put random problems, layouts and inputs through the gates, and shrink what fails to the smallest case
+    Fuzz(crate::fuzz::FuzzArgs),
     /// Check runs, and merge them into the table of their GPU model in results/ for committing
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
@@ -89,6 +91,7 @@ mod tests {
                 "--mask=causal",
                 "--problem=small f16 full normal:0",
             ],
+            vec!["compare", "fuzz", "--case=x", "--seed=1"],
             vec!["compare", "accept"],
         ] {
             let error = Cli::try_parse_from(&bad).unwrap_err();

@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod document;
 mod explain;
+mod fuzz;
 mod instrument;
 mod interrupt;
 mod judge;
@@ -85,6 +86,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Render(args) => render::render(&args),
         Command::Show(args) => show::show(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Launch(args) => instrument::child::launch(&args),
     }
 }

@@ -17,13 +17,13 @@ use crate::measure::sink::Sink;
 use crate::pages::{files, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
-use crate::stages::Ladder;
+use crate::stages::{Backend, Ladder};
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Progress, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
-use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, ensure};
+use clap::Args;
 use common::choice::Model;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
@@ -53,18 +53,6 @@ Exit codes:
   3  AMBIGUOUS, or NO DATA where data is required
   130  interrupted; what finished is in the run";
 
-/// Where kernels run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    /// The GPU if one can be used, else the emulator
-    #[default]
-    Auto,
-    /// An NVIDIA GPU
-    Cuda,
-    /// The functional emulator: checks, never times
-    Emulated,
-}
-
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
@@ -88,7 +76,7 @@ pub struct RunArgs {
 }
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
-    let ladder = open(args.backend)?;
+    let ladder = args.backend.open()?;
     if args.request.regret.is_some() {
         ladder.gpu_to("time random problems")?;
     }
@@ -229,19 +217,6 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
         out.display()
     );
     Ok(())
-}
-
-/// The ladder, with the GPU if the backend wants one.
-fn open(backend: Backend) -> anyhow::Result<Ladder> {
-    if backend == Backend::Emulated {
-        return Ladder::without_gpu("not asked for: --backend emulated");
-    }
-    match Ladder::open()? {
-        Ladder {
-            gpu: Err(reason), ..
-        } if backend == Backend::Cuda => bail!("--backend cuda: {reason}"),
-        ladder => Ok(ladder),
-    }
 }
 
 /// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.

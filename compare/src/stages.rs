@@ -5,7 +5,8 @@ use crate::measure::builds;
 use crate::measure::machine;
 use crate::table::files::read;
 use crate::table::{Negative, StageMeta, StoreError};
-use anyhow::Context;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
@@ -35,6 +36,33 @@ pub const NEGATIVES: &str = "negatives.json";
 pub struct Ladder {
     pub stages: Vec<LoadedStage>,
     pub gpu: Result<CudaDevice, String>,
+}
+
+/// Where kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The GPU if one can be used, else the emulator
+    #[default]
+    Auto,
+    /// An NVIDIA GPU
+    Cuda,
+    /// The functional emulator: checks, never times
+    Emulated,
+}
+
+impl Backend {
+    /// Opens the ladder, with the GPU if the backend wants one.
+    pub fn open(self) -> anyhow::Result<Ladder> {
+        if self == Backend::Emulated {
+            return Ladder::without_gpu("not asked for: --backend emulated");
+        }
+        match Ladder::open()? {
+            Ladder {
+                gpu: Err(reason), ..
+            } if self == Backend::Cuda => bail!("--backend cuda: {reason}"),
+            ladder => Ok(ladder),
+        }
+    }
 }
 
 impl Ladder {

@@ -1,5 +1,6 @@
 //! The program as its users run it: exit codes, messages, and what it leaves behind. On the emulator, small problems.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -371,6 +372,97 @@ fn an_interrupt_leaves_what_was_finished() {
             expect(compare(&arguments), code, &[says]);
         }
     }
+}
+
+#[test]
+fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
+    let few = "fuzz --backend emulated --variants wmma-qk-32x64,scalar-32x64 --cases 6 --seed 3";
+    let says = ["PASS: nothing was found: 6 cases of 2 variants", "seed 3"];
+    let first = expect(compare(few), 0, &says);
+    let mut alone = compare(few);
+    alone.env("RAYON_NUM_THREADS", "1");
+    let tallies = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("| stage0-scalar/"));
+        lines.map(String::from).collect::<Vec<_>>()
+    };
+    let again = expect(alone, 0, &says);
+    assert_eq!(
+        (tallies(&first), tallies(&first).len()),
+        (tallies(&again), 2)
+    );
+    for (case, code, says) in [
+        (
+            "stage0-scalar/wmma-qk-32x64 2x4:2x3:17x64 f16 causal normal:7 scale=0.3 q=bshd/s48@16 o=shbd",
+            0,
+            "PASS: it passes every gate",
+        ),
+        (
+            "stage10-fp8/fp8-scores-64x128 1x1x1x64 f16 full normal:0",
+            3,
+            "NO DATA: stage10-fp8/fp8-scores-64x128 1x1x1x64 f16 full normal:0: Unsupported: ",
+        ),
+        (
+            "stage10-fp8/fp8-score-64x128 1x1x1x64 f16 full normal:0",
+            2,
+            "did you mean 'fp8-scores-64x128'?",
+        ),
+        (
+            "stage10-fp8/fp8-scores-64x128 1x1x1x64",
+            2,
+            "is not a case: expected SHAPE DTYPE",
+        ),
+        (
+            "stage0-scalar/scalar-32x64 1x1x1x64 f16 full normal:0 q=bhsd/s8",
+            2,
+            "multiples of 16",
+        ),
+        (
+            "stage0-scalar/scalar-32x64 65535x65535x1x64 f16 full normal:0",
+            2,
+            "memory for 65535x65535x1x64",
+        ),
+    ] {
+        let mut command = compare("fuzz --backend emulated --case");
+        command.arg(case);
+        expect(command, code, &[says]);
+    }
+    for (arguments, code, says) in [
+        ("--cases 0", 2, "give a whole number, 1 or more"),
+        ("--stages stage0-scaler", 2, "stage0-scalar"),
+        ("--backend cuda", 2, "--backend cuda: "),
+        (
+            "--backend emulated --stages 10 --dtypes f16 --cases 6",
+            3,
+            "no case: stage10-fp8/fp8-scores-256x64: Unsupported in 2 cases: ",
+        ),
+    ] {
+        expect(compare(&format!("fuzz {arguments}")), code, &[says]);
+    }
+}
+
+#[test]
+fn an_interrupted_search_prints_what_it_had() {
+    let mut command = compare("fuzz --backend emulated --stages 0 --seconds 3600 --seed 1");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begins = said.next().unwrap().unwrap();
+    assert_eq!(begins, "fuzz: seed 1, in the emulator");
+    let id = child.id().to_string();
+    let kill = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(kill.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("INTERRUPTED: nothing was found") && text.contains("seed 1"),
+        "{text}"
+    );
 }
 
 const Q: [usize; 4] = [1, 4, 19, 64];

@@ -8,6 +8,7 @@ use crate::image::{Image, Layout};
 use crate::inputs::{Inputs, Operand, Tensor};
 use crate::maps;
 use crate::params::{AttentionParams, AttentionTensor};
+use crate::placement::Placement;
 use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::ffi::c_void;
@@ -41,19 +42,44 @@ pub struct StagedOperand {
 
 impl Staged {
     pub fn new(inputs: &Inputs, layout: Layout) -> Self {
-        let operand = |name, tensor, operand: &Operand| StagedOperand {
-            name,
-            image: Image::of_operand(operand, tensor, layout),
+        let image = |tensor, operand: &Operand| Image::of_operand(operand, tensor, layout);
+        let output = Image::poisoned_output(inputs.problem.shape.q_extents(), layout);
+        Self::of_images(inputs, image, output)
+    }
+
+    /// Of Q, K, V and the output.
+    pub fn placed(inputs: &Inputs, placements: &[Placement; 4]) -> Self {
+        let &[q, k, v, o] = placements;
+        let image = |tensor, operand: &Operand| {
+            let placement = match tensor {
+                Tensor::Q => q,
+                Tensor::K => k,
+                Tensor::V => v,
+            };
+            Image::placed_operand(operand, placement)
+        };
+        let output = Image::placed_output(inputs.problem.shape.q_extents(), o);
+        Self::of_images(inputs, image, output)
+    }
+
+    fn of_images(
+        inputs: &Inputs,
+        image: impl Fn(Tensor, &Operand) -> Image,
+        output: Image,
+    ) -> Self {
+        let operand = |tensor: Tensor, operand: &Operand| StagedOperand {
+            name: tensor.name(),
+            image: image(tensor, operand),
             scales: operand.scales.clone(),
         };
         Self {
             problem: inputs.problem,
             inputs: [
-                operand("q", Tensor::Q, &inputs.q),
-                operand("k", Tensor::K, &inputs.k),
-                operand("v", Tensor::V, &inputs.v),
+                operand(Tensor::Q, &inputs.q),
+                operand(Tensor::K, &inputs.k),
+                operand(Tensor::V, &inputs.v),
             ],
-            output: Image::poisoned_output(inputs.problem.shape.q_extents(), layout),
+            output,
             lse: {
                 let [batch, heads, rows, _] = inputs.problem.shape.q_extents();
                 Image::poisoned_lse([batch, heads, rows])

@@ -44,14 +44,14 @@ pub fn c6(buffers: &[Buffer<'_>]) -> GateResult {
             Role::Output => (image.first_violation(after), "written outside its elements"),
         };
         if let Some(Violation { offset, what }) = changed {
-            let layout = image.layout.name();
+            let layout = image.layout;
             let reason = format!("{name}: {rule} at {what} (byte {offset} of the {layout} image)");
             return GateResult::fail(GateId::C6, reason);
         }
     }
     let shown: Vec<String> = buffers
         .iter()
-        .map(|b| format!("{} ({})", b.name, b.image.layout.name()))
+        .map(|b| format!("{} ({})", b.name, b.image.layout))
         .collect();
     GateResult::judge(
         GateId::C6,

@@ -1,0 +1,331 @@
+use super::*;
+use crate::placement::{DIMENSIONS, Order, STRIDE_ALIGN};
+use crate::problem::HEAD_DIMS;
+
+const SEED: u64 = 20_261_128;
+
+fn drawn(count: u64) -> Vec<Case> {
+    (0..count)
+        .map(|index| draw(SEED, index, &Dtype::ALL))
+        .collect()
+}
+
+fn case(text: &str) -> Case {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_case_depends_on_its_seed_and_index_alone() {
+    let cases = drawn(50);
+    assert_eq!(cases[20..], drawn(50)[20..]);
+    assert_eq!(cases[7], draw(SEED, 7, &Dtype::ALL));
+    assert_ne!(cases[7], draw(SEED + 1, 7, &Dtype::ALL));
+    let of_bf16 = (0..50).map(|index| draw(SEED, index, &[Dtype::Bf16]));
+    assert!(
+        of_bf16
+            .into_iter()
+            .all(|case| case.problem.dtype == Dtype::Bf16)
+    );
+}
+
+/// Of 2,000 cases, so many at least have it.
+#[track_caller]
+fn occurs(cases: &[Case], least: usize, what: &str, has: impl Fn(&Case) -> bool) {
+    let found = cases.iter().filter(|case| has(case)).count();
+    assert!(found >= least, "{what}: {found} of {}", cases.len());
+}
+
+#[test]
+fn every_kind_of_problem_is_drawn() {
+    let cases = drawn(2_000);
+    for dtype in Dtype::ALL {
+        occurs(&cases, 400, dtype.name(), |case| {
+            case.problem.dtype == dtype
+        });
+        for family in Family::for_dtype(dtype) {
+            occurs(&cases, 20, &format!("{dtype} {family}"), |case| {
+                (case.problem.dtype, case.family) == (dtype, family)
+            });
+        }
+    }
+    for mask in Mask::ALL {
+        occurs(&cases, 800, mask.name(), |case| case.problem.mask == mask);
+    }
+    for head_dim in HEAD_DIMS {
+        occurs(&cases, 800, "head_dim", |case| {
+            case.problem.shape.head_dim == head_dim
+        });
+    }
+    for group in [1, 2, 3, 4, 5, 7, 8] {
+        occurs(&cases, 50, &format!("groups of {group}"), |case| {
+            case.problem.shape.heads_q == group * case.problem.shape.heads_kv
+        });
+    }
+    let shape = |has: fn(&Shape) -> bool| move |case: &Case| has(&case.problem.shape);
+    occurs(
+        &cases,
+        100,
+        "several key heads in groups",
+        shape(|of| of.heads_kv > 1 && of.heads_q > of.heads_kv),
+    );
+    occurs(&cases, 300, "several batches", shape(|of| of.batch > 1));
+    occurs(&cases, 100, "one query", shape(|of| of.seq_q == 1));
+    occurs(&cases, 100, "one key", shape(|of| of.seq_kv == 1));
+    occurs(
+        &cases,
+        20,
+        "one of each",
+        shape(|of| of.seq_q == 1 && of.seq_kv == 1),
+    );
+    occurs(
+        &cases,
+        300,
+        "as many queries as keys",
+        shape(|of| of.seq_q == of.seq_kv),
+    );
+    occurs(
+        &cases,
+        300,
+        "more queries",
+        shape(|of| of.seq_q > of.seq_kv),
+    );
+    occurs(&cases, 300, "more keys", shape(|of| of.seq_q < of.seq_kv));
+    occurs(
+        &cases,
+        500,
+        "ragged queries",
+        shape(|of| !of.seq_q.is_multiple_of(16)),
+    );
+    occurs(
+        &cases,
+        500,
+        "ragged keys",
+        shape(|of| !of.seq_kv.is_multiple_of(16)),
+    );
+    occurs(
+        &cases,
+        30,
+        "whole tiles",
+        shape(|of| of.seq_q.is_multiple_of(64) && of.seq_kv.is_multiple_of(64)),
+    );
+    occurs(&cases, 20, "many keys", shape(|of| of.seq_kv > 1_024));
+    occurs(&cases, 800, "log-sum-exps", |case| case.lse);
+    occurs(&cases, 800, "no log-sum-exps", |case| !case.lse);
+    occurs(&cases, 800, "the default scale", |case| {
+        case.with_default_scale() == *case
+    });
+    occurs(&cases, 100, "small scales", |case| {
+        case.problem.softmax_scale < 0.05
+    });
+    occurs(&cases, 100, "large scales", |case| {
+        case.problem.softmax_scale > 0.5
+    });
+    occurs(&cases, 300, "traced", Case::is_small);
+    occurs(&cases, 300, "not traced", |case| !case.is_small());
+    occurs(&cases, 100, "rows without a key", |case| {
+        case.problem.visible_keys(0) == 0
+    });
+}
+
+#[test]
+fn every_kind_of_placement_is_drawn_for_every_tensor() {
+    let cases = drawn(2_000);
+    for (tensor, name) in TENSORS.into_iter().enumerate() {
+        let has = |what: &str, least, has: &dyn Fn(&Placement) -> bool| {
+            occurs(&cases, least, &format!("{name} {what}"), |case| {
+                has(&case.placements[tensor])
+            });
+        };
+        has("packed", 200, &|of| *of == Placement::PACKED);
+        for order in Order::ALL {
+            has(order.name(), 50, &|of| of.order == order);
+        }
+        for dimension in 0..DIMENSIONS {
+            has("gap", 300, &|of| of.gaps[dimension] > 0);
+        }
+        has("offset", 300, &|of| of.offset > 0);
+        for remainder in (0..128).step_by(STRIDE_ALIGN) {
+            has("offset of a sector", 20, &|of| of.offset % 128 == remainder);
+        }
+        has("gap as tall as a tile", 50, &|of| of.gaps[1] > 30_000);
+    }
+    occurs(&cases, 100, "all as PyTorch's transpose has them", |case| {
+        case.placements.iter().all(|of| of.to_string() == "bshd")
+    });
+    occurs(&cases, 100, "parts of one tensor", |case| {
+        let [q, k, v, _] = case.placements;
+        q.gaps[2] > 0 && k.gaps[2] == v.gaps[2] && k.offset < v.offset
+    });
+}
+
+/// As the constructors of problems and placements check it.
+#[track_caller]
+fn is_legal(case: &Case) {
+    let Problem {
+        shape,
+        dtype,
+        mask,
+        softmax_scale,
+    } = case.problem;
+    assert!(
+        Problem::with_scale(shape, dtype, mask, softmax_scale).is_ok(),
+        "{case}"
+    );
+    assert!(Family::for_dtype(dtype).contains(&case.family), "{case}");
+    assert!(case.placements.iter().all(Placement::is_legal), "{case}");
+}
+
+#[test]
+fn a_case_is_read_as_it_is_written() {
+    for case in drawn(500) {
+        is_legal(&case);
+        assert_eq!(case.to_string().parse(), Ok(case), "{case}");
+    }
+    let text = "2x6:2x17:203x64 f16 causal normal:7 scale=0.3 lse q=bshd/s256@16 o=shbd";
+    assert_eq!(case(text).to_string(), text);
+    let plain = "1x1x1x64 f16 full normal:0";
+    assert_eq!(case(plain).to_string(), plain);
+}
+
+#[test]
+fn what_is_no_case_is_refused_with_what_is() {
+    for (text, says) in [
+        ("", "is not a case"),
+        ("1x1x1x64 f16 full", "is not a case"),
+        ("1x1x1x64 f16 full normal", "is not a case"),
+        ("1x1x1x64 f16 full normal:x", "is not a case"),
+        ("1x1x1x64 f16 full normal:0 lsé", "is not a case"),
+        ("1x1x1x64 f16 full normal:0 p=bhsd", "is not a case"),
+        ("1x1x1x64 f16 full normal:0 q=bhsd/s8", "is not a placement"),
+        ("1x1x1x64 f16 full normal:0 scale=-1", "positive finite"),
+        ("1x1x1x96 f16 full normal:0", "head_dim = 96"),
+        (
+            "1x1x1x64 f61 full normal:0",
+            "there is no dtype 'f61'; known: f16, e4m3, bf16",
+        ),
+        ("1x1x1x64 f16 half normal:0", "there is no mask 'half'"),
+        ("1x1x1x64 f16 full norml:0", "there is no family 'norml'"),
+        (
+            "1x1x1x64 f16 full wide-range:0",
+            "of another element type than f16",
+        ),
+    ] {
+        let error = text.parse::<Case>().unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+/// The smallest case that `fails`, of the first that is drawn.
+fn smallest(fails: impl Fn(&Case) -> bool) -> String {
+    let mut cases = drawn(2_000).into_iter();
+    let first = cases.find(|case| fails(case)).expect("one fails");
+    let shrunk = shrink(first, 2_000, |case| answer(fails(case)));
+    assert!(shrunk.is_smallest && fails(&shrunk.case));
+    shrunk.case.to_string()
+}
+
+fn answer(fails: bool) -> Answer {
+    match fails {
+        true => Answer::Fails,
+        false => Answer::Passes,
+    }
+}
+
+#[test]
+fn what_always_fails_shrinks_to_the_smallest_case_of_all() {
+    assert_eq!(smallest(|_| true), "1x1x1x64 f16 full normal:0");
+}
+
+#[test]
+fn each_dimension_is_shrunk_to_what_the_fault_needs() {
+    let shape = |fails: fn(&Shape) -> bool| smallest(move |case| fails(&case.problem.shape));
+    assert_eq!(shape(|of| of.batch >= 2), "2x1x1x64 f16 full normal:0");
+    assert_eq!(shape(|of| of.heads_kv > 1), "1x2x1x64 f16 full normal:0");
+    assert_eq!(
+        shape(|of| of.heads_q == 3 * of.heads_kv),
+        "1x3:1x1x64 f16 full normal:0"
+    );
+    assert_eq!(shape(|of| of.seq_q >= 77), "1x1x77:1x64 f16 full normal:0");
+    assert_eq!(
+        shape(|of| of.seq_kv > 512),
+        "1x1x1:513x64 f16 full normal:0"
+    );
+    assert_eq!(
+        shape(|of| of.seq_q > 100 && of.seq_q == of.seq_kv),
+        "1x1x101x64 f16 full normal:0"
+    );
+    assert_eq!(
+        shape(|of| of.head_dim == 128),
+        "1x1x1x128 f16 full normal:0"
+    );
+    assert_eq!(
+        smallest(|case| case.problem.mask == Mask::Causal && case.problem.visible_keys(0) == 0),
+        "1x1x2:1x64 f16 causal normal:0"
+    );
+    assert_eq!(
+        smallest(|case| case.problem.dtype == Dtype::E4m3),
+        "1x1x1x64 e4m3 full normal:0"
+    );
+    assert_eq!(
+        smallest(|case| case.family == Family::Sink),
+        "1x1x1x64 f16 full sink:0"
+    );
+    assert_eq!(smallest(|case| case.lse), "1x1x1x64 f16 full normal:0 lse");
+    assert_eq!(
+        smallest(|case| case.placements[1].order == Order::Bshd),
+        "1x1x1x64 f16 full normal:0 k=bshd"
+    );
+    assert_eq!(
+        smallest(|case| case.placements[3].gaps[2] > 64),
+        "1x1x1x64 f16 full normal:0 o=bhsd/s80"
+    );
+    assert_eq!(
+        smallest(|case| case.placements[0].offset % 128 == 48),
+        "1x1x1x64 f16 full normal:0 q=bhsd@48"
+    );
+    assert_eq!(
+        smallest(|case| case.problem.softmax_scale > 0.5 && case.problem.shape.seq_kv > 2),
+        "1x1x1:3x64 f16 full normal:0 scale=1"
+    );
+}
+
+/// Together, too: what remains is every part of the fault and nothing else.
+#[test]
+fn a_fault_of_several_dimensions_keeps_them_all() {
+    let found = smallest(|case| {
+        let shape = case.problem.shape;
+        case.problem.mask == Mask::Causal
+            && shape.seq_kv > shape.seq_q + 16
+            && shape.heads_q > shape.heads_kv
+            && case.placements[2].order == Order::Bshd
+    });
+    assert_eq!(found, "1x2:1x1:18x64 f16 causal normal:0 v=bshd");
+}
+
+#[test]
+fn what_is_smaller_is_legal_and_another_case() {
+    for first in drawn(300) {
+        let mut number = 0;
+        shrink(first, 100, |case| {
+            is_legal(case);
+            assert_ne!(*case, first);
+            number += 1;
+            answer(number % 3 == 0)
+        });
+    }
+}
+
+#[test]
+fn shrinking_ends_when_it_is_told_to_or_has_no_tries_left() {
+    let first = case("5x6:2x600x128 bf16 causal huge:9 lse q=bshd/s16");
+    let stopped = shrink(first, 100, |_| Answer::Stop);
+    let expected = Shrunk {
+        case: first,
+        tries: 0,
+        is_smallest: false,
+    };
+    assert_eq!(stopped, expected);
+    let exhausted = shrink(first, 3, |_| Answer::Fails);
+    assert_eq!((exhausted.tries, exhausted.is_smallest), (3, false));
+    assert_ne!(exhausted.case, first);
+}

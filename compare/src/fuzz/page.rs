@@ -1,0 +1,163 @@
+//! What `fuzz` prints. Commands stay on one line, however long, so that they can be copied.
+
+use super::search::{End, Failure, Finding, Found, Search, Tally, Trial, Tried};
+use crate::answer::Answer;
+use crate::document::terminal::terminal;
+use crate::document::{Block, Cell, Table, TableRow, row};
+use crate::judge::list::{count, joined};
+use crate::judge::verdict::Exit;
+use crate::table::Subject;
+use common::verdict::GateResult;
+
+/// Of a case that was given.
+pub fn one(trial: &Trial, tried: &Tried) -> Answer {
+    let (exit, verdict, gates) = match tried {
+        Tried::Passed(gates) => (Exit::Pass, "PASS: it passes every gate", gates.as_slice()),
+        Tried::Failed(Failure { gates, .. }) => (Exit::Fail, "FAIL", gates.as_slice()),
+        Tried::Unsupported(reason) => {
+            let says = format!("NO DATA: {trial}: Unsupported: {reason}");
+            return Answer::new(Exit::Inconclusive, says);
+        }
+    };
+    Answer::new(exit, format!("{trial}\n{}{verdict}", reasons(gates)))
+}
+
+/// Of a search.
+pub fn many(search: &Search, found: &Found, backend: &str, device: &str) -> Answer {
+    let findings = found.findings.iter();
+    let findings = findings.map(|finding| describe(finding, backend));
+    let verdict = verdict(search, found, device);
+    let table = terminal(&[Block::Table(tallies(search, found))]);
+    let text = joined(
+        [table].into_iter().chain(findings).chain([verdict.text]),
+        "\n",
+    );
+    Answer::new(verdict.exit, text)
+}
+
+fn tallies(search: &Search, found: &Found) -> Table {
+    let numbers = search.contenders.iter().zip(&found.tallies);
+    Table::of(numbers.map(|(contender, tally)| -> TableRow {
+        let figure = |n: usize| Cell::Figure(n.to_string());
+        let finding = finding(found, &contender.subject);
+        row! {
+            "variant" => contender.subject.to_string(),
+            "cases" => figure(tally.cases),
+            "unsupported" => figure(tally.unsupported),
+            "fails" => finding.map_or(Cell::Missing, |finding| {
+                let gates = finding.gates.iter().map(|result| result.gate);
+                joined(gates, ", ").into()
+            }),
+        }
+    }))
+}
+
+fn finding<'a>(found: &'a Found, subject: &Subject) -> Option<&'a Finding> {
+    let mut findings = found.findings.iter();
+    findings.find(|finding| finding.drawn.subject == *subject)
+}
+
+/// The verdict on the smallest case, the commands that show it, and how it was found.
+fn describe(finding: &Finding, backend: &str) -> String {
+    let Finding {
+        index,
+        drawn,
+        shrunk,
+        gates,
+        ..
+    } = finding;
+    let about = match (finding.is_smallest, finding.is_gpu_lost) {
+        (true, _) => "nothing smaller that was tried fails so",
+        (_, true) => "the GPU is lost, and no smaller case was tried",
+        _ => "a smaller one may fail, too: shrinking ended early",
+    };
+    let tries = count(finding.tries, "smaller case", "smaller cases");
+    let commands = joined(commands(shrunk, backend), "\n  ");
+    format!(
+        "{shrunk}\n{}  {commands}\n  drawn as case {index}: {drawn}; of {tries}: {about}\n",
+        reasons(gates)
+    )
+}
+
+fn reasons(gates: &[GateResult]) -> String {
+    gates
+        .iter()
+        .map(|result| format!("  {} {}: {}\n", result.gate, result.verdict, result.reason))
+        .collect()
+}
+
+/// What runs the case again and, where it takes the case, what explains it.
+fn commands(trial: &Trial, backend: &str) -> Vec<String> {
+    let Trial { subject, case } = trial;
+    let again = format!("cargo run -p compare -- fuzz --backend {backend} --case '{trial}'");
+    let explain = case.is_plain().then(|| {
+        let (stage, variant) = (subject.stage(), subject.name());
+        let problem = &case.problem;
+        format!(
+            "cargo run -p compare -- explain --stage {stage} --variant {variant} --problem '{} {} {} {}:{}'",
+            problem.shape, problem.dtype, problem.mask, case.family, case.seed
+        )
+    });
+    [again].into_iter().chain(explain).collect()
+}
+
+struct Verdict {
+    exit: Exit,
+    text: String,
+}
+
+fn verdict(search: &Search, found: &Found, device: &str) -> Verdict {
+    let numbers = search.contenders.iter().zip(&found.tallies);
+    let unchecked = numbers.filter(|(_, tally)| tally.cases == 0);
+    let unchecked: Vec<String> = unchecked
+        .map(|(contender, tally)| format!("{}: {}", contender.subject, why_none(tally)))
+        .collect();
+    let exit = match found.end {
+        End::Interrupted => Exit::Interrupted,
+        _ => Exit::of(!found.findings.is_empty(), !unchecked.is_empty()),
+    };
+    let word = match (exit, found.findings.is_empty()) {
+        (Exit::Inconclusive, _) => "NO DATA",
+        (Exit::Pass, _) => "PASS",
+        (Exit::Interrupted, true) => "INTERRUPTED",
+        _ => "FAIL",
+    };
+    let end = match found.end {
+        End::Finished => "",
+        End::Interrupted => ", interrupted",
+        End::GpuLost => ", ended by the loss of the GPU",
+    };
+    let ran = format!(
+        "{} of {} {device} in {} s{end}; seed {}",
+        count(found.cases(), "case", "cases"),
+        count(search.contenders.len(), "variant", "variants"),
+        found.elapsed.as_secs(),
+        search.seed,
+    );
+    let failed = match found.findings.len() {
+        0 => "nothing was found".to_string(),
+        n => count(n, "variant fails", "variants fail"),
+    };
+    let none = match unchecked.len() {
+        0 => String::new(),
+        n => format!(
+            ", {} without a case",
+            count(n, "variant is", "variants are")
+        ),
+    };
+    let lines = unchecked.iter().map(|line| format!("no case: {line}\n"));
+    Verdict {
+        exit,
+        text: format!("{}{word}: {failed}{none}: {ran}", lines.collect::<String>()),
+    }
+}
+
+fn why_none(tally: &Tally) -> String {
+    match &tally.reason {
+        Some(reason) => format!(
+            "Unsupported in {}: {reason}",
+            count(tally.unsupported, "case", "cases")
+        ),
+        None => "it had no turn; give more --seconds or --cases, or name fewer --stages".into(),
+    }
+}

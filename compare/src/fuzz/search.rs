@@ -1,0 +1,332 @@
+//! The search: which case comes when, what is counted, what is shrunk, and when it ends. What judges a case, and what the time is,
+//! are its arguments.
+
+use crate::measure::sink::ExecuteError;
+use crate::table::Subject;
+use common::fuzz::{self, Answer, Case};
+use common::problem::Dtype;
+use common::verdict::{GateId, GateResult};
+use std::fmt;
+use std::time::Duration;
+
+/// What a failing case is shrunk with, at most; 60 are usual.
+const MOST_TRIES: usize = 400;
+
+/// A case of a variant; its text is what --case takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    pub subject: Subject,
+    pub case: Case,
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.subject, self.case)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tried {
+    /// All gates that judged it.
+    Passed(Vec<GateResult>),
+    Failed(Failure),
+    Unsupported(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// Those that fail: at least one.
+    pub gates: Vec<GateResult>,
+    /// No other case runs on it in this process.
+    pub is_gpu_lost: bool,
+}
+
+impl Failure {
+    fn first(&self) -> GateId {
+        self.gates.first().map_or(GateId::C1, |result| result.gate)
+    }
+
+    fn has(&self, gate: GateId) -> bool {
+        self.gates.iter().any(|result| result.gate == gate)
+    }
+}
+
+impl Tried {
+    pub fn judged(gates: Vec<GateResult>) -> Self {
+        let failed: Vec<GateResult> = gates
+            .iter()
+            .filter(|result| result.is_fail())
+            .cloned()
+            .collect();
+        match failed.is_empty() {
+            true => Tried::Passed(gates),
+            false => Tried::Failed(Failure {
+                gates: failed,
+                is_gpu_lost: false,
+            }),
+        }
+    }
+
+    /// A launch that failed, or never ended: gate C1 has nothing to judge.
+    pub fn without_output(reason: String, is_gpu_lost: bool) -> Self {
+        Tried::Failed(Failure {
+            gates: vec![GateResult::fail(GateId::C1, reason)],
+            is_gpu_lost,
+        })
+    }
+}
+
+pub trait Judge {
+    /// In the order of the trials.
+    fn judge(&self, trials: &[Trial]) -> Vec<Result<Tried, ExecuteError>>;
+}
+
+pub trait Clock {
+    fn elapsed(&self) -> Duration;
+    fn is_interrupted(&self) -> bool;
+}
+
+/// A variant, and the types that are drawn for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contender {
+    pub subject: Subject,
+    pub dtypes: Vec<Dtype>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Search {
+    pub seed: u64,
+    /// They take turns.
+    pub contenders: Vec<Contender>,
+    pub cases: Option<u64>,
+    pub seconds: Option<u64>,
+    /// Cases that are judged at once; at least 1. It changes no result.
+    pub in_flight: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// One for each contender.
+    pub tallies: Vec<Tally>,
+    pub findings: Vec<Finding>,
+    pub elapsed: Duration,
+    pub end: End,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Judged, the failing one included.
+    pub cases: usize,
+    pub unsupported: usize,
+    /// The first reason.
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Of the case in the sequence, from 0.
+    pub index: u64,
+    pub drawn: Trial,
+    pub shrunk: Trial,
+    /// Of what was shrunk.
+    pub gates: Vec<GateResult>,
+    /// Which ends the search: nothing else runs in this process.
+    pub is_gpu_lost: bool,
+    pub tries: usize,
+    /// Whether nothing smaller fails the same gate.
+    pub is_smallest: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All cases were tried, the time was up, or every variant had failed.
+    Finished,
+    Interrupted,
+    GpuLost,
+}
+
+impl Found {
+    pub fn cases(&self) -> usize {
+        self.tallies.iter().map(|tally| tally.cases).sum()
+    }
+
+    fn has_failed(&self, subject: &Subject) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.drawn.subject == *subject)
+    }
+}
+
+impl Search {
+    /// The same for a seed, whatever `in_flight` is; another seed begins with another variant.
+    fn contender(&self, index: u64) -> usize {
+        let count = self.contenders.len() as u64;
+        ((self.seed % count + index) % count) as usize
+    }
+
+    fn trial(&self, index: u64) -> Trial {
+        let contender = &self.contenders[self.contender(index)];
+        Trial {
+            subject: contender.subject.clone(),
+            case: fuzz::draw(self.seed, index, &contender.dtypes),
+        }
+    }
+
+    /// `says` is told how far it is, and of each finding.
+    pub fn run(
+        &self,
+        judge: &dyn Judge,
+        clock: &dyn Clock,
+        says: &mut dyn FnMut(&str),
+    ) -> Result<Found, ExecuteError> {
+        let mut found = Found {
+            tallies: vec![Tally::default(); self.contenders.len()],
+            findings: vec![],
+            elapsed: Duration::ZERO,
+            end: End::Finished,
+        };
+        let (mut next, mut tenths) = (0, 0);
+        while found.end == End::Finished && !self.is_over(next, &found, clock) {
+            let (chunk, after) = self.chunk(next, &found);
+            let trials: Vec<Trial> = chunk.iter().map(|index| self.trial(*index)).collect();
+            let tried = judge.judge(&trials);
+            for ((index, trial), tried) in chunk.into_iter().zip(trials).zip(tried) {
+                self.count(index, trial, tried?, &mut found, (judge, clock), says)?;
+            }
+            next = after;
+            self.estimate(next, &found, clock, &mut tenths, says);
+            if clock.is_interrupted() {
+                found.end = End::Interrupted;
+            }
+        }
+        found.elapsed = clock.elapsed();
+        Ok(found)
+    }
+
+    fn is_over(&self, next: u64, found: &Found, clock: &dyn Clock) -> bool {
+        let seconds = self.seconds.map(Duration::from_secs);
+        seconds.is_some_and(|seconds| clock.elapsed() >= seconds)
+            || self.cases.is_some_and(|cases| next >= cases)
+            || found.findings.len() == self.contenders.len()
+    }
+
+    /// The next cases of variants that have not failed, and the number of the case after them.
+    fn chunk(&self, next: u64, found: &Found) -> (Vec<u64>, u64) {
+        let (mut chunk, mut index) = (vec![], next);
+        while chunk.len() < self.in_flight && self.cases.is_none_or(|cases| index < cases) {
+            let subject = &self.contenders[self.contender(index)].subject;
+            if !found.has_failed(subject) {
+                chunk.push(index);
+            }
+            index += 1;
+        }
+        (chunk, index)
+    }
+
+    /// A case that ran beside one that failed before it in the sequence does not count: with fewer processors it does not run.
+    fn count(
+        &self,
+        index: u64,
+        trial: Trial,
+        tried: Tried,
+        found: &mut Found,
+        (judge, clock): (&dyn Judge, &dyn Clock),
+        says: &mut dyn FnMut(&str),
+    ) -> Result<(), ExecuteError> {
+        if found.has_failed(&trial.subject) || found.end == End::GpuLost {
+            return Ok(());
+        }
+        let tally = &mut found.tallies[self.contender(index)];
+        match tried {
+            Tried::Unsupported(reason) => {
+                tally.unsupported += 1;
+                tally.reason.get_or_insert(reason);
+            }
+            Tried::Passed(_) => tally.cases += 1,
+            Tried::Failed(failure) => {
+                tally.cases += 1;
+                says(&format!(
+                    "case {index} fails {}: {trial}; looking for a smaller one",
+                    failure.first()
+                ));
+                let finding = shrink(index, trial, failure, judge, clock)?;
+                if finding.is_gpu_lost {
+                    found.end = End::GpuLost;
+                }
+                found.findings.push(finding);
+            }
+        }
+        Ok(())
+    }
+
+    /// A line for each tenth of the time or of the cases, whichever is further.
+    fn estimate(
+        &self,
+        next: u64,
+        found: &Found,
+        clock: &dyn Clock,
+        tenths: &mut u64,
+        says: &mut dyn FnMut(&str),
+    ) {
+        let elapsed = clock.elapsed().as_secs();
+        let of_time = self.seconds.map_or(0, |seconds| 10 * elapsed / seconds);
+        let of_cases = self.cases.map_or(0, |cases| 10 * next / cases);
+        let reached = of_time.max(of_cases).min(10);
+        if reached == *tenths {
+            return;
+        }
+        *tenths = reached;
+        let left = elapsed * (10 - reached) / reached;
+        says(&format!(
+            "fuzz: {} cases, {} found, {elapsed} s; about {left} s to go",
+            found.cases(),
+            found.findings.len(),
+        ));
+    }
+}
+
+/// To the smallest case that fails the gate that `failure` fails first.
+fn shrink(
+    index: u64,
+    drawn: Trial,
+    failure: Failure,
+    judge: &dyn Judge,
+    clock: &dyn Clock,
+) -> Result<Finding, ExecuteError> {
+    let gate = failure.first();
+    let (mut failure, mut error) = (failure, None);
+    let shrunk = fuzz::shrink(drawn.case, MOST_TRIES, |case| {
+        if clock.is_interrupted() || failure.is_gpu_lost {
+            return Answer::Stop;
+        }
+        let trial = Trial {
+            subject: drawn.subject.clone(),
+            case: *case,
+        };
+        match judge.judge(&[trial]).into_iter().next() {
+            Some(Ok(Tried::Failed(smaller))) if smaller.has(gate) => {
+                failure = smaller;
+                Answer::Fails
+            }
+            Some(Err(stopped)) => {
+                error = Some(stopped);
+                Answer::Stop
+            }
+            _ => Answer::Passes,
+        }
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    Ok(Finding {
+        index,
+        shrunk: Trial {
+            subject: drawn.subject.clone(),
+            case: shrunk.case,
+        },
+        drawn,
+        gates: failure.gates,
+        is_gpu_lost: failure.is_gpu_lost,
+        tries: shrunk.tries,
+        is_smallest: shrunk.is_smallest,
+    })
+}
