@@ -332,8 +332,9 @@ fn values<'a>(
     by: Source,
 ) -> Result<Vec<(Option<&'a str>, f64)>, String> {
     let Claim { metric, on, .. } = claim;
+    let head_dim = on.extents().map_or(0, |shape| shape.head_dim);
     let of_instances = |by| {
-        let instances = table.instances(subject, by, on.dtype, 64);
+        let instances = table.instances(subject, by, on.dtype, head_dim);
         let values = instances.filter_map(|(arch, row)| Some((arch, row.value(*metric)?)));
         values.collect::<Vec<_>>()
     };
@@ -348,7 +349,10 @@ fn values<'a>(
         }
         (_, metric::Source::Declared) => (
             of_instances(Source::Kernel),
-            format!("it has no instance for {} and head_dim 64", on.dtype),
+            format!(
+                "it has no instance for {} and head_dim {head_dim}",
+                on.dtype
+            ),
         ),
         (_, metric::Source::Compiler | metric::Source::MachineCode) => (
             of_instances(Source::Ptxas),

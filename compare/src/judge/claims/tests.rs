@@ -386,6 +386,28 @@ fn a_claim_is_about_the_instances_of_its_own_element_type() {
     assert!(judged(&run, 1, 1).starts_with("FAIL"));
 }
 
+#[test]
+fn a_figures_claim_is_about_the_instances_of_its_own_head_size() {
+    let mut run = run(
+        "timed; built 96 0; at-most 1 1 registers 96; + cpasync | f16 d128 sm_90a | ptxas | registers 97; + cpasync | wide f16 full | emulator | tiles 1",
+    );
+    assert!(judged(&run, 1, 1).starts_with("PASS: cpasync-32x64 (sm_90a) 96"));
+    run.session.stages[1].claims[1].on.shape = "wide".into();
+    let wide = judged(&run, 1, 1);
+    assert!(
+        wide.starts_with("FAIL: cpasync-32x64 (sm_90a) 97"),
+        "{wide}"
+    );
+    let declared = run.changed(|session| {
+        session.stages[1].claims[1].metric = Metric::DynamicSharedBytes;
+    });
+    let declared = judged(&declared, 1, 1);
+    assert!(
+        declared.ends_with("no instance for f16 and head_dim 128"),
+        "{declared}"
+    );
+}
+
 /// Presets of the base, of which `!` is refused on the claims' problem, and of ours: what is compared with what. Without a preset in
 /// common it is the defaults.
 #[test]
