@@ -428,17 +428,19 @@ fn until_lost<C, L>(
     results
 }
 
-/// Records results in the order of the cases: all of them, even if the sink asks to stop after the first.
+/// Records results in the order of the cases: all that finished, even if the sink asks to stop after the first or one lacked memory.
 fn keep(
     judged: Vec<(&PlannedCase, Outcome)>,
     run: &mut Run,
     sink: &mut dyn Sink,
 ) -> Result<(), ExecuteError> {
     let mut wanted = Ok(());
+    let mut no_memory = None;
     for (case, outcome) in judged {
         if let Err(NoOutput::NoMemory(reason)) = outcome {
             let case = label(case);
-            return Err(ExecuteError::NoMemory { case, reason });
+            no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
+            continue;
         }
         let row = Row::new(&case.subject, case.on(), run.session.backend.into());
         run.append(rows::of_outcome(row, &outcome));
@@ -454,7 +456,7 @@ fn keep(
             });
         }
     }
-    wanted
+    no_memory.map_or(wanted, Err)
 }
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.

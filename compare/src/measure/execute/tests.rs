@@ -163,6 +163,30 @@ fn a_case_without_memory_ends_the_run_and_is_no_row() {
 }
 
 #[test]
+fn what_finished_behind_a_case_without_memory_is_kept() {
+    let (_, plan) = planned("--quick", BackendKind::Emulated);
+    let (mut run, mut told) = (testing::emulated().without(|_| true), Told::default());
+    let no_memory = |words: &str| Err(NoOutput::NoMemory(words.into()));
+    let failed = || {
+        Err(NoOutput::Failed {
+            reason: "a launch that ended".into(),
+            fatal: false,
+        })
+    };
+    let outcomes = [
+        failed(),
+        no_memory("first"),
+        failed(),
+        no_memory("second"),
+        failed(),
+    ];
+    let judged = plan.cases.iter().zip(outcomes).collect();
+    let error = keep(judged, &mut run, &mut told).unwrap_err();
+    assert!(error.to_string().contains("first; "), "{error}");
+    assert_eq!((run.cases().count(), told.recorded), (3, vec![1, 2, 3]));
+}
+
+#[test]
 fn what_had_ended_is_summed_up_where_the_run_stops() {
     let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
     let (stages, plan) = planned(flags, BackendKind::Emulated);
