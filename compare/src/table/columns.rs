@@ -325,7 +325,7 @@ mod tests {
     {"subject":"s/v","by":"gpu","p50":5.2,"p50":3.1}
         duplicate field `p50` at line 1 column 48
     {"subject":"s/v","by":"ptxas","spill_bytes":-8}
-        s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be a positive number inside its interval; measure it again
+        s/v on all by ptxas: spilled bytes is -8, which cannot be measured: it must be 0 or a positive number; measure it again
     {"subject":"s/v","by":"ncu","profiled_ns":0}
         s/v on all by ncu: time under ncu is 0, which cannot be measured: it must be a positive number inside its interval; measure it again
     {"subject":"s/v","by":"gpu","speedup_p50":0.0}

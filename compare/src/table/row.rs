@@ -196,8 +196,12 @@ impl Row {
             };
             (!is_possible).then(|| {
                 let interval = figure.interval.map(|(low, high)| format!(" [{low}, {high}]"));
+                let must = match may_be_zero {
+                    true => "0 or a positive number",
+                    false => "a positive number inside its interval",
+                };
                 format!(
-                    "{}: {} is {value}{}, which cannot be measured: it must be a positive number inside its interval; measure it again",
+                    "{}: {} is {value}{}, which cannot be measured: it must be {must}; measure it again",
                     self.key(),
                     metric.label(),
                     interval.unwrap_or_default()
@@ -587,6 +591,25 @@ mod tests {
         for us in [f64::INFINITY.into(), (5.0, 4.0, f64::INFINITY).into()] {
             assert!(timed(us).impossible().is_some(), "{us:?}");
         }
+    }
+
+    #[test]
+    fn what_a_figure_must_be_is_said_of_a_time_and_of_a_count() {
+        let says = |metric, value: f64| {
+            let row = Row::new("s/v", On::All, Source::Gpu).figure(metric, value);
+            let words = row.impossible()?;
+            let (_, must) = words.split_once("it must be ")?;
+            Some(must.trim_end_matches("; measure it again").to_string())
+        };
+        let zero = Some("0 or a positive number".to_string());
+        assert_eq!(says(Metric::SpillBytes, -8.0), zero);
+        assert_eq!(says(Metric::Std, -1.0), zero);
+        let time = Some("a positive number inside its interval".to_string());
+        assert_eq!(says(Metric::P50, -8.0), time);
+        assert_eq!(
+            [Metric::SpillBytes, Metric::Std].map(|of| says(of, 0.0)),
+            [None, None]
+        );
     }
 
     #[test]
