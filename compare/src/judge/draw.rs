@@ -128,4 +128,15 @@ mod tests {
         assert!(count(|of| of.seq_kv > 4096) > 10 && count(|of| of.batch > 16) > 10);
         assert!(count(|of| of.seq_kv > 16_384 || of.batch > 64) == 0);
     }
+
+    #[test]
+    fn no_random_problem_is_more_than_a_gpu_computes_in_milliseconds() {
+        for problem in problems(1, 1000) {
+            assert!(problem.flops() <= MOST_FLOPS, "{problem:?}");
+        }
+        // Some are drawn that are more.
+        let mut random = Random(1);
+        let large = (0..1000).filter(|_| random.problem().flops() > MOST_FLOPS);
+        assert!(large.count() > 10);
+    }
 }
