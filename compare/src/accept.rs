@@ -40,10 +40,11 @@ Merges runs into the table of their GPU model below results/: a row replaces the
 declare goes. Then it renders as `compare render` does. Refused, by name: a run whose cases are incomplete, of another
 GPU model, of a smaller device, of other kernels than the sources', or of a dirty tree; a gate or self-test that fails; a claim that
 fails and is not in its stage's negatives.json, with the entry that is to be written there; a variant without gate C7 after a full run on
-a GPU (`compare sanitize`); a time at or below its floor.
+a GPU (`compare sanitize`); a time at or below its floor; and a table whose rows were edited since they were accepted.
 
 Examples:
   compare accept target/compare/20261120T183000Z-nvidia-h200
+  compare accept --refit
 
 Exit codes:
   0  accepted; commit results/ and the pages that were written with it
@@ -53,16 +54,25 @@ Exit codes:
 #[command(after_help = EXAMPLES)]
 pub struct AcceptArgs {
     /// Folders that `compare run` wrote, here or on another machine
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", required_unless_present = "refit")]
     pub runs: Vec<PathBuf>,
+    /// Take no run: only fit the library's choice to the tables again, after its stages or its model have changed
+    #[arg(long, conflicts_with = "runs")]
+    pub refit: bool,
     /// Merge into the tables below this folder, and write no report [default: results/ of the workspace]
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
 }
 
 pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
-    let root = machine::root("give --into DIR")?;
-    let into = args.into.clone().unwrap_or_else(|| root.join("results"));
+    let (root, into) = match &args.into {
+        Some(into) => (None, into.clone()),
+        None => {
+            let root = machine::root("give --into DIR")?;
+            let into = root.join("results");
+            (Some(root), into)
+        }
+    };
     let stages = stages::builds()?;
     let built = builds::table(&stages);
     let mut results = Results::read(&into)?;
@@ -72,20 +82,25 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
         lines.extend(merge(&run, &mut results, &built)?);
     }
     results.gpus.values_mut().for_each(keep_fastest_peers);
-    let loaded = stages::load()?;
+    let library = stages::library()?;
     let mut choices = Vec::new();
     for gpu in results.gpus.keys().cloned().collect::<Vec<_>>() {
-        if let Some((text, errors)) = refit(&mut results, &gpu, &stages, &loaded) {
+        if let Some((text, errors)) = refit(&mut results, &gpu, &stages, &library) {
             lines.extend(errors);
-            let path = root.join(format!("attention-ladder/choice/{gpu}.json"));
-            choices.push(Rendered { path, text });
+            choices.push((gpu, text));
         }
     }
     let mut pages = Vec::new();
-    if args.into.is_none() {
+    if let Some(root) = &root {
+        for (gpu, text) in &choices {
+            results.choose(gpu, text);
+        }
         // Rendered before anything is written: a page that cannot be rendered leaves the tables as they were.
-        pages = files::committed(&results, &stages, &root)?;
-        pages.extend(choices);
+        pages = files::committed(&results, &stages, root)?;
+        pages.extend(choices.into_iter().map(|(gpu, text)| Rendered {
+            path: root.join(stages::CHOICE).join(format!("{gpu}.json")),
+            text,
+        }));
         lines.push("commit results/ and the pages that were written with it".to_string());
     }
     results.write(&into).with_context(|| {
@@ -98,13 +113,13 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
     Ok(Answer::pass(lines.join("\n")))
 }
 
-/// Fits the library's choice to the table of a GPU model that has random problems, and judges it by fits that do not see them. Gives
-/// `attention-ladder/choice/<gpu>.json`, and lines on its errors.
+/// Fits the library's choice among its stages to the table of a GPU model that has random problems, and judges it by fits that do not
+/// see them. Gives `attention-ladder/choice/<gpu>.json`, and lines on its errors.
 fn refit(
     results: &mut Results,
     gpu: &str,
     stages: &[StageMeta],
-    loaded: &[LoadedStage],
+    library: &[LoadedStage],
 ) -> Option<(String, Vec<String>)> {
     let mut table = results.of_gpu(gpu);
     let sessions = choice::judged(&table).map(|row| &row.session);
@@ -117,8 +132,8 @@ fn refit(
     let known: Vec<Known<'_>> = (std::iter::once(&table).chain(&others))
         .map(|table| Known::committed(stages, table))
         .collect();
-    let fitted = choice::fit(&known, loaded, None)?;
-    let regret = choice::unseen_regret(&known, loaded);
+    let fitted = choice::fit(&known, library, None)?;
+    let regret = choice::unseen_regret(&known, library);
     let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));
     let mut lines: Vec<String> = residuals.collect();
     if let Some(regret) = regret {

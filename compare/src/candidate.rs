@@ -109,6 +109,7 @@ fn named(args: &CandidateArgs) -> anyhow::Result<Callable> {
 
 pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
+    let committed = Results::read(&machine::results())?;
     let subject = Subject::from(named.name.as_str());
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
@@ -178,7 +179,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             Ok(hello) => judged.timed.extend(hello.absent.clone()),
             Err(error) => judged.add(absent(DEFAULT, On::All, error.to_string())),
         }
-        let table = ours(&ladder, &builds).unwrap_or_else(|reason| {
+        let table = ours(&committed, &ladder, &builds).unwrap_or_else(|reason| {
             judged.add(absent("our stages", On::All, reason));
             Table::default()
         });
@@ -231,10 +232,9 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
 }
 
 /// What the committed table of this GPU says of which of ours are right and fast.
-fn ours(ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
+fn ours(committed: &Results, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
-    let results = Results::read(&machine::results()).map_err(|error| error.to_string())?;
-    let table = results.of_gpu(&machine::machine(Ok(info)).name);
+    let table = committed.of_gpu(&machine::machine(Ok(info)).name);
     let known = Known::committed(stages, &table);
     let table = table.part(|row| !known.is_stale(row));
     let is_known = best::shown(&Known::committed(stages, &table))

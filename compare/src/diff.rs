@@ -103,7 +103,7 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
     }
     let differences = pairs.iter().flat_map(|(_, pair)| &pair.differences);
     let all = Vec::from_iter(differences.cloned());
-    let overall = match all.is_empty() && base.results == new.results {
+    let overall = match all.is_empty() && base.results.has_rows_of(&new.results) {
         true => Overall::same_table(),
         false => of_differences(&all),
     };
@@ -115,11 +115,12 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         };
         format!("{name}: only {side} has figures of this GPU model")
     });
+    let notes = [base, new].into_iter().filter_map(|side| side.note.clone());
     Comparison {
         base: base.name.clone(),
         new: new.name.clone(),
         pairs,
-        unpaired: one_sided.collect(),
+        notes: one_sided.chain(notes).collect(),
         overall,
     }
 }

@@ -38,6 +38,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             folder.display()
         );
     }
+    results.verify_choices(&root.join(stages::CHOICE))?;
     let stages = stages::builds()?;
     results.restamp(&stages, &builds::table(&stages));
     let mut files = files::committed(&results, &stages, &root)?;

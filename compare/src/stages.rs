@@ -30,6 +30,22 @@ pub static STAGES: &[&dyn Attention] = &[
     &stage13_shares::Shares,
 ];
 
+/// The stages whose code the library has: those that `attention-ladder` links.
+const LIBRARY: [&str; 9] = [
+    "stage5-swizzle",
+    "stage6-tma",
+    "stage7-wgmma",
+    "stage8-overlap",
+    "stage9-cluster",
+    "stage10-fp8",
+    "stage11-spread",
+    "stage12-decode",
+    "stage13-shares",
+];
+
+/// Where the library has its choice, by GPU model, in the workspace.
+pub const CHOICE: &str = "attention-ladder/choice";
+
 /// Beside each stage: why its claims fail. A claim that is recorded there and fails is NEGATIVE, which is no error.
 pub const NEGATIVES: &str = "negatives.json";
 
@@ -149,6 +165,13 @@ pub fn load() -> anyhow::Result<Vec<LoadedStage>> {
     stages.context("the ladder cannot be loaded; build again with `cargo build`")
 }
 
+/// Loads the stages that the library has, and so chooses among.
+pub fn library() -> anyhow::Result<Vec<LoadedStage>> {
+    let mut stages = load()?;
+    stages.retain(|stage| LIBRARY.contains(&stage.info().id));
+    Ok(stages)
+}
+
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
     Ok(Ladder::without_gpu("not asked for")?.builds()?)
 }
@@ -179,6 +202,29 @@ mod tests {
             );
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn the_library_has_the_stages_that_it_links() {
+        let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec();
+        let packages = metadata.unwrap().packages;
+        let library = packages.iter().find(|of| *of.name == "attention-ladder");
+        let linked = library.unwrap().dependencies.iter().filter(|dependency| {
+            let is_linked = dependency.kind == cargo_metadata::DependencyKind::Normal;
+            is_linked
+                && STAGES
+                    .iter()
+                    .any(|stage| stage.info().id == dependency.name)
+        });
+        let linked: BTreeSet<&str> = linked.map(|dependency| &*dependency.name).collect();
+        assert_eq!(linked, BTreeSet::from(LIBRARY));
+        let loaded = library_ids();
+        assert_eq!(loaded, LIBRARY, "in the order of the ladder");
+    }
+
+    fn library_ids() -> Vec<&'static str> {
+        let stages = super::library().unwrap();
+        stages.iter().map(|stage| stage.info().id).collect()
     }
 
     /// C2 and C3 take their bounds from the type that a kernel declares for P, and C8 judges only those that declare log-sum-exps:

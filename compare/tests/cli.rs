@@ -277,10 +277,18 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     };
     std::fs::create_dir_all(folder.path("results")).unwrap();
     render("--check", 2, &["there is no table of a GPU in "]);
-    for file in ["rows.jsonl", "draws.jsonl", "sessions.jsonl"] {
+    for file in [
+        "rows.jsonl",
+        "draws.jsonl",
+        "sessions.jsonl",
+        "digests.jsonl",
+        "sums.txt",
+    ] {
         copy(&format!("results/nvidia-h200/{file}"));
         copy(&format!("results/build/{file}"));
     }
+    let choice = "attention-ladder/choice/nvidia-h200.json";
+    copy(choice);
     folder.write("README.md", "no ladder");
     render("", 2, &["README.md: it has no line '<!-- generated: "]);
     assert_eq!(folder.read("COMPARE.md"), KEPT);
@@ -306,6 +314,22 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     render("--check", 1, &[table]);
     render("", 0, &["written: "]);
     assert_eq!(folder.read(table), rows);
+
+    // Figures that were edited by hand: nothing is rendered from them.
+    let edit = |file: &str, from: &str, to: &str, says: &[&str]| {
+        let before = folder.read(file);
+        let page = folder.read("COMPARE.md");
+        assert!(before.contains(from), "{file}");
+        folder.write(file, &before.replacen(from, to, 1));
+        render("--check", 2, says);
+        render("", 2, says);
+        assert_eq!(folder.read("COMPARE.md"), page);
+        folder.write(file, &before);
+    };
+    let line = "rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '";
+    edit(table, "\":1", "\":2", &[line]);
+    let says = "nvidia-h200.json is not what `compare accept` fitted to the table";
+    edit(choice, "\"us\":[", "\"us\":[1", &[says]);
 }
 
 /// Waits until the run that `child` is has a folder with so many cases, and returns how many it has then.

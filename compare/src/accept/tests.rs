@@ -133,6 +133,7 @@ fn a_time_that_cannot_be_is_refused_by_name_where_it_is_read() {
     let accepted = |run: PathBuf, into: Option<PathBuf>| {
         let args = AcceptArgs {
             runs: vec![run],
+            refit: false,
             into,
         };
         format!("{:#}", accept(&args).unwrap_err())
@@ -440,7 +441,7 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
     let drawn = scenario::row("scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9");
     let kept = accepted(&good().with(drawn.clone()), &Results::default());
     assert!(kept.gpus[FOLDER].get(&drawn.key()).is_some());
-    let loaded = crate::stages::load().unwrap();
+    let loaded = crate::stages::library().unwrap();
     let run = drawn_run(&loaded, 90).sampled(LARGE, mission(), &samples(9.0));
     let stages = &run.session.stages;
     let mut results = Results::default();

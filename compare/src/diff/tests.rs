@@ -33,7 +33,7 @@ fn compared(line: &str) -> Comparison {
 }
 
 /// Of two that differ where nothing is judged there is no data. Where the kernels are the same the machine moved; a part of what tables have
-/// is what a run was asked for; and a whole table may be gone.
+/// is what a run was asked for; a session has one time of a kernel; and a whole table may be gone.
 #[test]
 fn the_exit_code_says_what_moved() {
     let before = "timed; identity 0 a; identity 1 b; named 1";
@@ -59,10 +59,10 @@ fn the_exit_code_says_what_moved() {
         |line| {
             let found = compared(line);
             let page = markdown(&layout::document(&found, true));
-            assert!(found.unpaired.iter().all(|line| page.contains(line)), "{page}");
+            assert!(found.notes.iter().all(|line| page.contains(line)), "{page}");
             let is_outdated = page.contains("stage1-cpasync: variant: the kernel has changed since");
             let code = found.overall.exit.code();
-            format!("{code} {} {:?} {is_outdated}", found.overall.word, found.unpaired)
+            format!("{code} {} {:?} {is_outdated}", found.overall.word, found.notes)
         },
     );
     insta::assert_snapshot!(found, @r#"
@@ -77,7 +77,7 @@ fn the_exit_code_says_what_moved() {
     tables of timed; identity 0 a; identity 1 b; named 1 => tables of timed 32 20 16.5
         1 REGRESSION [] false
     timed => timed 32 20 16.5
-        0 SAME [] false
+        3 AMBIGUOUS [] false
     timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
         3 INCOMPLETE [] false
     tables of timed; identity 0 a; identity 1 b; named 1 => timed; - scalar all
@@ -214,7 +214,7 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     fast
         no data false: fast:results/nvidia-h200/rows.jsonl: line 9 is malformed: s/v on mission f16 full by peers: 0.000000001 µs, and nothing can take less than 0.543 µs on NVIDIA H200; find out what was timed
     ROOT/results
-        ROOT/results: 7 rows of 1 sessions, run false
+        no data false: ROOT/results cannot be compared: ROOT/results/nvidia-h200/rows.jsonl: line 1 was taken out after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
     ROOT/nothing
         no data true: NO DATA: ROOT/nothing has neither runs nor tables; name the folder of a run, results/, or a git revision with tables (`compare accept`)
     ROOT/broken
@@ -236,4 +236,137 @@ fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     let says =
         "'main' is not a folder, and there are no revisions outside of the workspace; go there";
     assert_eq!(error.to_string(), says);
+}
+
+/// A clone whose tables had no digests first, then had them, and were edited by hand.
+#[test]
+fn a_revision_is_refused_if_it_was_edited_and_noted_if_that_cannot_be_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let results = root.join("results");
+    let of_gpu = |file: &str| results.join("nvidia-h200").join(file);
+    let edit = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(of_gpu(file)).unwrap();
+        assert!(text.contains(from), "{file}: {text}");
+        std::fs::write(of_gpu(file), text.replace(from, to)).unwrap();
+    };
+    let digests = |table: &str| results.join(table).join("digests.jsonl");
+    git(root, &["init", "--quiet", "--initial-branch", "main"]);
+    timed(US).write(&root.join("run")).unwrap();
+    let tables = resolve(&root.join("run")).results;
+    tables.write(&results).unwrap();
+    for table in ["build", "nvidia-h200"] {
+        std::fs::remove_file(digests(table)).unwrap();
+    }
+    commit(root, "before");
+    tables.write(&results).unwrap();
+    commit(root, "accepted");
+    let times = |us: [&str; 3]| {
+        format!(
+            "\"p50\":{},\"p50_low\":{},\"p50_high\":{}",
+            us[0], us[1], us[2]
+        )
+    };
+    let (from, to) = (["32.03", "32.01", "32.04"], ["16.01", "16", "16.02"]);
+    edit("rows.jsonl", &times(from), &times(to));
+    commit(root, "halved");
+    std::fs::remove_file(digests("nvidia-h200")).unwrap();
+    commit(root, "half-digested");
+    std::fs::remove_file(digests("build")).unwrap();
+    commit(root, "undigested");
+    tables.write(&results).unwrap();
+    edit("sessions.jsonl", "NVIDIA H200", "NVIDIA H100");
+    commit(root, "another-gpu");
+
+    let found = each(
+        "before\naccepted\nhalved\nhalf-digested\nundigested\nanother-gpu",
+        |name| match source::resolve(name, Some(root), &ladder()) {
+            Ok(side) => side.note.unwrap_or_default(),
+            Err(error) => format!("error: {error:#}"),
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    before
+        before is from before a table had digests: whether its figures were edited is not known
+    accepted
+        -
+    halved
+        error: halved:results/nvidia-h200/rows.jsonl: line 2 was changed or added after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
+    half-digested
+        error: half-digested:results/nvidia-h200 has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
+    undigested
+        error: undigested:results/build has no digests.jsonl, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it existed are compared as revisions (`compare diff REVISION HEAD`)
+    another-gpu
+        error: another-gpu:results/nvidia-h200/sessions.jsonl: line 1 was changed or added after `compare accept` wrote it (session '20261120T183000Z-linux'); a figure is measured, never edited: take the committed file back with `git checkout`, or measure again and accept the run
+    ");
+    let side = |name: &str| source::resolve(name, Some(root), &ladder()).unwrap();
+    let found = compare(&side("before"), &side("accepted"), &ladder());
+    assert_eq!((found.overall.word, found.notes.len()), ("SAME", 1));
+    let page = markdown(&layout::document(&found, false));
+    assert!(
+        page.contains("before is from before a table had digests"),
+        "{page}"
+    );
+}
+
+#[test]
+fn results_from_before_tables_are_refused_with_what_can_be_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    git(root, &["init", "--quiet", "--initial-branch", "main"]);
+    let session = root.join("results/20261121T053618Z-nvidia-h200");
+    std::fs::create_dir_all(&session).unwrap();
+    for file in ["meta.json", "rows.jsonl"] {
+        std::fs::write(session.join(file), "{}").unwrap();
+    }
+    commit(root, "sessions");
+    let refused = || {
+        let error = source::resolve("sessions", Some(root), &ladder()).unwrap_err();
+        error.to_string()
+    };
+    let alone = refused();
+    assert!(
+        alone.contains("name a revision with results/build/sessions.jsonl, or"),
+        "{alone}"
+    );
+    std::fs::remove_dir_all(&session).unwrap();
+    timed(US).write(&root.join("run")).unwrap();
+    let tables = resolve(&root.join("run")).results;
+    tables.write(&root.join("results")).unwrap();
+    commit(root, "tables");
+    let first = git(root, &["log", "-1", "--format=%h"]);
+    let error = refused();
+    for says in [
+        "the results of sessions are folders of sessions, from before there was one table per GPU model",
+        &format!("name {} of 20", first.trim()),
+        "or check sessions out and read them with its own `compare`",
+    ] {
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_revision_that_a_shallow_clone_lacks_is_told_from_one_that_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    std::fs::create_dir(&whole).unwrap();
+    git(&whole, &["init", "--quiet", "--initial-branch", "main"]);
+    commit(&whole, "first");
+    commit(&whole, "second");
+    let url = format!("file://{}", whole.display());
+    git(
+        folder.path(),
+        &["clone", "--quiet", "--depth", "1", &url, "shallow"],
+    );
+    let refused = |clone: &str| {
+        let root = folder.path().join(clone);
+        let error = source::resolve("HEAD~5", Some(&root), &ladder()).unwrap_err();
+        error.to_string()
+    };
+    let shallow = refused("shallow");
+    assert!(
+        shallow.ends_with("run `git fetch --unshallow`"),
+        "{shallow}"
+    );
+    assert!(refused("whole").contains("is neither a folder nor a git revision; give"));
 }

@@ -19,8 +19,8 @@ pub struct Comparison {
     pub new: String,
     /// By name of what both sides have.
     pub pairs: Vec<(String, diff::Comparison)>,
-    /// GPU models that only one side has figures of.
-    pub unpaired: Vec<String>,
+    /// GPU models that only one side has figures of, and what is not known of a side.
+    pub notes: Vec<String>,
     pub overall: Overall,
 }
 
@@ -59,7 +59,7 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         blocks.extend(sections(Block::subsection, parts));
         blocks.extend(drift(pair));
     }
-    blocks.extend(list(&comparison.unpaired));
+    blocks.extend(list(&comparison.notes));
     blocks
 }
 

@@ -376,7 +376,7 @@ fn compared(
         new: "HEAD".into(),
         overall: of_differences(&comparison.differences),
         pairs: vec![("nvidia-h200".into(), comparison)],
-        unpaired: vec![],
+        notes: vec![],
     }
 }
 

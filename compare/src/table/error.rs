@@ -1,5 +1,6 @@
 //! Errors of reading and writing runs.
 
+use super::digest::DIGESTS;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +40,44 @@ pub enum StoreError {
         found: usize,
         written: usize,
     },
+    #[error(
+        "{}: line {line} {what} (session '{session}'{}); a figure is measured, never edited: take the \
+         committed file back with `git checkout`, or measure again and accept the run",
+        path.display(),
+        others(*sessions)
+    )]
+    Edited {
+        path: PathBuf,
+        line: usize,
+        session: String,
+        what: &'static str,
+        /// How many sessions are not as they were written.
+        sessions: usize,
+    },
+    #[error(
+        "{} has no {DIGESTS}, which tells edited figures from measured ones; take it back with `git checkout`; tables from before it \
+         existed are compared as revisions (`compare diff REVISION HEAD`)",
+        path.display()
+    )]
+    NoDigests { path: PathBuf },
+    #[error("{} is not of the format that this version reads; use the version that wrote it", path.display())]
+    Format { path: PathBuf },
+    #[error(
+        "{} is not what `compare accept` fitted to the table; take the committed file back with `git checkout`, or accept a run, which \
+         fits it again",
+        path.display()
+    )]
+    Choice { path: PathBuf },
     #[error("{} is not a run: it has no session.json; name a folder that `compare run` of this version wrote", path.display())]
     NoRun { path: PathBuf },
+}
+
+fn others(sessions: usize) -> String {
+    match sessions - 1 {
+        0 => String::new(),
+        1 => ", and another".to_string(),
+        more => format!(", and {more} others"),
+    }
 }
 
 impl StoreError {

@@ -1,6 +1,7 @@
 //! What is known of the kernels: rows by key, with the sessions that measured them. `results/<gpu>/` has one table per GPU model,
 //! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
 
+use super::digest::{DIGESTS, Texts, of_choice, verify_choice};
 use super::draws;
 use super::error::StoreError;
 use super::files::{entries, is_run, read, write_atomically};
@@ -232,13 +233,12 @@ impl Table {
         self.sessions.retain(|name, _| named.contains(name));
     }
 
-    /// Reads the table in `folder`; empty if there is none.
-    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+    /// Reads the table that a folder's files are, edited or not.
+    pub fn parsed(texts: &Texts) -> Result<Self, StoreError> {
         let mut table = Self::default();
         for file in FILES {
-            table.read_file(&folder.join(file), file)?;
+            table.parse(file, texts.file(file), &texts.path(file))?;
         }
-        table.of_one_gpu(folder)?;
         Ok(table)
     }
 
@@ -298,7 +298,7 @@ impl Table {
         row.too_fast(self.session(row)?.gpu()?)
     }
 
-    /// Its files: names and bytes. The same rows give the same bytes.
+    /// Its files but the digests: names and bytes. The same rows give the same bytes.
     pub fn files(&self) -> [(&'static str, Vec<u8>); 3] {
         let (draws, rows) = draws::split(self.rows());
         let sessions = self.sessions.values().map(Session::committed);
@@ -329,19 +329,60 @@ pub struct Results {
     pub build: Table,
     /// By the name of their folder: `nvidia-h200`.
     pub gpus: BTreeMap<String, Table>,
+    /// The digests of the choices that were fitted to the tables, by the same names.
+    choices: BTreeMap<String, String>,
 }
 
 impl Results {
-    /// The tables below `folder`; none if there is no such folder.
+    /// Reads the tables below `folder`, each of which is as `accept` wrote it; none if there is no such folder.
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut results = Self::default();
         for path in entries(folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.join(ROWS).is_file() && !is_run(&path) && !name.starts_with('.') {
-                *results.table_mut(&name) = Table::read(&path)?;
+            let is_table = [ROWS, DIGESTS].iter().any(|file| path.join(file).is_file());
+            if is_table && !is_run(&path) && !name.starts_with('.') {
+                let texts = Texts::read(&path)?;
+                results.add(&name, &texts)?;
+                results.verify(&name, &texts)?;
+                results.table_mut(&name).of_one_gpu(&path)?;
             }
         }
         Ok(results)
+    }
+
+    /// Reads a folder's table.
+    pub fn add(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+        *self.table_mut(folder) = Table::parsed(texts)?;
+        Ok(())
+    }
+
+    /// Refuses a folder whose files are not as `accept` wrote them.
+    pub fn verify(&mut self, folder: &str, texts: &Texts) -> Result<(), StoreError> {
+        let choice = texts.verify()?;
+        self.choices
+            .extend(choice.map(|choice| (folder.to_string(), choice)));
+        Ok(())
+    }
+
+    /// Keeps the digest of the choice that was fitted to a table.
+    pub fn choose(&mut self, gpu: &str, text: &str) {
+        self.choices
+            .insert(gpu.to_string(), of_choice(text.as_bytes()));
+    }
+
+    /// Refuses a choice in `folder` that is not what was fitted to its table.
+    pub fn verify_choices(&self, folder: &Path) -> Result<(), StoreError> {
+        self.gpus.keys().try_for_each(|gpu| {
+            let path = folder.join(format!("{gpu}.json"));
+            let text = read(&path)?;
+            let written = self.choices.get(gpu).map(String::as_str);
+            verify_choice(&path, text.as_deref(), written)
+        })
+    }
+
+    /// Whether both have the same rows of the same sessions.
+    pub fn has_rows_of(&self, other: &Self) -> bool {
+        (&self.build, &self.gpus) == (&other.build, &other.gpus)
     }
 
     pub fn table_mut(&mut self, folder: &str) -> &mut Table {
@@ -381,7 +422,16 @@ impl Results {
         tables
             .flat_map(|(folder, table)| {
                 let files = table.files();
-                files.map(|(name, bytes)| (format!("{folder}/{name}"), bytes))
+                let texts = Texts {
+                    folder: folder.into(),
+                    files: BTreeMap::from(
+                        files.clone().map(|(name, text)| (name.to_string(), text)),
+                    ),
+                };
+                let choice = self.choices.get(folder).map(String::as_str);
+                let digested = texts.digested(choice);
+                let files = files.into_iter().chain(digested);
+                files.map(move |(name, bytes)| (format!("{folder}/{name}"), bytes))
             })
             .collect()
     }
@@ -395,7 +445,7 @@ impl Results {
 }
 
 /// What the lines of a file are, unless something is `wrong` with one; `path` is for messages.
-fn lines<T: DeserializeOwned>(
+pub(super) fn lines<T: DeserializeOwned>(
     text: &[u8],
     path: &Path,
     wrong: impl Fn(&T) -> Option<String>,

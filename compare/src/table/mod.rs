@@ -2,6 +2,7 @@
 //! committed tables; `judge` and `pages` read them.
 
 mod columns;
+pub mod digest;
 mod draws;
 pub mod error;
 pub mod files;

@@ -1,0 +1,315 @@
+//! What finds an edited figure: `digests.jsonl` has a SHA-256 of each session of a table, over its line of `sessions.jsonl` and its
+//! lines of the other files. Writing a table writes it anew, and reading one checks it first, so that only what `accept` or `render`
+//! made of verified rows is ever written. Whoever edits a row and computes the digests again is not found by it; a review is.
+//!
+//! `sums.txt` has a checksum of each line. It decides nothing: it names the line where a digest is not right.
+
+use super::error::StoreError;
+use super::files::read;
+use super::merge::FILES;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+pub const DIGESTS: &str = "digests.jsonl";
+pub const SUMS: &str = "sums.txt";
+
+/// The version of what the digests are of.
+const FORMAT: u32 = 1;
+
+/// The digits of a line's checksum.
+const SUM_DIGITS: usize = 8;
+
+/// The files of a folder of tables, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Texts {
+    pub folder: PathBuf,
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    Format(u32),
+    /// Of the file in `attention-ladder/choice/` that was fitted to the table.
+    Choice(String),
+    #[serde(untagged)]
+    Session {
+        session: String,
+        sha256: String,
+    },
+}
+
+/// The digests of a table, by session; a row without a session is of `""`.
+#[derive(Debug, Default, PartialEq)]
+struct Digests {
+    sessions: BTreeMap<String, String>,
+    choice: Option<String>,
+}
+
+/// A line of a file, without white space around it.
+struct Line<'a> {
+    number: usize,
+    session: String,
+    text: &'a [u8],
+}
+
+/// Where and how a table is not as it was written.
+#[derive(Debug, PartialEq)]
+struct Place {
+    file: &'static str,
+    line: usize,
+    session: String,
+    what: &'static str,
+}
+
+impl Texts {
+    pub fn at(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Reads what a folder has of a table's files.
+    pub fn read(folder: &Path) -> Result<Self, StoreError> {
+        let mut texts = Self::at(folder);
+        for file in FILES.into_iter().chain([DIGESTS, SUMS]) {
+            let text = read(&texts.path(file))?;
+            texts
+                .files
+                .extend(text.map(|text| (file.to_string(), text)));
+        }
+        Ok(texts)
+    }
+
+    pub fn file(&self, name: &str) -> &[u8] {
+        self.files.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    pub fn has_digests(&self) -> bool {
+        self.files.contains_key(DIGESTS)
+    }
+
+    /// `digests.jsonl` and `sums.txt` of these files; `choice` is the digest of the choice that was fitted to them.
+    pub fn digested(&self, choice: Option<&str>) -> [(&'static str, Vec<u8>); 2] {
+        let sessions = self.digests().into_iter();
+        let sessions = sessions.map(|(session, sha256)| Entry::Session { session, sha256 });
+        let choice = choice.map(|sha256| Entry::Choice(sha256.to_string()));
+        let entries = [Entry::Format(FORMAT)].into_iter().chain(choice);
+        let digests = super::merge::to_lines(entries.chain(sessions));
+        let mut sums = String::new();
+        for file in FILES {
+            let _ = writeln!(sums, "{file}");
+            for line in lines(self.file(file)) {
+                let _ = writeln!(sums, "{}", sum(line.text));
+            }
+        }
+        [(DIGESTS, digests), (SUMS, sums.into_bytes())]
+    }
+
+    /// Refuses a table that is not as `accept` wrote it. Gives the digest of its choice, if it has one.
+    pub fn verify(&self) -> Result<Option<String>, StoreError> {
+        if !self.has_digests() {
+            return Err(StoreError::NoDigests {
+                path: self.folder.clone(),
+            });
+        }
+        let written = self.written()?;
+        let found = self.digests();
+        let sessions: BTreeSet<&String> = found.keys().chain(written.sessions.keys()).collect();
+        let is_other = |session: &&String| found.get(*session) != written.sessions.get(*session);
+        let others: BTreeSet<&String> = sessions.into_iter().filter(is_other).collect();
+        let Some(first) = others.first() else {
+            return Ok(written.choice);
+        };
+        let Place {
+            file,
+            line,
+            session,
+            what,
+        } = (self.edited(&others))
+            .or_else(|| self.missing(first))
+            .unwrap_or_else(|| self.entry(first));
+        Err(StoreError::Edited {
+            path: self.path(file),
+            line,
+            session,
+            what,
+            sessions: others.len(),
+        })
+    }
+
+    /// What `digests.jsonl` says.
+    fn written(&self) -> Result<Digests, StoreError> {
+        let path = self.path(DIGESTS);
+        let mut digests = Digests::default();
+        let mut format = None;
+        for entry in super::merge::lines(self.file(DIGESTS), &path, |_| None)? {
+            match entry {
+                Entry::Format(version) => format = Some(version),
+                Entry::Choice(sha256) => digests.choice = Some(sha256),
+                Entry::Session { session, sha256 } => {
+                    digests.sessions.insert(session, sha256);
+                }
+            }
+        }
+        match format {
+            Some(FORMAT) => Ok(digests),
+            _ => Err(StoreError::Format { path }),
+        }
+    }
+
+    /// The digest of each session: over its lines, in the order of the files, and of their bytes within a file.
+    fn digests(&self) -> BTreeMap<String, String> {
+        let mut sessions: BTreeMap<String, Vec<&[u8]>> = BTreeMap::new();
+        for file in FILES {
+            let mut lines = lines(self.file(file));
+            lines.sort_by_key(|line| line.text);
+            for line in lines {
+                sessions.entry(line.session).or_default().push(line.text);
+            }
+        }
+        let sessions = sessions.into_iter();
+        sessions
+            .map(|(session, lines)| (session, hash(&lines)))
+            .collect()
+    }
+
+    /// The first line of these sessions that was not written.
+    fn edited(&self, sessions: &BTreeSet<&String>) -> Option<Place> {
+        let written = self.sums();
+        FILES.iter().find_map(|file| {
+            let written: BTreeSet<&str> = written.get(file)?.iter().copied().collect();
+            let mut lines = lines(self.file(file)).into_iter();
+            let line = lines.find(|line| {
+                sessions.contains(&line.session) && !written.contains(&*sum(line.text))
+            })?;
+            Some(Place {
+                file,
+                line: line.number,
+                session: line.session,
+                what: "was changed or added after `compare accept` wrote it",
+            })
+        })
+    }
+
+    /// Where the first line was that was written and is gone; `session` has lost one.
+    fn missing(&self, session: &str) -> Option<Place> {
+        let written = self.sums();
+        FILES.iter().find_map(|file| {
+            let lines = lines(self.file(file));
+            let there: BTreeSet<String> = lines.iter().map(|line| sum(line.text)).collect();
+            let mut sums = written.get(file)?.iter();
+            let at = sums.position(|sum| !there.contains(*sum))?;
+            Some(Place {
+                file,
+                line: at + 1,
+                session: session.to_string(),
+                what: "was taken out after `compare accept` wrote it",
+            })
+        })
+    }
+
+    /// The session's own line of `digests.jsonl`, where nothing else tells.
+    fn entry(&self, session: &str) -> Place {
+        let lines = lines(self.file(DIGESTS));
+        let own = lines.iter().find(|line| line.session == session);
+        Place {
+            file: DIGESTS,
+            line: own.or(lines.last()).map_or(1, |line| line.number),
+            session: session.to_string(),
+            what: match own {
+                Some(_) => "is not the digest of the session's rows",
+                None => "is the last, and none is the digest of the session",
+            },
+        }
+    }
+
+    /// What `sums.txt` says of each file, in its order.
+    fn sums(&self) -> BTreeMap<&str, Sums<'_>> {
+        let text = std::str::from_utf8(self.file(SUMS)).unwrap_or_default();
+        let mut sums: BTreeMap<&str, Sums<'_>> = BTreeMap::new();
+        let mut file = "";
+        for line in text.lines() {
+            match FILES.contains(&line) {
+                true => file = line,
+                false => sums.entry(file).or_default().push(line),
+            }
+        }
+        sums
+    }
+}
+
+type Sums<'a> = Vec<&'a str>;
+
+/// The lines that are not empty, with their sessions.
+fn lines(text: &[u8]) -> Vec<Line<'_>> {
+    #[derive(Default, Deserialize)]
+    struct Named {
+        #[serde(default)]
+        session: String,
+    }
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.map(|(line, number)| (line.trim_ascii(), number));
+    lines
+        .filter(|(text, _)| !text.is_empty())
+        .map(|(text, number)| Line {
+            number,
+            // A line that is no JSON is refused by whoever reads it.
+            session: serde_json::from_slice::<Named>(text)
+                .unwrap_or_default()
+                .session,
+            text,
+        })
+        .collect()
+}
+
+fn sum(line: &[u8]) -> String {
+    let mut sum = hash(&[line]);
+    sum.truncate(SUM_DIGITS);
+    sum
+}
+
+/// SHA-256 of these lines, in hexadecimal digits.
+fn hash(lines: &[&[u8]]) -> String {
+    let mut sha256 = Sha256::new();
+    for line in lines {
+        sha256.update(line);
+        sha256.update(b"\n");
+    }
+    hexadecimal(&sha256.finalize())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The digest of a file of choice.
+pub fn of_choice(text: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(text))
+}
+
+/// Refuses a choice that is not what `accept` fitted to the table.
+pub fn verify_choice(
+    path: &Path,
+    text: Option<&[u8]>,
+    written: Option<&str>,
+) -> Result<(), StoreError> {
+    let found = text.map(of_choice);
+    match found.as_deref() == written {
+        true => Ok(()),
+        false => Err(StoreError::Choice {
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
