@@ -7,7 +7,7 @@
 
 use super::best::{self, is_latency};
 use super::claims;
-use super::drift::{Drift, FEWEST, is_of_one_kernel};
+use super::drift::{Drift, FEWEST, clock, cycles, is_of_one_kernel};
 use crate::table::session::DeviceCompiler;
 use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
@@ -202,12 +202,13 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
 
 /// Compares two tables; `covers` if the new side was asked to have everything that the base has. `stages` give the order.
 pub fn compare(base: &Table, new: &Table, covers: bool, stages: &[StageMeta]) -> Comparison {
-    let drift = Drift::between(base, new);
+    let drift = Drift::between(base, new, best::p50);
     let join = Join {
         base,
         new,
         covers,
         drift,
+        drift_in_cycles: Drift::between(base, new, cycles),
     };
     let keys: BTreeSet<&Key> = base.keys().chain(new.keys()).collect();
     // Random problems differ from session to session.
@@ -228,6 +229,7 @@ struct Join<'a> {
     new: &'a Table,
     covers: bool,
     drift: Drift,
+    drift_in_cycles: Drift,
 }
 
 impl Join<'_> {
@@ -500,6 +502,10 @@ impl Join<'_> {
             shift,
             spread,
         } = self.drift;
+        if old.session == new.session && best::p50(old) != best::p50(new) {
+            let why = "one session has two times of it: it was edited, or measured again under the same name";
+            return (Change::Inconclusive, why.into());
+        }
         if is_of_one_kernel(old, new) {
             let why = "the kernel has not changed: what moved is the machine or the harness";
             return (Change::Unchanged, why.into());
@@ -516,27 +522,28 @@ impl Join<'_> {
                 100.0 * limit
             ),
         };
-        let scaled = |scale: f64| Ratio {
-            value: ratio.value * scale,
-            interval: Interval {
-                low: ratio.interval.low * scale,
-                high: ratio.interval.high * scale,
-            },
-        };
         // What the session adds to all kernels is not this kernel's.
-        let relative = scaled(1.0 / shift);
+        let relative = scaled(ratio, 1.0 / shift);
         let decided = Decided::of(&relative, limit);
         let noise = [old, new].map(|row| {
             let p50 = best::p50(row);
             row.value(Metric::P90).map_or(0.0, |p90| (p90 - p50) / p50)
         });
         let noise = noise[0].max(noise[1]);
-        // In cycles: a change of the clock is not the kernel's.
-        let clocks = old.value(Metric::SmMhz).zip(new.value(Metric::SmMhz));
-        let in_cycles = scaled(clocks.map_or(1.0, |(was, is)| was / is) / shift);
+        let in_cycles = self.in_cycles(ratio, old, new);
+        let clocks = [old, new].map(|row| clock(row).unwrap_or_default());
+        let clocks = format!("{:.0} MHz against {:.0} MHz", clocks[0], clocks[1]);
         let beyond = |change| (change, format!("beyond {margin}"));
         match decided {
-            Decided::Same => (Change::Unchanged, format!("within {margin}")),
+            Decided::Same => match in_cycles {
+                // Without unchanged kernels nothing else shows what a faster clock hides.
+                Some(moved @ (Decided::Faster | Decided::Slower)) if kernels < FEWEST => {
+                    let word = format!("{moved:?}").to_lowercase();
+                    let why = format!("within {margin} in time, but {word} in cycles: {clocks}");
+                    (Change::Inconclusive, why)
+                }
+                _ => (Change::Unchanged, format!("within {margin}")),
+            },
             Decided::Ambiguous => (
                 Change::Inconclusive,
                 format!("the interval crosses {margin}"),
@@ -547,16 +554,39 @@ impl Join<'_> {
                     format!("beyond {margin}, but not beyond the samples' noise of {noise:.1} %");
                 (Change::Inconclusive, why)
             }
-            _ if Decided::of(&in_cycles, limit) != decided => {
-                let (was, is) = clocks.unwrap_or_default();
-                let why = format!(
-                    "beyond {margin} in time, but not in cycles: {was:.0} MHz against {is:.0} MHz"
-                );
+            _ if in_cycles.is_some_and(|in_cycles| in_cycles != decided) => {
+                let why = format!("beyond {margin} in time, but not in cycles: {clocks}");
                 (Change::Inconclusive, why)
             }
             Decided::Faster => beyond(Change::Better),
             Decided::Slower => beyond(Change::Worse),
         }
+    }
+
+    /// Judges a latency in cycles: a change of the clock is not the kernel's. What unchanged kernels moved by in time contains that
+    /// change already, so that here they are compared in cycles, too. `None` where a clock is not known, or theirs are not.
+    fn in_cycles(&self, ratio: &Ratio, old: &Row, new: &Row) -> Option<Decided> {
+        let (was, is) = clock(old).zip(clock(new))?;
+        let Drift {
+            kernels,
+            shift,
+            spread,
+        } = self.drift_in_cycles;
+        if kernels < FEWEST && self.drift.kernels >= FEWEST {
+            return None;
+        }
+        let limit = LATENCY_CHANGE.max(spread);
+        Some(Decided::of(&scaled(ratio, was / is / shift), limit))
+    }
+}
+
+fn scaled(ratio: &Ratio, scale: f64) -> Ratio {
+    Ratio {
+        value: ratio.value * scale,
+        interval: Interval {
+            low: ratio.interval.low * scale,
+            high: ratio.interval.high * scale,
+        },
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::best::{is_latency, p50};
 use crate::table::{Row, Table};
+use common::metric::Metric;
 
 /// The share of unchanged kernels whose latencies stay within [`Drift::spread`].
 const COVERED: f64 = 0.95;
@@ -14,7 +15,7 @@ const UNMEASURED: f64 = 0.03;
 /// So many unchanged kernels are needed to tell.
 pub const FEWEST: usize = 20;
 
-/// How the latencies of unchanged kernels moved between two tables.
+/// How unchanged kernels moved between two tables, in time or in cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// How many latencies of unchanged kernels both have, of different sessions.
@@ -30,13 +31,24 @@ pub fn is_of_one_kernel(old: &Row, new: &Row) -> bool {
     same(|row| &row.identity) || same(|row| &row.code)
 }
 
+/// The SM clock that was recorded with a latency, in MHz.
+pub fn clock(row: &Row) -> Option<f64> {
+    row.value(Metric::SmMhz).filter(|mhz| *mhz > 0.0)
+}
+
+/// What a latency is in cycles of its clock; NaN where none was recorded.
+pub fn cycles(row: &Row) -> f64 {
+    p50(row) * clock(row).unwrap_or(f64::NAN)
+}
+
 impl Drift {
-    pub fn between(base: &Table, new: &Table) -> Self {
+    /// Compares what unchanged kernels took, by `cost`: [`p50`] or [`cycles`].
+    pub fn between(base: &Table, new: &Table, cost: fn(&Row) -> f64) -> Self {
         let pairs = new.rows().filter(|row| is_latency(row)).filter_map(|row| {
             let old = base.get(&row.key())?;
             let is_control =
                 old.session != row.session && old.under == row.under && is_of_one_kernel(old, row);
-            is_control.then(|| (p50(old) / p50(row)).ln())
+            is_control.then(|| (cost(old) / cost(row)).ln())
         });
         Self::of(pairs.filter(|moved| moved.is_finite()).collect())
     }
@@ -95,12 +107,13 @@ mod tests {
     fn the_control_is_the_same_kernel_in_another_session_under_the_same_conditions() {
         let found = each(
             "session 2
+            session 2 | sm_mhz 1886
             session 1
             session 2 | under cold L2
             session 2 | identity other
             session 2 | p50 NaN",
             |line| {
-                let tables = ["session 1", line].map(|changes| {
+                let tables = ["session 1 | sm_mhz 1980", line].map(|changes| {
                     let mut row =
                         row("s/v | mission f16 full | gpu | under warm L2 | p50 2 | identity this");
                     changes
@@ -110,20 +123,27 @@ mod tests {
                     table.append(row);
                     table
                 });
-                Drift::between(&tables[0], &tables[1]).kernels.to_string()
+                let [in_time, in_cycles] =
+                    [p50, cycles].map(|cost| Drift::between(&tables[0], &tables[1], cost));
+                format!(
+                    "{} in time, {} in cycles",
+                    in_time.kernels, in_cycles.kernels
+                )
             },
         );
         insta::assert_snapshot!(found, @"
     session 2
-        1
+        1 in time, 0 in cycles
+    session 2 | sm_mhz 1886
+        1 in time, 1 in cycles
     session 1
-        0
+        0 in time, 0 in cycles
     session 2 | under cold L2
-        0
+        0 in time, 0 in cycles
     session 2 | identity other
-        0
+        0 in time, 0 in cycles
     session 2 | p50 NaN
-        0
+        0 in time, 0 in cycles
     ");
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::judge::verdict::of_differences;
 use crate::table::Figure;
+use crate::table::digest::Texts;
 use crate::testing::scenario::{self, each, row, run, set, sides};
 use crate::testing::{SCALAR, US, WMMA, mission, table, timed};
 use std::collections::BTreeMap;
@@ -131,6 +132,155 @@ fn changed_kernels_are_judged_by_how_far_unchanged_ones_moved() {
     ");
 }
 
+/// How many times as many cycles `s/v` takes, among so many unchanged kernels, and the SM clock before and now; `-` where none was
+/// recorded, and where it was 1980 MHz.
+#[test]
+fn a_change_of_the_clock_is_not_the_kernels_and_hides_no_change_of_it() {
+    let found = each(
+        "1.05 100 1980 1886
+        1.00 100 1980 1886
+        0.95 100 1980 1886
+        1.05 100 1886 1980
+        1.00 100 1886 1980
+        0.95 100 1886 1980
+        1.05 0 1980 1886
+        1.00 0 1980 1886
+        0.95 0 1980 1886
+        1.05 0 1886 1980
+        1.00 0 1886 1980
+        0.95 0 1886 1980
+        1.05 100 - -
+        1.00 100 - -
+        0.95 100 - -
+        1.05 0 - -
+        1.05 100 1980 -
+        1.05 100 - 1886
+        0.95 100 1980 -
+        1.00 100 1980 -",
+        |line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [times, controls] = [words[0], words[1]].map(|word| word.parse::<f64>().unwrap());
+            let clocks = [words[2], words[3]].map(|word| word.parse::<f64>().ok());
+            let ran_at = [clocks[0].unwrap_or(1980.0), clocks[1].unwrap_or(1980.0)];
+            let table = |session: &str, side: usize, factor: f64| {
+                let control = |i: u32| latency(&format!("s/{i}"), "same", 10.0);
+                let changed = latency("s/v", session, 20.0 * factor);
+                let rows = (0..controls as u32).map(control).chain([changed]);
+                let mut table = Table::default();
+                table.extend(rows.map(|mut row| {
+                    let Figure { value, interval } = row.figures[&Metric::P50];
+                    let slow = |us: f64| us * 1980.0 / ran_at[side];
+                    let interval = interval.map(|(low, high)| (slow(low), slow(high)));
+                    let value = slow(value);
+                    row.figures.insert(Metric::P50, Figure { value, interval });
+                    row.figures.insert(Metric::P90, (1.002 * value).into());
+                    row.figures.remove(&Metric::SmMhz);
+                    let clock = clocks[side].map(|mhz| (Metric::SmMhz, mhz));
+                    Row {
+                        session: session.into(),
+                        ..row.with_figures(clock)
+                    }
+                }));
+                table
+            };
+            let found = compare(&table("1", 0, 1.0), &table("2", 1, times), true, &[]);
+            let changed = found
+                .differences
+                .iter()
+                .find(|d| d.subject.as_str() == "s/v");
+            let changed = changed.unwrap();
+            format!("{}: {}", changed.change.word(), changed.why)
+        },
+    );
+    insta::assert_snapshot!(found, @"
+    1.05 100 1980 1886
+        worse: beyond 2.0 %
+    1.00 100 1980 1886
+        unchanged: within 2.0 %
+    0.95 100 1980 1886
+        improved: beyond 2.0 %
+    1.05 100 1886 1980
+        worse: beyond 2.0 %
+    1.00 100 1886 1980
+        unchanged: within 2.0 %
+    0.95 100 1886 1980
+        improved: beyond 2.0 %
+    1.05 0 1980 1886
+        worse: beyond 3.0 %, the usual variation between sessions
+    1.00 0 1980 1886
+        inconclusive: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1980 MHz against 1886 MHz
+    0.95 0 1980 1886
+        inconclusive: within 3.0 %, the usual variation between sessions in time, but faster in cycles: 1980 MHz against 1886 MHz
+    1.05 0 1886 1980
+        inconclusive: within 3.0 %, the usual variation between sessions in time, but slower in cycles: 1886 MHz against 1980 MHz
+    1.00 0 1886 1980
+        inconclusive: beyond 3.0 %, the usual variation between sessions in time, but not in cycles: 1886 MHz against 1980 MHz
+    0.95 0 1886 1980
+        improved: beyond 3.0 %, the usual variation between sessions
+    1.05 100 - -
+        worse: beyond 2.0 %
+    1.00 100 - -
+        unchanged: within 2.0 %
+    0.95 100 - -
+        improved: beyond 2.0 %
+    1.05 0 - -
+        worse: beyond 3.0 %, the usual variation between sessions
+    1.05 100 1980 -
+        worse: beyond 2.0 %
+    1.05 100 - 1886
+        worse: beyond 2.0 %
+    0.95 100 1980 -
+        improved: beyond 2.0 %
+    1.00 100 1980 -
+        unchanged: within 2.0 %
+    ");
+}
+
+#[test]
+fn a_session_does_not_have_two_times_of_one_kernel() {
+    let base = timed(US);
+    let edited = run("timed 16 20 15");
+    let (old, new) = (of_run(&base, "1"), of_run(&edited, "1"));
+    let found = compare(&old, &new, true, &base.session.stages).differences;
+    let changed = found.iter().filter(|d| d.change != Change::Unchanged);
+    let changed: Vec<_> = changed.map(|d| (d.subject.as_str(), d.change)).collect();
+    assert!(
+        changed.contains(&(SCALAR, Change::Inconclusive)),
+        "{changed:?}"
+    );
+    assert_ne!(of_differences(&found).word, "SAME");
+}
+
+/// A kernel that alone ran at another clock than those that have not changed.
+#[test]
+fn a_clock_that_unchanged_kernels_have_not_recorded_decides_nothing() {
+    let slower = |clock: &str| {
+        let mut rows = [20.0, 21.0].map(|us| latency("s/v", &us.to_string(), us));
+        set(&mut rows[1], clock);
+        let [mut base, mut new] = [Table::default(), Table::default()];
+        for (table, row, session) in [(&mut base, &rows[0], "1"), (&mut new, &rows[1], "2")] {
+            let controls = (0..100).map(|i| {
+                let mut row = latency(&format!("s/{i}"), "same", 10.0);
+                row.figures.remove(&Metric::SmMhz);
+                row
+            });
+            let session = |row| Row {
+                session: session.into(),
+                ..row
+            };
+            table.extend(controls.chain([row.clone()]).map(session));
+        }
+        let found = compare(&base, &new, true, &[]).differences;
+        found
+            .iter()
+            .find(|d| d.subject.as_str() == "s/v")
+            .unwrap()
+            .change
+    };
+    assert_eq!(slower("sm_mhz 1980"), Change::Worse);
+    assert_eq!(slower("sm_mhz 1886"), Change::Worse);
+}
+
 /// What the kernel has before and now, and what is said if it takes half or twice as long.
 #[test]
 fn noise_clocks_and_kernels_that_have_not_changed_decide_nothing() {
@@ -231,7 +381,7 @@ fn a_verdict_that_turns_says_how() {
 fn between_real_sessions_nothing_is_worse_and_a_slower_stage_is_found() {
     let read = |name: &str| {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-        Table::read(&data.join(name)).unwrap()
+        Table::parsed(&Texts::read(&data.join(name)).unwrap()).unwrap()
     };
     let (older, newer) = (read("older"), read("newer"));
     let is_slowed = |subject: &Subject| subject.stage() == "stage5-swizzle";
