@@ -17,9 +17,9 @@ use crate::measure::sink::Sink;
 use crate::pages::{files, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
-use crate::stages::{Backend, Ladder};
+use crate::stages::{self, Backend, Ladder};
 use crate::table::StageMeta;
-use crate::table::files::{create_folder, name_of};
+use crate::table::files::{create_folder, entries, name_of};
 use crate::table::session::{Progress, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
 use anyhow::{Context, ensure};
@@ -81,7 +81,12 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
         ladder.gpu_to("time random problems")?;
     }
     let committed = Results::read(&machine::results())?;
-    let (folder, run) = measure(args, ladder)?;
+    // What cannot be read ends the run before it measures anything.
+    let choice = match args.request.regret {
+        Some(_) => Some(LibraryChoice::read(&committed)?),
+        None => None,
+    };
+    let (folder, run) = measure(args, ladder, choice)?;
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_run(&run, &table);
     let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
@@ -90,7 +95,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     Ok(Answer::new(report.overall().exit, text))
 }
 
-fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)> {
+fn measure(
+    args: &RunArgs,
+    mut ladder: Ladder,
+    choice: Option<LibraryChoice>,
+) -> anyhow::Result<(PathBuf, Run)> {
     let started = machine::now();
     let limited = DeviceLimits::asked(args.device)?;
     ladder.limit(limited)?;
@@ -153,7 +162,8 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     }
     let outcome = executor.run(&mut run, &mut recorder);
     if !plan.draws.is_empty() {
-        let regret = choice::regret(&Known::alone(&run), stages, &models()?);
+        let device = stages.first().and_then(|stage| stage.device);
+        let regret = choice.and_then(|choice| choice.regret(&run, device));
         run.extend(regret.iter().map(Regret::row));
     }
     match &outcome {
@@ -175,17 +185,50 @@ fn measure(args: &RunArgs, mut ladder: Ladder) -> anyhow::Result<(PathBuf, Run)>
     Ok((folder, run))
 }
 
-/// What the library knows of GPUs' times; nothing outside of the workspace.
-fn models() -> anyhow::Result<Vec<Model>> {
-    let Some(root) = machine::workspace() else {
-        return Ok(vec![]);
-    };
-    let folder = root.join("attention-ladder/choice");
-    let fail = || format!("cannot read the library's choice in {}", folder.display());
+/// The library's choice: what it chooses among, and what it knows of GPUs' times.
+struct LibraryChoice {
+    stages: Vec<LoadedStage>,
+    models: Vec<Model>,
+}
+
+impl LibraryChoice {
+    /// Reads it from the workspace, and refuses a model that is not what was fitted to its table; outside of the workspace it knows
+    /// nothing.
+    fn read(committed: &Results) -> anyhow::Result<Self> {
+        let models = match machine::workspace() {
+            Some(root) => {
+                let folder = root.join(stages::CHOICE);
+                committed.verify_choices(&folder)?;
+                models(&folder)?
+            }
+            None => vec![],
+        };
+        Ok(Self {
+            stages: stages::library()?,
+            models,
+        })
+    }
+
+    /// Judges it on the random problems of a run on `device`.
+    fn regret(mut self, run: &Run, device: Option<DeviceLimits>) -> Option<Regret> {
+        for stage in &mut self.stages {
+            stage.device = device;
+        }
+        choice::regret(&Known::alone(run), &self.stages, &self.models)
+    }
+}
+
+fn models(folder: &Path) -> anyhow::Result<Vec<Model>> {
     let mut models = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(fail)? {
-        let text = std::fs::read_to_string(entry?.path()).with_context(fail)?;
-        models.push(serde_json::from_str(&text).with_context(fail)?);
+    for path in entries(folder)? {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            let fail = || format!("cannot read the library's choice {}", path.display());
+            let text = std::fs::read(&path).with_context(fail)?;
+            models.push(serde_json::from_slice(&text).with_context(fail)?);
+        }
     }
     Ok(models)
 }
@@ -245,6 +288,19 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_model_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = r#"{"gpu":"GPU","capability":90,"multiprocessors":132,"costs":[]}"#;
+        std::fs::write(folder.path().join("gpu.json"), model).unwrap();
+        std::fs::write(folder.path().join(".gpu.json.swp"), "of an editor").unwrap();
+        assert_eq!(models(folder.path()).unwrap().len(), 1);
+        std::fs::write(folder.path().join("broken.json"), "{").unwrap();
+        let error = format!("{:#}", models(folder.path()).unwrap_err());
+        let says = ["cannot read the library's choice ", "broken.json: EOF"];
+        assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    }
 
     #[test]
     fn a_run_goes_nowhere_into_committed_records() {

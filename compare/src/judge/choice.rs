@@ -136,7 +136,7 @@ struct Equation {
     scale: f64,
 }
 
-/// Fits the costs of the variants, each by what is known of all, then of the variant, then of the instance, to the named
+/// Fits the costs of the variants of `stages`, which the library has, each by what is known of all, then of the variant, then of the instance, to the named
 /// problems and all parts of the random ones but one: of the first table, and of those of other GPUs of its capability, which
 /// differ less than the problems do. `None` where the first is of no GPU.
 pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
@@ -220,6 +220,11 @@ fn equations(
             let Some(problem) = place.problem() else {
                 continue;
             };
+            // What the library does not have it cannot choose.
+            let rows = rows
+                .into_iter()
+                .filter(|row| loaded(stages, &row.subject).is_some());
+            let rows = Vec::from_iter(rows);
             let least = rows.iter().map(|row| p50(row));
             let least = least.fold(f64::INFINITY, f64::min);
             for row in rows {
@@ -408,7 +413,7 @@ fn least_squares<'a>(
     found
 }
 
-/// What the choice costs: its time over that of the fastest variant.
+/// What the choice costs: its time over that of the fastest variant of all stages, whether or not the library has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regret {
     pub problems: usize,
@@ -467,7 +472,8 @@ impl fmt::Display for Regret {
     }
 }
 
-/// Of the models, on the random problems that are judged.
+/// The regret of the models, on the random problems that are judged. `stages` are the library's: it can choose no other, but is measured
+/// by the fastest of all.
 pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
     let chooser = Chooser::new(stages, models, &gpu(known)?);
     regret_of(known, stages, |_| &chooser)

@@ -10,7 +10,8 @@ use common::problem::Mask;
 use common::verdict::{GateId, GateResult};
 use std::sync::LazyLock;
 
-static STAGES: LazyLock<Vec<LoadedStage>> = LazyLock::new(|| stages::load().unwrap());
+/// Those of the library.
+static STAGES: LazyLock<Vec<LoadedStage>> = LazyLock::new(|| stages::library().unwrap());
 
 fn drawn_problems(count: usize) -> Run {
     drawn_run(&STAGES, count)
@@ -348,6 +349,73 @@ fn a_wrong_choice_is_named_and_fails() {
         (read.problems, read.at, Some(read.mean)),
         (60, found.at, mean)
     );
+}
+
+/// The model has one of three variants, which another of its stage, of another stage or of none that the library has beats.
+#[test]
+fn a_choice_is_measured_by_the_fastest_variant_whatever_its_stage() {
+    let shape = "1x8x512x64 f16";
+    let chosen = timed([format!("{LARGE} {shape} 10")]);
+    let model = fitted(&[&chosen], None).model;
+    assert_eq!(regret_by(&chosen, &model).worst, 1.0);
+    for (fastest, us, worst) in [
+        (SMALL, 8.0, 1.25),
+        (SWIZZLE, 5.0, 2.0),
+        ("stage3-wmma-pv/wmma-pv-32x64", 4.0, 2.5),
+    ] {
+        let run = timed([
+            format!("{LARGE} {shape} 10"),
+            format!("{fastest} {shape} {us}"),
+        ]);
+        let found = regret_by(&run, &model);
+        assert_eq!((found.worst, found.problems), (worst, 1), "{found}");
+        let at = format!("{LARGE} 10.0 µs, {fastest} {us:.1} µs");
+        assert!(found.at.ends_with(&at) && !found.is_kept(), "{found}");
+    }
+}
+
+#[test]
+fn what_the_library_does_not_have_is_neither_in_the_fit_nor_in_its_weights() {
+    let without = drawn_problems(120);
+    let mut with = without.clone();
+    for row in times(&without).into_iter().filter(|row| is_of(row, LARGE)) {
+        let us = p50(&row) / 3.0;
+        with.append(Row {
+            subject: "stage3-wmma-pv/wmma-pv-32x64".into(),
+            ..row.figure(Metric::P50, us)
+        });
+    }
+    assert_eq!(costs(&with), costs(&without));
+    let unseen = |run: &Run| unseen_regret(&[Known::alone(run)], &STAGES).unwrap();
+    let [before, after] = [&without, &with].map(unseen);
+    assert!(
+        before.is_kept() && after.mean > 2.0 * before.mean,
+        "{after}"
+    );
+    assert!(after.at.contains(", stage3-wmma-pv/"), "{after}");
+}
+
+/// Of another GPU's table too: its random problems have the same numbers.
+#[test]
+fn no_equation_of_the_part_that_is_judged_is_in_its_fit() {
+    let runs = [drawn_problems(60), drawn_on(&STAGES, 60, 33)];
+    let is_unseen = |row: &Row| part(row) == Some(3);
+    let known = runs.each_ref().map(Known::alone);
+    let count = |unseen| {
+        let equations = equations(&known, &STAGES, 90, unseen);
+        let all = equations.into_values().flat_map(|(_, of)| of);
+        all.fold([0, 0], |mut counts, equation| {
+            counts[equation.on.0] += 1;
+            counts
+        })
+    };
+    let [all, seen] = [
+        runs.each_ref().map(|run| times(run).len()),
+        runs.each_ref()
+            .map(|run| times(&run.clone().without(is_unseen)).len()),
+    ];
+    assert_eq!((count(None), count(Some(3))), (all, seen));
+    assert!(seen[0] < all[0] && seen[1] < all[1]);
 }
 
 #[test]
