@@ -260,6 +260,13 @@ fn outside_the_workspace_nothing_is_written_unasked() {
             &["not inside the workspace", says],
         );
     }
+    // What it advises is taken: the run is looked for.
+    let advised = folder.here("accept run --into tables");
+    expect(
+        advised,
+        2,
+        &["the run cannot be accepted", "run is not a run"],
+    );
     assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
 }
 

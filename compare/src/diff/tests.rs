@@ -51,6 +51,7 @@ fn the_exit_code_says_what_moved() {
             tables of {before} => tables of {before}
             timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 20; - !peers
             timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
+            tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 8
             tables of {before} => tables of emulated
             {before} => {before}
             timed => timed; machine nvidia-l4; card NVIDIA L4
@@ -90,6 +91,8 @@ fn the_exit_code_says_what_moved() {
         0 SAME [] false
     timed; peers mission 10 torch-flash 20; - !peers => timed; peers mission 10 torch-flash 21; - !peers
         3 NO DATA [] false
+    tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 9 => tables of timed; + scalar | 1x1x17x64 f16 full | draw | p50 8
+        0 SAME [] false
     tables of timed; identity 0 a; identity 1 b; named 1 => tables of emulated
         3 INCOMPLETE ["nvidia-h200: only the base has figures of this GPU model"] false
     timed; identity 0 a; identity 1 b; named 1 => timed; identity 0 a; identity 1 b; named 1
