@@ -149,7 +149,7 @@ impl Chooser {
         let nearest = models.iter().min_by_key(distance);
         let mut candidates: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for cost in nearest.iter().flat_map(|model| &model.costs) {
-            // A model knows stages that are not in the library.
+            // A model may know stages that are not loaded, as in a test that loads a few.
             for (at, stage) in stages.iter().enumerate() {
                 let is_its =
                     |name: &str| cost.variant.split_once('/') == Some((stage.info().id, name));
