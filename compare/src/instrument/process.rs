@@ -1,6 +1,7 @@
 //! A tool as a process: run with a time limit, its output kept, its children ended with it.
 
 use crate::interrupt::interrupted;
+use crate::table::files::create_folder;
 use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io;
@@ -70,17 +71,22 @@ pub fn run(
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes it, under the system's folder for temporary files. Its path is text: Python is told of files in JSON.
+    /// Makes a folder that nobody else has, below the system's folder for temporary files. A process
+    /// number would not do for its name: processes in two pid namespaces may share both the number
+    /// and that folder. Its path is text: Python is told of files in JSON.
     pub fn new(label: &str) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("compare-{label}-{}", std::process::id()));
-        let shown = path.display();
+        Self::below(&std::env::temp_dir(), label)
+    }
+
+    fn below(parent: &Path, label: &str) -> anyhow::Result<Self> {
+        let shown = parent.display();
         ensure!(
-            path.to_str().is_some(),
+            parent.to_str().is_some(),
             "{shown} is not valid UTF-8; set TMPDIR to a folder whose path is"
         );
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot write {shown}; set TMPDIR to a writable folder"))?;
-        Ok(Self(path))
+        create_folder(parent, &format!("compare-{label}"))
+            .map(Self)
+            .context("set TMPDIR to a writable folder")
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -159,5 +165,41 @@ mod tests {
             is_gone()
         });
         assert!(gone, "{}", state());
+    }
+
+    /// In another pid namespace a process may have our number, and share our temporary folder.
+    #[test]
+    fn two_scratch_folders_of_one_label_and_process_number_never_meet() {
+        let shared = tempfile::tempdir().unwrap();
+        let [ours, theirs] =
+            ["candidate"; 2].map(|label| Scratch::below(shared.path(), label).unwrap());
+        ours.write("out", b"ours").unwrap();
+        theirs.write("out", b"theirs").unwrap();
+        assert_eq!(std::fs::read(ours.path("out")).unwrap(), b"ours");
+        drop(theirs);
+        assert_eq!(std::fs::read(ours.path("out")).unwrap(), b"ours");
+        drop(ours);
+        assert_eq!(std::fs::read_dir(shared.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_was_left_there_is_not_taken() {
+        let shared = tempfile::tempdir().unwrap();
+        let number = std::process::id();
+        for left in ["compare-peers".into(), format!("compare-peers-{number}")] {
+            std::fs::create_dir(shared.path().join(&left)).unwrap();
+            std::fs::write(shared.path().join(left).join("out"), "stale").unwrap();
+        }
+        let scratch = Scratch::below(shared.path(), "peers").unwrap();
+        assert!(!scratch.path("out").exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_answered_with_what_to_set() {
+        let nowhere = Path::new("/proc/no/such/folder");
+        let error = Scratch::below(nowhere, "peers").err().unwrap();
+        let error = format!("{error:#}");
+        let says = "set TMPDIR to a writable folder: cannot write /proc/no/such/folder: ";
+        assert!(error.starts_with(says), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! Atomic writes, and the folders of runs.
 
 use super::error::StoreError;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,19 +39,29 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let parent = path.parent().filter(|of| !of.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(&fail)?;
-    // The process id keeps two runs apart, and whatever lists runs skips names with a leading dot.
-    let temporary = parent.join(format!(
-        ".{}.{}.tmp",
-        name.to_string_lossy(),
-        std::process::id()
-    ));
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+    let (temporary, mut file) = create_beside(parent, name).map_err(&fail)?;
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&temporary, path));
     written.map_err(|source| {
         let _ = fs::remove_file(&temporary);
         fail(source)
     })
+}
+
+/// Creates a file in `folder` that no other writer of `name` has, whatever its process number.
+/// Whatever lists runs skips its name, for the leading dot.
+fn create_beside(folder: &Path, name: &OsStr) -> io::Result<(PathBuf, fs::File)> {
+    let mut number = 1;
+    loop {
+        let path = folder.join(format!(".{}.{number}.tmp", name.to_string_lossy()));
+        match fs::File::create_new(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What lies in a folder, in no order; nothing if there is none.
@@ -116,6 +127,22 @@ mod tests {
             "not there for another reason"
         );
         assert!(read(&folder.path().join("nothing")).unwrap().is_none());
+    }
+
+    /// Two processes in different pid namespaces may have one number.
+    #[test]
+    fn writers_of_one_file_at_once_leave_one_of_theirs_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.jsonl");
+        let texts = [vec![b'a'; 1 << 20], vec![b'b'; 1 << 20]];
+        std::thread::scope(|scope| {
+            for text in &texts {
+                let path = &path;
+                scope.spawn(move || (0..8).for_each(|_| write_atomically(path, text).unwrap()));
+            }
+        });
+        assert!(texts.contains(&fs::read(&path).unwrap()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[cfg(unix)]
