@@ -640,6 +640,41 @@ fn tracked_files_name_no_machine() {
     );
 }
 
+/// `scripts/explain-mutants` plants each for half a minute, and would stop at the first that it cannot.
+#[test]
+fn every_mistake_that_explain_is_tried_on_can_be_planted() {
+    let list = read(&root().join("compare/tests/explain/mutants.txt"));
+    let lines = Vec::from_iter(
+        list.lines()
+            .filter(|line| line.starts_with(['=', '<', '>'])),
+    );
+    let entries = lines.chunks(3).map(|entry| match entry {
+        [head, old, new]
+            if head.starts_with("= ") && old.starts_with("< ") && new.starts_with("> ") =>
+        {
+            (
+                *head,
+                old[2..].replace("\\n", "\n"),
+                new[2..].replace("\\n", "\n"),
+            )
+        }
+        _ => panic!("an entry is '= ', '< ' and '> ': {entry:#?}"),
+    });
+    let entries = Vec::from_iter(entries);
+    assert_eq!(entries.len(), 48, "docs/explain.md says of how many");
+    let cannot = entries.iter().filter(|(head, old, new)| {
+        let [_, stage, _, _, file] = head.split(' ').collect::<Vec<_>>()[..] else {
+            return true;
+        };
+        let text = read(&root().join(file));
+        old == new || text.matches(old).count() != 1 || !root().join(stage).is_dir()
+    });
+    expect_none(
+        cannot,
+        "this text stands once in no file: write what the kernel has in its place",
+    );
+}
+
 /// Lines of tracked files that are wrong, by the file's name, its lines and the number of one, from 0: "name:line".
 fn lines_of_tracked(is_wrong: impl Fn(&str, &[&str], usize) -> bool) -> Vec<String> {
     let mut found = Vec::new();
