@@ -1,5 +1,8 @@
 //! What the system lets this process have. Too little is the machine's fault, never a stage's.
 
+mod memory;
+
+use self::memory::{Available, System};
 use super::machine::processors;
 use super::plan::{Mode, PlannedCase};
 use crate::table::Place;
@@ -22,9 +25,9 @@ const BYTES_PER_ELEMENT: [u128; 2] = [42, 56];
 
 /// Refuses what would end in the middle: a failed allocation aborts the program, and a thread that does not start is a panic.
 pub fn check() -> anyhow::Result<()> {
-    if let Some(bytes) = available() {
-        let remedy = "End other programs, or raise the control group's memory.max.";
-        enough("memory", bytes, LEAST_BYTES, remedy)?;
+    if let Some(available) = System::here().memory() {
+        let remedy = "End other programs, or raise that limit.";
+        enough_memory("memory", &available, LEAST_BYTES, remedy)?;
     }
     address_space(0)?;
     threads().context(
@@ -49,20 +52,30 @@ pub fn check_cases(cases: &[PlannedCase]) -> anyhow::Result<()> {
 }
 
 pub fn check_problems<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> anyhow::Result<()> {
-    fit(problems, available())
+    fit(problems, System::here().available())
 }
 
 fn fit<'a>(
     problems: impl IntoIterator<Item = &'a Problem>,
-    available: Option<u128>,
+    available: Option<Available>,
 ) -> anyhow::Result<()> {
     let largest = problems.into_iter().max_by_key(|problem| bytes(problem));
     if let (Some(problem), Some(available)) = (largest, available) {
         let what = format!("memory for {}", Place::of(problem));
         let remedy = "Give a smaller shape, or run on a machine with more.";
-        enough(&what, available, bytes(problem), remedy)?;
+        enough_memory(&what, &available, bytes(problem), remedy)?;
     }
     Ok(())
+}
+
+fn enough_memory(
+    what: &str,
+    available: &Available,
+    needed: u128,
+    remedy: &str,
+) -> anyhow::Result<()> {
+    let limit = &available.limit;
+    enough(&format!("{what}: {limit}"), available.bytes, needed, remedy)
 }
 
 fn bytes(problem: &Problem) -> u128 {
@@ -79,10 +92,10 @@ fn bytes(problem: &Problem) -> u128 {
 /// For so many traced cases at once.
 fn address_space(traced: usize) -> anyhow::Result<()> {
     let reserved = BYTES_PER_PROCESSOR * processors() + FAR_APART_BYTES * traced;
-    let Some((command, bytes)) = address_limit(&read("/proc/self/limits")) else {
+    let Some(Available { bytes, limit }) = System::here().address_space() else {
         return Ok(());
     };
-    let what = format!("address space: {command}");
+    let what = format!("address space: {limit}");
     let remedy = "Raise it: `ulimit -v unlimited; ulimit -d unlimited`.";
     enough(&what, bytes, LEAST_BYTES + reserved as u128, remedy)
 }
@@ -112,75 +125,10 @@ fn size(bytes: u128) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
-/// An empty text where the system has no such file.
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-/// Memory that is available without swapping, if the system reports it as Linux does, and no more than the control group has.
-fn available() -> Option<u128> {
-    let groups = [
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ];
-    let groups = groups
-        .iter()
-        .filter_map(|path| read(path).trim().parse().ok());
-    available_in(&read("/proc/meminfo"))
-        .into_iter()
-        .chain(groups)
-        .min()
-}
-
-fn available_in(meminfo: &str) -> Option<u128> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u128 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-/// The lowest limit of address space in /proc/self/limits, in bytes, and the command that sets it.
-fn address_limit(limits: &str) -> Option<(&'static str, u128)> {
-    let of = |(name, command)| {
-        let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-        Some((command, line.split_whitespace().next()?.parse().ok()?))
-    };
-    let all = [
-        ("Max address space", "ulimit -v"),
-        ("Max data size", "ulimit -d"),
-    ];
-    all.into_iter()
-        .filter_map(of)
-        .min_by_key(|(_, bytes)| *bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use common::problem::{Dtype, Kind, Mask, Shape, of_kind};
-
-    #[test]
-    fn available_memory_is_read_as_linux_writes_it() {
-        assert_eq!(
-            available_in("MemTotal: 9 kB\nMemAvailable:   23572988 kB\n"),
-            Some(23_572_988 * 1024)
-        );
-        assert_eq!(available_in("MemFree: 9 kB\n"), None);
-    }
-
-    #[test]
-    fn the_lowest_limit_is_named() {
-        let limits = |data: &str, space: &str| {
-            format!(
-                "Max data size   {data}  unlimited  bytes\nMax address space  {space}  unlimited  bytes\n"
-            )
-        };
-        let lowest = |data, space| address_limit(&limits(data, space));
-        assert_eq!(lowest("unlimited", "unlimited"), None);
-        assert_eq!(lowest("unlimited", "65536"), Some(("ulimit -v", 65_536)));
-        assert_eq!(lowest("4096", "65536"), Some(("ulimit -d", 4096)));
-    }
 
     #[test]
     fn too_little_is_refused_with_the_figures() {
@@ -190,10 +138,16 @@ mod tests {
             "memory: 0.3 GB are available, and a run takes up to 1.1 GB. End them."
         );
         assert!(enough("memory", 4 << 30, LEAST_BYTES, "").is_ok());
+        let gigabytes = |count: u128| {
+            Some(Available {
+                bytes: count * 1_000_000_000,
+                limit: "MemAvailable".into(),
+            })
+        };
         let of = |shape| [Problem::new(shape, Dtype::F16, Mask::Full).unwrap()];
         let huge = of(Shape::bhsd(1024, 1024, 4096, 64));
-        let error = says(fit(&huge, Some(24_000_000_000)));
-        let figures = "memory for 1024x1024x4096x64 f16 full: 24.0 GB are available, and a run takes up to 26938.0 GB.";
+        let error = says(fit(&huge, gigabytes(24)));
+        let figures = "memory for 1024x1024x4096x64 f16 full: MemAvailable: 24.0 GB are available, and a run takes up to 26938.0 GB.";
         assert!(error.starts_with(figures), "{error}");
         assert!(
             fit(&huge, None).is_ok(),
@@ -201,8 +155,8 @@ mod tests {
         );
         // Counted, not overflowed.
         let largest = of(Shape::bhsd(65_535, 65_535, 1 << 24, 128));
-        assert!(fit(&largest, Some(24_000_000_000)).is_err());
+        assert!(fit(&largest, gigabytes(24)).is_err());
         let big = of_kind(Kind::Small).flat_map(|named| of(named.shape));
-        assert!(fit(&big.collect::<Vec<_>>(), Some(4_000_000_000)).is_ok());
+        assert!(fit(&big.collect::<Vec<_>>(), gigabytes(4)).is_ok());
     }
 }
