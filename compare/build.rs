@@ -1,43 +1,37 @@
 //! Tells `compare` which source it was built from, since the binary may run without its checkout.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "src/git.rs"]
+mod git;
+#[path = "src/provenance.rs"]
+mod provenance;
+
+use std::path::PathBuf;
+
+/// In the root: what cargo builds with.
+const MANIFESTS: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
 fn main() {
     let root =
         PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
-    // A commit writes the log of HEAD. A path that does not exist would make cargo rerun this script on every build.
-    let log = root.join(".git/logs/HEAD");
-    let sources = std::fs::read_dir(&root)
+    let folders = std::fs::read_dir(&root)
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path());
-    for path in sources
-        .filter(|path| path.join("Cargo.toml").exists())
-        .chain([log].into_iter().filter(|p| p.exists()))
+        .map(|entry| entry.path())
+        .filter(|path| path.join("Cargo.toml").exists());
+    let manifests = MANIFESTS.map(|name| root.join(name));
+    // A path that does not exist would make cargo rerun this script on every build.
+    for path in folders
+        .chain(manifests.into_iter().filter(|path| path.exists()))
+        .chain(provenance::watched(&root))
     {
         println!("cargo:rerun-if-changed={}", path.display());
     }
-    if let (Some(sha), Some(status)) = (
-        git(&root, &["rev-parse", "HEAD"]),
-        git(&root, &["status", "--porcelain"]),
-    ) {
-        println!("cargo:rustc-env=COMPARE_GIT_SHA={sha}");
-        println!("cargo:rustc-env=COMPARE_GIT_DIRTY={}", !status.is_empty());
+    match provenance::commit(&root) {
+        Ok(commit) => {
+            println!("cargo:rustc-env=COMPARE_GIT_SHA={}", commit.sha);
+            println!("cargo:rustc-env=COMPARE_GIT_DIRTY={}", commit.is_dirty);
+        }
+        Err(reason) => println!("cargo:rustc-env=COMPARE_GIT_UNKNOWN={reason}"),
     }
-}
-
-/// What git prints, trimmed; `None` without git or a checkout.
-fn git(root: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(root)
-        .args(arguments)
-        .output()
-        .ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }

@@ -11,6 +11,10 @@ mod doctor;
 mod document;
 mod explain;
 mod fuzz;
+mod git;
+#[cfg(test)]
+#[path = "tests/git.rs"]
+mod git_tests;
 mod instrument;
 mod interrupt;
 mod judge;
@@ -19,6 +23,8 @@ mod pages;
 mod peers;
 mod profile;
 mod progress;
+#[cfg(test)]
+mod provenance;
 mod python;
 #[cfg(test)]
 #[path = "tests/recipes.rs"]

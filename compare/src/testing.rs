@@ -1,5 +1,6 @@
 //! Literal stages and runs for the tests of this crate: one builder, and changes to what it builds.
 
+pub mod git;
 pub mod scenario;
 
 use crate::judge::draw;

@@ -1,6 +1,9 @@
 //! The repository's own rules, each as a test that says what to do when it fails. They hold for one stage or nine.
 #![forbid(unsafe_code)]
 
+#[path = "../src/git.rs"]
+mod git;
+
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -548,10 +551,7 @@ fn members_inherit_from_the_root() {
 
 /// Every tracked file that is text, by its path; none where this is no git checkout.
 fn tracked() -> Vec<(String, String)> {
-    let listed = Command::new("git")
-        .args(["ls-files", "-z"])
-        .current_dir(root())
-        .output();
+    let listed = git::git(&root()).args(["ls-files", "-z"]).output();
     let Some(listed) = listed.ok().filter(|output| output.status.success()) else {
         assert!(
             std::env::var_os("CI").is_none(),
@@ -582,10 +582,9 @@ fn a_checkout_with_autocrlf_has_no_carriage_returns() {
     if names.is_empty() {
         return;
     }
-    let done = Command::new("git")
+    let done = git::git(&root())
         .args("-c core.autocrlf=true checkout-index --all --quiet".split(' '))
         .arg(prefix)
-        .current_dir(root())
         .status()
         .unwrap();
     assert!(done.success());
@@ -598,6 +597,35 @@ fn a_checkout_with_autocrlf_has_no_carriage_returns() {
         ".gitattributes lacks eol=lf",
     );
 }
+
+/// A hook of a linked worktree names the person's repository in variables that outrank the folder:
+/// tests that started git by themselves committed to the branch in it.
+#[test]
+fn one_place_starts_git_and_scripts_forget_the_callers_repository() {
+    // Written in halves, or this file would be found.
+    let started = "Command::new(\"g_it\")".replace('_', "");
+    let rust = lines_of_tracked(|name, lines, at| {
+        name.ends_with(".rs") && name != "compare/src/git.rs" && lines[at].contains(&started)
+    });
+    expect_none(rust, "start git by `git::git(folder)` (compare/src/git.rs)");
+    let scripts = tracked().into_iter().filter(|(name, text)| {
+        let is_script = name.starts_with("scripts/") || name.starts_with(".ci/");
+        let mut words = text.split(|c: char| c.is_whitespace() || "($|&;".contains(c));
+        is_script
+            && text.starts_with("#!/usr/bin/env bash")
+            && words.any(|word| word == "git")
+            && !text.contains(FORGETS)
+    });
+    expect_none(
+        scripts.map(|(name, _)| name),
+        &format!("a script that runs git begins with\n{FORGETS}"),
+    );
+}
+
+/// What a script in bash begins with before it runs git.
+const FORGETS: &str = r#"for name in "${!GIT_@}"; do
+    [[ "$name" == GIT_EXEC_PATH ]] || unset "$name"
+done"#;
 
 #[test]
 fn nothing_is_skipped_silently() {

@@ -1,6 +1,9 @@
 //! The scripts that review a change, with programs in place of cargo, compare and gh that note how they are called.
 #![forbid(unsafe_code)]
 
+#[path = "../src/git.rs"]
+mod git;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -83,8 +86,7 @@ impl Checkout {
 
     fn git(&self, arguments: &str) -> String {
         let identity = "-c user.name=t -c user.email=t@example.invalid -c commit.gpgsign=false";
-        let output = Command::new("git")
-            .current_dir(self.path("checkout"))
+        let output = git::git(&self.path("checkout"))
             .args(identity.split(' ').chain(arguments.split(' ')))
             .output()
             .unwrap();

@@ -12,7 +12,6 @@ use common::device::BackendKind;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 #[derive(Debug)]
 pub struct Side {
@@ -195,9 +194,7 @@ fn before_tables(name: &str, root: &Path) -> String {
 
 /// What git prints; the error is its message.
 fn git(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<u8>, String> {
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(root)
+    let output = crate::git::git(root)
         .args(arguments)
         .output()
         .map_err(|error| format!("git cannot be started: {error}"))?;

@@ -1,9 +1,9 @@
 use super::*;
 use crate::document::markdown::markdown;
+use crate::testing::git::{self, run as git};
 use crate::testing::scenario::{self, each};
 use crate::testing::{US, ladder, timed};
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 /// A side in a folder of its own: a run, as `tables` if that is said.
@@ -122,27 +122,8 @@ fn the_exit_code_says_what_moved() {
     assert_eq!(differences.sum::<usize>(), 1);
 }
 
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let identity = [
-        "user.name=t",
-        "user.email=t@example.invalid",
-        "commit.gpgsign=false",
-    ];
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(folder)
-        .args(identity.iter().flat_map(|setting| ["-c", setting]))
-        .args(arguments)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 fn commit(root: &Path, tag: &str) {
-    git(root, &["add", "--all", "."]);
-    git(root, &["commit", "--quiet", "--allow-empty", "-m", tag]);
+    git::commit(root, tag);
     git(root, &["tag", tag]);
 }
 

@@ -17,7 +17,9 @@ pub fn git() -> Git {
             dirty: dirty == "true",
         },
         _ => Git::Unknown {
-            reason: "it was built outside a git checkout".to_string(),
+            reason: option_env!("COMPARE_GIT_UNKNOWN")
+                .unwrap_or("it was built outside a git checkout")
+                .to_string(),
         },
     }
 }

@@ -1,0 +1,320 @@
+//! Which commit the sources are of. The build script asks, since the program may run without its
+//! checkout.
+
+use crate::git::git;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    pub sha: String,
+    /// Whether the sources differ from the commit, or git cannot tell.
+    pub is_dirty: bool,
+}
+
+/// Files that a repository around the sources tracks if it holds them.
+const TRACKED: [&str; 2] = ["Cargo.toml", "compare/build.rs"];
+
+/// The folders that cargo compiles.
+const FOLDERS: [&str; 5] = [".cargo", "attention-ladder", "common", "compare", "stage*"];
+
+/// What a file that is compiled ends in.
+const COMPILED: [&str; 11] = [
+    "c", "cc", "cpp", "cu", "cuh", "h", "hpp", "json", "ptx", "rs", "toml",
+];
+
+/// Returns the commit that holds the sources at `root`, or why there is none.
+pub fn commit(root: &Path) -> Result<Commit, String> {
+    let tracked = run(
+        root,
+        &[&["ls-files", "--error-unmatch", "--"], &TRACKED[..]].concat(),
+    );
+    let is_inside = run(root, &["rev-parse", "--is-inside-work-tree"]);
+    match (tracked, is_inside) {
+        (Ok(_), _) => {}
+        (_, Ok(inside)) if inside.trim() == "true" => {
+            return Err("the git repository around its sources does not track them".to_string());
+        }
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {
+            return Err("it was built without git".to_string());
+        }
+        _ => return Err("it was built outside a git checkout".to_string()),
+    }
+    let sha = run(root, &["rev-parse", "--verify", "HEAD"])
+        .map_err(|error| format!("git names no commit of its sources: {error}"))?;
+    let is_dirty = is_changed(root)
+        .and_then(|changed| Ok(changed || hides_changes(root)? || has_untracked_sources(root)?))
+        .map_err(|error| format!("git does not compare its sources: {error}"))?;
+    Ok(Commit {
+        sha: sha.trim().to_string(),
+        is_dirty,
+    })
+}
+
+/// Returns the files that change whenever HEAD names another commit. Each exists: cargo reruns a
+/// build script on every build while one that it watches does not.
+pub fn watched(root: &Path) -> Vec<PathBuf> {
+    let path_of = |name: &str| {
+        let path = run(root, &["rev-parse", "--git-path", name]).ok()?;
+        Some(root.join(path.trim_end_matches('\n')))
+    };
+    let branch = run(root, &["symbolic-ref", "--quiet", "HEAD"]).ok();
+    // A branch that is packed has no file yet; the next commit makes one below an existing folder.
+    let branch = branch.and_then(|name| {
+        let path = path_of(name.trim())?;
+        path.ancestors()
+            .find(|path| path.exists())
+            .map(PathBuf::from)
+    });
+    // In a linked worktree `.git` is a file, and these lie elsewhere.
+    ["HEAD", "logs/HEAD", "reftable"]
+        .into_iter()
+        .filter_map(path_of)
+        .filter(|path| path.exists())
+        .chain(branch)
+        .collect()
+}
+
+/// Whether tracked files differ, or git lists an untracked one. The person's configuration may hide
+/// both.
+fn is_changed(root: &Path) -> io::Result<bool> {
+    let status = [
+        "status",
+        "--porcelain=v1",
+        "--untracked-files=normal",
+        "--ignore-submodules=none",
+        "--",
+        ".",
+    ];
+    Ok(!run(root, &status)?.is_empty())
+}
+
+/// Whether git was told not to look at a tracked file that is there: `assume-unchanged` has a small
+/// letter, `skip-worktree` an S.
+fn hides_changes(root: &Path) -> io::Result<bool> {
+    let listed = run(root, &["ls-files", "-v", "-z"])?;
+    Ok(listed.split_terminator('\0').any(|line| {
+        let (tag, path) = line.split_once(' ').unwrap_or((line, ""));
+        tag.starts_with(|tag: char| tag.is_ascii_lowercase())
+            || tag == "S" && root.join(path).exists()
+    }))
+}
+
+/// Whether a file that cargo may compile is in no commit, whoever ignores it.
+fn has_untracked_sources(root: &Path) -> io::Result<bool> {
+    let others = run(
+        root,
+        &[&["ls-files", "--others", "-z", "--"], &FOLDERS[..]].concat(),
+    )?;
+    Ok(others.split_terminator('\0').map(Path::new).any(|path| {
+        let extension = path.extension().unwrap_or_default();
+        COMPILED.iter().any(|compiled| extension == *compiled)
+            && !path.iter().any(|folder| folder == "target")
+    }))
+}
+
+/// Returns what git prints in `root`. It takes no lock that a person's git may hold, asks no daemon
+/// for changes, and compares modes.
+fn run(root: &Path, arguments: &[&str]) -> io::Result<String> {
+    let output = git(root)
+        .args(["--no-optional-locks", "-c", "core.fsmonitor=false"])
+        .args(arguments)
+        .output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(io::Error::other(
+            String::from_utf8_lossy(&output.stderr).trim().to_string(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::git as testing;
+    use std::fs;
+    use tempfile::TempDir;
+
+    const HEADER: &str = "common/cuda/attn/ours.cuh";
+
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Writes sources below `root`.
+    fn sources(root: &Path) {
+        for name in ["Cargo.toml", "compare/build.rs", HEADER] {
+            write(root, name, "as committed");
+        }
+    }
+
+    /// Makes a repository of sources with one commit.
+    fn repository() -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        testing::run(folder.path(), &["init", "--quiet", "-b", "main"]);
+        sources(folder.path());
+        testing::commit(folder.path(), "one");
+        folder
+    }
+
+    #[track_caller]
+    fn is_dirty(root: &Path) -> bool {
+        commit(root).unwrap().is_dirty
+    }
+
+    #[test]
+    fn committed_sources_have_the_commit_of_head() {
+        let folder = repository();
+        let sha = testing::run(folder.path(), &["rev-parse", "HEAD"]);
+        let clean = Commit {
+            sha,
+            is_dirty: false,
+        };
+        assert_eq!(commit(folder.path()), Ok(clean));
+    }
+
+    #[test]
+    fn a_changed_source_is_dirty() {
+        let folder = repository();
+        write(folder.path(), HEADER, "changed");
+        assert!(is_dirty(folder.path()));
+    }
+
+    #[test]
+    fn what_is_built_beside_the_sources_is_not_dirty() {
+        let folder = repository();
+        write(folder.path(), ".gitignore", "/target\n__pycache__\n");
+        testing::commit(folder.path(), "ignore");
+        write(folder.path(), "target/debug/build/generated.rs", "");
+        write(folder.path(), "compare/src/__pycache__/peers.pyc", "");
+        assert!(!is_dirty(folder.path()));
+    }
+
+    #[test]
+    fn an_untracked_file_is_seen_although_status_is_told_to_show_none() {
+        for name in ["common/cuda/attn/new.cuh", "rust-toolchain.toml"] {
+            let folder = repository();
+            let hide = ["config", "status.showUntrackedFiles", "no"];
+            testing::run(folder.path(), &hide);
+            write(folder.path(), name, "");
+            assert!(is_dirty(folder.path()), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_untracked_header_is_seen_although_a_person_ignores_it() {
+        let folder = repository();
+        write(folder.path(), ".git/ignored", "*.cuh\n");
+        let ignored = folder.path().join(".git/ignored");
+        let ignored = ignored.to_str().unwrap();
+        testing::run(folder.path(), &["config", "core.excludesFile", ignored]);
+        write(folder.path(), "common/cuda/attn/new.cuh", "");
+        assert!(is_dirty(folder.path()));
+    }
+
+    #[test]
+    fn a_change_that_git_is_told_not_to_look_at_is_dirty() {
+        for flag in ["--assume-unchanged", "--skip-worktree"] {
+            let folder = repository();
+            testing::run(folder.path(), &["update-index", flag, HEADER]);
+            write(folder.path(), HEADER, "changed");
+            assert!(is_dirty(folder.path()), "{flag}");
+        }
+    }
+
+    #[test]
+    fn sources_in_no_repository_have_no_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        sources(folder.path());
+        let reason = commit(folder.path()).unwrap_err();
+        assert_eq!(reason, "it was built outside a git checkout");
+    }
+
+    /// An archive that somebody unpacked in a repository of their own.
+    #[test]
+    fn sources_inside_a_repository_that_does_not_track_them_have_no_commit() {
+        for ignored in ["", "unpacked\n"] {
+            let folder = tempfile::tempdir().unwrap();
+            testing::run(folder.path(), &["init", "--quiet"]);
+            write(folder.path(), ".gitignore", ignored);
+            testing::commit(folder.path(), "theirs");
+            let root = folder.path().join("unpacked");
+            sources(&root);
+            let reason = commit(&root).unwrap_err();
+            let says = "the git repository around its sources does not track them";
+            assert_eq!(reason, says, "ignored: {ignored:?}");
+        }
+    }
+
+    #[test]
+    fn sources_that_a_larger_repository_tracks_have_its_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        testing::run(folder.path(), &["init", "--quiet"]);
+        let root = folder.path().join("third-party/ladder");
+        sources(&root);
+        testing::commit(folder.path(), "vendored");
+        write(folder.path(), "elsewhere", "not ours");
+        assert!(!is_dirty(&root));
+        write(&root, HEADER, "changed");
+        assert!(is_dirty(&root));
+    }
+
+    /// Returns what the watched files hold; of a folder, the names in it.
+    fn seen(root: &Path) -> Vec<(PathBuf, Vec<String>)> {
+        let holds = |path: &Path| match fs::read_dir(path) {
+            Ok(entries) => {
+                let names = entries.map(|entry| entry.unwrap().file_name());
+                let mut names = Vec::from_iter(names.map(|name| name.into_string().unwrap()));
+                names.sort();
+                names
+            }
+            Err(_) => vec![fs::read_to_string(path).unwrap()],
+        };
+        watched(root)
+            .into_iter()
+            .map(|path| (path.clone(), holds(&path)))
+            .collect()
+    }
+
+    #[track_caller]
+    fn notices_a_commit(root: &Path) {
+        let before = seen(root);
+        assert_eq!(before, seen(root), "watching changes nothing");
+        testing::commit(root, "two");
+        assert_ne!(before, seen(root), "{root:?}");
+    }
+
+    #[test]
+    fn a_commit_is_noticed() {
+        notices_a_commit(repository().path());
+    }
+
+    #[test]
+    fn a_commit_on_a_packed_branch_without_a_log_is_noticed() {
+        let folder = repository();
+        let set = |name: &str, value: &str| testing::run(folder.path(), &["config", name, value]);
+        set("core.logAllRefUpdates", "false");
+        fs::remove_dir_all(folder.path().join(".git/logs")).unwrap();
+        testing::run(folder.path(), &["pack-refs", "--all"]);
+        notices_a_commit(folder.path());
+    }
+
+    #[test]
+    fn a_commit_in_a_linked_worktree_is_noticed() {
+        let folder = repository();
+        for (name, how) in [("branch", "-bside"), ("detached", "--detach")] {
+            testing::run(folder.path(), &["worktree", "add", "--quiet", how, name]);
+            notices_a_commit(&folder.path().join(name));
+        }
+    }
+
+    #[test]
+    fn another_branch_is_noticed() {
+        let folder = repository();
+        let before = seen(folder.path());
+        testing::run(folder.path(), &["switch", "--quiet", "-c", "other"]);
+        assert_ne!(before, seen(folder.path()));
+    }
+}
