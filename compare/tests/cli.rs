@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
 /// `compare` without a GPU.
-fn compare(arguments: &str) -> Command {
+fn compare(arguments: &[&str]) -> Command {
     let mut command = Command::new(COMPARE);
     command
-        .args(arguments.split_whitespace())
+        .args(arguments)
         .stdin(Stdio::null())
         .env("CUDA_VISIBLE_DEVICES", "")
         .env_remove("ATTENTION_DEVICE");
@@ -31,11 +31,13 @@ fn expect(mut command: Command, code: i32, words: &[&str]) -> String {
     text
 }
 
+/// A folder whose path has a space, as anybody's TMPDIR may.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
     fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        let folder = tempfile::Builder::new().prefix("of compare ").tempdir();
+        Self(folder.unwrap())
     }
 
     /// A workspace without tables.
@@ -66,7 +68,7 @@ impl Folder {
     }
 
     /// `compare` here, and not in the workspace of which cargo knows.
-    fn here(&self, arguments: &str) -> Command {
+    fn here(&self, arguments: &[&str]) -> Command {
         let mut command = compare(arguments);
         command
             .current_dir(self.0.path())
@@ -75,9 +77,10 @@ impl Folder {
     }
 
     /// A run with its folder in this one.
-    fn run(&self, arguments: &str) -> Command {
-        let runs = self.text("runs");
-        compare(&format!("--backend emulated --out {runs} {arguments}"))
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = compare(&["--backend", "emulated"]);
+        command.arg("--out").arg(self.path("runs")).args(arguments);
+        command
     }
 
     /// The only run below `runs`.
@@ -95,7 +98,7 @@ const KEPT: &str = "# COMPARE\nkept";
 fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
     let folder = Folder::workspace();
     let says = ["PASS: ", "/COMPARE.md"];
-    expect(folder.here("--quick --stages 0"), 0, &says);
+    expect(folder.here(&["--quick", "--stages", "0"]), 0, &says);
     let run = folder.only("target/compare");
     let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
     let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
@@ -108,7 +111,7 @@ fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
         "no timer: {rows}"
     );
     let run = run.to_str().unwrap();
-    let shown = compare(&format!("show gates --run {run}"));
+    let shown = compare(&["show", "gates", "--run", run]);
     expect(shown, 0, &["wmma-qk-32x64"]);
     // On its GPU alone it is completed.
     let nowhere = folder.text("nowhere");
@@ -117,7 +120,7 @@ fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
             (&*nowhere, 2, "--run DIR"),
             (run, 3, "NO DATA: there is no GPU to "),
         ] {
-            expect(compare(&format!("{command} --run {run}")), code, &[says]);
+            expect(compare(&[command, "--run", run]), code, &[says]);
         }
         assert_eq!(read("rows.jsonl"), rows, "{command}");
     }
@@ -129,28 +132,28 @@ fn wrong_words_exit_with_2_name_the_nearest_and_run_nothing() {
     folder.write("file", "");
     let inside = folder.text("file/runs");
     for (arguments, says) in [
-        ("--stages stage0-scaler", "stage0-scalar"),
-        ("--shapes misson", "mission"),
-        ("--input no/such/file.safetensors", "cannot read it"),
-        ("--unknown-flag", "unexpected argument"),
-        (&format!("--quick --out {inside}"), "cannot write"),
+        (&["--stages", "stage0-scaler"][..], "stage0-scalar"),
+        (&["--shapes", "misson"], "mission"),
+        (&["--input", "no/such/file.safetensors"], "cannot read it"),
+        (&["--unknown-flag"], "unexpected argument"),
+        (&["--quick", "--out", &inside], "cannot write"),
         (
-            "--device sm_42",
+            &["--device", "sm_42"],
             "there is no device 'sm_42' (--device, ATTENTION_DEVICE); known: sm_80, sm_86",
         ),
         (
-            "--device sm_89 --variants cpasync-32x256-k2",
+            &["--device", "sm_89", "--variants", "cpasync-32x256-k2"],
             "cpasync-32x256-k2: f16 d64 needs 185344 bytes",
         ),
-        ("--backend cuda --quick", "--backend cuda: "),
+        (&["--backend", "cuda", "--quick"], "--backend cuda: "),
     ] {
         let mut command = compare(arguments);
-        if !arguments.contains("--out") {
+        if !arguments.contains(&"--out") {
             command.arg("--out").arg(folder.path("runs"));
         }
         expect(command, 2, &[says]);
     }
-    let regret = folder.run("--stages 5 --regret 40");
+    let regret = folder.run(&["--stages", "5", "--regret", "40"]);
     let says = "NO DATA: there is no GPU to time random problems";
     expect(regret, 3, &[says]);
     assert!(!folder.path("runs").exists());
@@ -174,7 +177,7 @@ fn what_the_machine_limits_is_the_machines_fault() {
         ("ulimit -u 1", "threads: the system does not start them"),
     ] {
         let folder = Folder::new();
-        let limited = |arguments: &str| {
+        let limited = |arguments: &[&str]| {
             let mut program = PathBuf::from(COMPARE);
             let mut shell = Command::new("bash");
             shell.args(["-c", &format!("{limit} && exec \"$@\""), "bash"]);
@@ -188,14 +191,14 @@ fn what_the_machine_limits_is_the_machines_fault() {
                 program = folder.path("compare");
                 std::fs::copy(COMPARE, &program).unwrap();
             }
-            shell.arg(program).args(arguments.split(' '));
+            shell.arg(program).args(arguments);
             shell
         };
-        let run = limited("--quick --backend emulated");
+        let run = limited(&["--quick", "--backend", "emulated"]);
         expect(run, 2, &[says, ". Raise "]);
-        expect(limited("doctor"), 3, &[says]);
+        expect(limited(&["doctor"]), 3, &[says]);
     }
-    let mut explain = compare("explain --stage=0");
+    let mut explain = compare(&["explain", "--stage=0"]);
     explain.arg("--problem=65535x65535x1x64 f16 full normal:0");
     let says = "memory for 65535x65535x1x64 f16 full: ";
     expect(explain, 2, &[says]);
@@ -203,7 +206,7 @@ fn what_the_machine_limits_is_the_machines_fault() {
 
 #[test]
 fn doctor_names_a_variable_that_names_no_toolkit() {
-    let mut doctor = compare("doctor");
+    let mut doctor = compare(&["doctor"]);
     doctor.envs([
         ("CUDA_HOME", "/gone"),
         ("CUDA_PATH", "/lost"),
@@ -221,7 +224,7 @@ fn doctor_names_a_variable_that_names_no_toolkit() {
 #[test]
 fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();
-    let mut command = folder.run("--quick --stages stage3-wmma-pv");
+    let mut command = folder.run(&["--quick", "--stages", "stage3-wmma-pv"]);
     command.env("ATTENTION_DEVICE", "sm_89");
     let limited = "limited to what sm_89 offers";
     expect(command, 0, &["PASS: 1 variant is green", limited]);
@@ -241,7 +244,7 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
         report.contains(limited) && report.contains(refused),
         "{report}"
     );
-    let accept = compare(&format!("accept {}", run.display()));
+    let accept = compare(&["accept", run.to_str().unwrap()]);
     let says = "is limited to what sm_89 offers and is not kept";
     expect(accept, 2, &[says]);
 }
@@ -250,9 +253,9 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
 fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
     for (arguments, says) in [
-        ("--quick", "; go there, or give --out DIR"),
-        ("render", "; go there, or clone it"),
-        ("accept run", "; go there, or give --into DIR"),
+        (&["--quick"][..], "; go there, or give --out DIR"),
+        (&["render"], "; go there, or clone it"),
+        (&["accept", "run"], "; go there, or give --into DIR"),
     ] {
         expect(
             folder.here(arguments),
@@ -279,11 +282,11 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(root.join(name), to).unwrap();
     };
-    let render = |flags: &str, code: i32, says: &[&str]| {
-        expect(folder.here(&format!("render {flags}")), code, says);
+    let render = |flags: &[&str], code: i32, says: &[&str]| {
+        expect(folder.here(&[&["render"], flags].concat()), code, says);
     };
     std::fs::create_dir_all(folder.path("results")).unwrap();
-    render("--check", 2, &["there is no table of a GPU in "]);
+    render(&["--check"], 2, &["there is no table of a GPU in "]);
     for file in [
         "rows.jsonl",
         "draws.jsonl",
@@ -297,7 +300,7 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     let choice = "attention-ladder/choice/nvidia-h200.json";
     copy(choice);
     folder.write("README.md", "no ladder");
-    render("", 2, &["README.md: it has no line '<!-- generated: "]);
+    render(&[], 2, &["README.md: it has no line '<!-- generated: "]);
     assert_eq!(folder.read("COMPARE.md"), KEPT);
 
     copy("README.md");
@@ -306,11 +309,12 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         "COMPARE.md",
         "run `compare render`",
     ];
-    render("--check", 1, &stale);
+    render(&["--check"], 1, &stale);
     assert_eq!(folder.read("COMPARE.md"), KEPT);
-    render("", 0, &["written: "]);
-    render("--check", 0, &["up to date with results/"]);
-    assert!(folder.read("COMPARE.md").contains("## The ladder"));
+    render(&[], 0, &["written: "]);
+    render(&["--check"], 0, &["up to date with results/"]);
+    let rendered = folder.read("COMPARE.md");
+    assert!(rendered.contains("## The ladder"));
 
     // A table that was merged by hand.
     let table = "results/nvidia-h200/rows.jsonl";
@@ -318,8 +322,8 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     let mut lines: Vec<&str> = rows.lines().collect();
     lines.swap(0, 1);
     folder.write(table, &lines.join("\n"));
-    render("--check", 1, &[table]);
-    render("", 0, &["written: "]);
+    render(&["--check"], 1, &[table]);
+    render(&[], 0, &["written: "]);
     assert_eq!(folder.read(table), rows);
 
     // Figures that were edited by hand: nothing is rendered from them.
@@ -328,8 +332,8 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
         let page = folder.read("COMPARE.md");
         assert!(before.contains(from), "{file}");
         folder.write(file, &before.replacen(from, to, 1));
-        render("--check", 2, says);
-        render("", 2, says);
+        render(&["--check"], 2, says);
+        render(&[], 2, says);
         assert_eq!(folder.read("COMPARE.md"), page);
         folder.write(file, &before);
     };
@@ -370,7 +374,7 @@ fn an_interrupt_leaves_what_was_finished() {
     for at_least in [0, 1] {
         let folder = Folder::new();
         // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-        let mut run = folder.run("--full --stages stage0-scalar");
+        let mut run = folder.run(&["--full", "--stages", "stage0-scalar"]);
         let mut child = run.spawn().unwrap();
         let finished = recorded(&mut child, &folder, at_least);
         // As Ctrl-C does, which all that a shell runs in the background ignores.
@@ -386,28 +390,35 @@ fn an_interrupt_leaves_what_was_finished() {
         let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
         assert!(rows.lines().count() as u64 >= finished);
         // What it has is whole; in a folder of runs it is none.
-        let (run, runs, kept) = (run.display(), folder.text("runs"), folder.text("kept"));
+        let run = run.to_str().unwrap();
+        let (runs, kept) = (folder.text("runs"), folder.text("kept"));
         for (arguments, code, says) in [
             (
-                format!("accept {run} --into {kept}"),
+                &["accept", run, "--into", &kept][..],
                 2,
                 "was interrupted after",
             ),
-            (format!("diff {run} {run}"), 0, "SAME"),
-            (
-                format!("diff {runs} {run}"),
-                3,
-                "has neither runs nor tables",
-            ),
+            (&["diff", run, run], 0, "SAME"),
+            (&["diff", &runs, run], 3, "has neither runs nor tables"),
         ] {
-            expect(compare(&arguments), code, &[says]);
+            expect(compare(arguments), code, &[says]);
         }
     }
 }
 
 #[test]
 fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
-    let few = "fuzz --backend emulated --variants wmma-qk-32x64,scalar-32x64 --cases 6 --seed 3";
+    let few = &[
+        "fuzz",
+        "--backend",
+        "emulated",
+        "--variants",
+        "wmma-qk-32x64,scalar-32x64",
+        "--cases",
+        "6",
+        "--seed",
+        "3",
+    ];
     let says = ["PASS: nothing was found: 6 cases of 2 variants", "seed 3"];
     let first = expect(compare(few), 0, &says);
     let mut alone = compare(few);
@@ -455,27 +466,46 @@ fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
             "memory for 65535x65535x1x64",
         ),
     ] {
-        let mut command = compare("fuzz --backend emulated --case");
+        let mut command = compare(&["fuzz", "--backend", "emulated", "--case"]);
         command.arg(case);
         expect(command, code, &[says]);
     }
     for (arguments, code, says) in [
-        ("--cases 0", 2, "give a whole number, 1 or more"),
-        ("--stages stage0-scaler", 2, "stage0-scalar"),
-        ("--backend cuda", 2, "--backend cuda: "),
+        (&["--cases", "0"][..], 2, "give a whole number, 1 or more"),
+        (&["--stages", "stage0-scaler"], 2, "stage0-scalar"),
+        (&["--backend", "cuda"], 2, "--backend cuda: "),
         (
-            "--backend emulated --stages 10 --dtypes f16 --cases 6",
+            &[
+                "--backend",
+                "emulated",
+                "--stages",
+                "10",
+                "--dtypes",
+                "f16",
+                "--cases",
+                "6",
+            ],
             3,
             "no case: stage10-fp8/fp8-scores-256x64: Unsupported in 2 cases: ",
         ),
     ] {
-        expect(compare(&format!("fuzz {arguments}")), code, &[says]);
+        expect(compare(&[&["fuzz"], arguments].concat()), code, &[says]);
     }
 }
 
 #[test]
 fn an_interrupted_search_prints_what_it_had() {
-    let mut command = compare("fuzz --backend emulated --stages 0 --seconds 3600 --seed 1");
+    let mut command = compare(&[
+        "fuzz",
+        "--backend",
+        "emulated",
+        "--stages",
+        "0",
+        "--seconds",
+        "3600",
+        "--seed",
+        "1",
+    ]);
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -553,7 +583,7 @@ fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
     for (out, code) in [(right, 0), (zeros, 1)] {
         let input = folder.path("in.safetensors");
         save(&input, &all, Some(&out));
-        let mut command = folder.run("--variants wmma-qk-32x64 --masks full");
+        let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
         command.arg("--input").arg(input);
         expect(command, code, &[]);
     }
@@ -565,8 +595,9 @@ fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     let input = folder.text("in.safetensors");
     save(Path::new(&input), &tensors(), None);
     let explain = |row: &str, code: i32, says: &[&str]| {
-        let flags = format!("--stage 0 --mask causal --row {row} --input {input}");
-        expect(compare(&format!("explain {flags}")), code, says);
+        let stage = ["explain", "--stage", "0", "--mask", "causal"];
+        let flags = ["--row", row, "--input", &input];
+        expect(compare(&[&stage[..], &flags].concat()), code, says);
     };
     let says = ["f16 causal", "row 0,3,12", "Nothing leaves what f32 allows"];
     explain("0,3,12", 0, &says);
@@ -576,7 +607,7 @@ fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
 
 #[test]
 fn selftest_kills_every_planted_fault_and_every_mutant() {
-    let text = expect(compare("selftest --stages stage0-scalar"), 0, &[]);
+    let text = expect(compare(&["selftest", "--stages", "stage0-scalar"]), 0, &[]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for says in [
         "33 of 33 planted faults killed",
@@ -590,7 +621,7 @@ fn selftest_kills_every_planted_fault_and_every_mutant() {
 fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
     let folder = Folder::new();
     let full = || std::fs::File::create("/dev/full").unwrap();
-    let mut shown = compare("show");
+    let mut shown = compare(&["show"]);
     let shown = shown.stdout(full()).output().unwrap();
     let said = String::from_utf8_lossy(&shown.stderr);
     let says = "cannot write to standard output: No space left on device";
@@ -598,7 +629,7 @@ fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
         shown.status.code() == Some(2) && said.contains(says),
         "{said}"
     );
-    let mut refused = compare("accept no/such/run");
+    let mut refused = compare(&["accept", "no/such/run"]);
     assert_eq!(refused.stderr(full()).status().unwrap().code(), Some(2));
     let mut limited = Command::new("bash");
     let runs = folder.text("runs");
@@ -609,7 +640,7 @@ fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    for arguments in ["show", "show --stage 0"] {
+    for arguments in [&["show"][..], &["show", "--stage", "0"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = compare(arguments).stdout(writer).output().unwrap();
