@@ -15,7 +15,7 @@ use crate::measure::rows;
 use crate::measure::select::{Chosen, Problems, subjects};
 use crate::pages::show::Section;
 use crate::progress::Progress;
-use crate::table::ncu;
+use crate::table::ncu::{self, Chips};
 use crate::table::session::by_id;
 use crate::table::{Claim, On, Row, Source, StageMeta, Subject};
 use anyhow::bail;
@@ -67,7 +67,8 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let (mut run, ladder) = Completing::begin(&args.target, &args.chosen)?;
     let builds = ladder.builds()?;
     let selected = args.chosen.of(&builds)?;
-    ladder.gpu_to("profile on")?;
+    let gpu = ladder.gpu_to("profile on")?;
+    let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
     let known = Known::alone(&run.run);
     let (variants, red): (Vec<Subject>, Vec<Subject>) =
@@ -87,7 +88,9 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
         device: run.run.session.device,
         watchdog: WATCHDOG_SECONDS,
     };
-    let made = measure(&ncu, &launches, &args.ncu_flags, &work)?;
+    let (made, names) = with_known(ncu::names(chips), |names| {
+        measure(&ncu, &launches, names, &args.ncu_flags, &work)
+    })?;
     if let Some(red) = made.red() {
         let text = format!("FAIL: not green under ncu, so its figures mean nothing: {red}");
         return Ok(Answer::new(Exit::Fail, text));
@@ -104,20 +107,54 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
             made.log.display()
         )));
     }
-    let measured = figures(&ncu, &work, limit(planned))?;
-    let profiled = profiled(&builds, &made.rows, &measured).map_err(NoData)?;
+    let measured = figures(&ncu, &work, &names, limit(planned))?;
+    let profiled = profiled(&builds, chips, &made.rows, &measured).map_err(NoData)?;
     run.set_tools(Source::Ncu, vec![format!("ncu {}", ncu.version)]);
     run.append(profiled)?;
     let is_judged = |claim: &Claim| claim.metric.spec().is_judged_by_ncu;
     let (text, refuted, _) = run.conclude(Section::Profile, is_judged)?;
     let text = format!("{text}\nfor ncu-ui: {}", work.join(REPORT).display());
     let exit = Exit::of(!refuted.is_empty(), false);
-    Ok(Answer::new(exit, text).noting(refuted))
+    let unknown = unknown(chips, &measured);
+    Ok(Answer::new(exit, text).noting([unknown, refuted].concat()))
+}
+
+/// Repeats `attempt` without the metrics that ncu says it does not know on this GPU, until it knows
+/// all that are left. Returns the last attempt, and what was asked for in it.
+fn with_known(
+    mut names: Vec<&'static str>,
+    mut attempt: impl FnMut(&[&str]) -> anyhow::Result<Made>,
+) -> anyhow::Result<(Made, Vec<&'static str>)> {
+    loop {
+        let made = attempt(&names)?;
+        let unknown = csv::unknown(&made.printed, &names);
+        if unknown.is_empty() || unknown.len() == names.len() {
+            return Ok((made, names));
+        }
+        names.retain(|name| !unknown.contains(name));
+    }
+}
+
+/// Names each metric that ncu gave of no launch, with the figures that are absent for it.
+fn unknown(chips: Chips, measured: &[csv::Launch]) -> Vec<String> {
+    let is_absent = |name: &&str| {
+        measured
+            .iter()
+            .all(|launch| !launch.values.contains_key(*name))
+    };
+    let names = ncu::names(chips).into_iter().filter(is_absent);
+    let line = |name| {
+        let figures = ncu::formulas(chips).filter(|formula| formula.needs(name));
+        let figures = joined(figures.map(|formula| formula.metric.name()), ", ");
+        format!("ncu has no {name} on this GPU; absent for it: {figures}")
+    };
+    names.map(line).collect()
 }
 
 fn measure(
     tool: &Tool,
     launches: &Launches,
+    names: &[&str],
     flags: &[String],
     work: &Path,
 ) -> anyhow::Result<Made> {
@@ -134,7 +171,7 @@ fn measure(
     ]);
     command
         .arg(work.join(REPORT))
-        .args(["--metrics", &ncu::names().join(",")])
+        .args(["--metrics", &names.join(",")])
         .args(flags);
     let mut bars = Progress::default();
     launches.make(command, (work, "ncu"), limit(planned), |ended| {
@@ -149,7 +186,12 @@ fn limit(launches: usize) -> Duration {
 }
 
 /// Reads the metrics of every launch from ncu's report, by way of a table that stays in `work`.
-fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv::Launch>> {
+fn figures(
+    tool: &Tool,
+    work: &Path,
+    names: &[&str],
+    limit: Duration,
+) -> anyhow::Result<Vec<csv::Launch>> {
     let table = work.join("raw.csv");
     let mut import = Command::new(&tool.path);
     import.arg("--import").arg(work.join(REPORT)).args([
@@ -160,13 +202,14 @@ fn figures(tool: &Tool, work: &Path, limit: Duration) -> anyhow::Result<Vec<csv:
         "base",
     ]);
     process::run(import, &table, limit, || ())?;
-    let launches = csv::parse(&std::fs::read_to_string(&table)?, &ncu::names());
+    let launches = csv::parse(&std::fs::read_to_string(&table)?, names);
     Ok(launches.map_err(|reason| NoData(format!("{reason}; the table is {}", table.display())))?)
 }
 
 /// Rows of the launches with what ncu `measured`, which must be of the kernels that were launched, in their order.
 fn profiled(
     ladder: &[StageMeta],
+    chips: Chips,
     launched: &[Row],
     measured: &[csv::Launch],
 ) -> Result<Vec<Row>, String> {
@@ -194,7 +237,12 @@ fn profiled(
                 measured.kernel, facts.symbol
             ));
         }
-        let row = rows::profiled(launch.subject.clone(), place.clone(), &measured.values);
+        let row = rows::profiled(
+            launch.subject.clone(),
+            place.clone(),
+            chips,
+            &measured.values,
+        );
         rows.push(match facts.boxes {
             Some(_) => ncu::without_unseen(row),
             None => row,
@@ -221,7 +269,7 @@ mod tests {
         let launched: Vec<Row> = [SCALAR, CPASYNC]
             .map(|subject| case(subject, Source::Gpu, None))
             .into();
-        let join = |lines: Vec<csv::Launch>| profiled(&ladder, &launched, &lines);
+        let join = |lines: Vec<csv::Launch>| profiled(&ladder, Chips::Hopper, &launched, &lines);
         let good = join(vec![
             row("scalar_32x64_f16_d64"),
             row("cpasync_32x64_f16_d64"),
@@ -245,5 +293,52 @@ mod tests {
             swapped.contains("where the program launched scalar_32x64_f16_d64"),
             "{swapped}"
         );
+    }
+
+    fn made(printed: &str) -> Made {
+        Made {
+            ended: Ended::TimedOut,
+            printed: printed.into(),
+            log: "log".into(),
+            rows: vec![],
+        }
+    }
+
+    /// As an ncu for a newer chip does, which stops at the first name that it does not know.
+    #[test]
+    fn a_profile_goes_on_without_the_metrics_that_ncu_does_not_know() {
+        let known = ["gpu__time_duration.sum", "dram__bytes.sum"];
+        let asked = vec![known[0], "sm__old_name.sum", known[1], "sm__older_name.sum"];
+        let mut tries = 0;
+        let (last, names) = with_known(asked, |names| {
+            tries += 1;
+            let unknown = names.iter().find(|name| !known.contains(name));
+            Ok(made(&unknown.map_or("fine".into(), |name| {
+                format!("==ERROR== Failed to find metric {name}\n")
+            })))
+        })
+        .unwrap();
+        assert_eq!((last.printed.as_str(), tries), ("fine", 3));
+        assert_eq!(names, known);
+    }
+
+    #[test]
+    fn an_ncu_that_knows_no_metric_at_all_is_not_asked_for_ever() {
+        let error = "==ERROR== Failed to find metric dram__bytes.sum\n";
+        let (last, names) = with_known(vec!["dram__bytes.sum"], |_| Ok(made(error))).unwrap();
+        assert_eq!((last.printed.as_str(), names.len()), (error, 1));
+    }
+
+    #[test]
+    fn what_ncu_does_not_have_is_named_with_what_is_absent_for_it() {
+        let absent = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum";
+        let names = ncu::names(Chips::Ada).into_iter();
+        let has = names.filter(|name| *name != absent);
+        let launch = csv::Launch {
+            kernel: "k".into(),
+            values: has.map(|name| (name.to_string(), 1.0)).collect(),
+        };
+        let line = format!("ncu has no {absent} on this GPU; absent for it: sectors_per_read");
+        assert_eq!(unknown(Chips::Ada, &[launch]), [line]);
     }
 }

@@ -68,6 +68,8 @@ impl Launches {
         let [job, log, done] =
             ["job", "log", "launches"].map(|kind| work.join(format!("{label}.{kind}")));
         std::fs::write(&job, serde_json::to_vec(self)?)?;
+        // Launches are appended: those of an earlier try are not of this one.
+        let _ = std::fs::remove_file(&done);
         let program = std::env::current_exe()?;
         tool.arg(program).arg("launch").args([&job, &done]);
         let ended = process::run(tool, &log, limit, || look(results(&done).len()))?;

@@ -1,7 +1,7 @@
 //! Turns measurements into rows.
 
 use crate::judge::list::joined;
-use crate::table::ncu::FORMULAS;
+use crate::table::ncu::{self, Chips};
 use crate::table::session::{BuiltKernel, StageMeta};
 use crate::table::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
 use common::check::{NoOutput, Outcome};
@@ -204,11 +204,15 @@ pub fn counters(
     }
 }
 
-pub fn profiled(subject: Subject, place: Place, metrics: &BTreeMap<String, f64>) -> Row {
+pub fn profiled(
+    subject: Subject,
+    place: Place,
+    chips: Chips,
+    metrics: &BTreeMap<String, f64>,
+) -> Row {
     let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
-    let read = FORMULAS
-        .iter()
-        .filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
+    let read =
+        ncu::formulas(chips).filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
     row.with_figures(read)
 }
 
@@ -623,7 +627,7 @@ mod tests {
         let metrics = metrics
             .map(|(name, value)| (name.to_string(), value))
             .into();
-        let row = profiled(CPASYNC.into(), place(), &metrics);
+        let row = profiled(CPASYNC.into(), place(), Chips::Ada, &metrics);
         assert_eq!(
             (
                 row.value(Metric::ProfiledNs),

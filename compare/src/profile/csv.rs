@@ -14,7 +14,8 @@ const BASE_UNITS: [&str; 11] = [
     "", "%", "byte", "ns", "nsecond", "inst", "cycle", "sector", "sectors", "request", "warp",
 ];
 
-/// The values of `metrics` for every launch, in the order in which they were made.
+/// The values of `metrics` for every launch, in the order in which they were made. A metric without
+/// a column is absent, unless all are.
 pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
     // Messages may stand before the table. Every field is quoted, and none has quotes within.
     let table = text.lines().skip_while(|line| !line.starts_with("\"ID\""));
@@ -43,10 +44,14 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
         position.ok_or_else(|| format!("ncu's table has no column {name}"))
     };
     let kernel = column("Kernel Name")?;
+    let measured = Vec::from_iter(metrics.iter().filter(|name| names.contains(name)));
+    if measured.is_empty() {
+        return Err("ncu's table has no column of any metric".to_string());
+    }
     let mut read: Vec<Launch> = Vec::new();
     for fields in launches {
         let mut values = BTreeMap::new();
-        for &metric in metrics {
+        for &&metric in &measured {
             let column = column(metric)?;
             let unit = units[column];
             if !BASE_UNITS.contains(&unit) {
@@ -68,6 +73,25 @@ pub fn parse(text: &str, metrics: &[&str]) -> Result<Vec<Launch>, String> {
         });
     }
     Ok(read)
+}
+
+/// Returns those of `metrics` that ncu does not know on the GPU, as its errors name them.
+pub fn unknown<'a>(log: &str, metrics: &[&'a str]) -> Vec<&'a str> {
+    // A name may stand as a pattern: `regex:^dram__bytes\.sum$`.
+    let named = Vec::from_iter(
+        log.lines()
+            .filter(|line| line.starts_with("==ERROR==") && line.contains("metric"))
+            .map(|line| line.replace('\\', "")),
+    );
+    let is_named = |metric: &&str| {
+        let (base, _) = metric.split_once('.').unwrap_or((metric, ""));
+        named
+            .iter()
+            .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && !"_.".contains(c)))
+            .map(|word| word.trim_end_matches('.'))
+            .any(|word| word == *metric || word == base)
+    };
+    metrics.iter().copied().filter(is_named).collect()
 }
 
 /// Why ncu measured nothing, from what it printed: what a person can do about it where that is known, else its first
@@ -128,7 +152,7 @@ mod tests {
         let error = |text: &str, metric: &str| parse(text, &[metric]).unwrap_err();
         assert_eq!(
             error(REAL, "no__such.sum"),
-            "ncu's table has no column no__such.sum"
+            "ncu's table has no column of any metric"
         );
         for (cut, line) in [
             (&REAL[..REAL.trim_end().len() - 5], "line 4"),
@@ -161,6 +185,47 @@ mod tests {
         assert_eq!(launches[0].values.get(WAVEFRONTS), Some(&1_917_440.0));
         assert_eq!(launches[1].values.get(WAVEFRONTS), None);
         assert_eq!(launches[1].values.get(TIME), Some(&14_624.0));
+    }
+
+    #[test]
+    fn a_metric_without_a_column_is_absent() {
+        let launches = parse(REAL, &["no__such.sum", TIME]).unwrap();
+        assert_eq!(launches[0].values.get(TIME), Some(&22_816.0));
+        assert!(!launches[0].values.contains_key("no__such.sum"));
+    }
+
+    #[test]
+    fn metrics_that_ncu_does_not_know_are_read_from_its_errors() {
+        for (log, expected) in [
+            (
+                "==ERROR== Failed to find metric dram__bytes.sum\n",
+                vec![BYTES],
+            ),
+            (
+                "==ERROR== Failed to find metric regex:^dram__bytes\\.sum$\n",
+                vec![BYTES],
+            ),
+            ("==ERROR== Failed to find metric dram__bytes\n", vec![BYTES]),
+            (
+                "==ERROR== Failed to find metrics gpu__time_duration.sum, dram__bytes.sum.\n",
+                vec![TIME, BYTES],
+            ),
+            (
+                "==ERROR== Failed to find metric dram__bytes.sum\n\
+                 ==PROF== Disconnected\n\
+                 ==ERROR== Failed to find metric gpu__time_duration.sum\n",
+                vec![TIME, BYTES],
+            ),
+            // A flag of the caller's, and what is no error.
+            ("==ERROR== Failed to find metric their__own.sum\n", vec![]),
+            ("==PROF== Collecting metric dram__bytes.sum\n", vec![]),
+            (
+                "==ERROR== Failed to find metric dram__bytes_read.sum\n",
+                vec![],
+            ),
+        ] {
+            assert_eq!(unknown(log, &[TIME, BYTES]), expected, "{log}");
+        }
     }
 
     #[test]

@@ -1,9 +1,45 @@
-//! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. The metric names are
-//! those of sm_90; docs/rows.md says what each figure means.
+//! Figures computed from ncu's metrics: each is a sum of metrics times a factor, divided by the sum of others. A chip has names of
+//! its own for some of them; docs/rows.md says what each figure means.
 
 use crate::table::Row;
 use common::metric::Metric;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// GPUs for which ncu has the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chips {
+    /// GA100, GA102 and their kin: compute capability 8.0, 8.6 and 8.7.
+    Ampere,
+    /// AD102 and its kin: 8.9.
+    Ada,
+    /// GH100: 9.0.
+    Hopper,
+    /// GB100 and its kin: 10.0 to 11.0.
+    Blackwell,
+    /// GB202 and its kin: 12.0 and 12.1.
+    BlackwellGraphics,
+}
+
+impl Chips {
+    pub const ALL: [Self; 5] = [
+        Self::Ampere,
+        Self::Ada,
+        Self::Hopper,
+        Self::Blackwell,
+        Self::BlackwellGraphics,
+    ];
+
+    /// Returns the chips of a compute capability times ten: 89.
+    pub fn new(capability: u32) -> Self {
+        match capability {
+            ..89 => Self::Ampere,
+            89 => Self::Ada,
+            90..100 => Self::Hopper,
+            100..120 => Self::Blackwell,
+            120.. => Self::BlackwellGraphics,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Formula {
@@ -12,6 +48,8 @@ pub struct Formula {
     pub factor: f64,
     /// Metrics whose sum divides it; empty for 1.
     pub over: &'static [&'static str],
+    /// Where the names are ncu's.
+    pub chips: &'static [Chips],
 }
 
 const fn sum(metric: Metric, sum: &'static [&'static str]) -> Formula {
@@ -20,6 +58,7 @@ const fn sum(metric: Metric, sum: &'static [&'static str]) -> Formula {
         sum,
         factor: 1.0,
         over: &[],
+        chips: &Chips::ALL,
     }
 }
 
@@ -30,6 +69,15 @@ impl Formula {
 
     const fn over(self, over: &'static [&'static str]) -> Self {
         Self { over, ..self }
+    }
+
+    const fn on(self, chips: &'static [Chips]) -> Self {
+        Self { chips, ..self }
+    }
+
+    /// Whether it is computed from the metric `name`.
+    pub fn needs(&self, name: &str) -> bool {
+        self.sum.contains(&name) || self.over.contains(&name)
     }
 
     /// Its value; `None` if ncu lacks one of the metrics, or the divisor is 0.
@@ -46,9 +94,19 @@ impl Formula {
     }
 }
 
-pub fn names() -> Vec<&'static str> {
-    let of_one = |formula: &'static Formula| formula.sum.iter().chain(formula.over);
-    let names: BTreeSet<&str> = FORMULAS.iter().flat_map(of_one).copied().collect();
+/// Returns the formulas for a GPU of these chips: one of each metric at most.
+pub fn formulas(chips: Chips) -> impl Iterator<Item = &'static Formula> {
+    FORMULAS
+        .iter()
+        .filter(move |formula| formula.chips.contains(&chips))
+}
+
+/// Returns what ncu is asked for on a GPU of these chips.
+pub fn names(chips: Chips) -> Vec<&'static str> {
+    let names: BTreeSet<&str> = formulas(chips)
+        .flat_map(|formula| formula.sum.iter().chain(formula.over))
+        .copied()
+        .collect();
     names.into_iter().collect()
 }
 
@@ -60,7 +118,7 @@ const LOAD_WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.
 const LOAD_CONFLICTS: &str = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum";
 const WARP_LATENCY: &str = "smsp__average_warp_latency_per_inst_issued.ratio";
 
-/// Removes the counters that miss copies by TMA, which no thread loads, and products by wgmma, which ncu does not count.
+/// Removes the counters of reads that miss copies by TMA, which no thread loads.
 pub fn without_unseen(mut row: Row) -> Row {
     for metric in [
         Metric::GlobalReadBytes,
@@ -69,14 +127,20 @@ pub fn without_unseen(mut row: Row) -> Row {
     ] {
         row.figures.remove(&metric);
     }
-    let products = [Metric::TensorMacs, Metric::TensorOps];
-    row.figures
-        .retain(|metric, figure| !products.contains(metric) || figure.value > 0.0);
-    row.note("ncu's counters see neither copies by TMA nor products by wgmma")
+    row.note("ncu's counters of global reads do not see copies by TMA")
 }
 
+const F16: &str = "sm__ops_path_tensor_src_fp16_dst_fp32_sparsity_off.sum";
+const BF16: &str = "sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum";
+const FP8: &str = "sm__ops_path_tensor_src_fp8_sparsity_off.sum";
+const HMMA_F16: &str = "sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum";
+const HMMA_BF16: &str = "sm__ops_path_tensor_op_hmma_src_bf16_dst_fp32_sparsity_off.sum";
+const HGMMA_F16: &str = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum";
+const HGMMA_BF16: &str = "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum";
+const HMMA_INSTRUCTIONS: &str = "sm__inst_executed_pipe_tensor_op_hmma.sum";
+
 /// All formulas, in the order of the tables.
-pub static FORMULAS: [Formula; 27] = [
+pub static FORMULAS: [Formula; 34] = [
     sum(Metric::ProfiledNs, &["gpu__time_duration.sum"]),
     sum(
         Metric::SmThroughput,
@@ -99,16 +163,58 @@ pub static FORMULAS: [Formula; 27] = [
         &["sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"],
     )
     .times(PERCENT),
-    // A multiply-add is two operations.
+    // A multiply-add is two operations. Products of codes have a path of their own.
+    sum(Metric::TensorMacs, &[F16, BF16])
+        .times(0.5)
+        .on(&[Chips::Ampere]),
+    sum(Metric::TensorMacs, &[F16, BF16, FP8])
+        .times(0.5)
+        .on(&[Chips::Ada]),
     sum(
         Metric::TensorMacs,
-        &["sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum"],
+        &[HMMA_F16, HMMA_BF16, HGMMA_F16, HGMMA_BF16, FP8],
     )
-    .times(0.5),
+    .times(0.5)
+    .on(&[Chips::Hopper]),
+    sum(
+        Metric::TensorMacs,
+        &[
+            HMMA_F16,
+            HMMA_BF16,
+            "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp32.sum",
+        ],
+    )
+    .times(0.5)
+    .on(&[Chips::Blackwell]),
+    sum(
+        Metric::TensorMacs,
+        &[
+            HMMA_F16,
+            HMMA_BF16,
+            "sm__ops_path_tensor_src_fp8_dst_fp32_sparsity_off.sum",
+        ],
+    )
+    .times(0.5)
+    .on(&[Chips::BlackwellGraphics]),
+    sum(Metric::TensorOps, &[HMMA_INSTRUCTIONS]).on(&[Chips::Ampere, Chips::Ada]),
     sum(
         Metric::TensorOps,
-        &["sm__inst_executed_pipe_tensor_op_hmma.sum"],
-    ),
+        &[
+            HMMA_INSTRUCTIONS,
+            "sm__inst_executed_pipe_tensor_op_gmma.sum",
+        ],
+    )
+    .on(&[Chips::Hopper]),
+    sum(
+        Metric::TensorOps,
+        &["sm__inst_executed_pipe_tensor_subpipe_hmma_op_hmma.sum"],
+    )
+    .on(&[Chips::Blackwell, Chips::BlackwellGraphics]),
+    sum(
+        Metric::TmaReadBytes,
+        &["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"],
+    )
+    .on(&[Chips::Hopper, Chips::Blackwell, Chips::BlackwellGraphics]),
     sum(Metric::GlobalReadBytes, &[LOADED_BYTES, COPIED_BYTES]),
     sum(Metric::PlainReadBytes, &[LOADED_BYTES]),
     sum(Metric::AsyncCopyBytes, &[COPIED_BYTES]),
@@ -168,8 +274,9 @@ pub static FORMULAS: [Formula; 27] = [
 mod tests {
     use super::*;
 
+    /// The formula of a metric on a Hopper.
     fn formula(metric: Metric) -> Option<&'static Formula> {
-        FORMULAS.iter().find(|formula| formula.metric == metric)
+        formulas(Chips::Hopper).find(|formula| formula.metric == metric)
     }
     use crate::table::{On, Source};
     use common::metric::Unit;
@@ -193,25 +300,79 @@ mod tests {
         );
         assert_eq!(share.value(&values(&[(COPIED_BYTES, 75.0)])), None);
         let macs = formula(Metric::TensorMacs).unwrap();
-        assert_eq!(macs.value(&values(&[(macs.sum[0], 8.0)])), Some(4.0));
+        let mut each = Vec::from_iter(macs.sum.iter().map(|name| (*name, 8.0)));
+        assert_eq!(macs.value(&values(&each)), Some(4.0 * each.len() as f64));
+        each.pop();
+        assert_eq!(macs.value(&values(&each)), None, "a part is missing");
     }
 
     #[test]
     fn what_ncu_does_not_see_is_absent_and_not_0() {
-        let row = |macs: f64| {
-            let row = Row::new("stage6-tma/tma-32x256-k4", On::All, Source::Ncu);
-            row.figure(Metric::GlobalReadBytes, 0.0)
-                .figure(Metric::TensorMacs, macs)
-                .figure(Metric::L2HitRate, 0.5)
+        let row = Row::new("stage6-tma/tma-32x256-k4", On::All, Source::Ncu)
+            .figure(Metric::GlobalReadBytes, 0.0)
+            .figure(Metric::TensorMacs, 8.0)
+            .figure(Metric::L2HitRate, 0.5);
+        let left = Vec::from_iter(without_unseen(row).figures.into_keys());
+        assert_eq!(left, [Metric::TensorMacs, Metric::L2HitRate]);
+    }
+
+    /// On an H100 and H200 the products of stages 7 to 13 are wgmma's.
+    #[test]
+    fn products_by_wgmma_are_counted_where_there_is_wgmma() {
+        for (metric, word) in [
+            (Metric::TensorMacs, "op_hgmma_src_fp16"),
+            (Metric::TensorMacs, "op_hgmma_src_bf16"),
+            (Metric::TensorOps, "op_gmma"),
+        ] {
+            let names = formula(metric).unwrap().sum;
+            assert!(names.iter().any(|name| name.contains(word)), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_capability_has_the_names_of_its_chips() {
+        let chips = [80, 86, 87, 89, 90, 100, 103, 120, 121].map(Chips::new);
+        use Chips::{Ada, Ampere, Blackwell, BlackwellGraphics, Hopper};
+        let expected = [
+            Ampere,
+            Ampere,
+            Ampere,
+            Ada,
+            Hopper,
+            Blackwell,
+            Blackwell,
+            BlackwellGraphics,
+            BlackwellGraphics,
+        ];
+        assert_eq!(chips, expected);
+    }
+
+    /// Which of our metrics NVIDIA's tables have for a chip.
+    const TABLES: &str = include_str!("ncu/chips.txt");
+
+    #[test]
+    fn every_name_is_one_that_ncu_has_for_the_chip() {
+        let has = |chip: &str, name: &str| {
+            let (base, _) = name.split_once('.').unwrap();
+            let mut lines = TABLES.lines().map(|line| line.split(' '));
+            let mut chips = lines
+                .find_map(|mut words| (words.next() == Some(base)).then_some(words))
+                .unwrap_or_else(|| panic!("ncu/chips.txt has no line of {base}"));
+            chips.any(|other| other == chip)
         };
-        let left = |macs| {
-            without_unseen(row(macs))
-                .figures
-                .into_keys()
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(left(8.0), [Metric::TensorMacs, Metric::L2HitRate]);
-        assert_eq!(left(0.0), [Metric::L2HitRate]);
+        for (chip, capability) in [
+            ("GA100", 80),
+            ("GA102", 86),
+            ("AD102", 89),
+            ("AD104", 89),
+            ("GH100", 90),
+            ("GB100", 100),
+            ("GB202", 120),
+        ] {
+            let unknown = names(Chips::new(capability)).into_iter();
+            let unknown = Vec::from_iter(unknown.filter(|name| !has(chip, name)));
+            assert_eq!(unknown, [""; 0], "{chip}");
+        }
     }
 
     /// So that a figure can be repeated by hand.
@@ -235,15 +396,10 @@ mod tests {
             let (name, of) = (formula.metric.name(), sum(formula.sum));
             let line = format!("| `{name}` | `{factor}{of}{over}` | ");
             assert!(page.contains(&line), "{line}");
-            assert_eq!(
-                FORMULAS
-                    .iter()
-                    .filter(|other| other.metric == formula.metric)
-                    .count(),
-                1,
-                "{}",
-                formula.metric
-            );
+            for chips in formula.chips {
+                let same = formulas(*chips).filter(|other| other.metric == formula.metric);
+                assert_eq!(same.count(), 1, "{} on {chips:?}", formula.metric);
+            }
             let is_part = !formula.over.is_empty() || formula.factor == PERCENT;
             let unit = formula.metric.spec().unit;
             assert_eq!(
