@@ -7,12 +7,16 @@ use crate::measure::{builds, machine};
 use crate::pages::files::{self, Rendered};
 use crate::stages;
 use crate::table::Results;
+use crate::table::files::write_atomically;
 use anyhow::bail;
 use clap::Args;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   compare render --check
+  compare render --gpu nvidia-h200              print COMPARE.md about another GPU; the committed one stays as it is
+  compare render --gpu h200 --out h200.md       write it to a file
 
 Exit codes:
   0  written, or up to date
@@ -25,6 +29,12 @@ pub struct RenderArgs {
     /// Write nothing; exit with 1 if COMPARE.md, a generated part of another page or a table is out of date
     #[arg(long)]
     pub check: bool,
+    /// Print COMPARE.md about this GPU, a folder of results/, and leave the committed pages alone; a part of the name will do
+    #[arg(long, value_name = "NAME", conflicts_with = "check")]
+    pub gpu: Option<String>,
+    /// Write it to this file
+    #[arg(long, value_name = "FILE", requires = "gpu")]
+    pub out: Option<PathBuf>,
 }
 
 /// Gives rows of unchanged machine code the identity of the sources as they are now, and renders; with `--check` only compares.
@@ -41,6 +51,16 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
     results.verify_choices(&root.join(stages::CHOICE))?;
     let stages = stages::builds()?;
     results.restamp(&stages, &builds::table(&stages));
+    if let Some(name) = &args.gpu {
+        let text = files::report_on(&results, &stages, chosen(&results, name)?);
+        return match &args.out {
+            None => Ok(Answer::pass(text)),
+            Some(path) => {
+                write_atomically(path, text.as_bytes())?;
+                Ok(Answer::pass(format!("written: {}", path.display())))
+            }
+        };
+    }
     let mut files = files::committed(&results, &stages, &root)?;
     let tables = results.files().into_iter();
     files.extend(tables.map(|(path, bytes)| Rendered {
@@ -62,4 +82,68 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             format!("out of date with results/: {stale}; run `compare render`"),
         ),
     })
+}
+
+/// Returns the folder of the GPU that `name` is, or the only one that it is a part of.
+fn chosen<'a>(results: &'a Results, name: &str) -> anyhow::Result<&'a str> {
+    // The name that the driver gives is one, too: NVIDIA H200.
+    let wanted = name.replace(' ', "-").to_lowercase();
+    let all = || results.gpus.keys().map(String::as_str);
+    if let Some(folder) = all().find(|folder| *folder == wanted) {
+        return Ok(folder);
+    }
+    let found = Vec::from_iter(all().filter(|folder| folder.contains(&wanted)));
+    match found[..] {
+        [folder] => Ok(folder),
+        [] => bail!(
+            "results/ has no table of a GPU '{name}'; there are {}",
+            joined(all(), ", ")
+        ),
+        _ => bail!("'{name}' is a part of {}; give one", joined(found, " and ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+
+    fn results() -> Results {
+        let mut results = Results::default();
+        for gpu in ["nvidia-h100-80gb-hbm3", "nvidia-h200", "nvidia-l4"] {
+            results.gpus.insert(gpu.into(), Table::default());
+        }
+        results
+    }
+
+    #[test]
+    fn a_gpu_is_chosen_by_its_name_or_a_part_of_it() {
+        let results = results();
+        for (name, folder) in [
+            ("nvidia-h200", "nvidia-h200"),
+            ("h200", "nvidia-h200"),
+            ("NVIDIA H200", "nvidia-h200"),
+            ("NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3"),
+            ("l4", "nvidia-l4"),
+        ] {
+            assert_eq!(chosen(&results, name).unwrap(), folder, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_a_table_is_answered_with_those_that_have_one() {
+        let results = results();
+        for (name, says) in [
+            (
+                "b200",
+                "results/ has no table of a GPU 'b200'; there are nvidia-h100-80gb-hbm3, nvidia-h200, nvidia-l4",
+            ),
+            (
+                "h",
+                "'h' is a part of nvidia-h100-80gb-hbm3 and nvidia-h200; give one",
+            ),
+        ] {
+            assert_eq!(chosen(&results, name).unwrap_err().to_string(), says);
+        }
+    }
 }

@@ -316,6 +316,16 @@ fn what_is_rendered_is_checked_against_the_committed_tables() {
     let rendered = folder.read("COMPARE.md");
     assert!(rendered.contains("## The ladder"));
 
+    // About another GPU it is printed or written elsewhere.
+    let h200 = "NVIDIA H200";
+    render(&["--gpu", "h200"], 0, &["## The ladder", h200]);
+    let elsewhere = folder.text("elsewhere.md");
+    render(&["--gpu", "h200", "--out", &elsewhere], 0, &["written: "]);
+    assert!(folder.read("elsewhere.md").contains(h200));
+    render(&["--gpu", "b200"], 2, &["there are nvidia-h200"]);
+    render(&["--gpu", "h200", "--check"], 2, &["cannot be used with"]);
+    assert_eq!(folder.read("COMPARE.md"), rendered);
+
     // A table that was merged by hand.
     let table = "results/nvidia-h200/rows.jsonl";
     let rows = folder.read(table);

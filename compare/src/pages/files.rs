@@ -37,20 +37,39 @@ pub fn write_report(
     Ok(places)
 }
 
+/// COMPARE.md about the table in the folder `gpu` of results/, with a line for each other one.
+pub fn report_on(results: &Results, stages: &[StageMeta], gpu: &str) -> String {
+    let tables = tables(results, gpu);
+    let reports = reports(&tables, stages);
+    page(&reports)
+}
+
+fn page(reports: &[Report<'_>]) -> String {
+    document::markdown::markdown(&report::document(&reports[0], &reports[1..]))
+}
+
+/// Returns the tables of all GPUs, that of `main` first.
+fn tables(results: &Results, main: &str) -> Vec<Table> {
+    let others = results.gpus.keys().filter(|gpu| *gpu != main);
+    let gpus = [main].into_iter().chain(others.map(String::as_str));
+    gpus.map(|gpu| results.of_gpu(gpu)).collect()
+}
+
+fn reports<'a>(tables: &'a [Table], stages: &'a [StageMeta]) -> Vec<Report<'a>> {
+    let known = tables.iter().map(|table| Known::committed(stages, table));
+    known.map(verdict::report).collect()
+}
+
 /// COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root` that have generated parts.
 pub fn committed(
     results: &Results,
     stages: &[StageMeta],
     root: &Path,
 ) -> anyhow::Result<Vec<Rendered>> {
-    let main = results.main(stages).unwrap_or_default();
-    let others = results.gpus.keys().filter(|gpu| *gpu != main);
-    let gpus = [main].into_iter().chain(others.map(String::as_str));
-    let tables: Vec<Table> = gpus.map(|gpu| results.of_gpu(gpu)).collect();
-    let known = tables.iter().map(|table| Known::committed(stages, table));
-    let reports: Vec<Report<'_>> = known.map(verdict::report).collect();
+    let tables = tables(results, results.main(stages).unwrap_or_default());
+    let reports = reports(&tables, stages);
     let compare = Rendered {
-        text: document::markdown::markdown(&report::document(&reports[0], &reports[1..])),
+        text: page(&reports),
         path: root.join(REPORT),
     };
     let of_stages = stages.iter().map(|stage| format!("{}/README.md", stage.id));
