@@ -2,6 +2,8 @@
 
 #[path = "src/git.rs"]
 mod git;
+#[path = "src/program.rs"]
+mod program;
 #[path = "src/provenance.rs"]
 mod provenance;
 
@@ -34,4 +36,6 @@ fn main() {
         }
         Err(reason) => println!("cargo:rustc-env=COMPARE_GIT_UNKNOWN={reason}"),
     }
+    let program = program::hash(&root).expect("the sources that cargo compiles can be read");
+    println!("cargo:rustc-env=COMPARE_PROGRAM={program}");
 }

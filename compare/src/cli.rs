@@ -48,6 +48,9 @@ pub enum Command {
     Accept(crate::accept::AcceptArgs),
     /// Render COMPARE.md and the generated parts of other pages from the committed tables, without running anything
     Render(crate::render::RenderArgs),
+    /// Print hashes of the program and of each stage, by which `scripts/review` chooses what to run
+    #[command(hide = true)]
+    Sources,
     /// Launch each variant once, checked but not timed: what runs under a profiler or a sanitizer
     #[command(hide = true)]
     Launch(crate::instrument::child::LaunchArgs),

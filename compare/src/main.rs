@@ -22,6 +22,8 @@ mod measure;
 mod pages;
 mod peers;
 mod profile;
+#[cfg(test)]
+mod program;
 mod progress;
 #[cfg(test)]
 mod provenance;
@@ -35,6 +37,7 @@ mod run;
 mod sanitize;
 mod selftest;
 mod show;
+mod sources;
 mod stages;
 mod table;
 #[cfg(test)]
@@ -69,13 +72,13 @@ fn main() -> ExitCode {
 }
 
 fn answer(command: Command) -> anyhow::Result<Answer> {
-    use Command::{Accept, Diff, Doctor, Render, Show};
+    use Command::{Accept, Diff, Doctor, Render, Show, Sources};
     // With a handler, a write beyond `ulimit -f` fails and does not end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     // The others launch kernels or compute references. `doctor` says what it finds.
     if !matches!(
         command,
-        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_)
+        Accept(_) | Diff(_) | Doctor(_) | Render(_) | Show(_) | Sources
     ) {
         limits::check()?;
     }
@@ -93,6 +96,7 @@ fn answer(command: Command) -> anyhow::Result<Answer> {
         Command::Show(args) => show::show(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
+        Command::Sources => sources::sources(),
         Command::Launch(args) => instrument::child::launch(&args),
     }
 }

@@ -30,7 +30,8 @@ struct Checkout(tempfile::TempDir);
 
 impl Checkout {
     fn new(scripts: &[&str]) -> Self {
-        let checkout = Self(tempfile::tempdir().unwrap());
+        let folder = tempfile::Builder::new().prefix("of python ").tempdir();
+        let checkout = Self(folder.unwrap());
         std::fs::create_dir(checkout.at("scripts")).unwrap();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
         for name in scripts {

@@ -8,15 +8,38 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Notes its call, with the commit and the toolkit that it finds, and builds what notes its own.
+/// Notes its call, with the commit and the toolkit that it finds, and builds what notes its own where a build for a named target
+/// would.
 const CARGO: &str = r#"#!/bin/sh
+if [ "$1" = metadata ]; then
+    echo '{"packages":[],"workspace_root":"x","target_directory":"'"$HERE"'/built here","version":1}'
+    exit
+fi
 echo "cargo $* in ${PWD#"$HERE"/}: $(git log -1 --format=%s) $(ls -d .cuda)" >> "$HERE/calls"
-mkdir -p "$CARGO_TARGET_DIR/debug"
-cp "$HERE/bin/compare" "$CARGO_TARGET_DIR/debug/compare"
+[ -z "$BROKEN" ] || exit 101
+program="$CARGO_TARGET_DIR/some-target/debug/compare"
+mkdir -p "$(dirname "$program")"
+cp "$HERE/bin/compare" "$program"
+echo '{"reason":"compiler-artifact","target":{"name":"common"},"executable":null,"fresh":true}'
+echo '{"reason":"compiler-artifact","target":{"name":"compare"},"executable":"'"$program"'","fresh":true}'
+echo '{"reason":"build-finished","success":true}'
 "#;
 
-/// Exits as told, `diff` with a file of three lines; of tables with the code in TABLES_CODE, or without any if there is none.
+/// What an earlier build left where cargo builds by itself.
+const STALE: &str = r#"#!/bin/sh
+echo "stale $*" >> "$HERE/calls"
+"#;
+
+/// Says what its side's runs depend on as told; a base does not know `sources` by itself. Exits as told, `diff` with a file of three lines; of tables with the code in TABLES_CODE, or without any if there is none.
 const COMPARE: &str = r#"#!/bin/sh
+if [ "$1" = sources ]; then
+    case "$(basename "$0")" in
+        compare-base) printf %b "$BASE_SOURCES" ;;
+        compare-head) printf %b "$HEAD_SOURCES" ;;
+    esac
+    [ -n "$BASE_SOURCES" ]
+    exit
+fi
 echo "$(basename "$0") $*" | sed "s|$HERE/||g" >> "$HERE/calls"
 [ "$1" = diff ] || exit "${RUN_CODE:-0}"
 if [ "$3" = HEAD ]; then
@@ -56,19 +79,26 @@ struct Checkout(tempfile::TempDir);
 
 impl Checkout {
     fn new() -> Self {
-        let checkout = Self(tempfile::tempdir().unwrap());
+        let folder = tempfile::Builder::new().prefix("of review ").tempdir();
+        let checkout = Self(folder.unwrap());
         let program = |path: &str, text: &str| {
             let path = checkout.path(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
-        for script in ["scripts/review", ".ci/review", ".ci/comment"] {
+        for script in [
+            "scripts/program",
+            "scripts/review",
+            ".ci/review",
+            ".ci/comment",
+        ] {
             program(&format!("checkout/{script}"), &read(root().join(script)));
         }
         program("checkout/scripts/cuda-toolkit", "#!/bin/sh\n");
         program("checkout/.gitignore", "target\n.cuda\n");
         program("checkout/.cuda/nvcc", "");
+        program("checkout/target/debug/compare", STALE);
         for (name, text) in [("cargo", CARGO), ("compare", COMPARE), ("gh", GH)] {
             program(&format!("bin/{name}"), text);
         }
@@ -129,9 +159,12 @@ impl Checkout {
     }
 }
 
-const BUILD_BASE: &str = "cargo build --quiet --locked --workspace --bin compare in checkout/target/review/base: base .cuda\n";
-const BUILD_HEAD: &str =
-    "cargo build --quiet --locked --workspace --bin compare in checkout: head .cuda\n";
+const BUILD: &str = "cargo build --message-format=json-render-diagnostics --quiet --locked --workspace --bin compare in checkout";
+
+/// The builds of both sides.
+fn builds() -> String {
+    format!("{BUILD}/target/review/base: base .cuda\n{BUILD}: head .cuda\n")
+}
 
 fn run_of(side: &str, record: &str, flags: &str) -> String {
     let place = format!("checkout/target/review/{record}");
@@ -155,22 +188,16 @@ fn diffs_of_tables(checkout: &Checkout) -> String {
 #[test]
 fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() {
     let checkout = Checkout::new();
-    let head = BUILD_HEAD.to_string()
-        + &run_of("head", "head", "--backend emulated --quick")
-        + &diffs_of_runs()
-        + &diffs_of_tables(&checkout);
-    let base =
-        BUILD_BASE.to_string() + &run_of("base", "base-record", "--backend emulated --quick");
+    let flags = "--backend emulated --quick";
+    let base = run_of("base", "base-record", flags);
+    let head = run_of("head", "head", flags) + &diffs_of_runs() + &diffs_of_tables(&checkout);
     let (code, printed, calls) = checkout.run("scripts/review HEAD^1", &[]);
-    assert_eq!((code, calls), (0, base + &head), "{printed}");
+    assert_eq!((code, calls), (0, builds() + &base + &head), "{printed}");
     let page = || read(checkout.path("checkout/target/review/diff.md"));
     let one = "**verdict** by @someone\nrest\n";
-    assert_eq!(page(), format!("{one}\n# Committed tables\n{one}"));
-    assert_eq!(
-        checkout.git("worktree list").lines().count(),
-        1,
-        "the base's work tree is gone"
-    );
+    let said = "Every stage is run on both sides: the base's program does not say what its runs depend on.\n";
+    let expected = format!("{one}\n{said}\n# Committed tables\n{one}");
+    assert_eq!(page(), expected);
     assert_eq!(checkout.git("status --short"), "");
 
     // A gate that fails on the head is for the comparison to say. The worse of both comparisons counts, and tables that the base
@@ -192,16 +219,123 @@ fn a_review_compares_runs_and_tables_of_base_and_head_and_keeps_the_bases_run() 
             ("OLD", old),
         ];
         let (code, printed, calls) = checkout.run("scripts/review HEAD^1 --quick", &variables);
-        assert_eq!((code, &calls), (expected, &head), "{printed}");
+        assert_eq!((code, calls), (expected, builds() + &head), "{printed}");
         let says = "\nCommitted tables: NO DATA: ";
         assert_eq!(page().contains(says), !old.is_empty(), "{}", page());
     }
 
     let (_, _, calls) = checkout.run("scripts/review HEAD^1 --full", &[]);
+    let base = run_of("base", "base-record", "--backend emulated");
     assert!(
-        calls.starts_with(BUILD_BASE),
+        calls.contains(&base),
         "a run of another tier is not used again: {calls}"
     );
+}
+
+/// What a side says of itself: the program and three stages.
+const SOURCES: &str = "program p\nstage0-a 0\nstage1-b 1\nstage2-c 2\n";
+
+#[test]
+fn only_the_stages_that_differ_are_run_and_the_others_are_named() {
+    let checkout = Checkout::new();
+    let head = SOURCES.replace("b 1", "b 9");
+    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", &head)];
+    let (code, printed, calls) = checkout.run("scripts/review HEAD^1 --full", &variables);
+    let flags = "--backend emulated --stages stage1-b";
+    let base = run_of("base", "base-record", flags);
+    let rest = run_of("head", "head", flags) + &diffs_of_runs() + &diffs_of_tables(&checkout);
+    assert_eq!((code, calls), (0, builds() + &base + &rest), "{printed}");
+    let says = "Run on both sides: stage1-b. Left out, since neither kernel, headers, flags nor claims differ, nor the kernels that \
+                they claim to beat: stage0-a, stage2-c.\n";
+    assert!(printed.contains(says), "{printed}");
+    let page = read(checkout.path("checkout/target/review/diff.md"));
+    assert!(page.contains(says), "{page}");
+
+    // The base's run stays while the same stages differ.
+    let (_, _, calls) = checkout.run("scripts/review HEAD^1 --full", &variables);
+    assert_eq!(calls, builds() + &rest);
+    let head = SOURCES.replace("a 0", "a 9").replace("c 2", "c 9");
+    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", &head)];
+    let (_, _, calls) = checkout.run("scripts/review HEAD^1 --full", &variables);
+    let flags = "--backend emulated --stages stage0-a,stage2-c";
+    let base = run_of("base", "base-record", flags);
+    assert!(calls.contains(&base), "{calls}");
+}
+
+#[test]
+fn where_no_stage_differs_nothing_is_run_and_the_tables_are_compared() {
+    let checkout = Checkout::new();
+    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", SOURCES)];
+    let (code, printed, calls) = checkout.run("scripts/review HEAD^1", &variables);
+    let expected = builds() + &diffs_of_tables(&checkout);
+    assert_eq!((code, calls), (0, expected), "{printed}");
+    let page = read(checkout.path("checkout/target/review/diff.md"));
+    let says = "\nNo stage is run: kernels, headers, flags, claims and the program are those of the base.\n\n# Committed tables\n";
+    assert!(page.starts_with(says), "{page}");
+}
+
+#[test]
+fn every_stage_is_run_where_what_runs_them_differs_or_one_asks() {
+    let checkout = Checkout::new();
+    let program = SOURCES.replace("program p", "program q");
+    let longer = format!("{SOURCES}stage3-d 3\n");
+    for (head, flag, why) in [
+        (&*program, "", "common, the emulator or compare differs"),
+        (&longer, "", "the ladder has other stages"),
+        (SOURCES, " --all", "--all"),
+    ] {
+        let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", head)];
+        let script = format!("scripts/review HEAD^1 --full{flag}");
+        let (_, printed, calls) = checkout.run(&script, &variables);
+        let says = format!("==> Every stage is run on both sides: {why}.\n");
+        assert!(printed.contains(&says), "{printed}");
+        let head = run_of("head", "head", "--backend emulated");
+        assert!(calls.contains(&head), "{calls}");
+    }
+}
+
+/// Files that are the same keep their times, so that cargo builds nothing for them again.
+#[test]
+fn the_bases_checkout_stays_and_takes_only_what_another_base_changes() {
+    let checkout = Checkout::new();
+    let at = |name: &str| checkout.path(&format!("checkout/target/review/base/{name}"));
+    checkout.run("scripts/review HEAD^1", &[]);
+    let written = |name: &str| std::fs::metadata(at(name)).unwrap().modified().unwrap();
+    let before = written("scripts/review");
+    std::fs::write(checkout.path("checkout/kernel.cu"), "new").unwrap();
+    checkout.git("add kernel.cu");
+    checkout.git("commit --quiet -m third");
+    std::fs::write(at("left-over"), "").unwrap();
+    checkout.git("branch side");
+    let (_, printed, calls) = checkout.run("scripts/review HEAD", &[]);
+    assert!(
+        calls.starts_with(&format!("{BUILD}/target/review/base: third .cuda\n")),
+        "{printed}"
+    );
+    assert_eq!(read(at("kernel.cu")), "new");
+    assert!(!at("left-over").exists());
+    assert_eq!(written("scripts/review"), before);
+    // A branch that somebody checked out there does not move.
+    let base = at("").to_str().unwrap().to_string();
+    let side = checkout.git("rev-parse side");
+    let switched = git::git(Path::new(&base))
+        .args(["switch", "--quiet", "side"])
+        .status();
+    assert!(switched.unwrap().success());
+    checkout.run("scripts/review HEAD^1", &[]);
+    assert_eq!(checkout.git("rev-parse side"), side);
+}
+
+#[test]
+fn a_folder_where_the_bases_checkout_should_be_is_replaced() {
+    let checkout = Checkout::new();
+    let inside = checkout.path("checkout/target/review/base/scripts");
+    std::fs::create_dir_all(inside).unwrap();
+    let head = checkout.git("rev-parse HEAD");
+    let (code, printed, _) = checkout.run("scripts/review HEAD^1", &[]);
+    assert_eq!(code, 0, "{printed}");
+    assert_eq!(checkout.git("rev-parse HEAD"), head);
+    assert_eq!(checkout.git("rev-parse --abbrev-ref HEAD"), "main");
 }
 
 #[test]
@@ -212,11 +346,26 @@ fn latencies_are_never_taken_from_another_session() {
         run_of("base", "base-record", flags),
         run_of("head", "head", flags),
     ];
-    let expected = format!("{BUILD_BASE}{base}{BUILD_HEAD}{head}{}", diffs_of_runs());
+    let expected = format!("{}{base}{head}{}", builds(), diffs_of_runs());
+    // All stages, although none differs: they are the control.
+    let variables = [("BASE_SOURCES", SOURCES), ("HEAD_SOURCES", SOURCES)];
     for _ in 0..2 {
-        let (code, printed, calls) = checkout.run("scripts/review main^1 --latency", &[]);
+        let (code, printed, calls) = checkout.run("scripts/review main^1 --latency", &variables);
         assert_eq!((code, calls), (0, expected.clone()), "{printed}");
     }
+}
+
+/// What an earlier build left is not what is reviewed.
+#[test]
+fn a_build_that_fails_is_no_review() {
+    let checkout = Checkout::new();
+    let (code, printed, calls) = checkout.run("scripts/review HEAD^1", &[("BROKEN", "1")]);
+    assert_eq!(code, 2, "{printed}");
+    assert!(printed.contains("the build in "), "{printed}");
+    assert!(
+        !calls.contains("compare-") && !calls.contains("stale"),
+        "{calls}"
+    );
 }
 
 #[test]
@@ -256,7 +405,7 @@ fn the_hosted_check_passes_what_is_inconclusive_and_compares_with_where_the_comm
     checkout.git("checkout --quiet main");
     checkout.run(".ci/review other --full", &[]);
     let of = read(checkout.path("checkout/target/review/base.of"));
-    assert_eq!(of, format!("{base} full\n"));
+    assert_eq!(of, format!("{base} --backend emulated\n"));
 }
 
 /// The comment of a run of `kind` that left these files, `(name, text)`: exit code, and what is printed.

@@ -1,0 +1,134 @@
+//! The hash of what turns kernels into rows: this program without its pages and tests, `common`, the emulator, and how kernels are
+//! built for it. The build script takes it. Kernels and device headers have identities of their own.
+
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// In the root.
+const PARTS: [&str; 10] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "common/Cargo.toml",
+    "common/emulator/build.rs",
+    "common/emulator/cpp",
+    "common/emulator/include",
+    "common/emulator/src",
+    "common/kernel-build/src",
+    "common/src",
+    "compare/src",
+];
+
+/// Of `compare/src`: what shows rows, and what only tests need.
+const LEFT_OUT: [&str; 7] = [
+    "document",
+    "pages",
+    "snapshots",
+    "testing",
+    "testing.rs",
+    "tests",
+    "tests.rs",
+];
+
+/// Where the tests of a file begin.
+const TESTS: &str = "#[cfg(test)]\nmod tests {";
+
+/// Returns the hash of the sources at `root`, by name and text.
+pub fn hash(root: &Path) -> io::Result<String> {
+    let mut files = Vec::new();
+    for part in PARTS {
+        collect(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for path in files {
+        let name = path.strip_prefix(root).unwrap_or(&path);
+        let text = std::fs::read(&path)?;
+        let text = String::from_utf8_lossy(&text);
+        let program = text
+            .split_once(TESTS)
+            .map_or(&*text, |(program, _)| program);
+        for part in [name.as_os_str().as_encoded_bytes(), program.as_bytes()] {
+            // Every part goes with its length, or "ab" and "c" would hash like "a" and "bc".
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    let hash = hash.finalize();
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Adds the files at or below `path`; none where nothing is.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let is_left_out = LEFT_OUT.iter().any(|name| path.ends_with(name));
+    if is_left_out || !path.exists() {
+        return Ok(());
+    }
+    if !path.is_dir() {
+        files.push(path.to_path_buf());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(path)? {
+        collect(&entry?.path(), files)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the hash of these sources changes with `edited`, a name and its text.
+    fn changes(edited: (&str, &str)) -> bool {
+        let root = tempfile::tempdir().unwrap();
+        let write = |(name, text): (&str, &str)| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(("common/src/gate.rs", "fn judge() {}\n"));
+        let before = hash(root.path()).unwrap();
+        write(edited);
+        before != hash(root.path()).unwrap()
+    }
+
+    #[test]
+    fn what_makes_rows_is_in_the_hash() {
+        for name in [
+            "common/src/gate.rs",
+            "common/src/gate/new.rs",
+            "common/emulator/include/emulator/prelude.h",
+            "common/emulator/src/block.rs",
+            "common/kernel-build/src/emulated.rs",
+            "compare/src/measure/plan.rs",
+            "Cargo.lock",
+        ] {
+            assert!(changes((name, "new")), "{name}");
+        }
+    }
+
+    #[test]
+    fn kernels_pages_and_tests_are_not() {
+        for edited in [
+            (
+                "common/src/gate.rs",
+                "fn judge() {}\n#[cfg(test)]\nmod tests {}\n",
+            ),
+            ("common/src/gate/tests.rs", ""),
+            ("common/cuda/attn/softmax.cuh", ""),
+            ("compare/src/pages/report.rs", ""),
+            ("compare/tests/cli.rs", ""),
+            ("stage3-wmma-pv/kernel.cu", ""),
+            ("docs/recipes.md", ""),
+        ] {
+            assert!(!changes(edited), "{}", edited.0);
+        }
+    }
+
+    #[test]
+    fn every_part_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let missing = PARTS.iter().find(|part| !root.join(part).exists());
+        assert_eq!(missing, None);
+    }
+}

@@ -1,0 +1,77 @@
+//! `compare sources`, hidden: what a run's rows depend on, as hashes. `scripts/review` runs the stages whose hash differs.
+
+use crate::answer::Answer;
+use crate::measure::builds::loaded;
+use crate::stages::Ladder;
+use crate::table::StageMeta;
+use crate::table::session::by_id;
+use sha2::{Digest, Sha256};
+
+/// A line for the program, then one for each stage: a name and a hash.
+pub fn sources() -> anyhow::Result<Answer> {
+    let ladder = Ladder::without_gpu("not asked for")?;
+    let builds = ladder.builds()?;
+    let stages = builds.iter().map(|stage| {
+        let redundant = loaded(&ladder.stages, &stage.id).info().redundant;
+        let hash = digest(&format!("{}{redundant:?}", described(stage, &builds)));
+        format!("{} {hash}\n", stage.id)
+    });
+    let program = env!("COMPARE_PROGRAM");
+    Ok(Answer::pass(format!(
+        "program {program}\n{}",
+        String::from_iter(stages)
+    )))
+}
+
+/// What a stage declares and is built of, and the kernels that its claims compare it with.
+fn described(stage: &StageMeta, all: &[StageMeta]) -> String {
+    let bases = stage
+        .claims
+        .iter()
+        .filter_map(|claim| claim.relation.base());
+    let bases = bases.filter_map(|base| by_id(all, base.stage));
+    let identities = bases.map(|base| base.identity.as_str());
+    format!("{stage:?}{:?}", Vec::from_iter(identities))
+}
+
+fn digest(text: &str) -> String {
+    let hash = Sha256::digest(text);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ladder;
+
+    /// Which stages' descriptions differ after `edit`.
+    fn differing(edit: impl Fn(&mut [StageMeta])) -> Vec<String> {
+        let before = ladder();
+        let mut after = before.clone();
+        edit(&mut after);
+        let pairs = before.iter().zip(&after);
+        let differs = pairs.filter(|(old, new)| described(old, &before) != described(new, &after));
+        differs.map(|(old, _)| old.id.clone()).collect()
+    }
+
+    #[test]
+    fn an_unchanged_ladder_differs_nowhere() {
+        assert_eq!(differing(|_| ()), [""; 0]);
+    }
+
+    #[test]
+    fn another_kernel_concerns_its_stage_and_those_that_claim_to_beat_it() {
+        let later = differing(|stages| stages[1].identity = "another".into());
+        assert_eq!(later, ["stage1-cpasync"]);
+        let base = differing(|stages| stages[0].identity = "another".into());
+        assert_eq!(base, ["stage0-scalar", "stage1-cpasync"]);
+    }
+
+    #[test]
+    fn another_claim_or_refutation_concerns_its_stage() {
+        let claims = differing(|stages| stages[0].claims.clear());
+        assert_eq!(claims, ["stage0-scalar"]);
+        let variants = differing(|stages| _ = stages[1].variants.pop());
+        assert_eq!(variants, ["stage1-cpasync"]);
+    }
+}
