@@ -5,8 +5,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=cpp");
     println!("cargo:rerun-if-changed=include/emulator/abi.h");
-    cc::Build::new()
-        .cpp(true)
+    kernel_build::host_build()
         .std("c++17")
         .opt_level(2)
         .include("include")

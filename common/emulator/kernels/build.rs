@@ -46,9 +46,8 @@ fn main() {
         ("emulator_kernels", 2, &[][..]),
         ("emulator_kernels_traced", 1, &traced[..]),
     ] {
-        let mut build = cc::Build::new();
+        let mut build = kernel_build::host_build();
         build
-            .cpp(true)
             .std("c++17")
             .opt_level(level)
             .warnings(true)

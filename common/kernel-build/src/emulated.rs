@@ -2,6 +2,7 @@
 
 use crate::depfile;
 use crate::error::BuildError;
+use crate::host::host_build;
 use crate::parallel;
 use crate::report::HostCompiler;
 use object::{Object, ObjectSymbol};
@@ -97,9 +98,8 @@ pub(crate) fn not_built() -> Result<Done, BuildError> {
 }
 
 fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
-    let mut build = cc::Build::new();
+    let mut build = host_build();
     build
-        .cpp(true)
         .std("c++17")
         .opt_level(1)
         .debug(false) // would add -g by the profile; -g1 (lines, for hazard reports) is always wanted

@@ -13,12 +13,13 @@
 //! | `NVCC` | the nvcc to use, a path or a name on `PATH`; not there is an error | |
 //! | `CUDA_HOME`, then `CUDA_PATH` | toolkits whose `bin/nvcc` is used; not there is a warning | |
 //! | `NVCC_CCBIN` | nvcc's host compiler (read by nvcc) | `g++` |
-//! | `CXX`, `CXXFLAGS` and kin | the emulated build's compiler (read by the `cc` crate) | `c++` |
+//! | `CXX` and kin | the emulated build's compiler (read by the `cc` crate) | `c++` |
 //!
 //! After these `PATH` is searched, then the workspace's `.cuda/`, which `scripts/cuda-toolkit` makes. `PATH` itself does
 //! not rerun the build script: it differs between a shell and an editor, and every change would rebuild all stages.
 //! `NVCC_PREPEND_FLAGS` and `NVCC_APPEND_FLAGS` are removed from nvcc's environment: flags that no record names would
-//! let two builds differ under one identity.
+//! let two builds differ under one identity. For the same reason `CXXFLAGS` and its kin, flags in `CXX` and what `RUSTFLAGS`
+//! says of the processor are kept from the emulated build, with a warning of cargo.
 #![forbid(unsafe_code)]
 
 pub mod report;
@@ -27,6 +28,7 @@ mod depfile;
 mod emulated;
 mod error;
 mod gpu;
+mod host;
 mod identity;
 mod parallel;
 mod ptxas;
@@ -36,5 +38,6 @@ mod toolkit;
 
 pub use emulated::TRACED_FLAGS;
 pub use error::BuildError;
+pub use host::host_build;
 pub use stage::{build_stage, stage, stage_for, test_kernels};
 pub use toolkit::homes_without_nvcc;
