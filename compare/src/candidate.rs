@@ -32,6 +32,7 @@ use common::inputs::Inputs;
 use common::problem::Problem;
 use common::reference::reference;
 use common::verdict::Verdict;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -111,9 +112,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let named = named(args)?;
     let committed = Results::read(&machine::results())?;
     let subject = Subject::from(named.name.as_str());
+    // Before the file is loaded, which may hang.
+    let interrupted = interrupted().context("cannot wait for signals")?;
     let mut python = Python::new(python::program(args.python.as_deref()), Some(named));
     let hello = match python.start() {
         Ok(hello) => hello.clone(),
+        Err(SessionError::Interrupted) => bail!(io::Error::from(io::ErrorKind::Interrupted)),
         Err(error @ SessionError::Load(_)) => {
             bail!("{} cannot be loaded: {error}", args.candidate)
         }
@@ -146,7 +150,6 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     let (planned, timings) = plan::candidate(&subject, &request, backend)?;
     limits::check_cases(&planned)?;
     let exchange = Scratch::new("candidate")?;
-    let interrupted = interrupted().context("cannot wait for signals")?;
     let mut bars = Progress::default();
     let mut cases = Vec::new();
     for (done, case) in planned.iter().enumerate() {
@@ -154,7 +157,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             break;
         }
         bars.step("case", &case.on().to_string(), done, planned.len());
-        cases.push(check(case, &mut python, &exchange)?);
+        let row = check(case, &mut python, &exchange)?;
+        // A call that was interrupted says nothing.
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        cases.push(row);
     }
     let mut judged = Candidate {
         device: hello.gpu.unwrap_or("the processor".to_string()),
@@ -206,6 +214,9 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
                 tried: builds.iter().map(|stage| stage.id.clone()).collect(),
             };
             let rows = bench.measure(&item, &mut [&mut python, &mut peers])?;
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
             rows.into_iter().for_each(|row| judged.add(row));
         }
     }

@@ -3,12 +3,22 @@
 use crate::judge::verdict::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+
+/// Whether the process was interrupted or asked to terminate since the first call of [`interrupted`]; before it, either ends the
+/// process.
+pub fn is_interrupted() -> bool {
+    let registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
+    registered
+        .as_ref()
+        .is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
 
 /// Whether the process was interrupted or asked to terminate since the first call.
 pub fn interrupted() -> io::Result<Arc<AtomicBool>> {
-    static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
     let mut registered = FLAG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(flag) = &*registered {
         return Ok(Arc::clone(flag));

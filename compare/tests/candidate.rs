@@ -292,6 +292,52 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
     end(&started);
 }
 
+/// Neither a call that hangs nor a file that does not end its import is waited for, however long the patience.
+#[test]
+fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
+    if python().is_none() {
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    let file = here.path().join("it.py");
+    std::fs::write(
+        &file,
+        "import pathlib, tempfile, time\n\
+         (pathlib.Path(tempfile.gettempdir()) / 'hangs').touch()\n\
+         time.sleep(6000)\n",
+    )
+    .unwrap();
+    let of_import = format!("{}:f", file.display());
+    for (candidate, begun) in [
+        ("wrong.py:hangs_in_a_child", "processes"),
+        (&*of_import, "hangs"),
+    ] {
+        for signal in ["-TERM", "-INT"] {
+            let folder = tempfile::tempdir().unwrap();
+            let flags = format!("{ONE} --patience 6000");
+            let mut command = command(candidate, &flags, folder.path()).unwrap();
+            let mut compare = command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            within_a_minute("it hangs", || {
+                folder.path().join(begun).is_file().then_some(())
+            });
+            let id = compare.id().to_string();
+            let sent = Command::new("kill").args([signal, &id]).status();
+            assert!(sent.unwrap().success());
+            let ended = within_a_minute("it ends", || compare.try_wait().unwrap());
+            assert_eq!(ended.code(), Some(130), "{candidate} {signal}");
+            processes(folder.path()).iter().for_each(|all| end(all));
+            let left = std::fs::read_dir(folder.path()).unwrap();
+            let left = left.map(|entry| entry.unwrap().file_name());
+            let left: Vec<_> = left.filter(|name| name != begun).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is_no_data() {
     let here = tempfile::tempdir().unwrap();

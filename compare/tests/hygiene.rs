@@ -30,7 +30,7 @@ const ROOMS: [(&str, &str); 7] = [
         "instrument",
         "answer interrupt judge measure document pages table stages",
     ),
-    ("python", "instrument judge measure table"),
+    ("python", "instrument interrupt judge measure table"),
     ("measure", "table judge"),
     ("table", ""),
     ("judge", "table"),

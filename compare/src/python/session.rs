@@ -1,6 +1,7 @@
 //! The Python process that times peers or a candidate, and the protocol that `peers.py` describes.
 
 use crate::instrument::process;
+use crate::interrupt::is_interrupted;
 use crate::judge::list::joined;
 use crate::table::Row;
 use common::problem::Dtype;
@@ -15,7 +16,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub const SCRIPT: &str = include_str!("peers.py");
 
@@ -28,6 +29,9 @@ const STARTS: usize = 3;
 
 /// How long Python may take to end what it has started.
 const LAST: Duration = Duration::from_secs(3);
+
+/// How often a wait for an answer looks whether it was interrupted.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Lines of Python's standard error that are kept to say why it ended.
 const LAST_WORDS: usize = 5;
@@ -46,6 +50,9 @@ pub enum SessionError {
     /// The user's file cannot be imported.
     #[error("{0}")]
     Load(String),
+    /// Ctrl-C or SIGTERM came before the answer; the process was killed.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl SessionError {
@@ -155,7 +162,10 @@ impl Python {
                 let arguments =
                     json!({ "peer": of.name, "file": of.file, "function": of.function });
                 let loaded = process.ask("load", arguments);
-                loaded.map_err(|error| SessionError::Load(error.to_string()))?
+                loaded.map_err(|error| match error {
+                    SessionError::Interrupted => error,
+                    error => SessionError::Load(error.to_string()),
+                })?
             }
         };
         self.process = Some(process);
@@ -248,16 +258,7 @@ impl Process {
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.died(&doing));
         }
-        let line = match self.answers.recv_timeout(self.patience) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => {
-                return Err(SessionError::Ended(format!(
-                    "Python did not answer `{doing}` within {} s and was killed",
-                    self.patience.as_secs_f64()
-                )));
-            }
-            Err(RecvTimeoutError::Disconnected) => return Err(self.died(&doing)),
-        };
+        let line = self.answer(&doing)?;
         match serde_json::from_str(&line) {
             Ok(Answer::Ok(answer)) => Ok(answer),
             Ok(Answer::Refused(error)) => Err(SessionError::Refused(error)),
@@ -267,6 +268,27 @@ impl Process {
                 Err(SessionError::Ended(format!(
                     "Python answered `{doing}` with '{start}'"
                 )))
+            }
+        }
+    }
+
+    /// Waits for a line, as long as there is patience and nobody interrupts.
+    fn answer(&mut self, doing: &str) -> Result<String, SessionError> {
+        let asked = Instant::now();
+        loop {
+            match self.answers.recv_timeout(POLL.min(self.patience)) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.died(doing)),
+                Err(RecvTimeoutError::Timeout) if is_interrupted() => {
+                    return Err(SessionError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() >= self.patience => {
+                    return Err(SessionError::Ended(format!(
+                        "Python did not answer `{doing}` within {} s and was killed",
+                        self.patience.as_secs_f64()
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
