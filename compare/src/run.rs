@@ -12,8 +12,10 @@ use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, Plan, Request};
 use crate::measure::rows;
+use crate::measure::self_test::{Kept, SelfTest};
 use crate::measure::session::begin;
-use crate::measure::sink::Sink;
+use crate::measure::sink::ExecuteError;
+use crate::measure::summary::summarise;
 use crate::pages::{files, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
@@ -27,19 +29,18 @@ use clap::Args;
 use common::choice::Model;
 use common::device::BackendKind;
 use common::device::cuda::CudaDevice;
-use common::faults;
 use common::gate;
 use common::limits::DeviceLimits;
 use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
-use common::suppression::{Presets, suppress_each};
 use std::path::{Path, PathBuf, absolute};
 
 const EXAMPLES: &str = "\
 Examples:
-  compare                                       check everything that this machine can; the run's folder has the report, on a GPU
-                                                COMPARE.md too
+  compare                                       check every variant, and time it on a GPU; the run's folder has the report, on a
+                                                GPU COMPARE.md too
+  compare --full                                the same on every input family, and on a GPU on every small shape: for a table
   compare --stages 5 --shapes mission,1x8:2x113:203x64 --dtypes f16
                                                 a stage on two shapes; the second has 8 query and 2 key heads, 113 queries, 203 keys
   compare --regret 160 --backend cuda           on a GPU, judge the library's choice on random problems; accepted, fit it to them
@@ -73,6 +74,9 @@ pub struct RunArgs {
     /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Run the self-test (planted faults, kernels without a barrier or wait) again, although this program has passed it before
+    #[arg(long)]
+    pub selftest: bool,
 }
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
@@ -147,9 +151,6 @@ fn measure(
     let mut recorder = Recorder::new(&folder, &plan.cases)?;
     // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
-    if plan.draws.is_empty() {
-        run.extend(self_test(stages, &plan, &mut recorder));
-    }
     run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
     run.write(&folder)?;
     let mut executor = Executor {
@@ -160,7 +161,10 @@ fn measure(
     if let Some(iters) = args.request.cases.iters.filter(|&iters| iters > 0) {
         (executor.timing.samples, executor.samples_elsewhere) = (iters, iters);
     }
-    let outcome = executor.run(&mut run, &mut recorder);
+    let outcome = executor.run(&mut run, &mut recorder).and_then(|()| {
+        // Last: figures come first, and none of them is shown of a kernel that it finds broken.
+        self_test(args, &plan, stages, limited, &mut run, &mut recorder)
+    });
     if !plan.draws.is_empty() {
         let device = stages.first().and_then(|stage| stage.device);
         let regret = choice.and_then(|choice| choice.regret(&run, device));
@@ -242,16 +246,36 @@ fn read_machine_code(stages: &[LoadedStage], plan: &Plan, builds: &mut [StageMet
     }
 }
 
-fn self_test(stages: &[LoadedStage], plan: &Plan, recorder: &mut Recorder<'_>) -> Vec<Row> {
-    let is_planned = |stage: &&LoadedStage| plan.has_stage(stage.info().id);
-    let planned: Vec<&LoadedStage> = stages.iter().filter(is_planned).collect();
-    let mut done = 0;
-    let synchronisation = suppress_each(&planned, Presets::OnePerFamily, |stage| {
-        recorder.starts("self-test", stage.info().id, done, planned.len());
-        done += 1;
-    });
-    rows::self_test(&faults::selftest(), &synchronisation)
+/// Tests the gates, and of kernels on generated inputs their synchronisation; random problems follow other runs.
+fn self_test(
+    args: &RunArgs,
+    plan: &Plan,
+    stages: &[LoadedStage],
+    device: Option<DeviceLimits>,
+    run: &mut Run,
+    recorder: &mut Recorder<'_>,
+) -> Result<(), ExecuteError> {
+    if !plan.draws.is_empty() {
+        return Ok(());
+    }
+    let is_due = |stage: &&LoadedStage| args.input.is_none() && plan.has_stage(stage.info().id);
+    // In the workspace, which has one build for all folders of runs.
+    let root = machine::workspace().map(|root| root.join("target/compare"));
+    let folder = root.or(args.out.clone()).map(|root| root.join(KEPT));
+    let kept = folder.and_then(|folder| Kept::new(&folder, device, args.selftest).ok());
+    let tested = SelfTest {
+        stages: stages.iter().filter(is_due).collect(),
+        kept,
+    };
+    if tested.run(run, recorder)? > 0 {
+        say("self-test: passed before by this program; --selftest runs it again");
+    }
+    summarise(run, &plan.cases);
+    Ok(())
 }
+
+/// Where self-tests are kept, below a folder of runs; whatever lists those skips it.
+const KEPT: &str = ".self-test";
 
 fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
     ensure!(

@@ -83,10 +83,17 @@ impl Folder {
         command
     }
 
-    /// The only run below `runs`.
+    /// The only run below `runs`, beside what is hidden.
     fn only(&self, runs: &str) -> PathBuf {
         let entries = std::fs::read_dir(self.path(runs)).unwrap();
         let mut runs = Vec::from_iter(entries.map(|entry| entry.unwrap().path()));
+        runs.retain(|path| {
+            !path
+                .file_name()
+                .unwrap()
+                .as_encoded_bytes()
+                .starts_with(b".")
+        });
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
     }
@@ -378,13 +385,15 @@ fn recorded(child: &mut Child, folder: &Folder, at_least: u64) -> u64 {
     }
 }
 
-/// A first interrupt comes before the first case: a folder is written before the self-test begins.
+/// A first interrupt comes before the first case: a folder is written before it begins.
 #[test]
 fn an_interrupt_leaves_what_was_finished() {
     for at_least in [0, 1] {
         let folder = Folder::new();
-        // Long enough to be interrupted: tier T2, which takes minutes after its first case.
-        let mut run = folder.run(&["--full", "--stages", "stage0-scalar"]);
+        // Long enough to be interrupted: minutes.
+        let seeds = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15";
+        let problems = ["--shapes", "mission", "--seeds", seeds];
+        let mut run = folder.run(&[&["--stages", "stage0-scalar"], &problems[..]].concat());
         let mut child = run.spawn().unwrap();
         let finished = recorded(&mut child, &folder, at_least);
         // As Ctrl-C does, which all that a shell runs in the background ignores.
@@ -595,8 +604,59 @@ fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
         save(&input, &all, Some(&out));
         let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
         command.arg("--input").arg(input);
-        expect(command, code, &[]);
+        let text = expect(command, code, &[]);
+        assert!(!text.contains("claims"), "of no table: {text}");
+        // The gates were tested, and no synchronisation, which takes a minute.
+        let run = folder.only("runs");
+        let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
+        let tested = rows
+            .lines()
+            .filter(|row| row.contains("\"by\":\"self-test\""));
+        let tested = Vec::from_iter(tested);
+        assert_eq!(
+            tested.len(),
+            34,
+            "33 faults and the correct model: {tested:#?}"
+        );
+        assert!(
+            tested
+                .iter()
+                .all(|row| row.contains("\"subject\":\"self-test\""))
+        );
+        std::fs::remove_dir_all(run).unwrap();
     }
+}
+
+/// What a run tests of itself is tested once by one program, and again where that is asked for.
+#[test]
+fn a_second_run_is_told_by_the_first_that_the_gates_can_fail() {
+    let folder = Folder::workspace();
+    let flags: Vec<&str> = "--backend emulated --stages 2 --shapes 1x1x5x64 --dtypes f16 --masks full"
+        .split(' ')
+        .collect();
+    let known = "self-test: passed before by this program";
+    let sites = |text: &str| {
+        let mut lines = text.lines();
+        lines.any(|line| line.starts_with("self-test 2 of 2") && line.ends_with("stage2-simd-pv"))
+    };
+    let rows = || {
+        let run = folder.only("target/compare");
+        let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
+        std::fs::remove_dir_all(run).unwrap();
+        let tested = rows
+            .lines()
+            .filter(|row| row.contains("\"by\":\"self-test\""));
+        tested.count()
+    };
+    let first = expect(folder.here(&flags), 0, &[]);
+    assert!(sites(&first) && !first.contains(known), "{first}");
+    let tested = rows();
+    assert!(tested > 34, "{tested}");
+    let second = expect(folder.here(&flags), 0, &[known]);
+    assert!(!sites(&second), "{second}");
+    assert_eq!(rows(), tested);
+    let again = expect(folder.here(&[&flags[..], &["--selftest"]].concat()), 0, &[]);
+    assert!(sites(&again) && !again.contains(known), "{again}");
 }
 
 #[test]

@@ -290,7 +290,7 @@ fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
 fn runs_that_have_what_they_need_are_accepted() {
     let found = each(
         "timed; clean; partial 10 10
-        timed; tier 1
+        timed; tier 0
         timed; clean; - compute-sanitizer !scalar; wmma gpu all: cases 0 | cases_unsupported 10; cpasync gpu all: cases 0 | cases_unsupported 10
         emulated",
         |line| {
@@ -302,13 +302,18 @@ fn runs_that_have_what_they_need_are_accepted() {
     insta::assert_snapshot!(found, @r#"
     timed; clean; partial 10 10
         ["nvidia-h200"] false
-    timed; tier 1
+    timed; tier 0
         ["nvidia-h200"] false
     timed; clean; - compute-sanitizer !scalar; wmma gpu all: cases 0 | cases_unsupported 10; cpasync gpu all: cases 0 | cases_unsupported 10
         ["nvidia-h200"] false
     emulated
         [] false
     "#);
+    let error = refused(&run("timed; clean; tier 1"));
+    assert!(
+        error.contains("is of tier T1, a part of the cases"),
+        "{error}"
+    );
     let error = refused(&run("timed; clean; partial 10 10; - cpasync mission"));
     let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(error.contains(says), "{error}");

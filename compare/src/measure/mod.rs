@@ -10,6 +10,7 @@ pub mod machine_code;
 pub mod plan;
 pub mod rows;
 pub mod select;
+pub mod self_test;
 pub mod session;
 pub mod sink;
 pub mod summary;

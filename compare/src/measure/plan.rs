@@ -59,10 +59,11 @@ pub struct CaseFlags {
     /// each the mean over at least 20 ms]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub iters: Option<usize>,
-    /// Tier T0: a few small problems and extreme logits, of a stage only on its default variant
+    /// Tier T0: a few small problems and extreme logits, of a stage only on its default variant. The default, tier T1, has every
+    /// variant
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Tier T2: every shape, mask, input family and seed (the default on a GPU)
+    /// Tier T2: every input family and more seeds; on a GPU, where `accept` asks for it, every small shape and mask, too
     #[arg(long)]
     pub full: bool,
 }
@@ -96,17 +97,20 @@ impl Request {
         }
     }
 
-    /// The tier that was asked for, else the default of the backend.
+    /// The tier that was asked for, else T1. What was selected on a GPU is accepted as T2 is.
     fn tier(&self, backend: BackendKind) -> Tier {
-        match (
-            self.cases.quick || self.regret.is_some(),
-            self.cases.full,
-            backend,
-        ) {
-            (true, ..) => Tier::T0,
-            (_, true, _) | (_, _, BackendKind::Cuda) => Tier::T2,
+        match (self.cases.quick, self.cases.full) {
+            _ if self.regret.is_some() => Tier::T0,
+            (true, _) => Tier::T0,
+            (_, true) => Tier::T2,
+            _ if backend == BackendKind::Cuda && self.is_selection() => Tier::T2,
             _ => Tier::T1,
         }
+    }
+
+    /// Whether problems were given, by flags or a file, in place of a tier's.
+    fn is_selection(&self) -> bool {
+        self.has_problems() || self.file.is_some()
     }
 }
 
@@ -169,9 +173,9 @@ pub fn named(name: &str) -> Shape {
     parse_shape(name).expect("a shape of the tiers")
 }
 
-/// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: T0 and T1 only on default variants, and
-/// about half of f16's cases in T2 (masks alternate from shape to shape, fewer seeds). Both masks run on these shapes, the only
-/// ones on which a run times BF16.
+/// BF16 kernels differ from f16 kernels only in a type, so the tiers check less of them: in T2 on a GPU about half of f16's cases
+/// (masks alternate from shape to shape, fewer seeds), else only default variants. Both masks run on these shapes, the only ones on
+/// which a run times BF16.
 const BF16_TIMED: [&str; 4] = ["mission", "long", "big", "big_wide"];
 const BF16_SEEDS: u64 = 2;
 
@@ -191,6 +195,10 @@ const SHORT_ROWS: [(&str, Mask); 3] = [
 /// Heads whose K and V together exceed what a stage may keep in L2, and not a multiple of the number that fits. It would take the
 /// emulator minutes.
 const MANY_KEYS: &str = "1x5:1x257:65536x64";
+
+/// What stands for the claims' problem in T1, in the emulator: several heads and tiles, in a sixteenth of its time. Stages' default
+/// variants have that problem itself, with their first element type.
+const LIKE_CLAIMS: &str = "1x2x256x64";
 
 /// Enough tiles for drift from tile to tile, or a counter that runs out, to show.
 const DEEP: usize = 17;
@@ -250,11 +258,7 @@ impl<'a> Cases<'a> {
     /// GPU is to be compared on. Traced cases must be added first: they include everything that a plain run checks.
     fn add(&mut self, problem: Problem, source: Source, mode: Mode) {
         let is_equal = |case: &PlannedCase| case.problem == problem && case.source == source;
-        let is_due = |(stage, variant)| is_due(stage, variant, problem.dtype);
-        if !self.request.cases.problems.include(&problem)
-            || !self.variant.is_none_or(is_due)
-            || self.planned.iter().any(is_equal)
-        {
+        if !self.is_wanted(&problem) || self.planned.iter().any(is_equal) {
             return;
         }
         let mode = match (self.backend, mode) {
@@ -263,6 +267,12 @@ impl<'a> Cases<'a> {
             (BackendKind::Cuda, _) => Mode::Both,
             (_, Mode::Both) => Mode::Plain,
             _ if self.variant.is_none() => Mode::Plain,
+            (_, Mode::Traced | Mode::TracedOnce) if !self.is_traced_whole(problem.dtype) => {
+                match self.is_default {
+                    true => Mode::TracedOnce,
+                    false => Mode::Plain,
+                }
+            }
             (_, Mode::Traced) if !self.is_default => Mode::TracedOnce,
             (_, mode) => mode,
         };
@@ -274,6 +284,24 @@ impl<'a> Cases<'a> {
         });
     }
 
+    /// Whether it is the variant's first element type, or T1 makes no difference: with another, converting differs, and nothing that
+    /// orders accesses. T2 and the tests of each stage trace all alike.
+    fn is_traced_whole(&self, dtype: Dtype) -> bool {
+        self.tier != Tier::T1 || self.request.is_selection() || self.is_first(dtype)
+    }
+
+    /// A candidate has none before others.
+    fn is_first(&self, dtype: Dtype) -> bool {
+        let takes = |variant: &VariantMeta| Dtype::ALL.into_iter().find(|of| variant.takes(*of));
+        self.variant
+            .is_none_or(|(_, variant)| takes(variant) == Some(dtype))
+    }
+
+    fn is_wanted(&self, problem: &Problem) -> bool {
+        let is_due = |(stage, variant)| is_due(stage, variant, problem.dtype);
+        self.request.cases.problems.include(problem) && self.variant.is_none_or(is_due)
+    }
+
     fn seeded(&mut self, problem: Problem, family: Family, seed: u64, mode: Mode) {
         self.add(problem, Source::Seeded { family, seed }, mode);
     }
@@ -283,6 +311,11 @@ impl<'a> Cases<'a> {
         dtype == Dtype::Bf16 && !self.is_default
     }
 
+    /// T2 on a GPU; in the emulator most of its problems would take hours.
+    fn is_of_every_shape(&self) -> bool {
+        (self.tier, self.backend) == (Tier::T2, BackendKind::Cuda)
+    }
+
     /// T0: the cases that the tests of every stage run.
     fn tier0(&mut self) {
         for case in common::tier0::cases() {
@@ -290,13 +323,13 @@ impl<'a> Cases<'a> {
                 1 => Mode::TracedOnce,
                 _ => Mode::Traced,
             };
-            if self.tier == Tier::T2 || !self.leaves(case.problem.dtype) {
+            if self.is_of_every_shape() || !self.leaves(case.problem.dtype) {
                 self.seeded(case.problem, case.family, 0, mode);
             }
         }
-        let mode = match self.tier {
-            Tier::T2 => Mode::Both,
-            Tier::T0 | Tier::T1 => Mode::Plain,
+        let mode = match self.is_of_every_shape() {
+            true => Mode::Both,
+            false => Mode::Plain,
         };
         let untraced = common::tier0::extremes().into_iter();
         for case in untraced.chain(common::tier0::others()) {
@@ -306,10 +339,32 @@ impl<'a> Cases<'a> {
         }
     }
 
-    /// T1: T0; all families on `small`, those with extreme logits also on rows of 1 to 7 keys; `mission` with one seed of each
-    /// dtype, three of f16 on default variants; and rings.
+    /// T1: T0, rings, and the claims' problem; where the emulator would take long for that, one that is like it.
     fn tier1(&mut self) {
         self.tier0();
+        self.rings();
+        for dtype in Dtype::ALL {
+            if self.leaves(dtype) {
+                continue;
+            }
+            let claims = claims_problem(dtype);
+            self.seeded(
+                problem(named(LIKE_CLAIMS), dtype, Mask::Full),
+                Family::Normal,
+                0,
+                Mode::Plain,
+            );
+            // Gate C4 judges what takes only E4M3 there alone.
+            let is_due = self.is_first(dtype) && (self.is_default || dtype == Dtype::E4m3);
+            if is_due || self.backend == BackendKind::Cuda {
+                self.seeded(claims, Family::Normal, 0, Mode::Plain);
+            }
+        }
+    }
+
+    /// What T2 adds to T1 on every backend: all families on `small`, those with extreme logits also on rows of 1 to 7 keys; the
+    /// claims' problem with each dtype, three seeds of f16 on default variants.
+    fn families(&mut self) {
         for dtype in Dtype::ALL {
             if self.leaves(dtype) {
                 continue;
@@ -330,12 +385,11 @@ impl<'a> Cases<'a> {
                 self.seeded(claims_problem(dtype), Family::Normal, seed, Mode::Plain);
             }
         }
-        self.rings();
     }
 
     /// For each instance of a variant, one block of rows over several of its own key tiles and one more key: rings are filled,
     /// drained and reused, and the last tile is ragged. One instance also runs with maxima that rise from tile to tile, and on a
-    /// default variant over [`DEEP`] tiles.
+    /// default variant over [`DEEP`] tiles. T1 traces that with rising maxima alone, and all of a default variant.
     fn rings(&mut self) {
         let Some((_, variant)) = self.variant else {
             return;
@@ -351,15 +405,25 @@ impl<'a> Cases<'a> {
                 let rows = facts.block_m.min(ROWS_OF_RINGS);
                 let (shape, mask) = suppression::ring(facts, rows, tiles);
                 let problem = problem(shape, facts.dtype, mask);
-                self.seeded(problem, family, 0, Mode::TracedOnce);
+                let is_plain =
+                    self.tier == Tier::T1 && !self.is_default && family == Family::Normal;
+                let mode = if is_plain {
+                    Mode::Plain
+                } else {
+                    Mode::TracedOnce
+                };
+                self.seeded(problem, family, 0, mode);
             }
         }
     }
 
-    /// T2: T0 and small problems under every family, on both backends where there are two; T1; every named shape under every
-    /// family, five seeds on `small` and `mission`; every edge shape.
+    /// T2: T1 and all families on small problems. On a GPU also T0's problems and short rows under every family, on both backends;
+    /// every named shape under every family, five seeds on `small` and `mission`; every edge shape.
     fn tier2(&mut self) {
-        self.tier0();
+        self.tier1();
+        if !self.is_of_every_shape() {
+            return self.families();
+        }
         let short = SHORT_ROWS
             .iter()
             .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(named(shape), dtype, mask)));
@@ -371,12 +435,10 @@ impl<'a> Cases<'a> {
                 self.seeded(problem, family, 0, Mode::Both);
             }
         }
-        self.tier1();
-        if self.backend == BackendKind::Cuda {
-            for dtype in [Dtype::F16, Dtype::E4m3] {
-                let many_keys = problem(named(MANY_KEYS), dtype, Mask::Causal);
-                self.seeded(many_keys, Family::Normal, 0, Mode::Plain);
-            }
+        self.families();
+        for dtype in [Dtype::F16, Dtype::E4m3] {
+            let many_keys = problem(named(MANY_KEYS), dtype, Mask::Causal);
+            self.seeded(many_keys, Family::Normal, 0, Mode::Plain);
         }
         for (dtype, mask) in Dtype::ALL
             .into_iter()
@@ -454,7 +516,20 @@ impl<'a> Cases<'a> {
         }
     }
 
-    /// What is timed of it: the claims' problems, every named shape but the smallest in T2, and whatever was selected.
+    /// The element types of which the claims' problem is among its cases, or is in its tier but too long for the emulator to compute
+    /// whole: counting takes a few of its blocks.
+    fn counted(&self) -> impl Iterator<Item = (Subject, Dtype)> {
+        let is_whole = self.tier > Tier::T0 && !self.request.is_selection();
+        let has = move |dtype: Dtype| {
+            let claims = claims_problem(dtype);
+            self.planned.iter().any(|case| case.problem == claims)
+                || is_whole && self.is_wanted(&claims)
+        };
+        let counted = Dtype::ALL.into_iter().filter(move |&dtype| has(dtype));
+        counted.map(move |dtype| (self.subject.clone(), dtype))
+    }
+
+    /// What is timed of it: the claims' problem, every named shape but the smallest in T2, and whatever was selected.
     fn timings(&self) -> Vec<Problem> {
         let request = self.request;
         if self.backend == BackendKind::Emulated
@@ -465,8 +540,7 @@ impl<'a> Cases<'a> {
             return vec![];
         }
         let is_wanted = |problem: &Problem| {
-            let named = problem.shape.named();
-            let is_named = named.is_some_and(|of| of.kind == Kind::Small && of.name != "small");
+            let is_named = is_small(problem) && problem.shape != named("small");
             let of_tier = problem.has_claims() || self.tier == Tier::T2 && is_named;
             request.has_problems() || of_tier && is_timed(problem)
         };
@@ -493,7 +567,7 @@ pub fn plan(
 ) -> Result<Plan, SelectError> {
     let picked = request.chosen.of(all)?;
     let tier = request.tier(backend);
-    let (mut cases, mut timings) = (Vec::new(), Vec::new());
+    let (mut cases, mut timings, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
     for &(stage, variant) in &picked {
         let is_default =
             variant.name == stage.default_variant || request.chosen.takes_by_name(&variant.name);
@@ -501,10 +575,14 @@ pub fn plan(
         let of_variant = Some((stage, variant));
         let of_variant = Cases::of(request, backend, subject.clone(), is_default, of_variant);
         let mut timed = of_variant.timings();
-        if !timed.is_empty() && tier == Tier::T2 && !request.has_problems() {
-            timed.extend(claimed(all, stage, variant, &request.cases.problems));
+        if !timed.is_empty() && tier > Tier::T0 && !request.has_problems() {
+            let claimed = claimed(all, stage, variant, &request.cases.problems);
+            let is_case = |of: &Problem| tier == Tier::T2 && is_small(of);
+            timed.extend(claimed.into_iter().filter(|of| !is_case(of)));
+            timed = distinct(timed);
         }
         timings.extend(timed.into_iter().map(|problem| (problem, subject.clone())));
+        wanted.extend(of_variant.counted());
         cases.extend(of_variant.planned);
     }
     if cases.is_empty() {
@@ -531,7 +609,7 @@ pub fn plan(
         backend,
         draws: draws.map_or(vec![], |count| draw::problems(request.regret_seed, count)),
         scope: request.selection(),
-        counted: counted(all, &cases),
+        counted: counted(all, wanted),
         cases,
         timings,
     })
@@ -567,19 +645,15 @@ fn is_due(stage: &StageMeta, variant: &VariantMeta, dtype: Dtype) -> bool {
 }
 
 /// [`Plan::counted`], in the order of the ladder. BF16 is not: it moves, multiplies and waits as f16 does.
-fn counted(all: &[StageMeta], cases: &[PlannedCase]) -> Vec<(Subject, Dtype)> {
+fn counted(all: &[StageMeta], asked: Vec<(Subject, Dtype)>) -> Vec<(Subject, Dtype)> {
     let mut wanted: BTreeSet<(Subject, Dtype)> = BTreeSet::new();
-    for case in cases {
-        let (id, name, dtype) = (
-            case.subject.stage(),
-            case.subject.name(),
-            case.problem.dtype,
-        );
-        let stage = by_id(all, id).filter(|_| case.problem == claims_problem(dtype));
+    for (subject, dtype) in asked {
+        let name = subject.name();
+        let stage = by_id(all, subject.stage());
         let Some(stage) = stage.filter(|stage| is_counted(stage, name, dtype)) else {
             continue;
         };
-        wanted.insert((case.subject.clone(), dtype));
+        wanted.insert((subject.clone(), dtype));
         let is_evidence = |claim: &&Claim| !claim.is_of_speed() && claim.on.dtype == dtype;
         let evidence = stage.claims.iter().filter(is_evidence);
         let pairs = evidence.filter_map(|claim| compared(all, stage, claim).ok());
@@ -607,8 +681,8 @@ fn is_counted(stage: &StageMeta, name: &str, dtype: Dtype) -> bool {
     stage.variant(name).is_some_and(is_one)
 }
 
-/// The problems that no tier runs as cases, on which `variant` is one side of a speed claim; the timed outputs are gated on a sample
-/// of their rows.
+/// The problems on which `variant` is one side of a speed claim; where they are no cases, the timed outputs are gated on a sample of
+/// their rows.
 fn claimed(
     all: &[StageMeta],
     stage: &StageMeta,
@@ -622,13 +696,19 @@ fn claimed(
         }
         _ => false,
     };
-    let is_no_case = |place: &&Place| {
-        let named = place.extents().and_then(|shape| shape.named());
-        named.is_some_and(|named| named.kind != Kind::Small)
+    let is_named = |place: &&Place| {
+        let shape = place.extents();
+        shape.is_some_and(|shape| shape.named().is_some())
     };
     let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
-    let problems = places.filter(is_no_case).filter_map(Place::problem);
+    let problems = places.filter(is_named).filter_map(Place::problem);
     distinct(problems.filter(|problem| chosen.include(problem)))
+}
+
+/// Whether T2 has it among its cases on a GPU.
+fn is_small(problem: &Problem) -> bool {
+    let named = problem.shape.named();
+    named.is_some_and(|named| named.kind == Kind::Small)
 }
 
 #[cfg(test)]

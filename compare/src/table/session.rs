@@ -322,11 +322,15 @@ impl Session {
     /// Why `accept` refuses it, whatever it measures.
     pub fn unacceptable(&self) -> Option<String> {
         let name = &self.name;
+        let is_of_part = (self.tier, self.backend) == (Tier::T1, BackendKind::Cuda);
         match &self.git {
-            Git::Commit { dirty: false, .. } => (!self.source_lines).then(|| {
+            Git::Commit { dirty: false, .. } if !self.source_lines => Some(format!(
+                "{name} was made by a program without debug information, so that hazards in it name no source lines; build it \
+                 unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
+            )),
+            Git::Commit { dirty: false, .. } => is_of_part.then(|| {
                 format!(
-                    "{name} was made by a program without debug information, so that hazards in it name no source lines; build it \
-                     unstripped (no `strip`, no CARGO_PROFILE_*_DEBUG=0) and run `compare` again"
+                    "{name} is of tier T1, a part of the cases that a table's gates stand for; run `compare --full` for a table"
                 )
             }),
             Git::Commit { sha, .. } => Some(format!(
@@ -360,10 +364,11 @@ impl Session {
 pub enum Tier {
     /// A few traced problems and extreme logits on each stage's default variant.
     T0,
-    /// T0 on every variant, all input families on `small`, extreme logits on short rows, `mission` with each dtype (three seeds
-    /// of f16 on default variants), several of each variant's own key tiles.
+    /// T0 on every variant, several of each variant's own key tiles, and the claims' problem: in the emulator on default variants, and
+    /// of the others one like it.
     T1,
-    /// Every named and edge shape, both masks, all families, five seeds.
+    /// T1, and all input families on `small`, extreme logits on short rows, three seeds of `mission`; on a GPU every small named and
+    /// edge shape, both masks, all families, five seeds.
     T2,
 }
 

@@ -2,6 +2,12 @@ use super::*;
 use crate::table::Place;
 use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
+use common::faults::{Fault, model_lse, model_output};
+use common::gate::{Evidence, c8, numeric_gates};
+use common::inputs::Inputs;
+use common::reference::{Probability, reference};
+use common::verdict::GateResult;
+use rayon::prelude::*;
 
 use BackendKind::{Cuda, Emulated};
 
@@ -71,39 +77,40 @@ fn tier0_is_five_problems_extreme_logits_and_other_scales_on_the_default_variant
     assert_eq!(named.cases.len(), plan.cases.len());
 }
 
+/// Every variant meets what T0 has for every gate, its own rings, and the claims' problem or one like it.
 #[test]
-fn tier1_is_the_default_without_a_gpu() {
+fn tier1_is_the_default_and_has_every_variant() {
     let plan = planned("--variants scalar-32x64", Emulated);
     assert_eq!(plan.tier, Tier::T1);
-    // 10 + 6 + 13 of T0; small: 3 seeds x (9 + 11 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and
-    // on 7 keys; 4 of mission; a ring for each dtype, one with rising maxima, and a deep one.
-    assert_eq!(plan.cases.len(), 10 + 6 + 13 + 3 * 20 - 2 + 2 * 6 + 4 + 4);
-    let all = lines(&plan);
-    for line in [
-        "scalar-32x64 mission f16 full normal:2 Plain",
-        "scalar-32x64 small e4m3 full zero-head:1 Plain",
-        "scalar-32x64 1x1x7x64 e4m3 causal huge:0 Plain",
-    ] {
-        assert!(all.contains(line), "{line}");
-    }
-    let quantised = lines_with(&plan, &["mission e4m3"]);
+    // 10 + 6 + 13 of T0; a ring for each dtype, one with rising maxima, and a deep one; the claims' problem, and for each dtype one
+    // like it.
+    assert_eq!(plan.cases.len(), 10 + 6 + 13 + 4 + 1 + 2);
+    let of_claims = lines_with(&plan, &["full normal:0 Plain"]);
+    let of_claims = joined(
+        of_claims
+            .lines()
+            .filter(|line| line.contains(" mission ") || line.contains(" 1x2x256x64 ")),
+        "\n",
+    );
     // Of 32x64 tiles: seven and one key.
     let rings = lines_with(&plan, &[":449x64", " TracedOnce"]);
-    insta::assert_snapshot!(quantised + "\n" + &rings, @"
-    scalar-32x64 mission e4m3 full normal:0 Plain
+    insta::assert_snapshot!(of_claims + "\n" + &rings, @"
+    scalar-32x64 1x2x256x64 f16 full normal:0 Plain
+    scalar-32x64 mission f16 full normal:0 Plain
+    scalar-32x64 1x2x256x64 e4m3 full normal:0 Plain
     scalar-32x64 1x1x17:449x64 f16 full normal:0 TracedOnce
     scalar-32x64 1x1x17:449x64 e4m3 causal normal:0 TracedOnce
     scalar-32x64 1x1x17:449x64 f16 full large:0 TracedOnce
     ");
-    // Every variant of every stage runs the same list, but for a default one's seeds of mission and its deep ring.
+    // Every variant of every stage runs the same list, but for a default one's deep ring and the claims' problem.
     let whole = planned("", Emulated);
     let cases = ["scalar", "wmma-qk", "cpasync"].map(|family| {
         lines_with(&whole, &[&format!("{family}-32x64 ")])
             .lines()
             .count()
     });
-    assert_eq!(cases, [104, 107, 107]);
-    assert_eq!(whole.cases.len(), 104 + 107 + 107);
+    assert_eq!(cases, [34, 36, 36]);
+    assert_eq!(whole.cases.len(), 34 + 36 + 36);
     assert!(whole.scope.is_all());
     // Every variant is traced on T0's problems and its rings; a default one on T0's under every schedule, as by name.
     let traced = |plan: &Plan, variant: &str| {
@@ -112,9 +119,134 @@ fn tier1_is_the_default_without_a_gpu() {
             all.lines().filter(|line| line.ends_with(mode)).count()
         })
     };
-    assert_eq!(traced(&whole, "wmma-qk-32x64"), [8, 6], "a deeper ring");
-    assert_eq!(traced(&whole, "scalar-32x64"), [0, 13]);
-    assert_eq!(traced(&plan, "scalar-32x64")[0], 8);
+    // With f16 under every schedule, with E4M3 under one.
+    assert_eq!(traced(&whole, "wmma-qk-32x64"), [4, 10], "a deeper ring");
+    // In f16, and one ring.
+    assert_eq!(traced(&whole, "scalar-32x64"), [0, 6]);
+    assert_eq!(traced(&plan, "scalar-32x64")[0], 4);
+    let full = planned("--full", Emulated);
+    assert_eq!(traced(&full, "scalar-32x64"), [0, 13]);
+    assert_eq!(traced(&full, "wmma-qk-32x64"), [8, 6]);
+}
+
+/// What `--full` adds kills none of the planted faults alone, with any element type.
+#[test]
+fn the_cases_of_a_variant_that_is_no_default_kill_every_planted_fault() {
+    let plan = planned("", Emulated);
+    let of_bf16 = {
+        let mut stages = ladder();
+        for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
+            variant.kernels = instances(&variant.name, &Dtype::ALL);
+        }
+        let request = request("--stages stage0-scalar --dtypes bf16");
+        super::plan(&stages, &request, Emulated).unwrap()
+    };
+    let cases = plan
+        .cases
+        .iter()
+        .filter(|case| case.subject.name() == "scalar-32x64");
+    // The claims' problem would take the model long.
+    let cases = cases
+        .chain(&of_bf16.cases)
+        .filter(|case| !case.problem.has_claims());
+    let cases: Vec<&PlannedCase> = cases.collect();
+    // Which faults were tried with the element type of a case, and whether they failed a gate.
+    let found: Vec<Vec<(Fault, Dtype, bool)>> = cases.par_iter().map(|case| killed(case)).collect();
+    let found = found.concat();
+    let tried = distinct(found.iter().map(|(fault, dtype, _)| (*fault, *dtype)));
+    for (fault, dtype) in &tried {
+        let is_killed = found.contains(&(*fault, *dtype, true));
+        assert!(is_killed, "{fault:?} of {dtype} survives");
+    }
+    let faults = distinct(tried.iter().map(|(fault, _)| *fault));
+    assert_eq!(faults.len(), Fault::ALL.len());
+}
+
+fn killed(case: &PlannedCase) -> Vec<(Fault, Dtype, bool)> {
+    let Source::Seeded { family, seed } = case.source else {
+        panic!("no file is given")
+    };
+    let problem = &case.problem;
+    let inputs = Inputs::generate(problem, family, seed);
+    let reference = reference(&inputs, Probability::half(problem.dtype)).unwrap();
+    let faults = Fault::ALL.into_iter();
+    let faults = faults.filter(|fault| fault.applies_to(problem));
+    let is_killed = |fault: Fault| {
+        let output = model_output(&inputs, Some(fault));
+        let evidence = Evidence {
+            problem,
+            family: Some(family),
+            reference: &reference,
+            output: &output,
+        };
+        let (_, gates) = numeric_gates(&evidence);
+        let lse = || c8(problem, &reference, &model_lse(&inputs, Some(fault)));
+        gates.iter().any(GateResult::is_fail) || fault.is_of_lse() && lse().is_fail()
+    };
+    faults
+        .map(|fault| (fault, problem.dtype, is_killed(fault)))
+        .collect()
+}
+
+/// Gate C4 judges E4M3 on the claims' problem alone.
+#[test]
+fn every_variant_has_a_case_for_every_gate_that_can_judge_it() {
+    let mut stages = ladder();
+    stages.push(StageMeta {
+        id: "stage2-e4m3".into(),
+        ..of_e4m3_alone(1).remove(1)
+    });
+    let plan = plan(&stages, &Request::default(), Emulated).unwrap();
+    for (stage, variant) in Chosen::default().of(&stages).unwrap() {
+        let subject = stage.subject(&variant.name);
+        let cases = || plan.cases.iter().filter(|case| case.subject == subject);
+        let is_traced = |mode| matches!(mode, Mode::Traced | Mode::TracedOnce);
+        assert!(cases().any(|case| is_traced(case.mode)), "H1: {subject}");
+        let is_of_c4 = |case: &&PlannedCase| {
+            case.problem.dtype != Dtype::E4m3 || case.problem == claims_problem(Dtype::E4m3)
+        };
+        let takes = |case: &&PlannedCase| variant.takes(case.problem.dtype);
+        assert!(
+            cases().filter(takes).any(|case| is_of_c4(&case)),
+            "C4: {subject}"
+        );
+        let is_counted = plan.counted.iter().any(|(of, _)| *of == subject);
+        assert!(is_counted, "E1: {subject}");
+    }
+}
+
+#[test]
+fn the_default_on_a_gpu_has_the_same_cases_and_times_the_problems_of_claims() {
+    let plan = planned("", Cuda);
+    assert_eq!(plan.tier, Tier::T1);
+    let in_emulator = planned("", Emulated);
+    // And the claims' problem with E4M3, and with f16 on the one that is no default.
+    assert_eq!(plan.cases.len(), in_emulator.cases.len() + 3 + 1);
+    let problems = plan.timings.iter();
+    let problems = distinct(problems.map(|(problem, _)| Place::of(problem).to_string()));
+    assert_eq!(problems, ["mission f16 full", "mission e4m3 full"]);
+    assert_eq!(plan.timings.len(), 3 * 2);
+    assert_eq!(plan.counted, in_emulator.counted);
+}
+
+#[test]
+fn full_adds_all_families_and_seeds() {
+    let plan = planned("--full --variants scalar-32x64", Emulated);
+    assert_eq!(plan.tier, Tier::T2);
+    // T1's; small: 3 seeds x (9 + 11 families) less the two that T0 has; 3 extreme families x 2 dtypes on small and on 7 keys; two
+    // more seeds of mission, and one of E4M3.
+    let by_default = planned("--variants scalar-32x64", Emulated).cases;
+    assert_eq!(plan.cases.len(), by_default.len() + 3 * 20 - 2 + 2 * 6 + 3);
+    let all = lines(&plan);
+    let both = plan.cases.iter().zip(&by_default);
+    assert!(both.into_iter().all(|(full, case)| full.on() == case.on()));
+    for line in [
+        "scalar-32x64 mission f16 full normal:2 Plain",
+        "scalar-32x64 small e4m3 full zero-head:1 Plain",
+        "scalar-32x64 1x1x7x64 e4m3 causal huge:0 Plain",
+    ] {
+        assert!(all.contains(line), "{line}");
+    }
 }
 
 #[test]
@@ -143,25 +275,26 @@ fn bf16_is_checked_on_default_variants() {
     wmma-qk-32x64 1x1x33:600x64 bf16 causal colossal:0 Plain
     ");
     let tier1 = of("--stages stage0-scalar");
-    assert!(tier1.starts_with(&tier0));
+    // The same cases, traced under one schedule.
+    let once = tier0.replace(" Traced\n", " TracedOnce\n");
+    assert!(tier1.starts_with(&once), "{tier1}");
+    // A ring, and what is like mission.
+    assert_eq!(tier1.lines().count(), tier0.lines().count() + 2, "{tier1}");
     let families = Family::for_dtype(Dtype::Bf16).len();
     let extreme = Family::EXTREME.len();
-    // On small, on 7 keys, mission, and a ring.
-    let more = 3 * (families - extreme) + 2 * extreme + 1 + 1;
-    assert_eq!(
-        tier1.lines().count(),
-        tier0.lines().count() + more,
-        "{tier1}"
-    );
+    // On small and on 7 keys, and mission.
+    let more = 3 * (families - extreme) + 2 * extreme + 1;
+    let full = of("--full --stages stage0-scalar");
+    assert_eq!(full.lines().count(), tier1.lines().count() + more, "{full}");
     for line in [
         "wmma-qk-32x64 mission bf16 full normal:0 Plain",
         "wmma-qk-32x64 1x1x17:449x64 bf16 causal normal:0 TracedOnce",
     ] {
-        assert!(tier1.contains(line), "{line}");
+        assert!(full.contains(line), "{line}");
     }
     let tier2 = plan(
         &stages,
-        &request("--stages stage0-scalar --dtypes bf16"),
+        &request("--full --stages stage0-scalar --dtypes bf16"),
         Cuda,
     )
     .unwrap();
@@ -190,8 +323,8 @@ fn what_the_traced_build_cannot_watch_is_run_plain() {
 }
 
 #[test]
-fn tier2_is_the_default_on_a_gpu() {
-    let plan = planned("--variants scalar-32x64", Cuda);
+fn full_has_every_small_shape_on_a_gpu() {
+    let plan = planned("--full --variants scalar-32x64", Cuda);
     assert_eq!(plan.tier, Tier::T2);
     // T0's five shapes and three of short rows are computed on both backends, under every family of each dtype, and the
     // extreme families on 131:5 keys; T0's thirteen others; and the rings.
@@ -218,31 +351,20 @@ fn tier2_is_the_default_on_a_gpu() {
         count(&|place| of_kind(Kind::Small).any(|named| named.name == place.shape)),
         2 * 26 * 14
     );
-    // Many keys in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
+    // Many keys, and what is like mission, in both dtypes; edge shapes: both dtypes and masks; under every family T0's four that have no name, and short
     // rows; the extreme families on 131:5 and 7 keys; what T0 has of other scales and whole tiles; the rings.
     assert_eq!(
         count(&|place| !place.shape.starts_with(char::is_alphabetic)),
-        2 + edge_shapes().len() * 4 + 7 * families + 12 + 13 + 4
+        2 + 2 + edge_shapes().len() * 4 + 7 * families + 12 + 13 + 4
     );
     // Timed: mission, mission_b2, stretch, long and wide, both dtypes and masks.
     assert_eq!(plan.timings.len(), 5 * 4);
-    assert_eq!(planned("--iters 0", Cuda).timings, []);
+    assert_eq!(planned("--full --iters 0", Cuda).timings, []);
     // Rows that see no key, and heads of which one has zeros, depend on the mask.
     for short in ["1x2:1x65:7x64 f16 causal", "1x4x65:5x64 f16 full"] {
         let line = format!("scalar-32x64 {short} normal:0 Both");
         assert!(lines(&plan).contains(&line), "{line}");
     }
-    // On the emulator --full adds the same problems but the one of many keys, and keeps T0's traced.
-    let emulated = planned("--full --variants scalar-32x64", Emulated);
-    assert_eq!(emulated.cases.len() + 2, plan.cases.len());
-    assert_eq!(
-        emulated
-            .cases
-            .iter()
-            .filter(|case| matches!(case.mode, Mode::Traced | Mode::TracedOnce))
-            .count(),
-        10 + 4
-    );
 }
 
 #[test]
@@ -440,4 +562,20 @@ fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
         }
     }
     assert_eq!(timed("mission"), [""; 0]);
+}
+
+/// `--full` times these for every variant, the default for those that a claim compares.
+#[test]
+fn a_claim_about_a_small_shape_is_timed_by_default() {
+    let mut all = ladder();
+    let claims = all[1].claims.iter_mut();
+    let mut of_speed = claims.filter(|claim| matches!(claim.relation, Relation::Faster { .. }));
+    of_speed.next().unwrap().on = Place::new("long", Dtype::F16, Mask::Causal);
+    let plan = plan(&all, &Request::default(), Cuda).unwrap();
+    let long = plan
+        .timings
+        .iter()
+        .filter(|(of, _)| of.shape == named("long"));
+    let names: Vec<&str> = long.map(|(_, subject)| subject.name()).collect();
+    assert_eq!(names, ["wmma-qk-32x64", "cpasync-32x64"]);
 }

@@ -1,0 +1,253 @@
+//! The self-test of a run: planted faults, and kernels without one of their synchronisation sites. Once per build: what it finds is
+//! kept below target/compare, and the same program takes it from there.
+
+use super::rows;
+use super::sink::{ExecuteError, Sink};
+use crate::table::files::{entries, read, write_atomically};
+use crate::table::{Row, Run};
+use common::faults;
+use common::limits::DeviceLimits;
+use common::stage::LoadedStage;
+use common::suppression::{Presets, Suppressed, suppress_each};
+use common::verdict::Verdict;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+pub struct SelfTest<'a> {
+    /// Whose sites are removed.
+    pub stages: Vec<&'a LoadedStage>,
+    pub kept: Option<Kept>,
+}
+
+/// The part of the self-test that is about no stage.
+const GATES: &str = "gates";
+
+impl SelfTest<'_> {
+    /// Adds what it finds, or found before in the same program. Returns how many parts were not run again.
+    pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<usize, ExecuteError> {
+        let total = 1 + self.stages.len();
+        let mut known = 0;
+        let gates = self.part(GATES, &mut known, || {
+            sink.starts("self-test", "planted faults", 0, total);
+            rows::self_test(&faults::selftest(), &Suppressed::default())
+        });
+        run.extend(gates);
+        sink.grown(run)?;
+        for (done, &stage) in self.stages.iter().enumerate() {
+            let id = stage.info().id;
+            let sites = self.part(id, &mut known, || {
+                sink.starts("self-test", id, done + 1, total);
+                let suppressed = suppress_each(&[stage], Presets::OnePerFamily, |_| ());
+                rows::self_test(&[], &suppressed)
+            });
+            run.extend(sites);
+            sink.grown(run)?;
+        }
+        Ok(known)
+    }
+
+    fn part(&self, name: &str, known: &mut usize, test: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
+        let Some(kept) = &self.kept else {
+            return test();
+        };
+        if let Some(rows) = kept.rows(name) {
+            *known += 1;
+            return rows;
+        }
+        let rows = test();
+        kept.keep(name, &rows);
+        rows
+    }
+}
+
+/// What the self-test found in one program, on one device: a file for each part. Files of other programs are never read.
+pub struct Kept {
+    folder: PathBuf,
+    /// The hash of all bytes of the program, kernels included, and the device that it was limited to.
+    key: String,
+    /// Whether every part is run again.
+    is_afresh: bool,
+}
+
+impl Kept {
+    /// In `folder`, for the program that is running.
+    pub fn new(folder: &Path, device: Option<DeviceLimits>, is_afresh: bool) -> io::Result<Self> {
+        // The file that runs, even if another build has replaced it since.
+        let program = File::open("/proc/self/exe")?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            key: key(program, device)?,
+            is_afresh,
+        })
+    }
+
+    fn path(&self, part: &str) -> PathBuf {
+        self.folder.join(format!("{}-{part}.json", self.key))
+    }
+
+    fn rows(&self, part: &str) -> Option<Vec<Row>> {
+        let text = read(&self.path(part)).ok().flatten();
+        let rows: Option<Vec<Row>> = serde_json::from_slice(&text?).ok();
+        rows.filter(|rows| !self.is_afresh && passes(rows))
+    }
+
+    /// A failure may be the machine's, and is looked for again; so is what cannot be written.
+    fn keep(&self, part: &str, rows: &[Row]) {
+        if !passes(rows) {
+            return;
+        }
+        let is_other = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            !name.starts_with(&self.key) && name.ends_with(".json")
+        };
+        let others = entries(&self.folder).unwrap_or_default();
+        for other in others.into_iter().filter(is_other) {
+            // Another run may have removed it.
+            let _ = fs::remove_file(other);
+        }
+        let text = serde_json::to_vec(rows).expect("rows are plain data");
+        let _ = write_atomically(&self.path(part), &text);
+    }
+}
+
+fn passes(rows: &[Row]) -> bool {
+    let mut verdicts = rows.iter().flat_map(|row| row.verdicts.values());
+    !rows.is_empty() && verdicts.all(|judged| judged.verdict == Verdict::Pass)
+}
+
+/// How much of the program is hashed at a time.
+const PIECE: usize = 1 << 20;
+
+fn key(mut program: impl Read, device: Option<DeviceLimits>) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; PIECE];
+    loop {
+        match program.read(&mut piece)? {
+            0 => break,
+            read => hash.update(&piece[..read]),
+        }
+    }
+    hash.update(format!("{device:?}"));
+    let hash = hash.finalize();
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::state::{Tally, tally};
+    use crate::stages;
+    use crate::table::Source;
+    use crate::testing::emulated;
+    use crate::testing::scenario::row;
+
+    fn kept(folder: &Path, program: &str, device: Option<&str>) -> Kept {
+        let device = device.map(|device| device.parse().unwrap());
+        Kept {
+            folder: folder.into(),
+            key: key(program.as_bytes(), device).unwrap(),
+            is_afresh: false,
+        }
+    }
+
+    const KILLED: &str =
+        "self-test | : stale tile | self-test | S1 pass | cases 8 | cases_failed 8";
+
+    #[test]
+    fn what_was_found_is_known_to_the_same_program_on_the_same_device_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = vec![row(KILLED)];
+        let first = kept(folder.path(), "one build", None);
+        assert_eq!(first.rows("stage0"), None);
+        first.keep("stage0", &found);
+        assert_eq!(first.rows("stage0"), Some(found.clone()));
+        assert_eq!(first.rows("stage1"), None);
+        for (program, device) in [
+            ("another build", None),
+            ("one build, one byte more", None),
+            ("one build", Some("sm_89")),
+        ] {
+            let other = kept(folder.path(), program, device);
+            assert_eq!(other.rows("stage0"), None, "{program} {device:?}");
+        }
+        let afresh = Kept {
+            is_afresh: true,
+            ..kept(folder.path(), "one build", None)
+        };
+        assert_eq!(afresh.rows("stage0"), None);
+        // What another build finds takes the place of what this one found.
+        let other = kept(folder.path(), "another build", None);
+        other.keep("stage0", &found);
+        assert_eq!(first.rows("stage0"), None);
+        assert_eq!(entries(folder.path()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn failures_and_files_that_were_cut_off_or_edited_are_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = kept(folder.path(), "a build", None);
+        for found in [
+            "self-test | : stale tile | self-test | S1 fail no gate fails",
+            "self-test | : synchronisation | self-test | S1 no_data not here",
+            "scalar | : as it is | self-test | H1 fail race",
+        ] {
+            kept.keep("gates", &[row(KILLED), row(found)]);
+            assert_eq!(kept.rows("gates"), None, "{found}");
+        }
+        assert_eq!(entries(folder.path()).unwrap(), Vec::<PathBuf>::new());
+        kept.keep("gates", &[row(KILLED)]);
+        let path = kept.path("gates");
+        let whole = fs::read_to_string(&path).unwrap();
+        for text in [
+            &whole[..whole.len() - 1],
+            "[]",
+            "",
+            &*whole.replace("pass", "fail"),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(kept.rows("gates"), None, "{text}");
+        }
+    }
+
+    struct Told(Vec<String>);
+
+    impl Sink for Told {
+        fn starts(&mut self, _: &'static str, label: &str, done: usize, total: usize) {
+            self.0.push(format!("{done} of {total}: {label}"));
+        }
+
+        fn grown(&mut self, _: &mut Run) -> Result<(), ExecuteError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_second_run_of_a_program_has_the_rows_of_the_first_and_tests_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let stages = stages::load().unwrap();
+        let run = |is_afresh| {
+            let (mut run, mut told) = (emulated().without(|_| true), Told(vec![]));
+            let tested = SelfTest {
+                stages: vec![&stages[2]],
+                kept: Some(Kept::new(folder.path(), None, is_afresh).unwrap()),
+            };
+            let known = tested.run(&mut run, &mut told).unwrap();
+            (run, known, told.0)
+        };
+        let (first, known, told) = run(false);
+        let both = ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"];
+        assert_eq!((known, &*told), (0, &both.map(String::from)[..]));
+        let Tally {
+            faults,
+            faults_killed,
+            sites,
+            ..
+        } = tally(first.table.by(Source::SelfTest));
+        assert_eq!((faults, faults_killed), (33, 33));
+        assert!(sites > 0);
+        assert_eq!(run(false), (first.clone(), 2, vec![]));
+        assert_eq!(run(true), (first, 0, told));
+    }
+}
