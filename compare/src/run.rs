@@ -92,9 +92,14 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     };
     let (folder, run) = measure(args, ladder, choice)?;
     let table = committed.of_gpu(&run.session.machine.name);
-    let report = verdict::report_of_run(&run, &table);
+    let report = verdict::report_of_checks(&run, &table);
     let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
-    let text = terminal(&summary::document(&report));
+    // Tensors of the user's own are no question to the table.
+    let beside = args.input.is_none().then(|| {
+        let known = Known::committed(&run.session.stages, &table);
+        summary::committed(&known)
+    });
+    let text = terminal(&summary::document(&report, beside.flatten()));
     let text = format!("{}\n{places}", text.trim_end());
     Ok(Answer::new(report.overall().exit, text))
 }

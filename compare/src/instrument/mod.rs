@@ -87,7 +87,8 @@ impl Completing {
         let results = Results::read(&machine::results())?;
         let table = results.of_gpu(&self.run.session.machine.name);
         let report = verdict::report_of_run(&self.run, &table);
-        let places = files::write_report(&report, &self.folder, self.root.as_deref())?;
+        let of_run = verdict::report_of_checks(&self.run, &table);
+        let places = files::write_report(&of_run, &self.folder, self.root.as_deref())?;
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
         let section = terminal(&show::document(&alone, &[section], &[]));

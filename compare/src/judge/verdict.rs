@@ -135,16 +135,35 @@ impl Report<'_> {
 
 /// Judges a run on top of the committed table of its GPU model.
 pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
-    let newest = committed.newest().filter(|_| run.session.device.is_none());
-    let since = newest.map(|newest| {
-        let accepted = diff::accepted(run, committed);
-        let comparison = diff::compare(committed, &accepted, false, &run.session.stages);
-        (newest.name.clone(), comparison.differences)
-    });
     Report {
-        since,
+        since: since(run, committed),
         ..report(Known::of_run(run, committed))
     }
+}
+
+/// Judges what a run checked itself: what the committed table has beside it decides nothing, but for what the run changes there.
+pub fn report_of_checks<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
+    let is_checked = |row: &&Row| row.on == On::All && row.by == run.session.backend.into();
+    let checked = run.table.rows().filter(is_checked);
+    let ran = distinct(checked.map(|row| row.subject.stage()));
+    let mut report = report(Known::alone(run));
+    // Whatever a whole run lacks is missing.
+    report
+        .claims
+        .retain(|claim| claim.row.is_some() && ran.contains(&&*claim.stage));
+    Report {
+        since: since(run, committed),
+        ..report
+    }
+}
+
+fn since(run: &Run, committed: &Table) -> Option<(String, Vec<Difference>)> {
+    let newest = committed
+        .newest()
+        .filter(|_| run.session.device.is_none())?;
+    let accepted = diff::accepted(run, committed);
+    let comparison = diff::compare(committed, &accepted, false, &run.session.stages);
+    Some((newest.name.clone(), comparison.differences))
 }
 
 /// Judges a committed table, or a run without anything to compare it with.

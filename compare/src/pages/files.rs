@@ -16,8 +16,8 @@ pub struct Rendered {
 
 const REPORT: &str = "COMPARE.md";
 
-/// Writes the report into the run's folder and, of a run on a GPU, as COMPARE.md of the workspace at `root`: without a GPU the committed
-/// one knows more than the run does.
+/// Writes the report into the run's folder and, of a run of all stages on a GPU, as COMPARE.md of the workspace at `root`: the committed
+/// one knows more than any other run does.
 pub fn write_report(
     about: &Report<'_>,
     folder: &Path,
@@ -29,7 +29,8 @@ pub fn write_report(
     let (run, place) = (folder.display(), path.display());
     let mut places = format!("run: {run}\nreport: {place}");
     let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
-    if let Some(root) = root.filter(|_| is_on_gpu) {
+    let is_whole = about.known.is_whole() && !about.known.is_quick();
+    if let Some(root) = root.filter(|_| is_on_gpu && is_whole) {
         let path = root.join(REPORT);
         places += &format!("\nand in {}", path.display());
         write_atomically(&path, text.as_bytes())?;
@@ -105,11 +106,16 @@ pub fn write(files: &[Rendered]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{US, emulated, timed};
+    use crate::testing::{US, emulated, scenario, timed};
 
     #[test]
-    fn the_workspace_has_the_report_of_a_run_on_a_gpu_alone() {
-        for (run, is_on_gpu) in [(timed(US), true), (emulated(), false)] {
+    fn the_workspace_has_the_report_of_a_whole_run_on_a_gpu_alone() {
+        for (run, is_on_gpu) in [
+            (timed(US), true),
+            (emulated(), false),
+            (scenario::run("timed; tier 0"), false),
+            (scenario::run("timed; stages stage1-cpasync"), false),
+        ] {
             let root = tempfile::tempdir().unwrap();
             let folder = root.path().join("run");
             let about = verdict::report(Known::alone(&run));

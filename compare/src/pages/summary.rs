@@ -1,12 +1,33 @@
-//! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict.
+//! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict. It is about what the
+//! run checked; of the committed table it has one line.
 
-use super::{ladder, report, some};
-use crate::document::Block;
+use super::{WORDS, ladder, report, some, standing};
+use crate::document::{Block, Text};
+use crate::judge::Known;
+use crate::judge::claims::claims;
+use crate::judge::list::{joined, tallied};
 use crate::judge::verdict::Report;
 
-pub fn document(report: &Report<'_>) -> Vec<Block> {
+/// What a table has that its report is about, in place of a run's: `the committed table of NVIDIA H200 (claims: 340 PASS)`.
+pub fn committed(known: &Known<'_>) -> Option<String> {
+    let newest = known.session()?;
+    let claims = claims(known);
+    let claims = tallied(claims.iter().map(standing), &WORDS);
+    let of_gpu = known.gpu().map(|gpu| format!("of {gpu}"));
+    let words = [Some("the committed table".to_string()), of_gpu];
+    Some(format!(
+        "not checked by this run: {}, newest session {} (claims: {claims})",
+        joined(words.into_iter().flatten(), " "),
+        newest.name
+    ))
+}
+
+/// `committed`: the line of that name.
+pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
+    let mut summary = report::summary(report);
+    summary.extend(committed.map(Text::from));
     let end = vec![
-        Block::Bullets(report::summary(report)),
+        Block::Bullets(summary),
         Block::bullets(report.overall().actions),
         Block::strong(report::verdict(report)),
     ];
@@ -19,12 +40,42 @@ pub fn document(report: &Report<'_>) -> Vec<Block> {
 mod tests {
     use super::*;
     use crate::document::terminal;
-    use crate::judge::{Known, verdict};
+    use crate::judge::verdict::{self, Exit, report_of_checks};
+    use crate::judge::{diff, state::State};
+    use crate::table::Table;
     use crate::testing::scenario;
 
     fn page(words: &str) -> String {
         let run = scenario::run(words);
-        terminal::terminal(&document(&verdict::report(Known::alone(&run))))
+        let report = verdict::report(Known::alone(&run));
+        terminal::terminal(&document(&report, None))
+    }
+
+    /// The committed table has a variant that fails, a claim that does not hold and stale latencies; none is this run's.
+    #[test]
+    fn a_run_answers_for_what_it_checked_and_names_the_table_beside_it() {
+        let before =
+            scenario::run("timed 24 20 40; clean; scalar gpu all: C3 fail; identity 1 old");
+        let table = diff::accepted(&before.named("1"), &Table::default());
+        let words = "emulated; stages stage0-scalar; tier 0; - scalar; - cpasync";
+        let run = scenario::run(words).named("2");
+        let report = report_of_checks(&run, &table);
+        assert_eq!(report.overall().exit, Exit::Pass, "{:?}", report.failures);
+        let states = report.states.iter().map(|(_, state)| state);
+        assert_eq!(states.filter(|state| **state == State::Green).count(), 1);
+        let line = committed(&Known::committed(&run.session.stages, &table));
+        let page = terminal::terminal(&document(&report, line));
+        let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        let beside = "not checked by this run: the committed table of NVIDIA H200, newest session 1 (claims: ";
+        assert!(words.contains(beside), "{page}");
+        let (own, _) = words.split_once("not checked by this run").unwrap();
+        for of_table in ["FAIL", "STALE", "stage1-cpasync", "µs"] {
+            assert!(!own.contains(of_table), "{of_table}: {page}");
+        }
+        assert!(words.ends_with("PASS: 1 variant is green"), "{page}");
+        // On top of the table, as `accept` judges it, it fails.
+        let on_table = verdict::report_of_run(&run, &table);
+        assert_eq!(on_table.overall().exit, Exit::Fail);
     }
 
     #[test]
