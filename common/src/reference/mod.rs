@@ -4,7 +4,7 @@
 use crate::e4m3::E4m3;
 use crate::format::Format;
 use crate::inputs::{InputError, Inputs, Operand};
-use crate::problem::{Dtype, Problem};
+use crate::problem::{Dtype, Mask, Problem};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -88,12 +88,14 @@ impl Probability {
     }
 }
 
-/// Visible scores above which a sample of the rows is computed.
+/// Visible scores above which a sample of the rows is computed: two processors take about a minute for as many.
 pub const MAX_FULL_SCORES: u64 = 1 << 28;
 /// Scores of a sample, about.
 const SAMPLED_SCORES: u64 = 1 << 25;
-/// The rows depend on the problem's extents only.
+/// The rows depend on the problem's extents and mask only.
 const SAMPLE_SEED: u64 = 0x5a3c_f00d;
+/// Rows of queries, and of keys, that kernels take at a time: at their edges the rows of a sample are not left to chance.
+const TILE_EXTENTS: [usize; 6] = [16, 32, 64, 96, 128, 256];
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReferenceError {
@@ -114,7 +116,7 @@ pub enum ReferenceError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     /// Dense row numbers `(b * heads_q + h) * seq_q + s`, ascending: all, or a sample with the first and last row of every
-    /// head.
+    /// head, and rows at the edges of tiles.
     pub rows: Vec<usize>,
     pub sampled: bool,
     /// FP64 attention on the dequantised inputs; 0 in rows without a key.
@@ -136,13 +138,20 @@ pub struct Reference {
 /// Above [`MAX_FULL_SCORES`] of a sample of rows.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
     let problem = &inputs.problem;
-    let sampled = problem.scores() > MAX_FULL_SCORES;
-    let rows = if sampled {
-        sample_rows(problem)
-    } else {
-        (0..row_count(problem)).collect()
+    let rows = match is_sampled(problem) {
+        true => sample_rows(problem),
+        false => (0..row_count(problem)).collect(),
     };
     reference_of_rows(inputs, p, rows)
+}
+
+fn is_sampled(problem: &Problem) -> bool {
+    problem.scores() > MAX_FULL_SCORES
+}
+
+/// How many rows of a problem are judged, and how many it has, where a sample is.
+pub fn sample(problem: &Problem) -> Option<(usize, usize)> {
+    is_sampled(problem).then(|| (sample_rows(problem).len(), row_count(problem)))
 }
 
 /// Dense row numbers, ascending, each at most once.
@@ -238,7 +247,7 @@ fn row_count(problem: &Problem) -> usize {
     problem.shape.batch * problem.shape.heads_q * problem.shape.seq_q
 }
 
-/// About [`SAMPLED_SCORES`], the same number of rows from every head.
+/// About [`SAMPLED_SCORES`], the same number of rows from every head; and [`edge_rows`], again as many at most.
 fn sample_rows(problem: &Problem) -> Vec<usize> {
     let (heads, seq) = (
         problem.shape.batch * problem.shape.heads_q,
@@ -246,8 +255,11 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
     );
     let rows = SAMPLED_SCORES / problem.shape.seq_kv as u64;
     let per_head = (rows as usize / heads).max(2).min(seq);
+    let edges = edge_rows(problem);
+    // Where heads are many, each has a part of them.
+    let edges_per_head = per_head.min(edges.len());
     let mut rng = ChaCha8Rng::seed_from_u64(SAMPLE_SEED);
-    let mut sample = Vec::with_capacity(heads * per_head);
+    let mut sample = Vec::with_capacity(heads * (per_head + edges_per_head));
     for head in 0..heads {
         // One row from each of per_head equal stretches, the outermost at the ends.
         let mut picked: Vec<usize> = (0..per_head)
@@ -257,10 +269,48 @@ fn sample_rows(problem: &Problem) -> Vec<usize> {
             })
             .collect();
         (picked[0], picked[per_head - 1]) = (0, seq - 1);
+        let turn = edges
+            .iter()
+            .cycle()
+            .skip(head * edges_per_head % edges.len());
+        picked.extend(turn.take(edges_per_head));
+        picked.sort_unstable();
+        picked.dedup();
         sample.extend(picked.into_iter().map(|row| head * seq + row));
     }
-    sample.dedup();
     sample
+}
+
+/// The rows of a head on both sides of the first and the last edge of tiles of [`TILE_EXTENTS`], and of causal ones those that begin
+/// to see a key, or the first or last edge of a tile of keys.
+fn edge_rows(problem: &Problem) -> Vec<usize> {
+    let (seq_q, seq_kv) = (problem.shape.seq_q, problem.shape.seq_kv);
+    // The row that sees so many keys; causal masks are aligned at the last row.
+    let seeing = |keys: usize| (keys + seq_q).checked_sub(seq_kv + 1);
+    let diagonal = |tile: usize| {
+        let keys = [
+            0,
+            tile,
+            problem.visible_keys(0).next_multiple_of(tile),
+            seq_kv / tile * tile,
+        ];
+        keys.into_iter().filter_map(seeing)
+    };
+    let is_causal = problem.mask == Mask::Causal;
+    let mut edges: Vec<usize> = TILE_EXTENTS
+        .into_iter()
+        .flat_map(|tile| {
+            let of_queries = [tile, seq_q / tile * tile].map(|edge| edge.wrapping_sub(1));
+            let of_keys = is_causal.then(|| diagonal(tile));
+            of_queries.into_iter().chain(of_keys.into_iter().flatten())
+        })
+        .flat_map(|row| [row, row.wrapping_add(1)])
+        .chain([0, seq_q - 1])
+        .filter(|row| *row < seq_q)
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    edges
 }
 
 /// On dense values: outputs and log-sum-exps.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::inputs::Family;
 use crate::problem::{Mask, Shape};
+use std::collections::BTreeSet;
 
 fn by_definition(problem: &Problem, q: &[f64], k: &[f64], v: &[f64]) -> Vec<f64> {
     let s = problem.shape;
@@ -81,8 +82,10 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
     assert!(problem.scores() > MAX_FULL_SCORES);
     let rows = sample_rows(&problem);
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
+    assert_eq!(sample(&problem), Some((rows.len(), 6 * 8192)));
+    let scores = rows.len() as u64 * 8192;
     assert!(
-        (rows.len() as u64 * 8192).abs_diff(SAMPLED_SCORES) <= SAMPLED_SCORES / 8,
+        (SAMPLED_SCORES * 7 / 8..SAMPLED_SCORES * 9 / 8).contains(&scores),
         "{} rows",
         rows.len()
     );
@@ -90,6 +93,58 @@ fn large_problems_are_sampled_with_both_ends_of_every_head() {
         assert!(rows.contains(&(head * 8192)) && rows.contains(&(head * 8192 + 8191)));
     }
     assert_eq!(rows, sample_rows(&problem));
+}
+
+/// On both sides of the edges of tiles, and where the causal diagonal begins, ends and crosses an edge of keys.
+#[test]
+fn a_sample_has_the_rows_at_which_kernels_change_their_way() {
+    let shape = |heads, seq_q, seq_kv| Shape {
+        seq_kv,
+        ..Shape::bhsd(1, heads, seq_q, 64)
+    };
+    for (shape, mask, edges) in [
+        (
+            shape(3, 20_000, 20_000),
+            Mask::Full,
+            &[
+                0, 15, 16, 63, 64, 127, 128, 255, 256, 19_967, 19_968, 19_999,
+            ][..],
+        ),
+        // 100 rows see no key; row 99 + n sees n.
+        (
+            shape(3, 20_100, 20_000),
+            Mask::Causal,
+            &[0, 99, 100, 163, 164, 227, 228, 20_067, 20_068, 20_099],
+        ),
+        // The first row sees 10,001 keys: 10,048 are a multiple of 64, 10,112 of 128.
+        (
+            shape(3, 20_000, 30_000),
+            Mask::Causal,
+            &[0, 47, 48, 111, 112, 19_967, 19_968, 19_999],
+        ),
+        // So many heads that each has some of them alone.
+        (
+            shape(4000, 300, 300),
+            Mask::Causal,
+            &[0, 15, 16, 63, 64, 127, 128, 255, 256, 299],
+        ),
+    ] {
+        let problem = Problem::new(shape, Dtype::F16, mask).unwrap();
+        assert!(problem.scores() > MAX_FULL_SCORES / 2, "{shape} {mask}");
+        let rows = sample_rows(&problem);
+        let of_head = |row: &usize| row % shape.seq_q;
+        let sampled: BTreeSet<usize> = rows.iter().map(of_head).collect();
+        let lacking: Vec<_> = edges.iter().filter(|row| !sampled.contains(row)).collect();
+        assert_eq!(lacking, [&0; 0], "{shape} {mask}");
+        let scores = rows.len() as u64 * shape.seq_kv as u64;
+        assert!(scores <= 2 * SAMPLED_SCORES, "{shape} {mask}: {scores}");
+    }
+}
+
+#[test]
+fn small_problems_are_judged_whole() {
+    let problem = Problem::new(Shape::bhsd(1, 8, 512, 64), Dtype::F16, Mask::Full).unwrap();
+    assert_eq!(sample(&problem), None);
 }
 
 #[test]

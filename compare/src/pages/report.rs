@@ -12,10 +12,11 @@ use crate::judge::peers::{self, Problem};
 use crate::judge::state::Failure;
 use crate::judge::verdict::{Report, counts};
 use crate::table::session::Progress;
-use crate::table::{Session, Source};
+use crate::table::{On, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::problem::Kind;
+use common::reference;
 use common::timing::Change;
 use common::verdict::Verdict as Judgement;
 
@@ -106,11 +107,32 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let lines = [
         Some(format!("variants: {}", tallied(states, &WORDS))),
         claims.map(|claims| format!("claims: {claims}")),
+        sampled(report),
         regret,
         stale,
         since,
     ];
     lines.into_iter().flatten().map(Text::from).collect()
+}
+
+/// Of a run, the problems of which a part of the rows is judged, and how large that is.
+fn sampled(report: &Report<'_>) -> Option<String> {
+    report.known.run?;
+    let place = |row: &'_ Row| match &row.on {
+        On::Case(place, _) | On::Problem(place) => Some(place.clone()),
+        _ => None,
+    };
+    let places = distinct(report.known.table.rows().filter_map(place));
+    let parts = places.iter().filter_map(|place| {
+        let (rows, all) = reference::sample(&place.problem()?)?;
+        Some(format!("{place} ({rows} of {all})"))
+    });
+    let parts = joined(parts, ", ");
+    let most = reference::MAX_FULL_SCORES >> 20;
+    let line = format!(
+        "rows sampled, since a problem has more than {most} Mi scores and its FP64 reference would take minutes: {parts}"
+    );
+    (!parts.is_empty()).then_some(line)
 }
 
 fn origin(report: &Report<'_>, session: &Session) -> String {

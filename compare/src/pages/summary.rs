@@ -106,6 +106,27 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_of_which_a_part_is_judged_is_named_with_how_large_it_is() {
+        let page = page(
+            "timed; + wmma | 1x32:8x32768x128 f16 full normal:0 | gpu | C2 pass; + wmma | big f16 full | gpu | p50 9",
+        );
+        let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("rows sampled, since a problem has more than 256 Mi scores"),
+            "{words}"
+        );
+        for part in [
+            "1x32:8x32768x128 f16 full (1",
+            " of 1048576)",
+            "big f16 full (",
+            " of 262144)",
+        ] {
+            assert!(words.contains(part), "{words}");
+        }
+        assert!(!words.contains("mission f16 full ("), "{words}");
+    }
+
+    #[test]
     fn what_a_quick_run_leaves_out_takes_no_line() {
         let page = page("timed; claims 0 0; claims 1 0; tier 0; - wmma");
         assert!(
