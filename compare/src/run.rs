@@ -16,6 +16,7 @@ use crate::measure::self_test::{Kept, SelfTest};
 use crate::measure::session::begin;
 use crate::measure::sink::ExecuteError;
 use crate::measure::summary::summarise;
+use crate::measure::timer::Timer;
 use crate::pages::{files, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
@@ -160,6 +161,7 @@ fn measure(
     run.write(&folder)?;
     let mut executor = Executor {
         device: ladder.gpu.as_ref().ok(),
+        timer: ladder.gpu.as_ref().ok().map(|device| device as &dyn Timer),
         file: file.as_ref(),
         ..Executor::new(&plan, stages)
     };

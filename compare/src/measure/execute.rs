@@ -1,6 +1,7 @@
-//! Executes a plan on the real stages: cases first, then counters, then timings of green variants, then claims.
+//! Executes a plan on the real stages. In rounds, each a stage's cases and then its times, or a given problem's; then the cases that no
+//! time waits for, counters, and what claims compare.
 
-use super::plan::{Mode, Plan, PlannedCase};
+use super::plan::{Mode, Plan, PlannedCase, Round};
 use super::rows;
 use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
@@ -20,6 +21,7 @@ use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Tar
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
 use common::metric::Metric;
+use common::problem::Problem;
 use common::reference::{Probability, Reference, ReferenceError, reference};
 use common::stage::{LoadedStage, Prepared};
 use common::tier0;
@@ -51,6 +53,8 @@ pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
     pub device: Option<&'a CudaDevice>,
+    /// What kernels are timed on: the device.
+    pub timer: Option<&'a dyn Timer>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
     pub timing: TimingPlan,
@@ -70,6 +74,7 @@ impl<'a> Executor<'a> {
             plan,
             stages,
             device: None,
+            timer: None,
             file: None,
             timing: TimingPlan::default(),
             samples_elsewhere: SAMPLES_ELSEWHERE,
@@ -78,23 +83,46 @@ impl<'a> Executor<'a> {
     }
 
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        self.check(run, sink)?;
+        let timer = self.timer.filter(|_| !self.plan.timings.is_empty());
+        let zero_us = timer.map(|timer| timer.zero_us(&self.timing)).transpose()?;
+        let mut benches = timer.map(|timer| Benches::new(timer, !self.plan.is_selection));
+        let checked = self.rounds(benches.as_mut(), zero_us, run, sink);
+        summarise(run, &self.plan.cases);
+        checked?;
         self.evidence(run, sink)?;
-        if let (Some(device), false) = (self.device, self.plan.timings.is_empty()) {
-            let zero_us = self.time(device, run, sink)?;
-            self.pairs(device, zero_us, run, sink)?;
+        if let (Some(benches), Some(zero_us)) = (&mut benches, zero_us) {
+            self.pairs(benches, zero_us, run, sink)?;
         }
-        if let (Some(device), false) = (self.device, self.plan.draws.is_empty()) {
-            self.draws(device, run, sink)?;
+        if let (Some(timer), false) = (self.timer, self.plan.draws.is_empty()) {
+            self.draws(timer, run, sink)?;
         }
         Ok(())
     }
 
-    /// Runs the plan's cases and summarises them, even if one of them ended the run.
-    pub fn check(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let outcome = self.cases(run, sink);
-        summarise(run, &self.plan.cases);
-        outcome
+    /// Runs all cases, and after those of each round times what is green in it.
+    fn rounds(
+        &self,
+        mut benches: Option<&mut Benches<'_>>,
+        zero_us: Option<f64>,
+        run: &mut Run,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let mut asked: Vec<PlannedCase> = Vec::new();
+        let (mut made, mut timed) = (None, 0);
+        for Round { cases, timings } in self.plan.rounds() {
+            self.cases(&cases, &mut made, run, sink)?;
+            let (Some(benches), Some(zero_us)) = (benches.as_mut(), zero_us) else {
+                continue;
+            };
+            asked.extend(cases.into_iter().cloned());
+            // Of what was asked so far; the run itself sums up whole variants alone.
+            let mut judged = run.clone();
+            summarise(&mut judged, &asked);
+            let timings = green(&Known::alone(&judged), timings);
+            self.time(benches, zero_us, &timings, timed, run, sink)?;
+            timed += timings.len();
+        }
+        Ok(())
     }
 
     /// Plans are made from the same ladder.
@@ -102,16 +130,32 @@ impl<'a> Executor<'a> {
         loaded(self.stages, id)
     }
 
-    /// Runs the cases, problem by problem, so that inputs and references are made once for all variants.
-    fn cases(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<(), ExecuteError> {
-        let (stages, total, mut done) = (self.stages, self.plan.cases.len(), 0);
-        let by_inputs = (self.plan.cases.iter()).map(|case| ((case.problem, &case.source), case));
+    /// Runs cases, problem by problem, so that inputs and references are made once for all variants among them.
+    fn cases(
+        &self,
+        cases: &[&PlannedCase],
+        made: &mut Option<MadeInputs>,
+        run: &mut Run,
+        sink: &mut dyn Sink,
+    ) -> Result<(), ExecuteError> {
+        let (stages, total) = (self.stages, self.plan.cases.len());
+        let mut done = run.cases().count();
+        let by_inputs = cases
+            .iter()
+            .map(|&case| ((case.problem, &case.source), case));
         for (_, group) in grouped(by_inputs) {
-            let inputs = self.inputs(group[0])?;
-            let staged = Arc::new(StagedInputs::new(&inputs, group[0].source.family()));
-            let mut references: HashMap<Probability, Reference> = HashMap::new();
-            for cases in group.chunks(self.in_flight(group[0], &staged)) {
-                let launched = self.launch(cases, &staged, |index| {
+            let before = made.take().filter(|made| made.is_of(group[0]));
+            let MadeInputs {
+                inputs,
+                staged,
+                references,
+                ..
+            } = made.insert(match before {
+                Some(before) => before,
+                None => self.make(group[0])?,
+            });
+            for cases in group.chunks(self.in_flight(group[0], staged)) {
+                let launched = self.launch(cases, staged, |index| {
                     sink.starts("case", &label(cases[index]), done + index, total);
                 });
                 done += cases.len();
@@ -121,10 +165,11 @@ impl<'a> Executor<'a> {
                     .map(|launched| launched.probability)
                 {
                     if let Entry::Vacant(place) = references.entry(probability) {
-                        let reference = reference(&inputs, probability);
+                        let reference = reference(inputs, probability);
                         place.insert(reference.map_err(|source| no_reference(group[0], source))?);
                     }
                 }
+                let (staged, references) = (&*staged, &*references);
                 let judge = |case: &PlannedCase, launched: Result<Launched, NoOutput>| {
                     launched.and_then(|launched| {
                         let reference = &references[&launched.probability];
@@ -132,7 +177,7 @@ impl<'a> Executor<'a> {
                         if case.mode == Mode::Both {
                             let (id, variant) = (case.subject.stage(), case.subject.name());
                             let (stage, output) = (loaded(stages, id), &checked.output);
-                            let agree = check::both_backends(stage, variant, &staged, output)?;
+                            let agree = check::both_backends(stage, variant, staged, output)?;
                             checked.gates.push(agree);
                         }
                         Ok(checked)
@@ -146,6 +191,18 @@ impl<'a> Executor<'a> {
             }
         }
         Ok(())
+    }
+
+    fn make(&self, case: &PlannedCase) -> Result<MadeInputs, ExecuteError> {
+        let inputs = self.inputs(case)?;
+        let staged = StagedInputs::new(&inputs, case.source.family());
+        Ok(MadeInputs {
+            problem: case.problem,
+            source: case.source.clone(),
+            inputs,
+            staged: Arc::new(staged),
+            references: HashMap::new(),
+        })
     }
 
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
@@ -204,49 +261,48 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Times what the plan lists and `run` has as green. Returns the time of an empty kernel in microseconds.
-    pub fn time(
+    /// Times each of `timings`; `timed` others were before.
+    fn time(
         &self,
-        device: &dyn Timer,
+        benches: &mut Benches<'_>,
+        zero_us: f64,
+        timings: &[(Problem, Subject)],
+        timed: usize,
         run: &mut Run,
         sink: &mut dyn Sink,
-    ) -> Result<f64, ExecuteError> {
-        let zero_us = device.zero_us(&self.timing)?;
-        // No number without a green gate.
-        let known = Known::alone(run);
-        let mut timings = self.plan.timings.clone();
-        timings.retain(|(_, subject)| is_green(&known, subject, By::Gpu));
-        let (total, mut done) = (timings.len(), 0);
+    ) -> Result<(), ExecuteError> {
+        let mut done = timed;
         // The first arm brings the GPU up to its clocks; each one keeps it there for the next.
         let mut arm_plan = self.timing.clone();
         // Problem by problem, so that all variants read the same buffers.
-        for (problem, subjects) in grouped(timings) {
-            let mut bench = TimedProblem::new(device, &problem)?;
+        for (problem, subjects) in grouped(timings.iter().map(|(problem, of)| (*problem, of))) {
+            let timer = benches.timer;
+            let bench = benches.of(&problem)?;
             arm_plan.samples = match problem.has_claims() {
                 true => self.timing.samples,
                 false => self.samples_elsewhere,
             };
             for subject in subjects {
                 let label = format!("{subject} {}", problem.shape.name());
-                sink.starts("timing", &label, done, total);
+                sink.starts("timing", &label, done, self.plan.timings.len());
                 done += 1;
                 let stage = self.stage(subject.stage());
                 let Ok(prepared) = stage.prepare(subject.name(), &problem) else {
                     continue;
                 };
-                let timed = device.time((stage, &prepared), &bench.pool, &arm_plan)?;
+                let timed = timer.time((stage, &prepared), &bench.pool, &arm_plan)?;
                 let measurement = &timed.measurement;
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 let judged = bench.judge(&timed.outputs, prepared.kernel.probability);
                 let mut after = judged.gates;
-                let speed_of_light = bench.speed_of_light(device, zero_us);
+                let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
                 let place = Place::of(&problem);
-                run.append(rows::timing(subject, place, measurement, &after));
+                run.append(rows::timing(subject.clone(), place, measurement, &after));
                 sink.grown(run)?;
             }
         }
-        Ok(zero_us)
+        Ok(())
     }
 
     /// Times all green variants of the plan's cases on each of its random problems, and judges their outputs.
@@ -299,7 +355,7 @@ impl<'a> Executor<'a> {
     /// Times every two variants of [`interleaved`] against each other.
     fn pairs(
         &self,
-        device: &dyn Timer,
+        benches: &mut Benches<'_>,
         zero_us: f64,
         run: &mut Run,
         sink: &mut dyn Sink,
@@ -313,12 +369,13 @@ impl<'a> Executor<'a> {
             let Some(problem) = place.problem() else {
                 continue;
             };
-            let mut bench = TimedProblem::new(device, &problem)?;
+            let timer = benches.timer;
+            let bench = benches.of(&problem)?;
             for (new, base) in pairs {
                 let label = format!("{new} against {base} {place}");
                 sink.starts("pair", &label, done, total);
                 done += 1;
-                let row = self.pair(device, zero_us, &mut bench, &base, &new)?;
+                let row = self.pair(timer, zero_us, bench, &base, &new)?;
                 run.extend(row);
                 sink.grown(run)?;
             }
@@ -371,6 +428,60 @@ impl<'a> Executor<'a> {
             &bench.speed_of_light(device, zero_us),
         );
         Ok(Some(row.with_verdicts(&wrong)))
+    }
+}
+
+/// What is made once for all cases on the same inputs, and kept until others are.
+struct MadeInputs {
+    problem: Problem,
+    source: Source,
+    inputs: Inputs,
+    staged: Arc<StagedInputs>,
+    references: HashMap<Probability, Reference>,
+}
+
+impl MadeInputs {
+    fn is_of(&self, case: &PlannedCase) -> bool {
+        (self.problem, &self.source) == (case.problem, &case.source)
+    }
+}
+
+/// Of what is to be timed, what `known` has as green: no number without a green gate.
+fn green(known: &Known<'_>, timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
+    let is_green = |(_, subject): &(Problem, Subject)| is_green(known, subject, By::Gpu);
+    timings.into_iter().filter(is_green).collect()
+}
+
+/// The problems that are timed, with their inputs on the device and the references for their outputs, which are made once.
+struct Benches<'a> {
+    timer: &'a dyn Timer,
+    open: Vec<TimedProblem>,
+    /// Else the last one alone: given problems may be large.
+    keeps_all: bool,
+}
+
+impl<'a> Benches<'a> {
+    fn new(timer: &'a dyn Timer, keeps_all: bool) -> Self {
+        Self {
+            timer,
+            open: vec![],
+            keeps_all,
+        }
+    }
+
+    fn of(&mut self, problem: &Problem) -> Result<&mut TimedProblem, CudaError> {
+        let place = self.open.iter().position(|of| of.problem == *problem);
+        let place = match place {
+            Some(place) => place,
+            None => {
+                if !self.keeps_all {
+                    self.open.clear();
+                }
+                self.open.push(TimedProblem::new(self.timer, problem)?);
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut self.open[place])
     }
 }
 

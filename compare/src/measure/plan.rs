@@ -2,7 +2,7 @@
 
 use crate::judge::claims::compared;
 use crate::judge::draw;
-use crate::judge::list::{distinct, joined};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
 use crate::table::{Claim, On, Place, StageMeta, Subject, VariantMeta};
@@ -134,6 +134,8 @@ pub struct PlannedCase {
     pub source: Source,
     pub problem: Problem,
     pub mode: Mode,
+    /// Whether it comes after all times: T2's many cases would keep them waiting.
+    pub is_late: bool,
 }
 
 impl PlannedCase {
@@ -142,10 +144,19 @@ impl PlannedCase {
     }
 }
 
+/// Cases that are checked, and what is timed right after them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round<'a> {
+    pub cases: Vec<&'a PlannedCase>,
+    pub timings: Vec<(Problem, Subject)>,
+}
+
 /// In the order of the ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub tier: Tier,
+    /// Whether its problems were given, in place of a tier's.
+    pub is_selection: bool,
     pub backend: BackendKind,
     pub scope: Selection,
     pub cases: Vec<PlannedCase>,
@@ -161,6 +172,37 @@ pub struct Plan {
 impl Plan {
     pub fn has_stage(&self, id: &str) -> bool {
         self.cases.iter().any(|case| case.subject.stage() == id)
+    }
+
+    /// One where nothing is timed: problem by problem, so that inputs and references are made once. Else one for each stage; of given
+    /// problems, since large ones take long to make, one for each stage on each problem, in the order of problems. Late cases are last.
+    pub fn rounds(&self) -> Vec<Round<'_>> {
+        if self.timings.is_empty() {
+            return vec![Round {
+                cases: self.cases.iter().collect(),
+                timings: vec![],
+            }];
+        }
+        let (late, cases): (Vec<_>, Vec<_>) = self.cases.iter().partition(|case| case.is_late);
+        let place = |problem: &Problem| self.is_selection.then_some(*problem);
+        let by_problem = grouped(cases.into_iter().map(|case| (place(&case.problem), case)));
+        let by_stage = by_problem.into_iter().flat_map(|(problem, cases)| {
+            let cases = cases.into_iter().map(|case| (case.subject.stage(), case));
+            let stages = grouped(cases).into_iter();
+            stages.map(move |(stage, cases)| (problem, stage, cases))
+        });
+        let round = |(round_problem, stage, cases)| {
+            let is_of = |(problem, subject): &&(Problem, Subject)| {
+                place(problem) == round_problem && subject.stage() == stage
+            };
+            let timings = self.timings.iter().filter(is_of).cloned().collect();
+            Round { cases, timings }
+        };
+        let late = Round {
+            cases: late,
+            timings: vec![],
+        };
+        by_stage.map(round).chain([late]).collect()
     }
 }
 
@@ -224,6 +266,8 @@ struct Cases<'a> {
     /// A candidate is none.
     variant: Option<(&'a StageMeta, &'a VariantMeta)>,
     planned: Vec<PlannedCase>,
+    /// Whether cases that are added from now on come after all times.
+    is_late: bool,
 }
 
 impl<'a> Cases<'a> {
@@ -242,6 +286,7 @@ impl<'a> Cases<'a> {
             is_default,
             variant,
             planned: vec![],
+            is_late: false,
         };
         match (&request.file, cases.tier) {
             (Some(file), _) => cases.file(file),
@@ -281,6 +326,7 @@ impl<'a> Cases<'a> {
             source,
             problem,
             mode,
+            is_late: self.is_late,
         });
     }
 
@@ -424,6 +470,7 @@ impl<'a> Cases<'a> {
         if !self.is_of_every_shape() {
             return self.families();
         }
+        self.is_late = true;
         let short = SHORT_ROWS
             .iter()
             .flat_map(|&(shape, mask)| Dtype::ALL.map(|dtype| problem(named(shape), dtype, mask)));
@@ -606,6 +653,7 @@ pub fn plan(
     let draws = request.regret.filter(|_| backend == BackendKind::Cuda);
     Ok(Plan {
         tier,
+        is_selection: request.is_selection(),
         backend,
         draws: draws.map_or(vec![], |count| draw::problems(request.regret_seed, count)),
         scope: request.selection(),

@@ -277,6 +277,7 @@ mod tests {
             },
             problem: claims_problem(Dtype::F16),
             mode: Mode::Plain,
+            is_late: false,
         });
         let summed = |line: &str| {
             let mut run = testing::emulated().without(|_| true);

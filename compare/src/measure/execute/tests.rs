@@ -25,6 +25,8 @@ use std::rc::Rc;
 
 #[derive(Default)]
 struct Told {
+    /// The kind of each step.
+    kinds: Vec<&'static str>,
     started: Vec<String>,
     recorded: Vec<usize>,
     /// At the first result.
@@ -32,7 +34,8 @@ struct Told {
 }
 
 impl Sink for Told {
-    fn starts(&mut self, _: &'static str, label: &str, done: usize, total: usize) {
+    fn starts(&mut self, kind: &'static str, label: &str, done: usize, total: usize) {
+        self.kinds.push(kind);
         self.started.push(format!("{done} of {total}: {label}"));
     }
 
@@ -197,7 +200,7 @@ fn what_had_ended_is_summed_up_where_the_run_stops() {
         in_flight: 2,
         ..Executor::new(&plan, &stages)
     };
-    assert!(executor.check(&mut run, &mut stops()).is_err());
+    assert!(executor.run(&mut run, &mut stops()).is_err());
     assert_eq!(run.cases().count(), 2);
     assert_eq!(run.table.rows().filter(|row| row.on == On::All).count(), 2);
 }
@@ -554,8 +557,10 @@ fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
     let executor = Executor::new(&plan, &stages);
     let timed = |device: &Made, red: Option<GateId>| {
         let mut run = judged(red);
+        let timings = green(&Known::alone(&run), plan.timings.clone());
+        let (mut benches, mut told) = (Benches::new(device, true), Told::default());
         executor
-            .time(device, &mut run, &mut Told::default())
+            .time(&mut benches, 0.6, &timings, 0, &mut run, &mut told)
             .unwrap();
         run.table.retain(|row| row.on != On::All);
         run
@@ -598,9 +603,107 @@ fn the_problem_of_the_claims_is_timed_with_all_samples() {
     let flags = "--stages 0 --shapes mission --dtypes f16 --masks full";
     let (stages, plan) = planned(flags, BackendKind::Cuda);
     let device = Made::new(20.0, HONEST);
-    let executor = Executor::new(&plan, &stages);
-    let timed = executor.time(&device, &mut judged(None), &mut Told::default());
-    assert_eq!(timed.unwrap(), 0.6);
+    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
+    Executor::new(&plan, &stages)
+        .time(
+            &mut benches,
+            0.6,
+            &plan.timings,
+            0,
+            &mut judged(None),
+            &mut told,
+        )
+        .unwrap();
+    assert!(!plan.timings.is_empty());
+    assert_eq!(told.kinds, vec!["timing"; plan.timings.len()]);
+}
+
+/// What a run on a GPU does, the emulator in its place: each kind of step once for those in a row, with the stage.
+fn order(plan: &Plan, stages: &[LoadedStage], device: &Made) -> (Vec<String>, Run) {
+    let mut told = Told::default();
+    let mut run = testing::timed(testing::US)
+        .without(|_| true)
+        .changed(|session| session.stages = builds(stages));
+    let executor = Executor {
+        timer: Some(device),
+        ..Executor::new(plan, stages)
+    };
+    executor.run(&mut run, &mut told).unwrap();
+    let steps = told.kinds.iter().zip(&told.started).map(|(kind, label)| {
+        let stage = label.split([' ', '/']).nth(3).unwrap();
+        format!("{kind} {stage}")
+    });
+    let mut steps: Vec<String> = steps.collect();
+    steps.dedup();
+    (steps, run)
+}
+
+#[test]
+fn a_stage_is_timed_right_after_its_own_gates_and_late_cases_come_after_all_times() {
+    let flags = "--full --variants wmma-qk-32x64,cpasync-32x64 --dtypes f16";
+    let (stages, mut plan) = planned(flags, BackendKind::Cuda);
+    let is_last = |case: &PlannedCase| case.problem == problem("1x1x65:5x64", Dtype::F16);
+    assert!(plan.cases.iter().any(|case| case.is_late));
+    // What the emulator computes at once.
+    plan.cases.retain(|case| {
+        let is_first = case.problem.shape == problem("1x1x17x128", Dtype::F16).shape;
+        case.problem.scores() <= 500 && (is_first || is_last(case))
+    });
+    plan.counted.clear();
+    plan.timings = [
+        "stage0-scalar/wmma-qk-32x64",
+        "stage1-cpasync/cpasync-32x64",
+    ]
+    .map(|subject| (problem("1x1x17x64", Dtype::F16), subject.into()))
+    .into();
+    for case in &mut plan.cases {
+        // Under several schedules, as on a GPU in several launches: else C5 has no data.
+        case.mode = Mode::Traced;
+        case.is_late = case.problem.shape != problem("1x1x17x128", Dtype::F16).shape;
+    }
+    let late = plan.cases[0].clone();
+    plan.cases.extend(
+        [
+            "stage0-scalar/wmma-qk-32x64",
+            "stage1-cpasync/cpasync-32x64",
+        ]
+        .map(|subject| PlannedCase {
+            subject: subject.into(),
+            problem: problem("1x1x5x64", Dtype::F16),
+            is_late: true,
+            ..late.clone()
+        }),
+    );
+    let device = Made::new(20.0, HONEST);
+    let (steps, run) = order(&plan, &stages, &device);
+    let each = ["stage0-scalar", "stage1-cpasync"]
+        .map(|stage| [format!("case {stage}"), format!("timing {stage}")]);
+    let late = ["case stage0-scalar", "case stage1-cpasync"].map(String::from);
+    assert_eq!(steps, [each.concat(), late.to_vec()].concat());
+    assert_eq!(run.cases().count(), plan.cases.len());
+    // A summary is of all cases, the late ones too.
+    let whole = run.table.rows().filter(|row| row.on == On::All);
+    assert_eq!(
+        whole
+            .filter_map(|row| row.value(Metric::Cases))
+            .sum::<f64>(),
+        plan.cases.len() as f64
+    );
+}
+
+#[test]
+fn of_given_problems_the_first_is_timed_before_the_second_is_made() {
+    let flags = "--variants wmma-qk-32x64,cpasync-32x64 --shapes 1x1x17x64,1x1x9x64 --dtypes f16 --masks full";
+    let (stages, mut plan) = planned(flags, BackendKind::Cuda);
+    plan.cases
+        .iter_mut()
+        .for_each(|case| case.mode = Mode::Traced);
+    let device = Made::new(20.0, HONEST);
+    let (steps, _) = order(&plan, &stages, &device);
+    let of_each = ["stage0-scalar", "stage1-cpasync"]
+        .map(|stage| [format!("case {stage}"), format!("timing {stage}")])
+        .concat();
+    assert_eq!(steps, [of_each.clone(), of_each].concat());
 }
 
 #[test]

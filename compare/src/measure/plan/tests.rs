@@ -85,6 +85,7 @@ fn tier1_is_the_default_and_has_every_variant() {
     // 10 + 6 + 13 of T0; a ring for each dtype, one with rising maxima, and a deep one; the claims' problem, and for each dtype one
     // like it.
     assert_eq!(plan.cases.len(), 10 + 6 + 13 + 4 + 1 + 2);
+    assert!(plan.cases.iter().all(|case| !case.is_late));
     let of_claims = lines_with(&plan, &["full normal:0 Plain"]);
     let of_claims = joined(
         of_claims
@@ -247,6 +248,55 @@ fn full_adds_all_families_and_seeds() {
     ] {
         assert!(all.contains(line), "{line}");
     }
+}
+
+#[test]
+fn what_full_adds_on_a_gpu_comes_after_all_times() {
+    let plan = planned("--full --stages 0,1", Cuda);
+    let rounds = plan.rounds();
+    let shown = rounds.iter().map(|round| {
+        let stages = round.cases.iter().map(|case| case.subject.stage());
+        let late = round.cases.iter().filter(|case| case.is_late).count();
+        let timed = round.timings.iter().map(|(_, subject)| subject.stage());
+        (distinct(stages), late == round.cases.len(), distinct(timed))
+    });
+    let [first, second] = ["stage0-scalar", "stage1-cpasync"];
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            (vec![first], false, vec![first]),
+            (vec![second], false, vec![second]),
+            (vec![first, second], true, vec![]),
+        ]
+    );
+    let timed: usize = rounds.iter().map(|round| round.timings.len()).sum();
+    let cases: usize = rounds.iter().map(|round| round.cases.len()).sum();
+    assert_eq!((timed, cases), (plan.timings.len(), plan.cases.len()));
+    // Before any time a variant has the default's cases.
+    let first: usize = rounds[..2].iter().map(|round| round.cases.len()).sum();
+    assert_eq!(first, planned("--stages 0,1", Cuda).cases.len());
+}
+
+#[test]
+fn given_problems_come_one_after_the_other() {
+    let plan = planned(
+        "--shapes 1x1x17x64,1x1x9x64 --dtypes f16 --masks full",
+        Cuda,
+    );
+    let rounds = plan.rounds();
+    let shown = rounds.iter().map(|round| {
+        let cases = round.cases.iter();
+        let cases = cases.map(|case| (case.problem.shape.seq_q, case.subject.stage()));
+        let timed = round.timings.iter();
+        let timed = timed.map(|(problem, subject)| (problem.shape.seq_q, subject.stage()));
+        assert_eq!(distinct(timed), distinct(cases.clone()));
+        distinct(cases)
+    });
+    let [first, second] = ["stage0-scalar", "stage1-cpasync"];
+    let each = [(17, first), (17, second), (9, first), (9, second)].map(|one| vec![one]);
+    assert_eq!(shown.collect::<Vec<_>>(), [&each[..], &[vec![]]].concat());
+    let emulated = planned("--shapes 1x1x17x64,1x1x9x64", Emulated);
+    assert_eq!(emulated.rounds().len(), 1);
 }
 
 #[test]
