@@ -271,7 +271,7 @@ fn outside_the_workspace_nothing_is_written_unasked() {
         );
     }
     // What it advises is taken: the run is looked for.
-    let advised = folder.here("accept run --into tables");
+    let advised = folder.here(&["accept", "run", "--into", "tables"]);
     expect(
         advised,
         2,
@@ -631,9 +631,10 @@ fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
 #[test]
 fn a_second_run_is_told_by_the_first_that_the_gates_can_fail() {
     let folder = Folder::workspace();
-    let flags: Vec<&str> = "--backend emulated --stages 2 --shapes 1x1x5x64 --dtypes f16 --masks full"
-        .split(' ')
-        .collect();
+    let flags: Vec<&str> =
+        "--backend emulated --stages 2 --shapes 1x1x5x64 --dtypes f16 --masks full"
+            .split(' ')
+            .collect();
     let known = "self-test: passed before by this program";
     let sites = |text: &str| {
         let mut lines = text.lines();
