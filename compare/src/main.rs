@@ -9,6 +9,9 @@ mod cli;
 mod diff;
 mod doctor;
 mod document;
+#[cfg(test)]
+#[path = "tests/documents.rs"]
+mod documents;
 mod explain;
 mod fuzz;
 mod git;

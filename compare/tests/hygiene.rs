@@ -1,4 +1,4 @@
-//! The repository's own rules, each as a test that says what to do when it fails. They hold for one stage or nine.
+//! The repository's own rules, each as a test that says what to do when it fails. They hold for any number of stages.
 #![forbid(unsafe_code)]
 
 #[path = "../src/git.rs"]
@@ -894,9 +894,32 @@ fn no_room_imports_one_before_it() {
     }
     expect_none(
         found,
-        "an arrow back on the axis command line, measure, record, judge, document, pages: hand over what is needed as data, or move \
-         what both need into the room further down",
+        "a room imports one that `ROOMS` does not allow it: hand over what is needed as data, or move what both need into a room that \
+         both may import",
     );
+}
+
+/// Each row of the page's table: a room, and what it may import.
+#[test]
+fn architecture_names_what_a_room_may_import() {
+    let page = read(&root().join("ARCHITECTURE.md"));
+    for (room, may) in ROOMS {
+        let start = format!("| `{room}/` | ");
+        let row = page
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no row of {room}/"));
+        let (imports, _) = row.split_once(" | ").expect("three columns");
+        let expected = match may {
+            "" => "none".to_string(),
+            may => may
+                .split(' ')
+                .map(|other| format!("`{other}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        assert_eq!(imports, expected, "ARCHITECTURE.md, what {room}/ imports");
+    }
 }
 
 /// The page is what `explain` and people look up: every planted fault and every kind of hazard has its row.

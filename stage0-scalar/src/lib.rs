@@ -42,7 +42,7 @@ const INFO: StageInfo = StageInfo {
                 at_most: 0.8,
             },
             on: claim::BOTH,
-            why: "a fragment of Q or K serves a whole 16x16 tile of scores",
+            why: "a fragment of Q or K serves a whole 8x32 tile of scores",
         },
         Claim {
             family: "wmma-qk",
