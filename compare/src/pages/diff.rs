@@ -3,7 +3,7 @@
 use super::{changes, first_lines, first_of, list, sections};
 use crate::document::Block;
 use crate::judge::diff::{self, Change, Difference, What};
-use crate::judge::list::count;
+use crate::judge::list::{count, distinct};
 use crate::judge::verdict::Overall;
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
@@ -80,7 +80,9 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
 fn added(pair: &diff::Comparison, most: usize) -> Vec<Block> {
     let new = of(pair, Change::Informational).into_iter();
     let new = new.filter(|d| d.what == What::Variant && d.base.is_none());
-    let lines = new.map(|d| d.subject.to_string().into());
+    // A variant is new once, whatever sources say of it.
+    let names = distinct(new.map(|d| d.subject.to_string()));
+    let lines = names.into_iter().map(Into::into);
     first_lines(lines, most, "compare show gates latencies")
 }
 

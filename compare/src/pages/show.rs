@@ -6,7 +6,7 @@ use super::{
 use crate::document::{Block, Table, Text, row};
 use crate::judge::best;
 use crate::judge::claims::Claimed;
-use crate::judge::list::{count, distinct, grouped, joined};
+use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
 use crate::judge::verdict::Report;
@@ -166,11 +166,12 @@ impl Show<'_> {
                 State::Failed(_) => joined(failures, "; "),
                 _ => place.unwrap_or_default(),
             };
+            // A largest error alone says little: inputs of the family wide-range have outputs of 1e10.
             let metrics = [
                 Metric::Cases,
-                Metric::MaxError,
                 Metric::ErrorOfBound,
                 Metric::RowErrorOfBound,
+                Metric::MaxError,
             ];
             [
                 row! { "variant" => short(subject), "verdict" => state(of) },
@@ -214,13 +215,17 @@ impl Show<'_> {
     }
 }
 
-/// Why claims are refuted: `NEGATIVE, 4 claims: …`
+/// Why each claim that is refuted is.
 fn refuted(claims: &[&Claimed]) -> Vec<Text> {
-    let refuted = claims.iter().filter(|of| of.is_unexpected().is_none());
-    let by_reason = grouped(refuted.filter_map(|of| Some((&of.negative.as_ref()?.why, of))));
-    let line = |(why, claims): (&String, Vec<_>)| {
-        let claims = count(claims.len(), "claim", "claims");
-        Text::from(format!("NEGATIVE, {claims}: {why}"))
-    };
-    by_reason.into_iter().map(line).collect()
+    claims
+        .iter()
+        .filter(|of| of.is_unexpected().is_none())
+        .filter_map(|of| {
+            let why = &of.negative.as_ref()?.why;
+            Some(Text::from(format!(
+                "NEGATIVE, {}: {}: {why}",
+                of.stage, of.claim
+            )))
+        })
+        .collect()
 }

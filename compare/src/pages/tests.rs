@@ -416,6 +416,20 @@ fn what_was_planted_is_named_at_the_top_of_a_comparison() {
 }
 
 #[test]
+fn a_variant_that_two_sources_know_is_new_once() {
+    let tables = |changes: &str| {
+        let emulated = scenario::run(&format!("emulated{changes}")).named("1");
+        let timed = scenario::run(&format!("timed{changes}")).named("2");
+        table(&[emulated, timed])
+    };
+    let stages = run("").session.stages;
+    let comparison = compared(&stages, &tables("; - cpasync"), &tables(""));
+    let page = markdown(&super::diff::document(&comparison, false));
+    let line = format!("- {CPASYNC}\n");
+    assert_eq!(page.matches(&line).count(), 1, "{page}");
+}
+
+#[test]
 fn a_comparison_with_the_committed_table_fits_on_a_screen_or_two() {
     let (stages, base) = committed();
     let mut new = base.clone();
