@@ -3,7 +3,7 @@ use super::*;
 use crate::cli::Cli;
 use crate::judge::Known;
 use crate::judge::list::distinct;
-use crate::python::bench::{graphs, stand_ins};
+use crate::python::bench::{PeerOutputs, graphs, stand_ins};
 use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::StageMeta;
@@ -11,12 +11,15 @@ use crate::table::{Claim, Place, Run};
 use crate::testing::scenario::each;
 use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
+use common::format::Format;
 use common::problem::{Dtype, Mask, Problem, Shape};
 use common::timing::{Comparison, Plan, SpeedOfLight, claim};
 use common::verdict::{GateId, Verdict};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde::de::IgnoredAny;
 use std::convert::Infallible;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -323,6 +326,223 @@ fn a_process_that_tells_less_time_than_passes_has_another_clock() {
             "{told:?}"
         );
     }
+}
+
+/// A started Python that answers as [`STUB`] does: it says that it wrote an output of set 0 and one of set 1.
+fn started_stub(folder: &tempfile::TempDir) -> Option<Python> {
+    python("")?;
+    let path = folder.path().join("stub");
+    std::fs::write(&path, format!("#!/usr/bin/env python3\n{STUB}")).unwrap();
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let mut python = Python::new(path.display().to_string(), None);
+    python.start().unwrap();
+    Some(python)
+}
+
+/// What is read of a graph over so many sets, of a process that reported such shares of the time.
+fn outputs_of_stub(
+    label: &str,
+    sets: usize,
+    reported: &[f64],
+) -> Option<anyhow::Result<PeerOutputs>> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut python = started_stub(&folder)?;
+    let exchange = Scratch::new(label).unwrap();
+    let written = Format::F16.encode_bytes(&[1.0, 2.0]);
+    exchange.write("o0", &written).unwrap();
+    exchange.write("o1", &written[..2]).unwrap();
+    let peer = "torch-flash".into();
+    Some(PeerOutputs::ask(
+        &mut python,
+        &exchange,
+        &peer,
+        reported,
+        sets,
+        Format::F16,
+    ))
+}
+
+#[test]
+fn outputs_of_all_sets_are_read() {
+    let Some(read) = outputs_of_stub("all-sets", 2, &[0.97; 3]) else {
+        return;
+    };
+    let read = read.unwrap();
+    assert_eq!(read.outputs, [(0, vec![1.0, 2.0]), (1, vec![1.0])]);
+    assert_eq!(
+        (read.host_us, read.e4m3_scale),
+        (vec![20.0, 21.0], Some(64.0))
+    );
+}
+
+#[test]
+fn a_set_without_an_output_is_refused() {
+    let Some(read) = outputs_of_stub("missing-set", 3, &[0.97; 3]) else {
+        return;
+    };
+    assert_eq!(
+        read.unwrap_err().to_string(),
+        "Python wrote no output of set 2"
+    );
+}
+
+#[test]
+fn outputs_of_a_process_with_another_clock_are_refused() {
+    let Some(read) = outputs_of_stub("wrong-clock", 2, &[0.5; 3]) else {
+        return;
+    };
+    let error = read.unwrap_err().to_string();
+    assert!(
+        error.starts_with("its process reports 50 % of the time that passes here"),
+        "{error}"
+    );
+}
+
+/// A worker without torch, whose graph over two sets holds these calls.
+struct StubWorker {
+    process: Process,
+    folder: tempfile::TempDir,
+}
+
+impl StubWorker {
+    fn new(is_candidate: bool, calls: &[&str]) -> Option<Self> {
+        let script = SCRIPT.strip_suffix("main()\n").unwrap();
+        let stub = include_str!("without_torch.py");
+        let mut process = python(&format!("{script}{stub}"))?;
+        let graph = json!({ "peer": "it", "candidate": is_candidate, "sets": 2, "calls": calls });
+        process.ask::<IgnoredAny>("stub", graph).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        Some(Self { process, folder })
+    }
+
+    fn prepare(&mut self, launches: usize) -> Result<f64, SessionError> {
+        let arguments = json!({ "peer": "it", "launches": launches });
+        self.process.ask("prepare", arguments)
+    }
+
+    fn finish(&mut self) -> Result<Finished, SessionError> {
+        let chunk = json!({ "peer": "it", "lead_in": 1, "replays": 2 });
+        self.process.ask::<f64>("chunk", chunk).unwrap();
+        let output = self.folder.path().join("o");
+        self.process
+            .ask("finish", json!({ "peer": "it", "output": output }))
+    }
+
+    /// What it wrote as the output of this number.
+    fn written(&self, number: usize) -> String {
+        std::fs::read_to_string(self.folder.path().join(format!("o{number}"))).unwrap()
+    }
+}
+
+const COMPUTES: &str = "computes";
+
+/// Why a graph of four calls is refused when it is finished.
+fn refusal(is_candidate: bool, calls: [&str; 4]) -> Option<String> {
+    let mut worker = StubWorker::new(is_candidate, &calls)?;
+    worker.prepare(4).unwrap();
+    Some(worker.finish().unwrap_err().to_string())
+}
+
+#[test]
+fn equal_outputs_of_a_set_are_written_once() {
+    for is_candidate in [false, true] {
+        let Some(mut worker) = StubWorker::new(is_candidate, &[COMPUTES; 4]) else {
+            return;
+        };
+        assert_eq!(worker.prepare(4).unwrap(), 1.0);
+        assert_eq!(worker.finish().unwrap().sets, [0, 1]);
+        assert_eq!(worker.written(1), "output of set 1");
+    }
+}
+
+#[test]
+fn every_output_that_differs_is_written_not_only_the_first_of_its_set() {
+    let calls = [COMPUTES, COMPUTES, "computes otherwise", COMPUTES];
+    let Some(mut worker) = StubWorker::new(false, &calls) else {
+        return;
+    };
+    worker.prepare(4).unwrap();
+    assert_eq!(worker.finish().unwrap().sets, [0, 1, 0]);
+    assert_eq!(worker.written(2), "other bits");
+}
+
+#[test]
+fn a_call_that_copies_what_another_computed_is_refused() {
+    let Some(refused) = refusal(true, [COMPUTES, COMPUTES, "copies", COMPUTES]) else {
+        return;
+    };
+    assert!(
+        refused.contains("call 3 of 4 in the timed graph, where no other runs, does not write"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_call_that_computes_only_where_its_output_is_unwritten_is_refused() {
+    let Some(refused) = refusal(true, ["computes where unwritten"; 4]) else {
+        return;
+    };
+    assert!(
+        refused
+            .contains("a call takes 1.00 µs where inputs have changed and outputs are unwritten"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_call_that_launches_fewer_kernels_than_one_alone_is_refused() {
+    let calls = [COMPUTES, COMPUTES, "launches nothing", COMPUTES];
+    let Some(mut worker) = StubWorker::new(true, &calls) else {
+        return;
+    };
+    let refused = worker.prepare(4).unwrap_err().to_string();
+    assert!(
+        refused.contains("call 3 of 4 in the timed graph launches 0 kernels, expected 1"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_output_in_memory_of_another_is_refused() {
+    let calls = [COMPUTES, COMPUTES, "returns the first output", COMPUTES];
+    let Some(mut worker) = StubWorker::new(true, &calls) else {
+        return;
+    };
+    let refused = worker.prepare(4).unwrap_err().to_string();
+    assert!(
+        refused.contains("shares memory with another output"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_graph_that_leaves_out_a_set_is_refused() {
+    let Some(mut worker) = StubWorker::new(false, &[COMPUTES; 4]) else {
+        return;
+    };
+    let refused = worker.prepare(1).unwrap_err().to_string();
+    assert!(
+        refused.contains("a graph of 1 launches leaves out some of 2 sets"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_candidate_that_replaces_the_clock_is_refused() {
+    let Some(mut worker) = StubWorker::new(true, &[COMPUTES; 4]) else {
+        return;
+    };
+    worker.prepare(4).unwrap();
+    worker
+        .process
+        .ask::<IgnoredAny>("replace", json!({}))
+        .unwrap();
+    let refused = worker.finish().unwrap_err().to_string();
+    assert!(
+        refused.contains("it has replaced torch.cuda.Event.elapsed_time"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::table::VariantMeta;
 use crate::table::{On, Place, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
+use common::format::Format;
 use common::inputs::{Inputs, Operand};
 use common::problem::{Mask, Problem};
 use common::reference::Probability;
@@ -380,32 +381,77 @@ impl<'a> Bench<'a> {
             }
             Program::Theirs { python, reported } => (&mut pythons[*python], reported),
         };
-        if let Some(reason) = wrong_clock(reported) {
-            bail!(reason);
-        }
-        let path = self.exchange.path("o");
-        let arguments = json!({ "peer": subject, "output": path });
-        let finished: Finished = python.ask("finish", arguments)?;
-        let sets = finished.sets;
-        let missing = (0..problem.pool.rotation().sets).find(|set| !sets.contains(set));
-        if let Some(set) = missing {
-            bail!("Python wrote no output of set {set}");
-        }
         let dtype = problem.problem.dtype;
+        let sets = problem.pool.rotation().sets;
+        let written = PeerOutputs::ask(
+            python,
+            &self.exchange,
+            &subject,
+            reported,
+            sets,
+            dtype.output(),
+        )?;
         let contents = problem.inputs.len();
-        let outputs: Vec<(usize, Vec<f32>)> = (sets.iter().enumerate())
-            .map(|(index, set)| {
-                let bytes = take(&self.exchange.path(&format!("o{index}")));
-                (set % contents, dtype.output().decode_bytes(&bytes))
-            })
+        let outputs: Vec<(usize, Vec<f32>)> = written
+            .outputs
+            .into_iter()
+            .map(|(set, output)| (set % contents, output))
             .collect();
         // P is of the type of the operands, as in all of these libraries.
         let probability = Probability::of_operands(dtype);
         Ok(Sampled {
             subject,
             device_us,
-            host_us: Some(finished.host_us),
-            judged: problem.judge_dense(&outputs, probability, finished.e4m3_scale),
+            host_us: Some(written.host_us),
+            judged: problem.judge_dense(&outputs, probability, written.e4m3_scale),
+        })
+    }
+}
+
+/// What a peer computed in the graph that was timed.
+#[derive(Debug)]
+pub struct PeerOutputs {
+    /// Host time of one of several calls back to back.
+    pub host_us: Vec<f64>,
+    /// The scale of outputs that were held in E4M3.
+    pub e4m3_scale: Option<f32>,
+    /// Each output that differs from the others of its set, behind the number of the set.
+    pub outputs: Vec<(usize, Vec<f32>)>,
+}
+
+impl PeerOutputs {
+    /// Asks `python` to replay the graph of `peer` once more, and reads what it wrote. Refuses a process that `reported` a wrong
+    /// share of the time that passed here, and one that wrote no output of one of the `sets`.
+    pub fn ask(
+        python: &mut Python,
+        exchange: &Scratch,
+        peer: &Subject,
+        reported: &[f64],
+        sets: usize,
+        format: Format,
+    ) -> anyhow::Result<Self> {
+        if let Some(reason) = wrong_clock(reported) {
+            bail!(reason);
+        }
+        let arguments = json!({ "peer": peer, "output": exchange.path("o") });
+        let finished: Finished = python.ask("finish", arguments)?;
+        let missing = (0..sets).find(|set| !finished.sets.contains(set));
+        if let Some(set) = missing {
+            bail!("Python wrote no output of set {set}");
+        }
+        let outputs = finished
+            .sets
+            .into_iter()
+            .enumerate()
+            .map(|(index, set)| {
+                let bytes = take(&exchange.path(&format!("o{index}")));
+                (set, format.decode_bytes(&bytes))
+            })
+            .collect();
+        Ok(Self {
+            host_us: finished.host_us,
+            e4m3_scale: finished.e4m3_scale,
+            outputs,
         })
     }
 }
