@@ -435,4 +435,17 @@ mod tests {
         let output = NoOutput::of_fault("traced", &Fault::NoMemory { what, error });
         assert!(matches!(&output, NoOutput::NoMemory(why) if why == "traced: a stack: refused"));
     }
+
+    #[test]
+    fn a_case_without_output_fails_c1() {
+        let error = NoOutput::Failed {
+            reason: "schedule InOrder: deadlock".into(),
+            fatal: false,
+        };
+        let failed = failures(Err(error));
+        assert_eq!(
+            failed,
+            [GateResult::fail(GateId::C1, "schedule InOrder: deadlock")]
+        );
+    }
 }

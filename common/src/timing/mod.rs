@@ -266,6 +266,16 @@ mod tests {
         assert_eq!(state(1, 100 * MIB, MIB), CacheState::Partial);
     }
 
+    /// At 50 MiB the 200 MB that every rotation spans are three times the cache; at 100 MB they are twice.
+    #[test]
+    fn a_cold_rotation_spans_three_times_a_cache_of_100_mb() {
+        let (input, cache) = (10_000_000, 100_000_000);
+        let rotation = Rotation::cold(input, 0, cache);
+        assert_eq!((rotation.sets, rotation.state), (30, CacheState::Cold));
+        let one_less = Rotation::of(29, input, 0, cache);
+        assert_eq!(one_less.state, CacheState::Partial);
+    }
+
     #[test]
     fn only_what_exceeds_the_cache_is_surely_uncached() {
         assert_eq!(
