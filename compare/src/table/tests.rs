@@ -5,7 +5,7 @@ use super::merge::{BUILD, DRAWS, ROWS, SESSIONS};
 use super::run::newest_run;
 use super::*;
 use crate::testing::scenario::{each, known, row, run};
-use crate::testing::{US, VARIANTS, WMMA, emulated, instance, mission, timed};
+use crate::testing::{CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, timed};
 use common::metric::Metric;
 use std::error::Error;
 use std::fs;
@@ -113,6 +113,45 @@ fn a_session_replaces_rows_of_its_keys() {
         stage0-scalar/wmma-qk-32x64 on f16 d64 sm_90a by ptxas of 2 88
         newest Some("2") of 2
     "#);
+}
+
+#[test]
+fn a_time_of_the_same_key_is_that_of_the_later_session() {
+    let (_, table) = known("timed & timed 31 19 14");
+    let row = table
+        .row(&WMMA.into(), &mission(), Source::Gpu)
+        .expect("both sessions timed it");
+    assert_eq!(row.session, "2");
+    assert_eq!(row.value(Metric::P50), Some(19.02));
+}
+
+#[test]
+fn a_time_that_a_later_session_did_not_take_stays() {
+    let (_, table) = known("timed & timed 31 19 14; - wmma");
+    let row = table
+        .row(&WMMA.into(), &mission(), Source::Gpu)
+        .expect("the first session timed it");
+    assert_eq!(row.session, "1");
+}
+
+#[test]
+fn a_pair_is_stale_where_its_base_alone_has_changed() {
+    let (stages, table) = known("timed @ timed; identity 0 new");
+    let (new, base) = (CPASYNC.into(), WMMA.into());
+    let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
+    assert!(kernels::is_stale(&stages, pair));
+    let alone = table.row(&new, &mission(), Source::Gpu).unwrap();
+    assert!(!kernels::is_stale(&stages, alone));
+}
+
+#[test]
+fn a_pair_is_stale_where_its_subject_alone_has_changed() {
+    let (stages, table) = known("timed @ timed; identity 1 new");
+    let (new, base) = (CPASYNC.into(), WMMA.into());
+    let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
+    assert!(kernels::is_stale(&stages, pair));
+    let of_base = table.row(&base, &mission(), Source::Gpu).unwrap();
+    assert!(!kernels::is_stale(&stages, of_base));
 }
 
 #[test]
