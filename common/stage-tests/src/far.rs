@@ -1,13 +1,17 @@
 //! From which maximum on scores are scaled exactly, and how.
 
 use crate::load;
+use common::check::{StagedInputs, Target, failures, launch};
 use common::device::Staged;
 use common::device::emulated::execute;
 use common::image::Layout;
 use common::inputs::{Inputs, Operand};
 use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::reference;
 use common::stage::Attention;
+use common::verdict::GateId;
 use emulator::Schedule;
+use std::sync::Arc;
 
 /// Two columns of Q and K are not 0: `q(row)` and 8 times `k(key)`. All of V's row of a key is `v(key)`.
 fn inputs(
@@ -44,12 +48,70 @@ fn step(key: usize) -> f32 {
     if is_even(key) { 4.0 } else { 0.0 }
 }
 
+fn one_if(is: bool) -> f32 {
+    if is { 1.0 } else { 0.0 }
+}
+
+/// Of a thread's two rows, 8 apart, one is far, the second and then the first. All keys weigh the same; V of the first half is 1.
+fn some_rows_are_far(keys: usize) -> Inputs {
+    inputs(
+        [32, keys],
+        &|row| match row / 8 {
+            1 | 2 => 32768.0,
+            _ => 1.0,
+        },
+        &|_| [49984.0, 0.0],
+        &|key| one_if(key < keys / 2),
+    )
+}
+
+/// From 1.64e9 to 2.4e9, times 0.18, above 0 or below: all in the first octave of far maxima, and the largest of it differ from row to
+/// row. All keys weigh the same, and all of V is 1.
+fn all_rows_are_far(sign: f32) -> Inputs {
+    inputs(
+        [160, 64],
+        &|row| sign * (32768.0 + 96.0 * row as f32),
+        &|key| [49984.0, step(key)],
+        &|_| 1.0,
+    )
+}
+
+/// Fails unless the log-sum-exps of rows whose maxima are far are those of their scores (gate C8), where other rows of the thread are
+/// not far, and where all are.
+pub fn far_log_sum_exps(attention: &'static dyn Attention) {
+    let stage = load(attention);
+    let target = Target::Emulated {
+        schedules: &[Schedule::InOrder],
+        traced: &[],
+        suppress: None,
+    };
+    for inputs in [
+        some_rows_are_far(256),
+        all_rows_are_far(1.0),
+        all_rows_are_far(-1.0),
+    ] {
+        let staged = Arc::new(StagedInputs::new(&inputs, None));
+        let variants = stage
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.lse && kernel.dtype == Dtype::F16 && kernel.head_dim == 64);
+        for kernel in variants {
+            let launched =
+                launch(&stage, &kernel.variant, &staged, target).expect("the emulator runs it");
+            let reference =
+                reference(&inputs, launched.probability).expect("these inputs are finite");
+            let failed = failures(Ok(launched.judge(&reference)));
+            let wrong = failed.iter().find(|result| result.gate == GateId::C8);
+            assert_eq!(wrong, None, "{}", kernel.variant);
+        }
+    }
+}
+
 /// Fails unless maxima below 2^28 (of scores in base 2) keep the scale of the softmax, where keys that differ by one step of f32 still
 /// share the weight, those from 2^28 on are subtracted exactly, and rows see both in either order; and unless a maximum is raised
 /// before an exponential is too large for a half.
 pub fn far_maxima(attention: &'static dyn Attention) {
     let stage = load(attention);
-    let one_if = |is: bool| if is { 1.0 } else { 0.0 };
     // 2^28 times 0.18 is 2^25.5, and the step of 32 then 5.77: the odd keys weigh 2^-5.77.
     let near = inputs(
         [16, 64],
@@ -58,27 +120,9 @@ pub fn far_maxima(attention: &'static dyn Attention) {
         &|key| one_if(is_even(key)),
     );
     let of_near = 1.0 / (1.0 + (-32.0 * 0.125 * std::f32::consts::LOG2_E).exp2());
-    // Of a thread's two rows, 8 apart, one is far, the second and then the first. All keys weigh the same.
-    let of_some_rows = inputs(
-        [32, 2048],
-        &|row| match row / 8 {
-            1 | 2 => 32768.0,
-            _ => 1.0,
-        },
-        &|_| [49984.0, 0.0],
-        &|key| one_if(key < 1024),
-    );
-    let mut cases = vec![(near, of_near, 1e-3), (of_some_rows, 0.5, 1e-3)];
-    // From 1.64e9 to 2.4e9, times 0.18, above 0 and below: all in the first octave of far maxima, and the largest of it differ from row
-    // to row. All keys weigh the same.
+    let mut cases = vec![(near, of_near, 1e-3), (some_rows_are_far(2048), 0.5, 1e-3)];
     for sign in [1.0, -1.0] {
-        let far = inputs(
-            [160, 64],
-            &|row| sign * (32768.0 + 96.0 * row as f32),
-            &|key| [49984.0, step(key)],
-            &|_| 1.0,
-        );
-        cases.push((far, 1.0, 0.0));
+        cases.push((all_rows_are_far(sign), 1.0, 0.0));
     }
     for (far_score, far_first) in [(1.0, true), (1.0, false), (-1.0, true), (-1.0, false)] {
         let is_far = |key: usize| (key < 1024) == far_first;

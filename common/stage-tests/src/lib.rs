@@ -20,7 +20,7 @@ mod warpgroups;
 
 pub use counters::counters;
 pub use explained::explained;
-pub use far::far_maxima;
+pub use far::{far_log_sum_exps, far_maxima};
 pub use insta;
 pub use late::late_warps;
 pub use packed::{packed_blocks, packed_far_rows, packed_rows};
@@ -82,6 +82,11 @@ macro_rules! tests {
         #[test]
         fn far_maxima_are_subtracted_exactly() {
             $crate::far_maxima(&$stage);
+        }
+
+        #[test]
+        fn far_log_sum_exps_are_those_of_the_scores() {
+            $crate::far_log_sum_exps(&$stage);
         }
 
         #[test]
