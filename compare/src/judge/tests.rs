@@ -1,11 +1,11 @@
 //! Reports of tables and of runs on top of them; and what the committed table of the H200 says.
 
-use super::best::{best_of, latency, subject, time};
+use super::best::{best_of, is_latency, latency, subject, time};
 use super::diff::{Change, Difference, Group, What};
 use super::peers::{outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
-use crate::table::{Figure, On, Place};
+use crate::table::{Figure, On, Place, Source};
 use crate::testing::scenario::{self, each, run, sides};
 use crate::testing::{GPU, WMMA, results, table};
 use common::metric::Metric;
@@ -668,4 +668,16 @@ fn the_committed_tables_are_written_as_they_are_read() {
             !matches!(row.on, On::Case(..)) && (table.session(row).is_some() || is_unmeasured(row))
         }));
     }
+}
+
+/// It has a time, too: that of its new side while it was interleaved.
+#[test]
+fn a_pair_is_no_latency() {
+    let timed = run("timed");
+    let pair = timed
+        .table
+        .by(Source::Gpu)
+        .find(|row| row.against.is_some() && row.has(Metric::P50))
+        .expect("timed has pairs");
+    assert!(!is_latency(pair));
 }

@@ -544,6 +544,23 @@ fn what_cannot_be_read_says_where_and_why() {
 }
 
 #[test]
+fn a_run_that_lost_one_row_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    timed(US).write(folder.path()).unwrap();
+    let path = folder.path().join(ROWS);
+    let rows = fs::read_to_string(&path).unwrap();
+    let all_but_one: Vec<&str> = rows.lines().skip(1).collect();
+    fs::write(&path, all_but_one.join("\n")).unwrap();
+    let error = Run::read(folder.path(), &timed(US).session.stages).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("has 14 of the 15 rows that were written; copy the run again"),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_newest_finished_run_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let newest = |path: &Path| newest_run(path).map(|path| path.map(|path| files::name_of(&path)));
