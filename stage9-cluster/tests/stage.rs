@@ -1,3 +1,9 @@
-//! The tests that every stage runs; see `stage-tests`.
+//! The tests that every stage runs, see `stage-tests`, and beside them this stage's own: one program, so that
+//! the emulator and the kernels are linked once.
+
+#[path = "stage/largest_scale.rs"]
+mod largest_scale;
+#[path = "stage/largest_values.rs"]
+mod largest_values;
 
 stage_tests::tests!(stage9_cluster::Cluster);

@@ -1,4 +1,5 @@
-//! The tests that every stage runs: `cargo test -p stage0-scalar`. A stage's `tests/stage.rs` is one line, the snapshots
+//! The tests that every stage runs: `cargo test -p stage0-scalar`. A stage's `tests/stage.rs` is one line and the
+//! modules of its own tests (in `tests/stage/`), so that a stage has one test program; the snapshots
 //! beside it are the stage's own:
 //!
 //! ```text
