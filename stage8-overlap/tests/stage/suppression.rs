@@ -16,7 +16,7 @@ fn a_site_that_rising_maxima_alone_need_is_killed() {
     let suppressed = suppress_each(&[&stage], Presets::OnePerFamily, |_| ());
     let words = "named_barrier_sync<128>(Preset::CONSUMER_BARRIER + consumer);";
     let needed = "Preset::LAZY) attn::named_barrier_sync";
-    let source = include_str!("../kernel.cu");
+    let source = include_str!("../../kernel.cu");
     let line = source
         .lines()
         .position(|line| line.contains(needed) && line.contains(words))
