@@ -1,6 +1,6 @@
 //! A stage, and the trait that ties it to a device.
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Where};
 use crate::limits::DeviceLimits;
 use crate::maps::BoxRows;
 use crate::params::{self, AttentionKernel, AttentionMaps};
@@ -40,10 +40,24 @@ pub struct StageInfo {
     pub idea: &'static str,
     /// Whose `kernel.cu` this one is a diff of.
     pub predecessor: Option<&'static str>,
+    pub role: Role,
     /// For tests and quick runs: `wmma-qk-32x64`; see [`LoadedStage::default_variant`].
     pub default_variant: &'static str,
     pub claims: &'static [Claim],
     pub redundant: &'static [Redundant],
+}
+
+/// The place of a stage in the ladder, which is a tree: pages show the main path and the branches apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// A rung of the main path.
+    Rung,
+    /// A branch for one kind of problem, which is shown there and nowhere else.
+    Branch {
+        /// `small grids`.
+        purpose: &'static str,
+        on: Where,
+    },
 }
 
 /// A synchronisation site that every instance of a family does without; [`crate::suppression`] demands that each is listed, and

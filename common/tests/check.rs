@@ -6,7 +6,9 @@ use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::params::{self, AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Redundant, StageInfo, Unsupported};
+use common::stage::{
+    Artifacts, Attention, Kernel, LoadedStage, Redundant, Role, StageInfo, Unsupported,
+};
 use common::suppression::{Finding, Presets, suppress_each};
 use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
@@ -20,6 +22,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage-fake",
     idea: "wrong on purpose",
     predecessor: None,
+    role: Role::Rung,
     default_variant: "correct",
     claims: &[],
     redundant: &[],

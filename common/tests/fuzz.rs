@@ -4,7 +4,7 @@
 use common::fuzz::{self, Answer, Case, RunError};
 use common::params::{AttentionKernel, AttentionMaps, AttentionParams, AttentionTensor};
 use common::problem::{Dtype, Problem};
-use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Role, StageInfo};
 use common::verdict::{GateId, GateResult};
 use half::f16;
 use std::ffi::{CStr, c_void};
@@ -17,6 +17,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage-fake",
     idea: "wrong on purpose",
     predecessor: None,
+    role: Role::Rung,
     default_variant: "correct",
     claims: &[],
     redundant: &[],

@@ -22,7 +22,7 @@ use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::reference::Probability;
 use common::resources::{Caps, KernelFacts};
-use common::stage::LoadedStage;
+use common::stage::{LoadedStage, Role};
 use common::suppression::{Finding, SiteResult, Suppressed};
 use common::timing::stats::Summary;
 use common::timing::{Comparison, SpeedOfLight};
@@ -110,6 +110,7 @@ pub fn ladder() -> Vec<StageMeta> {
             id: id.into(),
             idea: idea.into(),
             predecessor: Some(base.stage.to_string()).filter(|of| of != id),
+            role: Role::Rung,
             default_variant: format!("{family}-32x64"),
             identity: format!("{id}-identity"),
             claims: vec![

@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Redundant, StageInfo};
+use common::stage::{Artifacts, Attention, Redundant, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -20,6 +20,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage0-scalar",
     idea: "tiled online softmax, scalar P·V",
     predecessor: None,
+    role: Role::Rung,
     default_variant: "wmma-qk-32x64",
     claims: &[
         Claim::faster("wmma-qk", SCALAR, 1.5),

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,6 +19,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage1-cpasync",
     idea: "K and V copied by cp.async, one tile ahead",
     predecessor: Some("stage0-scalar"),
+    role: Role::Rung,
     default_variant: "cpasync-32x64",
     claims: &[
         Claim::faster("cpasync", WMMA_QK, 1.1),

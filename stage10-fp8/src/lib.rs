@@ -3,7 +3,8 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::problem::{Dtype, Mask};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -20,6 +21,10 @@ const INFO: StageInfo = StageInfo {
     id: "stage10-fp8",
     idea: "scores of E4M3 on FP8 tensor cores, V alone converted",
     predecessor: Some("stage8-overlap"),
+    role: Role::Branch {
+        purpose: "FP8",
+        on: Where::new("big", Dtype::E4m3, Mask::Full),
+    },
     default_variant: "fp8-scores-256x64",
     claims: &[
         Claim::faster_on("fp8-scores", OVERLAP, &Where::e4m3("big"), 1.1),

@@ -6,7 +6,7 @@
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, Kernel, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -34,6 +34,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage11-spread",
     idea: "keys split over warpgroups, FP32 arithmetic spread among exponentials",
     predecessor: Some("stage8-overlap"),
+    role: Role::Rung,
     default_variant: "spread-256x64",
     claims: &[
         Claim::faster_on("spread", OVERLAP, &Where::f16("long"), 1.08),

@@ -4,8 +4,8 @@
 
 use common::claim::{self, Base, Claim, Where};
 use common::metric::Metric;
-use common::problem::Mask;
-use common::stage::{Artifacts, Attention, Kernel, StageInfo};
+use common::problem::{Dtype, Mask};
+use common::stage::{Artifacts, Attention, Kernel, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -27,6 +27,10 @@ const INFO: StageInfo = StageInfo {
     id: "stage12-decode",
     idea: "query heads of a group packed into a tile, its keys split over a cluster",
     predecessor: Some("stage9-cluster"),
+    role: Role::Branch {
+        purpose: "decode",
+        on: Where::new("decode_8k", Dtype::F16, Mask::Full),
+    },
     default_variant: "decode-64x256",
     claims: &[
         Claim::faster_on("decode", CLUSTER, DECODE_1K, 1.5),

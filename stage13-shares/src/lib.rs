@@ -4,7 +4,8 @@
 
 use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Redundant, StageInfo};
+use common::problem::{Dtype, Mask};
+use common::stage::{Artifacts, Attention, Redundant, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -21,6 +22,10 @@ const INFO: StageInfo = StageInfo {
     id: "stage13-shares",
     idea: "keys split over the warpgroups of a block, all tiles requested at once",
     predecessor: Some("stage9-cluster"),
+    role: Role::Branch {
+        purpose: "small grids",
+        on: Where::new("mission_b2", Dtype::F16, Mask::Full),
+    },
     default_variant: "shares-64x512",
     claims: &[
         Claim::faster_on("shares", CLUSTER, &Where::f16("mission_b2"), 1.1),

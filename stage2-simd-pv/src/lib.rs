@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,6 +19,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage2-simd-pv",
     idea: "P·V in half2 and float2, 8x4 outputs a lane",
     predecessor: Some("stage1-cpasync"),
+    role: Role::Rung,
     default_variant: "simd-pv-32x64",
     claims: &[
         Claim::faster("simd-pv", CPASYNC, 1.1),

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -19,6 +19,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage3-wmma-pv",
     idea: "P·V on tensor cores, O rescaled by row",
     predecessor: Some("stage2-simd-pv"),
+    role: Role::Rung,
     default_variant: "wmma-pv-32x128-k2",
     claims: &[
         Claim::faster("wmma-pv", SIMD_PV, 1.2),

@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -20,6 +20,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage4-warpspec",
     idea: "producer warps stream K/V, consumer warps compute",
     predecessor: Some("stage3-wmma-pv"),
+    role: Role::Rung,
     default_variant: "warpspec-32x128-k2",
     claims: &[
         Claim::faster("warpspec", WMMA_PV, 1.1),

@@ -5,7 +5,7 @@
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -44,6 +44,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage5-swizzle",
     idea: "XOR-swizzled tiles, ldmatrix, mma.sync",
     predecessor: Some("stage4-warpspec"),
+    role: Role::Rung,
     default_variant: "swizzle-32x256-k4",
     claims: &[
         Claim::faster("swizzle", WMMA_QK, 1.85),

@@ -2,7 +2,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -24,6 +24,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage6-tma",
     idea: "tiles by TMA descriptors, mbarriers that count bytes",
     predecessor: Some("stage5-swizzle"),
+    role: Role::Rung,
     default_variant: "tma-32x256-k4",
     claims: &[
         Claim::faster("tma", WMMA_QK, 2.0),

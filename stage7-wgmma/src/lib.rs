@@ -3,7 +3,7 @@
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, StageInfo};
+use common::stage::{Artifacts, Attention, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -24,6 +24,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage7-wgmma",
     idea: "products by warpgroup, operands by descriptor, P in registers",
     predecessor: Some("stage6-tma"),
+    role: Role::Rung,
     default_variant: "wgmma-128x128",
     claims: &[
         Claim::faster_on("wgmma", SWIZZLE, &Where::f16("big"), 1.25),

@@ -7,7 +7,7 @@
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
-use common::stage::{Artifacts, Attention, Kernel, Redundant, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, Redundant, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -36,6 +36,7 @@ const INFO: StageInfo = StageInfo {
     id: "stage8-overlap",
     idea: "a loading warpgroup, products under exponentials, lazy maxima",
     predecessor: Some("stage7-wgmma"),
+    role: Role::Rung,
     default_variant: "overlap-lazy-256x64",
     claims: &[
         Claim::faster_on("overlap-lazy", WGMMA, &Where::f16("big"), 1.04),

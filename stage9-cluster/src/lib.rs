@@ -4,7 +4,8 @@
 
 use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
-use common::stage::{Artifacts, Attention, Redundant, StageInfo};
+use common::problem::{Dtype, Mask};
+use common::stage::{Artifacts, Attention, Redundant, Role, StageInfo};
 
 include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 
@@ -21,6 +22,10 @@ const INFO: StageInfo = StageInfo {
     id: "stage9-cluster",
     idea: "keys split over a cluster, halves of O exchanged",
     predecessor: Some("stage7-wgmma"),
+    role: Role::Branch {
+        purpose: "small grids",
+        on: Where::new("mission", Dtype::F16, Mask::Full),
+    },
     default_variant: "cluster-64x256",
     claims: &[
         Claim::faster_on("cluster", TMA, &Where::f16("mission"), 1.03),

@@ -61,6 +61,7 @@ fn build(stage: &LoadedStage) -> StageMeta {
         id: info.id.to_string(),
         idea: info.idea.to_string(),
         predecessor: info.predecessor.map(str::to_string),
+        role: info.role,
         default_variant: stage.default_variant().to_string(),
         identity: stage.report.identity.clone(),
         claims: info.claims.iter().flat_map(claims).collect(),

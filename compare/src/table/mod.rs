@@ -17,7 +17,7 @@ pub use error::StoreError;
 pub use merge::{Results, Table};
 pub use row::{CORRECT_MODEL, Figure, Judged, Key, On, Place, Row, Source, Subject};
 pub use run::Run;
-pub use session::{Claim, Negative, Relation, Session, StageMeta, VariantMeta};
+pub use session::{Claim, Negative, Relation, Role, Session, StageMeta, VariantMeta};
 
 #[cfg(test)]
 mod tests;

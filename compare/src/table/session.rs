@@ -8,6 +8,7 @@ use common::limits::DeviceLimits;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use common::resources::{KernelFacts, PtxasEntry};
+pub use common::stage::Role;
 use common::verdict::GateId;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -62,6 +63,7 @@ pub struct StageMeta {
     pub id: String,
     pub idea: String,
     pub predecessor: Option<String>,
+    pub role: Role,
     pub default_variant: String,
     /// Hash of kernel.cu, headers and flags. Rows of another identity are STALE.
     pub identity: String,

@@ -11,11 +11,12 @@ fn read(page: &str) -> String {
 }
 
 /// The parts of a StageInfo, in words. A field that comes or goes does not compile here.
-fn parts_of_a_stage(info: &StageInfo) -> [&'static str; 6] {
+fn parts_of_a_stage(info: &StageInfo) -> [&'static str; 7] {
     let StageInfo {
         id: _,
         idea: _,
         predecessor: _,
+        role: _,
         default_variant: _,
         claims: _,
         redundant: _,
@@ -24,6 +25,7 @@ fn parts_of_a_stage(info: &StageInfo) -> [&'static str; 6] {
         "id",
         "idea",
         "predecessor",
+        "role",
         "default variant",
         "redundant sites",
         "`claims`",
@@ -41,7 +43,7 @@ fn contributing_asks_for_what_a_stage_has() {
     );
 }
 
-/// What a stage predicted that is NO DATA in COMPARE.md is not found in its README.
+/// What a stage predicted that is not measured in COMPARE.md is not found in its README.
 #[test]
 fn no_readme_has_found_what_was_not_measured() {
     let compare = read("COMPARE.md");
