@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::judge::Known;
 use crate::judge::best::{is_latency, p50};
-use crate::judge::choice;
+use crate::judge::choice::{self, Library};
 use crate::judge::diff;
 use crate::judge::list::{count, grouped, joined};
 use crate::judge::missing::Missing;
@@ -18,6 +18,7 @@ use crate::table::session::Progress;
 use crate::table::{Key, Results, Row, Run, Source, StageMeta, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use common::choice::Model;
 use common::claim::Rival;
 use common::device::BackendKind;
 use common::limits::DEVICE_VARIABLE;
@@ -96,7 +97,13 @@ pub fn accept(args: &AcceptArgs) -> anyhow::Result<Answer> {
             results.choose(gpu, text);
         }
         // Rendered before anything is written: a page that cannot be rendered leaves the tables as they were.
-        pages = files::committed(&results, &stages, root)?;
+        let models = choices.iter().map(|(_, text)| serde_json::from_str(text));
+        let models: Vec<Model> = models.collect::<Result<_, _>>()?;
+        let library = Library {
+            stages: &library,
+            models: &models,
+        };
+        pages = files::committed(&results, &stages, root, library)?;
         pages.extend(choices.into_iter().map(|(gpu, text)| Rendered {
             path: root.join(stages::CHOICE).join(format!("{gpu}.json")),
             text,
@@ -137,7 +144,7 @@ fn refit(
     let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));
     let mut lines: Vec<String> = residuals.collect();
     if let Some(regret) = regret {
-        lines.push(format!("{gpu}: {regret}"));
+        lines.push(format!("{gpu}: the library's choice takes {regret}"));
         let mut row = regret.row();
         row.session = session;
         table.append(row);

@@ -22,7 +22,7 @@ use crate::progress::say;
 use crate::recorder::Recorder;
 use crate::stages::{self, Backend, Ladder};
 use crate::table::StageMeta;
-use crate::table::files::{create_folder, entries, name_of};
+use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Progress, Tier};
 use crate::table::{On, Results, Row, Run, Source, Subject};
 use anyhow::{Context, ensure};
@@ -210,7 +210,7 @@ impl LibraryChoice {
             Some(root) => {
                 let folder = root.join(stages::CHOICE);
                 committed.verify_choices(&folder)?;
-                models(&folder)?
+                stages::models(&folder)?
             }
             None => vec![],
         };
@@ -227,21 +227,6 @@ impl LibraryChoice {
         }
         choice::regret(&Known::alone(run), &self.stages, &self.models)
     }
-}
-
-fn models(folder: &Path) -> anyhow::Result<Vec<Model>> {
-    let mut models = Vec::new();
-    for path in entries(folder)? {
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            let fail = || format!("cannot read the library's choice {}", path.display());
-            let text = std::fs::read(&path).with_context(fail)?;
-            models.push(serde_json::from_slice(&text).with_context(fail)?);
-        }
-    }
-    Ok(models)
 }
 
 /// Adds figures of the machine code to the builds of stages that run, and names the tool that read it, or why none did.
@@ -319,19 +304,6 @@ fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_model_that_cannot_be_read_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let model = r#"{"gpu":"GPU","capability":90,"multiprocessors":132,"costs":[]}"#;
-        std::fs::write(folder.path().join("gpu.json"), model).unwrap();
-        std::fs::write(folder.path().join(".gpu.json.swp"), "of an editor").unwrap();
-        assert_eq!(models(folder.path()).unwrap().len(), 1);
-        std::fs::write(folder.path().join("broken.json"), "{").unwrap();
-        let error = format!("{:#}", models(folder.path()).unwrap_err());
-        let says = ["cannot read the library's choice ", "broken.json: EOF"];
-        assert!(says.iter().all(|says| error.contains(says)), "{error}");
-    }
 
     #[test]
     fn a_run_goes_nowhere_into_committed_records() {

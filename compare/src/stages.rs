@@ -3,10 +3,11 @@
 use crate::answer::NoData;
 use crate::measure::builds;
 use crate::measure::machine;
-use crate::table::files::read;
+use crate::table::files::{entries, read};
 use crate::table::{Negative, StageMeta, StoreError};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use common::choice::Model;
 use common::device::cuda::CudaDevice;
 use common::limits::DeviceLimits;
 use common::stage::{Artifacts, Attention, LoadedStage};
@@ -172,6 +173,22 @@ pub fn library() -> anyhow::Result<Vec<LoadedStage>> {
     Ok(stages)
 }
 
+/// Reads what the library knows of GPUs' times.
+pub fn models(folder: &Path) -> anyhow::Result<Vec<Model>> {
+    let mut models = Vec::new();
+    for path in entries(folder)? {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            let fail = || format!("cannot read the library's choice {}", path.display());
+            let text = std::fs::read(&path).with_context(fail)?;
+            models.push(serde_json::from_slice(&text).with_context(fail)?);
+        }
+    }
+    Ok(models)
+}
+
 pub fn builds() -> anyhow::Result<Vec<StageMeta>> {
     Ok(Ladder::without_gpu("not asked for")?.builds()?)
 }
@@ -182,6 +199,19 @@ mod tests {
     use common::reference::Probability;
     use std::collections::BTreeSet;
     use std::fs;
+
+    #[test]
+    fn a_model_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = r#"{"gpu":"GPU","capability":90,"multiprocessors":132,"costs":[]}"#;
+        std::fs::write(folder.path().join("gpu.json"), model).unwrap();
+        std::fs::write(folder.path().join(".gpu.json.swp"), "of an editor").unwrap();
+        assert_eq!(models(folder.path()).unwrap().len(), 1);
+        std::fs::write(folder.path().join("broken.json"), "{").unwrap();
+        let error = format!("{:#}", models(folder.path()).unwrap_err());
+        let says = ["cannot read the library's choice ", "broken.json: EOF"];
+        assert!(says.iter().all(|says| error.contains(says)), "{error}");
+    }
 
     #[test]
     fn a_refutation_needs_a_reason() {

@@ -4,6 +4,7 @@ use super::Known;
 use super::best::{p50, shown};
 use super::draw;
 use super::list::grouped;
+use super::peers;
 use crate::table::{On, Place, Row, Session, Source, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
@@ -426,8 +427,30 @@ pub struct Regret {
 }
 
 impl Regret {
-    pub fn is_kept(&self) -> bool {
-        self.problems == self.drawn && self.mean <= MOST[0] && self.worst <= MOST[1]
+    /// Returns each goal that is missed, with what was measured.
+    pub fn missed(&self) -> Vec<String> {
+        let untimed = self.drawn - self.problems;
+        let goals = [
+            (self.mean > MOST[0])
+                .then(|| format!("{} on average (goal {:.2})", self.mean_ratio(), MOST[0])),
+            (self.worst > MOST[1])
+                .then(|| format!("{} at worst (goal {:.2})", self.worst_ratio(), MOST[1])),
+            (untimed > 0).then(|| {
+                format!(
+                    "no right time of what it chooses on {untimed} of {} random problems",
+                    self.drawn
+                )
+            }),
+        ];
+        goals.into_iter().flatten().collect()
+    }
+
+    fn mean_ratio(&self) -> String {
+        format!("{:.3}x the fastest variant's time", self.mean)
+    }
+
+    fn worst_ratio(&self) -> String {
+        format!("{:.3}x", self.worst)
     }
 
     pub fn row(&self) -> Row {
@@ -439,8 +462,21 @@ impl Regret {
             .note(&self.at)
     }
 
+    /// Returns what the report is about: of a run, what the run itself judged.
+    pub fn reported(known: &Known<'_>) -> Option<Self> {
+        let row = Self::in_table(&known.table).filter(|row| known.is_reported(row));
+        Self::known(&known.table).filter(|_| row.is_some())
+    }
+
     pub fn known(table: &Table) -> Option<Self> {
-        let row = table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)?;
+        Self::read(Self::in_table(table)?)
+    }
+
+    fn in_table(table: &Table) -> Option<&Row> {
+        table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)
+    }
+
+    fn read(row: &Row) -> Option<Self> {
         Some(Self {
             problems: row.value(Metric::Cases)? as usize,
             drawn: row.value(Metric::Draw)? as usize,
@@ -455,18 +491,24 @@ const LIBRARY: &str = "attention-ladder";
 
 impl fmt::Display for Regret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_kept() { "PASS" } else { "FAIL" };
+        let mark = |is_kept| if is_kept { '✓' } else { '✗' };
         write!(
             f,
-            "{verdict}: the library's choice takes {:.3} times as long as the fastest variant on average and {:.3} times at worst, \
-             over {} random problems (at most {:.2} and {:.2}); at worst {}",
-            self.mean, self.worst, self.problems, MOST[0], MOST[1], self.at
+            "{} on average (goal {:.2} {}), {} at worst (goal {:.2} {}: {})",
+            self.mean_ratio(),
+            MOST[0],
+            mark(self.mean <= MOST[0]),
+            self.worst_ratio(),
+            MOST[1],
+            mark(self.worst <= MOST[1]),
+            self.at
         )?;
         match self.drawn - self.problems {
-            0 => Ok(()),
+            0 => write!(f, "; over {} random problems", self.drawn),
             untimed => write!(
                 f,
-                "; on {untimed} more what it chooses was not timed, or is wrong"
+                "; over {} of {} random problems: on {untimed} what it chooses was not timed, or is wrong ✗",
+                self.problems, self.drawn
             ),
         }
     }
@@ -477,6 +519,30 @@ impl fmt::Display for Regret {
 pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
     let chooser = Chooser::new(stages, models, &gpu(known)?);
     regret_of(known, stages, |_| &chooser)
+}
+
+/// What the library chooses among, and what it knows of GPUs' times.
+#[derive(Clone, Copy)]
+pub struct Library<'a> {
+    pub stages: &'a [LoadedStage],
+    pub models: &'a [Model],
+}
+
+/// Returns what the library chooses on each problem that was timed beside peers; nothing without a model.
+pub fn choices(known: &Known<'_>, library: Library<'_>) -> BTreeMap<Place, Subject> {
+    let Library { stages, models } = library;
+    let Some(gpu) = gpu(known).filter(|_| !models.is_empty()) else {
+        return BTreeMap::new();
+    };
+    let chooser = Chooser::new(stages, models, &gpu);
+    let chosen = peers::problems(known).into_iter().filter_map(|problem| {
+        let place = problem.place;
+        let chosen = chooser.choose(stages, &place.problem()?, Wanted::default());
+        let (stage, prepared) = chosen.ok()?;
+        let subject = Subject::variant(stage.info().id, &prepared.kernel.variant);
+        Some((place.clone(), subject))
+    });
+    chosen.collect()
 }
 
 /// Of the fit, on each part of the first table's problems of one that has not seen it.

@@ -5,7 +5,8 @@ use super::best::{best_of, latency, p50, time};
 use super::{Known, peers};
 use crate::table::session;
 use crate::table::{
-    Claim, Judged, Negative, On, Relation, Row, Source, StageMeta, Subject, Table, VariantMeta,
+    Claim, Judged, Negative, On, Place, Relation, Row, Source, StageMeta, Subject, Table,
+    VariantMeta,
 };
 use common::claim::Rival;
 use common::metric::{self, Metric};
@@ -93,11 +94,35 @@ fn interleaved<'a>(
 ) -> Option<(&'a Row, Option<&'a Row>)> {
     let base = claim.relation.base()?;
     let base_stage = known.stage(base.stage)?;
-    let on = On::Problem(claim.on.clone());
-    let (ours, theirs) = (
-        stage.family_subjects(&claim.family),
-        base_stage.family_subjects(base.family),
-    );
+    let ours = stage.family_subjects(&claim.family);
+    let theirs = base_stage.family_subjects(base.family);
+    let row = fastest_of(known, ours, theirs, &claim.on)?;
+    let same = same_preset(known, stage, claim, &row.subject);
+    let pair = |base| {
+        let on = On::Problem(claim.on.clone());
+        known.table.pair(&row.subject, base, &on, Source::Gpu)
+    };
+    Some((row, same.as_ref().and_then(pair)))
+}
+
+/// Returns the pair of the fastest variants of two stages on a problem, whatever was claimed of it.
+pub fn fastest_pair<'a>(
+    known: &'a Known<'_>,
+    stage: &StageMeta,
+    base: &StageMeta,
+    place: &Place,
+) -> Option<&'a Row> {
+    fastest_of(known, stage.subjects(), base.subjects(), place)
+}
+
+/// Of the newest session that has pairs of these variants as they are now, the pair of the arms that were fastest.
+fn fastest_of<'a>(
+    known: &'a Known<'_>,
+    ours: impl Iterator<Item = Subject>,
+    theirs: impl Iterator<Item = Subject>,
+    place: &Place,
+) -> Option<&'a Row> {
+    let on = On::Problem(place.clone());
     let theirs: Vec<Subject> = theirs.collect();
     let table = &known.table;
     let pair = |new: &Subject, base: &Subject| table.pair(new, base, &on, Source::Gpu);
@@ -108,18 +133,16 @@ fn interleaved<'a>(
             .flatten()
     };
     // What is wrong is not fast.
-    let is_right = |subject: &Subject| !matches!(latency(known, subject, &claim.on), Some(Err(_)));
+    let is_right = |subject: &Subject| !matches!(latency(known, subject, place), Some(Err(_)));
     let pairs = pairs.filter(|row| arms(row).all(is_right));
     let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
-    let us = |subject: &Subject| time(table, subject, &claim.on).map_or(f64::INFINITY, p50);
-    let row = pairs.max_by(|a, b| {
+    let us = |subject: &Subject| time(table, subject, place).map_or(f64::INFINITY, p50);
+    pairs.max_by(|a, b| {
         let slower = arms(b).map(us).partial_cmp(arms(a).map(us));
         newest(a)
             .cmp(&newest(b))
             .then(slower.expect("times are numbers"))
-    })?;
-    let same = same_preset(known, stage, claim, &row.subject);
-    Some((row, same.and_then(|same| pair(&row.subject, &same))))
+    })
 }
 
 /// The pair of ours and the fastest peer of the rival's whose output is right.

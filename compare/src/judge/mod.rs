@@ -10,6 +10,7 @@ pub mod claims;
 pub mod diff;
 pub mod draw;
 pub mod drift;
+pub mod gaps;
 pub mod list;
 pub mod missing;
 pub mod peers;

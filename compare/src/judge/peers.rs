@@ -4,6 +4,7 @@ use super::Known;
 use super::best::p50;
 use super::list::{count, distinct, tallied};
 use crate::table::{Figure, Place, Row, Source, Subject, Table};
+use common::metric::Metric;
 use common::timing::Change;
 
 /// What PyTorch chooses by itself.
@@ -59,6 +60,13 @@ pub fn fastest<'a>(
     // A wrong peer has no speedup, nor is one of ours timed against another.
     let right = theirs.filter_map(|peer| Some((peer, over(peer)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
+}
+
+/// Returns the fastest right arm that `is` asks for, of those that were timed in turn with ours.
+pub fn beside<'a>(table: &'a Table, ours: &Row, is: impl Fn(&Row) -> bool) -> Option<&'a Row> {
+    let arms = arms(table).filter(|row| row.on == ours.on && row.session == ours.session);
+    let right = arms.filter(|row| row.failure().is_none() && row.has(Metric::P50) && is(row));
+    right.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// The fastest of ours on a problem, as timed against peers, of those that are eligible and whose output is right.

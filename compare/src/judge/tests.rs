@@ -60,7 +60,10 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
         timed 24 20 15; clean; refuted 0 0
         timed; clean; refuted 0 0
         emulated; counted cpasync 1048577 0
-        timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5",
+        timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
+        timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 254 | note there
+        timed; clean; + attention-ladder | : regret | draw | regret_mean 1.02 | regret_worst 1.1 | cases 240 | draw 240 | note there
+        timed; clean on timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 240 | note there",
         |line| {
             reported(line, |report| {
                 let overall = report.overall();
@@ -70,57 +73,81 @@ fn each_kind_of_failure_is_named_and_has_its_advice() {
     );
     insta::assert_snapshot!(found, @r"
     emulated
-        0 PASS: 3 variants are green
-        No action needed.
+        0 PASS: 3 variants pass every gate
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed
-        0 PASS: 3 variants are green
+        0 PASS: 3 variants pass every gate
         Complete this run with gate C7 before it is accepted: `compare sanitize`.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; clean
-        0 PASS: 3 variants are green
-        No action needed.
+        0 PASS: 3 variants pass every gate
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; wmma all: C3 fail
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; wmma all: C3 fail; + wmma | mission f16 full normal:1 | emulator; + wmma | mission f16 full normal:0 | emulator | C3 fail
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:0'`.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input x.safetensors --mask full`.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; wmma all: C3 fail; + wmma | mission f16 full x.safetensors | emulator | C3 fail; input /else where/it's x.safetensors
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --input '/else where/it'\''s x.safetensors' --mask full`.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; scalar all: H1 fail race in block [0, 0, 0]
         1 FAIL: 1 gate fails, first H1 of stage0-scalar/scalar-32x64: race in block [0, 0, 0]
         Fix the gates that fail; do not merge.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; wmma all: C3 fail
         1 FAIL: 1 gate fails, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge.
-        Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
+        Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing --run DIR` lists it with the reasons.
+        5 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; wmma all: C3 fail | H1 fail; + wmma | mission f16 full normal:0 | emulator | H1 fail; + wmma | mission f16 full normal:1 | emulator | C3 fail
         1 FAIL: 2 gates fail, first C3 of stage0-scalar/wmma-qk-32x64
         Fix the gates that fail; do not merge. See where it first goes wrong: `compare explain --stage stage0-scalar --variant wmma-qk-32x64 --problem 'mission f16 full normal:1'`.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; scalar self-test: S1 fail its mutant survives
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar: __syncthreads stage0-scalar/kernel.cu:159: its mutant survives
         Trust no PASS until every self-test passes; each that fails says why.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; + scalar | : as it is | self-test | H1 fail race
         1 FAIL: 1 self-test fails (S1), first stage0-scalar/scalar-32x64: as it is: race
         Trust no PASS until every self-test passes; each that fails says why.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed 24 20 15; clean
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed 24 20 15; clean; refuted 0 0
-        0 PASS: 3 variants are green
-        No action needed.
+        0 PASS: 3 variants pass every gate
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; clean; refuted 0 0
-        0 PASS: 3 variants are green
+        0 PASS: 3 variants pass every gate
         stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar passes now although it is recorded as refuted: take it out of stage0-scalar/negatives.json.
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
     emulated; counted cpasync 1048577 0
         1 FAIL: 1 claim fails and is not recorded as refuted, first stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk
         Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.
+        6 things were not measured here: `compare show missing --run DIR` says what each takes.
     timed; clean; + wmma | mission f16 full | gpu scalar | speedup_p50 1.6 1.59 1.61 | noise 0.5
-        3 AMBIGUOUS: 1 is inconclusive, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
+        3 UNDECIDED: 1 claim is undecided, first stage0-scalar: wmma-qk >= 1.50x over stage0-scalar scalar
         Run again on a quiet machine, or with more samples (`--iters`).
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+    timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 254 | note there
+        1 FAIL: 3 goals of the library's choice are missed, first 1.030x the fastest variant's time on average (goal 1.02)
+        Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` judges it, and `compare accept` fits it to that run.
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+    timed; clean; + attention-ladder | : regret | draw | regret_mean 1.02 | regret_worst 1.1 | cases 240 | draw 240 | note there
+        0 PASS: 3 variants pass every gate
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
+    timed; clean on timed; clean; + attention-ladder | : regret | draw | regret_mean 1.03 | regret_worst 1.275 | cases 240 | draw 240 | note there
+        0 PASS: 3 variants pass every gate
+        4 things were not measured here: `compare show missing --run DIR` says what each takes.
     ");
     let rest = [verdict::Exit::Usage, verdict::Exit::Interrupted];
     assert_eq!(rest.map(verdict::Exit::code), [2, 130]);
@@ -294,7 +321,7 @@ fn data_that_a_whole_tier_should_have_is_required() {
         |line| {
             reported(line, |report| {
                 let required: Vec<String> = report.required().map(ToString::to_string).collect();
-                let is_incomplete = report.overall().word == "INCOMPLETE";
+                let is_incomplete = report.overall().word == "NOT MEASURED";
                 assert_eq!(is_incomplete, !required.is_empty(), "{}", report.overall());
                 // Every variant lacks R1 where it can be measured.
                 lines(required.iter().filter(|line| !line.contains(": R1: ")))
@@ -363,16 +390,16 @@ fn data_that_a_whole_tier_should_have_is_required() {
     );
     insta::assert_snapshot!(found, @"
     none
-        INCOMPLETE
+        NOT MEASURED
         every row: there is no run and no committed table
     timed; + self-test | : planted faults | self-test | S1 no_data no reference
-        INCOMPLETE
+        NOT MEASURED
         stage0-scalar/scalar-32x64: B1, R1, C7: none of its cases had this evidence
         stage0-scalar/wmma-qk-32x64: B1, R1, C7: none of its cases had this evidence
         stage1-cpasync/cpasync-32x64: B1, R1, C7: none of its cases had this evidence
         : planted faults of the self-test: no reference
     emulated; measurable R1
-        INCOMPLETE
+        NOT MEASURED
         stage0-scalar/scalar-32x64: every gate: none of its cases ran
         stage0-scalar/wmma-qk-32x64: every gate: none of its cases ran
         stage1-cpasync/cpasync-32x64: every gate: none of its cases ran
@@ -548,10 +575,10 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
     );
     insta::assert_snapshot!(found, @"
     emulated; refused scalar; claims 0 0 on timed 12 20 15
-        PASS: 2 variants are green
+        PASS: 2 variants pass every gate
         wmma-qk-32x64, 3 latencies
     emulated; refused scalar; claims 0 0; device sm_89 on timed 12 20 15
-        PASS: 2 variants are green (limited to what sm_89 offers)
+        PASS: 2 variants pass every gate (limited to what sm_89 offers)
         wmma-qk-32x64, 0 latencies
     ");
 }
@@ -578,21 +605,22 @@ fn a_committed_table_is_judged_by_its_rows() {
     );
     insta::assert_snapshot!(found, @"
     timed; clean; built 96 0; gpu all: B1 pass & emulated
-        0 PASS: 3 variants are green
+        0 PASS: 3 variants pass every gate
         of 1 on NVIDIA H200
         No action needed.
     timed; clean; built 96 0; gpu all: B1 pass & emulated; built 96 0
-        0 PASS: 3 variants are green
+        0 PASS: 3 variants pass every gate
         of 1 on NVIDIA H200
         No action needed.
     timed; built 96 0; gpu all: B1 pass
-        3 INCOMPLETE: 3 required rows are missing, first stage0-scalar/scalar-32x64: C7
+        3 NOT MEASURED: 3 required rows are missing, first stage0-scalar/scalar-32x64: C7
         of 1 on NVIDIA H200
-        Measure what is missing: `compare --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
+        Measure what is missing: `compare --full --stages stage0-scalar,stage1-cpasync`. `compare show missing` lists it with the reasons.
     timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt
         0 STALE: 3 variants were measured on other versions of their kernels, first stage0-scalar/scalar-32x64
         of 1 on NVIDIA H200
         Kernels have changed since they were measured: run `compare` again.
+        Measure the 5 figures that are stale again: `compare --full --stages 0,1 --shapes mission`, then `compare accept`.
     ");
 }
 

@@ -1,13 +1,15 @@
 //! The overall verdict, what to do about it, and the exit code: of a report, and of a comparison of two tables.
 
+use super::choice::Regret;
 use super::claims::{self, Claimed};
 use super::diff::{Change, Difference, Group};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
-use super::{Known, diff};
-use crate::table::{On, Row, Run, Source, Subject, Table};
+use super::{Known, diff, gaps};
+use crate::table::{On, Place, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
+use std::collections::BTreeMap;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +45,13 @@ impl Exit {
     }
 }
 
+/// What is to be done where nothing is failed, stale, undecided or missing.
+pub const NOTHING: &str = "No action needed.";
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overall {
     pub exit: Exit,
-    /// PASS, FAIL, AMBIGUOUS, INCOMPLETE or STALE; of a comparison SAME, IMPROVED, REGRESSION, MIXED and the like.
+    /// PASS, FAIL, UNDECIDED, NOT MEASURED or STALE; of a comparison SAME, IMPROVED, REGRESSION, MIXED and the like.
     pub word: &'static str,
     pub line: String,
     /// Most urgent first.
@@ -62,7 +67,7 @@ impl Overall {
 
     fn new(exit: Exit, word: &'static str, line: String, mut actions: Vec<String>) -> Self {
         if actions.is_empty() {
-            actions.push("No action needed.".to_string());
+            actions.push(NOTHING.to_string());
         }
         Self {
             exit,
@@ -88,6 +93,8 @@ pub struct Report<'a> {
     pub missing: Vec<Missing>,
     /// Of a run, the newest session of the committed table, and what the run changes in that table.
     pub since: Option<(String, Vec<Difference>)>,
+    /// What the library chooses on problems, where that is asked for.
+    pub chosen: BTreeMap<Place, Subject>,
 }
 
 impl Report<'_> {
@@ -117,13 +124,13 @@ impl Report<'_> {
             }
             (None, 0) => (
                 Exit::Inconclusive,
-                "NO DATA",
+                "NOT MEASURED",
                 "no variant has evidence".into(),
             ),
             (None, n) => (
                 Exit::Pass,
                 "PASS",
-                count(n, "variant is green", "variants are green"),
+                count(n, "variant passes every gate", "variants pass every gate"),
             ),
         };
         if let Some(device) = self.known.run.and_then(|run| run.device) {
@@ -185,6 +192,7 @@ pub fn report(known: Known<'_>) -> Report<'_> {
         failures,
         missing,
         since: None,
+        chosen: BTreeMap::new(),
     }
 }
 
@@ -237,11 +245,16 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         .iter()
         .filter(|(_, state)| *state == State::Stale);
     let explanation = explanation(report).unwrap_or_default();
+    // `accept` takes full runs.
+    let (of_run, tier) = match report.known.run {
+        Some(_) => (" --run DIR", ""),
+        None => ("", " --full"),
+    };
     let lacking = distinct(report.required().filter_map(|of| of.stage.as_deref()));
     let measure = match lacking.is_empty() {
         true => "Run what is missing".to_string(),
         false => format!(
-            "Measure what is missing: `compare --stages {}`",
+            "Measure what is missing: `compare{tier} --stages {}`",
             joined(lacking, ",")
         ),
     };
@@ -271,21 +284,32 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
             "Improve the stage, or record in its negatives.json why the claim fails: `compare accept` prints the entry.",
         ),
         concern(
+            Exit::Fail,
+            "FAIL",
+            [
+                "goal of the library's choice is missed",
+                "goals of the library's choice are missed",
+            ],
+            Regret::reported(&report.known).map_or(vec![], |regret| regret.missed()),
+            "Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` judges it, and `compare accept` fits it to \
+             that run.",
+        ),
+        concern(
             Exit::Inconclusive,
-            "AMBIGUOUS",
-            ["is inconclusive", "are inconclusive"],
+            "UNDECIDED",
+            ["claim is undecided", "claims are undecided"],
             titles(Claimed::is_ambiguous).collect(),
             "Run again on a quiet machine, or with more samples (`--iters`).",
         ),
         concern(
             Exit::Inconclusive,
-            "INCOMPLETE",
+            "NOT MEASURED",
             ["required row is missing", "required rows are missing"],
             report
                 .required()
                 .map(|missing| missing.what.clone())
                 .collect(),
-            &format!("{measure}. `compare show missing` lists it with the reasons."),
+            &format!("{measure}. `compare show missing{of_run}` lists it with the reasons."),
         ),
         concern(
             Exit::Pass,
@@ -325,6 +349,7 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
         .into_iter()
         .chain(unexpected)
         .chain(sanitize)
+        .chain(gaps::actions(report))
         .collect()
 }
 

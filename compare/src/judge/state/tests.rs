@@ -112,19 +112,19 @@ fn each_state_has_its_cause_and_its_end() {
         1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
         selected 1 FAIL: Failed([R1]), Failed([R1]), Failed([R1])
     emulated; measurable B1; scalar all: B1 pass; cpasync all: B1 pass
-        3 INCOMPLETE: Green, NoData([B1]), Green
+        3 NOT MEASURED: Green, NoData([B1]), Green
         selected 0 PASS: Green, Green, Green
     emulated; wmma all: C5 none
-        3 INCOMPLETE: Green, NoData([C5]), Green
+        3 NOT MEASURED: Green, NoData([C5]), Green
         selected 0 PASS: Green, Green, Green
     emulated; wmma all: C4 none
-        3 INCOMPLETE: Green, NoData([C4]), Green
+        3 NOT MEASURED: Green, NoData([C4]), Green
         selected 0 PASS: Green, Green, Green
     emulated; wmma all: C4 none | cases 1 | cases_unsupported 1
         0 PASS: Green, Green, Green
         selected 0 PASS: Green, Green, Green
     emulated; wmma all: C5 none | cases 1 | cases_unsupported 1
-        3 INCOMPLETE: Green, NoData([C5]), Green
+        3 NOT MEASURED: Green, NoData([C5]), Green
         selected 0 PASS: Green, Green, Green
     emulated; wmma all: cases 0 | cases_unsupported 2
         0 PASS: Green, NotRun("it supports none of these problems"), Green
@@ -133,17 +133,17 @@ fn each_state_has_its_cause_and_its_end() {
         1 FAIL: Green, Failed([C1]), Green
         selected 1 FAIL: Green, Failed([C1]), Green
     emulated; - wmma all
-        3 INCOMPLETE: Green, NoData([]), Green
+        3 NOT MEASURED: Green, NoData([]), Green
         selected 0 PASS: Green, NotRun("not selected"), Green
     emulated; - wmma all; tier 0
         0 PASS: Green, NotRun("not in tier T0"), Green
         selected 0 PASS: Green, NotRun("not selected"), Green
     emulated; - all; tier 0
-        3 NO DATA: NotRun("not in tier T0"), NotRun("not in tier T0"), NotRun("not in tier T0")
-        selected 3 NO DATA: NotRun("not selected"), NotRun("not selected"), NotRun("not selected")
+        3 NOT MEASURED: NotRun("not in tier T0"), NotRun("not in tier T0"), NotRun("not in tier T0")
+        selected 3 NOT MEASURED: NotRun("not selected"), NotRun("not selected"), NotRun("not selected")
     emulated; wmma all: cases 0
-        3 INCOMPLETE: Green, NoData([]), Green
-        selected 3 INCOMPLETE: Green, NoData([]), Green
+        3 NOT MEASURED: Green, NoData([]), Green
+        selected 3 NOT MEASURED: Green, NoData([]), Green
     "#);
     // A run is judged by itself, a table by what it has.
     let selected = run("emulated; - wmma all; stages 0").named("2");
@@ -197,7 +197,7 @@ fn what_the_sanitizer_finds_fails_the_variant() {
         PASS Some(2) Some(2) 
     1 FAIL: Green, Green, Failed([C7])
         FAIL Some(0) Some(2) racecheck: planted
-    3 INCOMPLETE: Green, Green, NoData([C7])
+    3 NOT MEASURED: Green, Green, NoData([C7])
         NO DATA Some(1) Some(2) racecheck: planted
     ");
 }
@@ -238,13 +238,13 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         0 PASS: Green, Green, Green
         lacking:
     timed; clean; - cpasync compute-sanitizer
-        3 INCOMPLETE: Green, Green, NoData([C7])
+        3 NOT MEASURED: Green, Green, NoData([C7])
         lacking: cpasync-32x64
     timed; clean; stages 0 1; - cpasync compute-sanitizer
-        3 INCOMPLETE: Green, Green, NoData([C7])
+        3 NOT MEASURED: Green, Green, NoData([C7])
         lacking: cpasync-32x64
     timed; clean; - cpasync compute-sanitizer; cpasync gpu all: cases 0
-        3 INCOMPLETE: Green, Green, NoData([C7])
+        3 NOT MEASURED: Green, Green, NoData([C7])
         lacking:
     timed; tier 0
         0 PASS: Green, Green, Green
@@ -256,7 +256,7 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         0 PASS: Green, Green, Green
         lacking:
     timed; clean; - cpasync on timed
-        3 INCOMPLETE: Green, Green, NoData([])
+        3 NOT MEASURED: Green, Green, NoData([])
         lacking:
     timed; identity 1 new on timed; clean
         0 PASS: Green, Green, Green
