@@ -1,6 +1,7 @@
 //! `compare render`: COMPARE.md and the generated parts of other pages, from the committed tables and the sources.
 
 use crate::answer::Answer;
+use crate::judge::choice::Library;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
 use crate::measure::{builds, machine};
@@ -48,11 +49,20 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             folder.display()
         );
     }
-    results.verify_choices(&root.join(stages::CHOICE))?;
+    let choices = root.join(stages::CHOICE);
+    results.verify_choices(&choices)?;
+    let models = match choices.is_dir() {
+        true => stages::models(&choices)?,
+        false => vec![],
+    };
+    let library = Library {
+        stages: &stages::library()?,
+        models: &models,
+    };
     let stages = stages::builds()?;
     results.restamp(&stages, &builds::table(&stages));
     if let Some(name) = &args.gpu {
-        let text = files::report_on(&results, &stages, chosen(&results, name)?);
+        let text = files::report_on(&results, &stages, chosen(&results, name)?, library);
         return match &args.out {
             None => Ok(Answer::pass(text)),
             Some(path) => {
@@ -61,7 +71,7 @@ pub fn render(args: &RenderArgs) -> anyhow::Result<Answer> {
             }
         };
     }
-    let mut files = files::committed(&results, &stages, &root)?;
+    let mut files = files::committed(&results, &stages, &root, library)?;
     let tables = results.files().into_iter();
     files.extend(tables.map(|(path, bytes)| Rendered {
         path: folder.join(path),

@@ -3,6 +3,7 @@
 use super::{figure, generated, report};
 use crate::document;
 use crate::judge::Known;
+use crate::judge::choice::{self, Library};
 use crate::judge::verdict::{self, Report};
 use crate::table::files::write_atomically;
 use crate::table::{Results, StageMeta, StoreError, Table};
@@ -39,9 +40,14 @@ pub fn write_report(
 }
 
 /// COMPARE.md about the table in the folder `gpu` of results/, with a line for each other one.
-pub fn report_on(results: &Results, stages: &[StageMeta], gpu: &str) -> String {
+pub fn report_on(
+    results: &Results,
+    stages: &[StageMeta],
+    gpu: &str,
+    library: Library<'_>,
+) -> String {
     let tables = tables(results, gpu);
-    let reports = reports(&tables, stages);
+    let reports = reports(&tables, stages, library);
     page(&reports)
 }
 
@@ -56,9 +62,18 @@ fn tables(results: &Results, main: &str) -> Vec<Table> {
     gpus.map(|gpu| results.of_gpu(gpu)).collect()
 }
 
-fn reports<'a>(tables: &'a [Table], stages: &'a [StageMeta]) -> Vec<Report<'a>> {
+/// The reports of the tables, the first with what the library chooses.
+fn reports<'a>(
+    tables: &'a [Table],
+    stages: &'a [StageMeta],
+    library: Library<'_>,
+) -> Vec<Report<'a>> {
     let known = tables.iter().map(|table| Known::committed(stages, table));
-    known.map(verdict::report).collect()
+    let mut reports: Vec<Report<'a>> = known.map(verdict::report).collect();
+    if let Some(first) = reports.first_mut() {
+        first.chosen = choice::choices(&first.known, library);
+    }
+    reports
 }
 
 /// COMPARE.md from the table of [`Results::main`], and the pages of the workspace at `root` that have generated parts.
@@ -66,9 +81,10 @@ pub fn committed(
     results: &Results,
     stages: &[StageMeta],
     root: &Path,
+    library: Library<'_>,
 ) -> anyhow::Result<Vec<Rendered>> {
     let tables = tables(results, results.main(stages).unwrap_or_default());
-    let reports = reports(&tables, stages);
+    let reports = reports(&tables, stages, library);
     let compare = Rendered {
         text: page(&reports),
         path: root.join(REPORT),

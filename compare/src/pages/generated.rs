@@ -1,12 +1,12 @@
 //! Parts of pages that people write: between `<!-- generated: WHAT -->` and `<!-- end -->` stands what the tables or the sources say.
 
-use super::{ladder, metrics, or_dash, or_line, some, stale, standing, times};
+use super::{ladder, metrics, or_empty, or_line, some, standing, times};
 use crate::document::markdown::markdown;
-use crate::document::{Block, Table, TableRow, row};
+use crate::document::{Block, Cell, Table, TableRow, row};
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, joined};
 use crate::judge::verdict::Report;
-use crate::table::{Relation, StageMeta};
+use crate::table::{Relation, Row, StageMeta};
 use common::metric::Metric;
 use std::path::Path;
 
@@ -118,17 +118,47 @@ fn measured(
     let found = reports.iter().flat_map(|report| {
         let claims = report.claims.iter();
         let claims = claims.filter(|of| of.stage == stage.id && is_shown(of));
-        let claims: Vec<&Claimed> = claims.filter(|of| of.pair().is_some()).collect();
-        let table = some(Table::of(claims.iter().filter_map(|of| claim(of))).filled());
+        // What is stale teaches nothing.
+        let claims = claims.filter(|of| of.pair().is_some() && !of.is_stale);
+        let claims: Vec<&Claimed> = claims.collect();
+        let others = unclaimed(report, stage);
+        let rows = claims.iter().filter_map(|of| claim(of));
+        let table = Table::of(rows.chain(others.iter().filter_map(|row| gain(row))));
+        let table = some(table.filled());
         let sessions = claims.iter().filter_map(|of| of.session());
+        let sessions = sessions.chain(others.iter().map(|row| &*row.session));
         let sessions = distinct(sessions).into_iter();
         let sessions = joined(sessions.map(|session| format!("`{session}`")), ", ");
         let gpu = report.known.gpu().unwrap_or("no GPU");
-        let about = format!("On an {gpu}, base / new, interleaved (A B B A): {sessions}.");
+        let about =
+            format!("On an {gpu}, base / new, the two timed in turn (A B B A): {sessions}.");
         let about = (!table.is_empty()).then(|| Block::paragraph(about));
         table.into_iter().chain(about)
     });
-    or_line(found.collect(), "No claim of its speed has been measured.")
+    or_line(
+        found.collect(),
+        "No claim of its speed has been measured on this kernel.",
+    )
+}
+
+/// What was measured over the predecessor and not claimed.
+fn unclaimed<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
+    let places = ladder::places(stage).into_iter();
+    let gains = places.map(|place| ladder::gain(report, stage, &place));
+    let gains = gains.filter(|gain| gain.claim.is_none());
+    gains.filter_map(|gain| gain.measured).collect()
+}
+
+fn gain(row: &Row) -> Option<TableRow> {
+    let base = row.against.as_ref()?;
+    Some(row! {
+        "faster than" => format!("{} {}", ladder::short(base.stage()), base.name()),
+        "on" => row.on.to_string(),
+        "claimed" => Cell::Empty,
+        "measured" => times(row.value(Metric::SpeedupP50)?, 2),
+        "same preset" => Cell::Empty,
+        "verdict" => "not claimed",
+    })
 }
 
 fn claim(of: &Claimed) -> Option<TableRow> {
@@ -144,13 +174,15 @@ fn claim(of: &Claimed) -> Option<TableRow> {
         } => (rival.to_string(), *at_least),
         _ => return None,
     };
-    let measured = times(pair.estimate(Metric::SpeedupP50), 3);
+    let ratio = pair.value(Metric::SpeedupP50)?;
+    let differs = |same: &f64| (same / ratio - 1.0).abs() > 0.005;
+    let same = of.finding.same_preset.filter(differs);
     Some(row! {
         "faster than" => base.trim_start(),
         "on" => of.claim.on.to_string(),
-        "predicted" => times(predicted, 2),
-        "measured" => stale(measured, of.is_stale),
-        "same preset" => or_dash(of.finding.same_preset.map(|ratio| times(ratio, 3))),
+        "claimed" => times(predicted, 2),
+        "measured" => super::measured(of),
+        "same preset" => or_empty(same.map(|ratio| times(ratio, 2))),
         "verdict" => standing(of),
     })
 }
@@ -198,12 +230,11 @@ mod tests {
         );
         let ladder = part("ladder").unwrap();
         assert!(
-            ladder
-                .contains("\n| [stage0-scalar](stage0-scalar/README.md) | wmma-qk-32x64 | GREEN |"),
+            ladder.contains("\n| stage0-scalar | tiled softmax | 20.0 |"),
             "{ladder}"
         );
-        let gain = "| faster than | on | predicted | measured | same preset | verdict |\n|---|---|---:|---:|---:|---|\n\
-            | stage0 wmma-qk | mission f16 full | 1.10x | 1.333x [1.333, 1.334] | 1.333x | PASS |";
+        let gain = "| faster than | on | claimed | measured | verdict |\n|---|---|---:|---:|---|\n\
+            | stage0 wmma-qk | mission f16 full | 1.10x | 1.33x | holds |";
         let found = part("gain stage1-cpasync").unwrap();
         assert!(found.starts_with(gain), "{found}");
         assert!(part("measured stage1-cpasync").unwrap().contains(gain));

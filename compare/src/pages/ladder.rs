@@ -1,51 +1,165 @@
-//! The ladder, one row per stage, at two problems: for COMPARE.md and for the README.
+//! The ladder, which is a tree: the main path at two problems, and the branches, each at the problem that it is for. All times are
+//! of one kernel alone; gains are of two that were timed in turn.
 
-use super::{noted, or_dash, stale, state, times, us};
+use super::{brief, or_dash, or_empty, state, three_digits, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::Known;
 use crate::judge::best::{self, p50};
-use crate::judge::list::{distinct, joined};
+use crate::judge::claims::{self, Claimed};
+use crate::judge::gaps;
+use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::{Figure, Place, Relation, Row, Source, StageMeta, Subject};
+use crate::table::{Figure, Place, Relation, Role, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
-use common::problem::{Dtype, Mask};
+use common::problem::{Dtype, Kind, Mask};
+use common::timing::Change;
+use common::verdict::Verdict;
 
-/// The problem of the second half of the table: a grid that fills any GPU.
+/// The problem of the second half of the main path: a grid that fills any GPU.
 const LARGE: &str = "big";
 
-/// Of a run, what it measured.
+/// The most losses that are named.
+const MOST_LOSSES: usize = 6;
+
+/// What a run says of each stage that it ran, for a terminal.
 pub fn ladder(report: &Report<'_>) -> Table {
-    let (stages, run) = (report.known.stages.iter(), report.known.run);
-    let stages = stages.filter(|stage| run.is_none() || !ran(report, stage).is_empty());
-    let table = Table::of(stages.map(|stage| of_stage(report, stage)));
-    if run.is_none() { table } else { table.filled() }
+    let stages = report.known.stages.iter();
+    let stages = stages.filter(|stage| !ran(report, stage).is_empty());
+    let of_stage = |stage: &StageMeta| {
+        let subject = shown(report, stage);
+        let judged = report.states.iter().find(|(other, _)| *other == subject);
+        let [small, large] = problems(stage);
+        row! {
+            "stage" => &stage.id,
+            "variant" => subject.name(),
+            "gates" => or_dash(judged.map(|(_, of)| state(of))),
+            "µs at mission" => time(&report.known, stage, &small),
+            "gain (claimed)" => gain(report, stage, &small).cell(),
+            "µs at big" => time(&report.known, stage, &large),
+            "gain at big (claimed)" => gain(report, stage, &large).cell(),
+        }
+    };
+    Table::of(stages.map(of_stage)).filled()
+}
+
+/// The small and the large problem of the main path, in the stage's own element type.
+fn problems(stage: &StageMeta) -> [Place; 2] {
+    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
+    [stage.first_place(), large]
+}
+
+/// What a branch is for.
+fn purpose(stage: &StageMeta) -> Option<&'static str> {
+    match stage.role {
+        Role::Rung => None,
+        Role::Branch { purpose, .. } => Some(purpose),
+    }
+}
+
+/// The problem that a branch is for; none of a rung.
+fn own_problem(stage: &StageMeta) -> Option<Place> {
+    match stage.role {
+        Role::Rung => None,
+        Role::Branch { on, .. } => Some(Place::new(on.shape, on.dtype, on.mask)),
+    }
+}
+
+/// The problems that a stage is shown at.
+pub fn places(stage: &StageMeta) -> Vec<Place> {
+    match own_problem(stage) {
+        Some(place) => vec![place],
+        None => problems(stage).into(),
+    }
+}
+
+/// The tables of the main path and of the branches, under their titles, and what their figures are.
+pub fn tables(report: &Report<'_>, title: impl Fn(&str) -> Block) -> Vec<Block> {
+    let (rungs, branches): (Vec<&StageMeta>, Vec<&StageMeta>) =
+        shown_stages(report).partition(|stage| stage.role == Role::Rung);
+    let branches = grouped(branches.into_iter().map(|stage| (purpose(stage), stage)));
+    let branches = branches
+        .into_iter()
+        .flat_map(|(_, stages)| stages)
+        .collect();
+    let of = |stages: Vec<&StageMeta>| {
+        let table = Table::of(stages.into_iter().map(|stage| linked(report, stage)));
+        super::some(table.filled())
+    };
+    let parts = [("Main path", of(rungs)), ("Branches", of(branches))];
+    let tables = super::sections(title, parts);
+    tables.into_iter().chain(about(report)).collect()
+}
+
+/// All stages; of a run those that it ran.
+fn shown_stages<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a StageMeta> {
+    let is_shown =
+        |stage: &&StageMeta| report.known.run.is_none() || !ran(report, stage).is_empty();
+    report.known.stages.iter().filter(is_shown)
+}
+
+/// The row of a stage, with a link from the committed pages, which are beside the stages.
+fn linked(report: &Report<'_>, stage: &StageMeta) -> TableRow {
+    let mut cells = of_stage(report, stage);
+    if report.known.run.is_none() {
+        let name = short(&stage.id).trim_start_matches("stage");
+        let link = Text::default().link(name, format!("{}/README.md", stage.id));
+        let cell = cells.iter_mut().find(|(title, _)| title == "stage");
+        cell.expect("a stage has its name").1 = link.into();
+    }
+    cells
 }
 
 pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
+    match stage.role {
+        Role::Rung => rung(report, stage),
+        Role::Branch { purpose, on } => {
+            let place = Place::new(on.shape, on.dtype, on.mask);
+            branch(report, stage, purpose, &place)
+        }
+    }
+}
+
+fn rung(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let known = &report.known;
-    let mission = stage.first_place();
-    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
-    let subject = shown(report, stage);
-    let best = match stage.first_dtype() {
-        Dtype::F16 => subject.name().to_string(),
-        other => format!("{} ({other})", subject.name()),
-    };
-    let gates = report.states.iter().find(|(other, _)| *other == subject);
+    let [small, large] = problems(stage);
+    let at_large = alone(known, stage, &large);
     row! {
         "stage" => &stage.id,
-        "best variant at mission" => best,
-        "gates" => or_dash(gates.map(|(_, of)| state(of))),
-        "µs" => match best::latency(known, &subject, &mission) {
-            Some(Ok(row)) => stale(us(p50(row)), known.is_stale(row)),
-            _ => Cell::Missing,
-        },
-        "vs previous (claimed)" => gain(report, stage, &mission),
-        "vs fastest peer" => or_dash(over_fastest(known, stage, &mission)),
-        "µs at big (TFLOP/s)" => at_large(known, stage, &large),
-        "vs previous at big (claimed)" => gain(report, stage, &large),
+        "what changes" => &stage.idea,
+        format!("µs at {}", sized(&small.shape)) => time(known, stage, &small),
+        "gain (claimed)" => gain(report, stage, &small).cell(),
+        format!("µs at {}", sized(LARGE)) => time(known, stage, &large),
+        "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(known, row, ""))),
+        "SM MHz" => or_empty(at_large.and_then(clock)),
+        "gain there (claimed)" => gain(report, stage, &large).cell(),
     }
+}
+
+fn branch(report: &Report<'_>, stage: &StageMeta, purpose: &str, place: &Place) -> TableRow {
+    let known = &report.known;
+    let row = alone(known, stage, place);
+    row! {
+        "for" => purpose,
+        "stage" => &stage.id,
+        "what changes" => &stage.idea,
+        "problem" => format!("{place}, {}", extents(&place.shape)),
+        "µs" => time(known, stage, place),
+        "rate (share)" => or_empty(row.and_then(|row| rate(known, row, unit(place)))),
+        "SM MHz" => or_empty(row.and_then(clock)),
+        "gain (claimed)" => gain(report, stage, place).cell(),
+    }
+}
+
+/// `mission 1x8x512x64`
+fn sized(shape: &str) -> String {
+    format!("{shape} {}", extents(shape))
+}
+
+pub fn extents(shape: &str) -> String {
+    let place = Place::new(shape, Dtype::F16, Mask::Full);
+    place.extents().map_or(String::new(), |of| of.to_string())
 }
 
 /// The best variant of a stage; of a run that left it out, the first that it included.
@@ -63,141 +177,287 @@ pub fn short(id: &str) -> &str {
     id.split_once('-').map_or(id, |(short, _)| short)
 }
 
-/// The gain that a stage claims on a problem over its predecessor, else over another stage, after what was measured of it:
-/// `1.57x (1.20x)`.
-pub fn gain(report: &Report<'_>, stage: &StageMeta, place: &Place) -> Cell {
-    let gains = report
+/// The fastest time of a stage's kernels as they are now, each alone on the GPU.
+pub fn alone<'a>(known: &'a Known<'_>, stage: &StageMeta, place: &Place) -> Option<&'a Row> {
+    best::best(known, stage, place, |_| true).filter(|row| !known.is_stale(row))
+}
+
+fn time(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
+    or_empty(alone(known, stage, place).map(|row| us(p50(row))))
+}
+
+fn clock(row: &Row) -> Option<Cell> {
+    let mhz = row.value(Metric::SmMhz)?;
+    Some(Cell::Figure(format!("{mhz:.0}")))
+}
+
+/// What a stage gained on a problem, and what it claimed there.
+pub struct Gain<'a> {
+    /// Over whom, if not over the predecessor.
+    over: Option<&'a str>,
+    pub measured: Option<&'a Row>,
+    pub claim: Option<&'a Claimed>,
+}
+
+/// Returns the gain that a stage claims on a problem over its predecessor, else over another stage; where it claims none, what was
+/// measured over its predecessor. What is stale, or was wrong, is not measured.
+pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &Place) -> Gain<'a> {
+    let known = &report.known;
+    let before = stage.predecessor.as_deref();
+    let claimed = report
         .claims
         .iter()
         .filter_map(|of| match &of.claim.relation {
-            Relation::Faster { base, at_least } => {
+            Relation::Faster { base, .. } => {
                 let counts =
                     of.stage == stage.id && of.claim.on == *place && base.stage != stage.id;
-                counts.then_some((of, base.stage, at_least))
+                counts.then_some((of, base.stage))
             }
             _ => None,
         });
-    let before = stage.predecessor.as_deref();
-    let Some((of, base, at_least)) = gains.min_by_key(|(_, base, _)| Some(*base) != before) else {
-        return Cell::Missing;
+    let claimed = claimed.min_by_key(|(_, base)| Some(*base) != before);
+    let pair = match claimed {
+        Some((of, _)) => of.pair(),
+        None => {
+            before.and_then(|base| claims::fastest_pair(known, stage, known.stage(base)?, place))
+        }
     };
-    let right = of.pair().filter(|row| row.failure().is_none());
-    let measured = right.map(|row| {
-        let ratio = row.value(Metric::SpeedupP50).unwrap_or(f64::NAN);
-        stale(times(ratio, 2), report.known.is_stale(row))
-    });
-    let over = match Some(base) == before {
-        true => String::new(),
-        false => format!(" over {}", short(base)),
-    };
-    noted(or_dash(measured), Some(&format!("{at_least:.2}x{over}")))
+    Gain {
+        over: claimed
+            .map(|(_, base)| base)
+            .filter(|base| Some(*base) != before),
+        measured: pair.filter(|row| row.failure().is_none() && !known.is_stale(row)),
+        claim: claimed.map(|(of, _)| of),
+    }
 }
 
-/// The fastest time of a stage on the large problem, whether timed alone or against peers, its rate, and the share of a matrix product's.
-fn at_large(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
-    let against_peers = peers::ours(known, place, |row| row.subject.stage() == stage.id);
-    let alone = best::best(known, stage, place, |_| true);
-    let Some(row) = best::fastest(known, against_peers.into_iter().chain(alone)) else {
-        return Cell::Missing;
-    };
-    let rate = rate(known, row);
-    noted(stale(us(p50(row)), known.is_stale(row)), rate.as_deref())
-}
+impl Gain<'_> {
+    pub fn ratio(&self) -> Option<f64> {
+        self.measured?.value(Metric::SpeedupP50)
+    }
 
-/// Operations of both products per second, and, of 16-bit types, their share of the rate of a matrix product on that GPU.
-fn rate(known: &Known<'_>, row: &Row) -> Option<String> {
-    let place = row.on.problem()?;
-    let problem = place.problem()?;
-    let rate = problem.flops() as f64 / (p50(row) * 1e-6);
-    let ceilings = known.table.by(Source::Peers);
-    let product = ceilings
-        .filter_map(|row| row.value(Metric::MatrixFlops))
-        .next();
-    let product = product.filter(|_| place.dtype != Dtype::E4m3);
-    let share = product.map(|product| format!(", {:.0} %", 100.0 * rate / product));
-    Some(format!("{:.0}{}", rate / 1e12, share.unwrap_or_default()))
-}
-
-/// Our speedup over the fastest peer on a problem.
-fn over_fastest(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Option<Cell> {
-    let ours = peers::ours(known, place, |row| row.subject.stage() == stage.id)?;
-    let (_, over) = peers::fastest(&known.table, ours, |_| true)?;
-    let ratio = times(over.value(Metric::SpeedupP50)?, 2);
-    Some(stale(ratio, known.is_stale(ours)))
-}
-
-/// What the times of the table are, and the sessions that they are from; nothing where there is none.
-pub fn about(report: &Report<'_>) -> Option<Block> {
-    let known = &report.known;
-    let (mut sessions, mut withheld) = (Vec::new(), Vec::new());
-    for stage in known.stages {
-        let subject = best::subject(known, stage);
-        match best::latency(known, &subject, &stage.first_place()) {
-            Some(Ok(row)) => sessions.push(format!("`{}`", row.session)),
-            Some(Err(why)) => withheld.push(format!("No latency of {}: {why}.", stage.id)),
-            None => {}
+    /// `1.08x (1.10 ✗)`, `1.11x over stage6 (1.03)`, `0.80x`; nothing of neither.
+    pub fn cell(&self) -> Cell {
+        let measured = self.ratio().map(brief);
+        let over = self.over.map(|base| format!("over {}", short(base)));
+        let claimed = self.claim.map(|of| {
+            let mark = match (of.verdict(), self.measured) {
+                (_, None) => "",
+                (None | Some(Verdict::Fail), _) => " ✗",
+                (Some(Verdict::Ambiguous), _) => " ?",
+                _ => "",
+            };
+            format!("({:.2}{mark})", at_least(of))
+        });
+        let words = [measured, over, claimed].into_iter().flatten();
+        match (self.ratio(), self.claim) {
+            (None, None) => Cell::Empty,
+            (Some(_), None) => Cell::Figure(joined(words, " ")),
+            _ => joined(words, " ").into(),
         }
     }
-    let extents = |name: &str| {
-        let shape = Place::new(name, Dtype::F16, Mask::Full).extents();
-        shape.map_or(String::new(), |shape| shape.to_string())
+}
+
+/// The least ratio that a claim of speed promises.
+pub fn at_least(of: &Claimed) -> f64 {
+    match of.claim.relation {
+        Relation::Faster { at_least, .. } | Relation::FasterThanPeer { at_least, .. } => at_least,
+        _ => f64::NAN,
+    }
+}
+
+/// Whether device memory bounds the problem, so that its rate is bytes per second.
+fn is_of_bytes(place: &Place) -> bool {
+    kind(place) == Kind::Decode
+}
+
+pub fn kind(place: &Place) -> Kind {
+    let named = place.extents().and_then(|shape| shape.named());
+    named.map_or(Kind::Other, |named| named.kind)
+}
+
+pub fn unit(place: &Place) -> &'static str {
+    match is_of_bytes(place) {
+        true => "TB/s",
+        false => "TFLOP/s",
+    }
+}
+
+/// `531 (73 %)`: what a kernel does per second, in the [`unit`] of its problem where that is given, and the share of the ceiling.
+fn rate(known: &Known<'_>, row: &Row, unit: &str) -> Option<String> {
+    let place = row.on.problem()?;
+    let rate = rate_of(place, p50(row))?;
+    let share = share(known, place, rate).map(|share| format!("({share:.0} %)"));
+    let words = [three_digits(rate / 1e12), unit.to_string()];
+    let words = words.into_iter().chain(share);
+    Some(joined(words.filter(|word| !word.is_empty()), " "))
+}
+
+/// Percent of the rate of a matrix product on that GPU, of 16-bit types; of a problem that device memory bounds, of a copy.
+fn share(known: &Known<'_>, place: &Place, rate: f64) -> Option<f64> {
+    let ceiling = match is_of_bytes(place) {
+        true => Metric::CopyBytesPerSecond,
+        false => Some(Metric::MatrixFlops).filter(|_| place.dtype != Dtype::E4m3)?,
     };
+    let mut ceilings = known.table.by(Source::Peers);
+    let ceiling = ceilings.find_map(|row| row.value(ceiling))?;
+    Some(100.0 * rate / ceiling)
+}
+
+/// Per second, in the [`unit`] of the problem over 10^12.
+pub fn rate_of(place: &Place, us: f64) -> Option<f64> {
+    let problem = place.problem()?;
+    let work = match is_of_bytes(place) {
+        true => problem.min_bytes(),
+        false => problem.flops(),
+    };
+    Some(work as f64 / (us * 1e-6))
+}
+
+/// Everything that the tables show of a stage, so that the sessions that they name are those of their figures.
+fn figures<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
+    let of = |place: &Place| {
+        [
+            alone(&report.known, stage, place),
+            gain(report, stage, place).measured,
+        ]
+    };
+    places(stage).iter().flat_map(of).flatten().collect()
+}
+
+/// What the figures of the tables are, the sessions that they are from, and the command that fills empty cells; nothing where there is no
+/// figure.
+pub fn about(report: &Report<'_>) -> Option<Block> {
+    let known = &report.known;
+    let rows = shown_stages(report).flat_map(|stage| figures(report, stage));
+    let sessions = distinct(rows.map(|row| format!("`{}`", row.session)));
+    let withheld = shown_stages(report).filter_map(|stage| {
+        let place = own_problem(stage).unwrap_or_else(|| stage.first_place());
+        let latency = best::latency(known, &best::subject(known, stage), &place)?;
+        Some(format!("No latency of {}: {}.", stage.id, latency.err()?))
+    });
     let about = (!sessions.is_empty()).then(|| {
         format!(
-            "Device time of one launch in a CUDA graph, full mask, warm L2, f16 or the type named: at mission ({}), which claims are \
-             about unless they name a problem, and at big ({}), which fills the GPU. Ratios are base time / new time, interleaved (A B B \
-             A) in one session; in parentheses what the stage claimed of its predecessor, or of the stage named, before it was measured. \
-             TFLOP/s come with their share of the rate of an 8192 × 8192 × 8192 f16 matrix product. On an {}; sessions {}.",
-            extents("mission"),
-            extents(LARGE),
+            "Times are of one kernel alone on an {}: device time of one launch in a CUDA graph, full mask, f16 or the type named, with the SM \
+             clock meanwhile. A gain is the time of the stage before / this one's, the two timed in turn (A B B A); it is not the quotient \
+             of times alone where the GPU is at its power limit. In parentheses what was claimed before it was measured: ✗ refuted, ? \
+             undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix product, at decode of a copy. Sessions {}.",
             known.gpu().unwrap_or("no GPU"),
-            joined(distinct(sessions), ", ")
+            joined(sessions, ", ")
         )
     });
-    let text = joined(about.into_iter().chain(withheld), " ");
+    let gap = about.as_ref().and_then(|_| gap(report)).map(|how| {
+        format!("An empty cell is the first row or was not measured: on a GPU `{how}` measures it.")
+    });
+    let text = joined(about.into_iter().chain(gap).chain(withheld), " ");
     (!text.is_empty()).then(|| Block::paragraph(text))
 }
 
-/// `Our fastest stage against the fastest peer on 12 problems: 6 faster, 5 slower, 1 inconclusive; from …`
-pub fn score(known: &Known<'_>) -> Option<Text> {
-    let problems = peers::problems(known);
-    let judged = problems.iter().filter_map(|problem| {
-        let (_, over) = problem.fastest.as_ref()?;
-        Some((over.estimate(Metric::SpeedupP50), problem))
-    });
-    let mut ratios: Vec<(Figure, &peers::Problem<'_>)> = judged.collect();
-    ratios.sort_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
-    let ((lowest, worst), (highest, best)) = (ratios.first()?, ratios.last()?);
-    let stale = ratios.iter().filter(|(_, of)| known.is_stale(of.ours));
-    let all: Vec<Figure> = ratios.iter().map(|(ratio, _)| *ratio).collect();
-    let stale = match stale.count() {
-        0 => String::new(),
-        stale => format!(" {stale} of them are STALE: their kernels have changed since."),
-    };
-    let score = peers::score(&all);
-    let sentence = format!("Our fastest stage against the fastest peer on {score}");
-    Some(Text::default().strong(sentence).plain(format!(
-        "; from {:.2}x ({}) to {:.2}x ({}).{stale}",
-        lowest.value, worst.place, highest.value, best.place
-    )))
+/// The command that measures what the tables lack, of a committed table.
+pub fn gap(report: &Report<'_>) -> Option<String> {
+    let known = &report.known;
+    let stages = known.stages.iter().filter(|_| known.run.is_none());
+    let wanted =
+        stages.flat_map(|stage| places(stage).into_iter().map(move |place| (stage, place)));
+    let lacking = wanted.filter(|(stage, place)| alone(known, stage, place).is_none());
+    let lacking = Vec::from_iter(lacking);
+    let of = lacking.iter().map(|(stage, place)| (&*stage.id, place));
+    gaps::command("compare --full", of)
 }
 
-/// The ladder, with a link to each stage for pages beside the stages.
-pub fn linked(report: &Report<'_>) -> Table {
-    let mut table = ladder(report);
-    for (cells, stage) in table.rows.iter_mut().zip(report.known.stages) {
-        let link = Text::default().link(&stage.id, format!("{}/README.md", stage.id));
-        cells[0] = link.into();
-    }
-    table
+/// `faster on 63 of 64 problems, from 0.95x to 2.99x; slower: big_wide e4m3 full (0.95x cudnn-fp8)`
+pub fn score(known: &Known<'_>) -> Option<String> {
+    let problems = peers::problems(known);
+    let judged = problems
+        .iter()
+        .filter(|problem| !known.is_stale(problem.ours));
+    let judged = judged.filter_map(|problem| {
+        let (peer, over) = problem.fastest?;
+        Some((over.estimate(Metric::SpeedupP50), peer, problem.place))
+    });
+    let mut ratios: Vec<(Figure, &Row, &Place)> = judged.collect();
+    ratios.sort_by(|(a, ..), (b, ..)| a.value.total_cmp(&b.value));
+    let ((lowest, ..), (highest, ..)) = (ratios.first()?, ratios.last()?);
+    let with = |change: Change| {
+        let those = ratios
+            .iter()
+            .filter(move |(ratio, ..)| peers::outcome(*ratio) == change);
+        Vec::from_iter(those)
+    };
+    let undecided = [Change::Same, Change::Ambiguous].map(with).concat();
+    let named = |word: &str, those: Vec<&(Figure, &Row, &Place)>| {
+        let shown = those.iter().take(MOST_LOSSES);
+        let names = shown.map(|(ratio, peer, place)| {
+            format!("{place} ({} {})", brief(ratio.value), peer.subject)
+        });
+        let more = those.len().saturating_sub(MOST_LOSSES);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let names = joined(names.chain(more), ", ");
+        (!those.is_empty()).then(|| format!("; {word}: {names}"))
+    };
+    let faster = with(Change::Faster).len();
+    let rest = [
+        named("slower", with(Change::Slower)),
+        named("undecided", undecided),
+    ];
+    Some(format!(
+        "our fastest variant is faster than the fastest peer on {faster} of {} problems, from {} to {}{}",
+        ratios.len(),
+        brief(lowest.value),
+        brief(highest.value),
+        joined(rest.into_iter().flatten(), "")
+    ))
+}
+
+/// What a visitor wants to know first: our times at the small and the large problem, beside the fastest peer's, and what is correct.
+fn headline(report: &Report<'_>) -> Option<String> {
+    let known = &report.known;
+    let problems = peers::problems(known);
+    let facts = ["mission", LARGE].into_iter().filter_map(|shape| {
+        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        let problem = problems.iter().find(|problem| *problem.place == place)?;
+        let (peer, _) = problem.fastest.filter(|_| !known.is_stale(problem.ours))?;
+        let rate = rate_of(&place, p50(problem.ours))?;
+        let share = share(known, &place, rate).filter(|_| kind(&place) == Kind::Large);
+        let rate = share.map_or(String::new(), |share| {
+            let rate = three_digits(rate / 1e12);
+            format!(": {rate} TFLOP/s, {share:.0} % of a matrix product")
+        });
+        let peer_name = peer
+            .subject
+            .as_str()
+            .replace("flash-attn-", "FlashAttention-");
+        let [ours, theirs] = [problem.ours, peer].map(|row| three_digits(p50(row)));
+        Some(format!(
+            "{ours} µs where {peer_name} takes {theirs} ({}{rate})",
+            sized(shape)
+        ))
+    });
+    let facts = joined(facts, "; ");
+    let green = report
+        .states
+        .iter()
+        .filter(|(_, state)| *state == State::Green);
+    (!facts.is_empty()).then(|| {
+        format!(
+            "{facts}; {} of {} variants pass every gate.",
+            green.count(),
+            report.states.len()
+        )
+    })
 }
 
 /// The README's section.
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
-    let table = Block::Table(linked(report));
-    let score = score(&report.known).map(Block::Paragraph);
-    let below = [about(report), score].into_iter().flatten();
-    [table].into_iter().chain(below).collect()
+    let headline = headline(report).map(Block::strong);
+    let title = |title: &str| Block::strong(title);
+    let score = score(&report.known).map(|score| {
+        let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ");
+        let text = text.strong(score).plain(" (");
+        Block::Paragraph(text.link("each problem", "COMPARE.md").plain(")."))
+    });
+    let parts = headline.into_iter().chain(tables(report, title));
+    parts.chain(score).collect()
 }
 
 /// The variants of a stage that were run.

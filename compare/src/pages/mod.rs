@@ -22,7 +22,7 @@ use crate::judge::list::{count, joined};
 use crate::judge::state::State;
 use crate::table::session::Git;
 use crate::table::{Figure, Row, Subject};
-use common::metric::{Metric, Unit, significant};
+use common::metric::{Metric, Unit};
 use common::verdict::{GateId, Verdict};
 use std::fmt::Display;
 
@@ -39,10 +39,6 @@ fn noted(cell: impl Into<Cell>, note: Option<&str>) -> Cell {
         Some(note) => cell.into().noted(note),
         None => cell.into(),
     }
-}
-
-fn stale(figure: Cell, is_stale: bool) -> Cell {
-    noted(figure, is_stale.then_some("STALE"))
 }
 
 /// A figure with the digits and unit of its metric.
@@ -72,8 +68,10 @@ fn cells(row: &Row, metrics: &[Metric]) -> TableRow {
     let verdict = |gate: GateId| {
         let judged = row.verdicts.get(&gate);
         let judged = judged.map(|judged| match (judged.passed, judged.of) {
-            (Some(passed), Some(all)) => text(judged.verdict).noted(format!("{passed} of {all}")),
-            _ => text(judged.verdict),
+            (Some(passed), Some(all)) => {
+                Cell::from(gate_word(judged.verdict)).noted(format!("{passed} of {all}"))
+            }
+            _ => gate_word(judged.verdict).into(),
         });
         (gate.to_string(), or_dash(judged))
     };
@@ -96,7 +94,29 @@ fn cells(row: &Row, metrics: &[Metric]) -> TableRow {
 
 /// Microseconds, for a column whose title has the unit.
 fn us(value: f64) -> Cell {
-    Cell::Figure(significant(value))
+    Cell::Figure(three_digits(value))
+}
+
+/// As many digits as a difference needs to count: `4.40`, `16.3`, `492`, `1938`.
+fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A ratio with as many digits as three that count: `1.08x`, `0.977x`.
+fn brief(ratio: f64) -> String {
+    match ratio < 0.9995 {
+        true => format!("{ratio:.3}x"),
+        false => format!("{ratio:.2}x"),
+    }
+}
+
+fn or_empty(found: Option<impl Into<Cell>>) -> Cell {
+    found.map_or(Cell::Empty, Into::into)
 }
 
 /// A ratio with its interval, if it has one.
@@ -110,15 +130,25 @@ fn times(of: impl Into<Figure>, digits: usize) -> Cell {
 
 fn word(of: &State) -> &'static str {
     match of {
-        State::Green => "GREEN",
-        State::Failed(_) => "FAIL",
-        State::NoData(_) => "NO DATA",
-        State::Stale => "STALE",
+        State::Green => "pass",
+        State::Failed(_) => "fail",
+        State::NoData(_) => "not measured",
+        State::Stale => "stale",
         State::NotRun(_) => "not run",
     }
 }
 
-/// `FAIL C2`
+/// What a gate says: three words, and one where its evidence does not decide.
+fn gate_word(of: Verdict) -> &'static str {
+    match of {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::NoData => "not measured",
+        Verdict::Ambiguous => "undecided",
+    }
+}
+
+/// `fail C2`
 fn state(of: &State) -> String {
     let gates: &[GateId] = match of {
         State::Failed(gates) | State::NoData(gates) => gates,
@@ -130,14 +160,33 @@ fn state(of: &State) -> String {
 
 fn standing(of: &Claimed) -> &'static str {
     match of.verdict() {
-        None if of.is_unexpected().is_some() => "PASS (unexpected)",
-        None => "NEGATIVE",
-        Some(_) if of.is_stale => "STALE",
-        Some(Verdict::Pass) => "PASS",
-        Some(Verdict::Fail) => "FAIL",
-        Some(Verdict::Ambiguous) => "AMBIGUOUS",
-        Some(Verdict::NoData) => "NO DATA",
+        None if of.is_unexpected().is_some() => "holds, on record as refuted",
+        None => "refuted",
+        Some(_) if of.is_stale => "stale",
+        Some(Verdict::Pass) => "holds",
+        Some(Verdict::Fail) => "refuted, not on record",
+        Some(Verdict::Ambiguous) => "undecided",
+        Some(Verdict::NoData) => "not measured",
     }
+}
+
+/// The ratio that was measured of a claim of speed; where it does not decide, the least of p50, p90 and mean with its interval and noise.
+fn measured(of: &Claimed) -> Cell {
+    let Some(pair) = of.pair() else {
+        return Cell::Empty;
+    };
+    if of.verdict() != Some(Verdict::Ambiguous) {
+        return Cell::Figure(brief(pair.estimate(Metric::SpeedupP50).value));
+    }
+    let metrics = [Metric::SpeedupP50, Metric::SpeedupP90, Metric::SpeedupMean];
+    let low = |metric: &Metric| pair.estimate(*metric).ends().0;
+    let least = metrics.into_iter().min_by(|a, b| low(a).total_cmp(&low(b)));
+    let least = least.unwrap_or(Metric::SpeedupP50);
+    let noise = 100.0 * pair.value(Metric::Noise).unwrap_or(f64::NAN);
+    let ratio = times(pair.estimate(least), 2);
+    let least = least.to_string();
+    let least = least.trim_start_matches("speedup ");
+    format!("{least} {} ± {noise:.1} %", ratio.shown()).into()
 }
 
 /// Claims as a table, with `more` columns.
@@ -153,17 +202,18 @@ fn claims(claims: &[&Claimed], more: impl Fn(&Claimed) -> TableRow) -> Table {
     Table::of(claims.iter().map(row))
 }
 
-/// Of variants and of claims.
-const WORDS: [&str; 9] = [
-    "FAIL",
-    "GREEN",
-    "PASS",
-    "PASS (unexpected)",
-    "NEGATIVE",
-    "AMBIGUOUS",
-    "STALE",
-    "NO DATA",
-    "not run",
+/// Of variants.
+const STATES: [&str; 5] = ["fail", "pass", "stale", "not measured", "not run"];
+
+/// Of claims.
+const STANDINGS: [&str; 7] = [
+    "holds",
+    "holds, on record as refuted",
+    "refuted, not on record",
+    "refuted",
+    "undecided",
+    "stale",
+    "not measured",
 ];
 
 /// Where, what, how far, and what decides.

@@ -8,7 +8,7 @@ use crate::table::Row;
 use common::metric::Metric;
 
 /// How many faults and mutants are killed or listed as redundant; `None` if nothing was tried.
-pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Block> {
+pub fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<String> {
     let Tally {
         faults,
         faults_killed,
@@ -25,8 +25,13 @@ pub fn summary<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Block> {
         )
     });
     let parts = joined(faults.into_iter().chain(sites), "; ");
-    let said = format!("Fault injection and mutation testing (S1): {parts}.");
-    (!parts.is_empty()).then(|| Block::paragraph(said))
+    (!parts.is_empty()).then_some(parts)
+}
+
+fn summary<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<Block> {
+    let counts = counts(rows)?;
+    let said = format!("Fault injection and mutation testing (S1): {counts}.");
+    Some(Block::paragraph(said))
 }
 
 /// The same, and every fault, mutant and check, first those that are wrong.
