@@ -52,7 +52,7 @@ Exit codes:
   0  every gate passes, and every claim that fails is recorded as refuted
   1  a correctness, hazard or resource gate failed, or a claim failed that is not recorded as refuted
   2  wrong usage, unreadable input, or an environment that cannot run what was asked
-  3  AMBIGUOUS, or NO DATA where data is required
+  3  undecided, or not measured where data is required
   130  interrupted; what finished is in the run";
 
 #[derive(Clone, Debug, Default, Args)]

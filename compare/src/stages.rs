@@ -47,7 +47,7 @@ const LIBRARY: [&str; 9] = [
 /// Where the library has its choice, by GPU model, in the workspace.
 pub const CHOICE: &str = "attention-ladder/choice";
 
-/// Beside each stage: why its claims fail. A claim that is recorded there and fails is NEGATIVE, which is no error.
+/// Beside each stage: why its claims fail. A claim that is recorded there and fails is refuted, which is no error.
 pub const NEGATIVES: &str = "negatives.json";
 
 pub struct Ladder {
