@@ -39,6 +39,7 @@ mod render;
 mod run;
 mod sanitize;
 mod selftest;
+mod shared_memory;
 mod show;
 mod sources;
 mod stages;

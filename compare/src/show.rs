@@ -1,15 +1,17 @@
 //! `compare show`: the parts of a table.
 
 use crate::answer::{Answer, NoData};
+use crate::document::TableRow;
 use crate::judge::Known;
 use crate::judge::list::joined;
 use crate::judge::verdict::{Exit, report, report_of_run};
 use crate::measure::machine;
 use crate::measure::select;
-use crate::pages::names;
 use crate::pages::show::{self as layout, Section};
+use crate::pages::{self, names};
+use crate::shared_memory;
 use crate::stages;
-use crate::table::{Results, Run};
+use crate::table::{Results, Run, StageMeta};
 use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
@@ -18,6 +20,9 @@ const EXAMPLES: &str = "\
 Examples:
   compare show                                  the names of stages, variants, shapes, input families and parts
   compare show --stage 5                        gates, latencies and claims of stage 5
+  compare show resources --stages 3             registers, shared memory, blocks per SM and the main loop's instructions
+  compare show shared --stage 5                 the buffers of its shared memory
+  compare show targets --stages 5 --goal 5      what its claims come to in µs, and the base that 5 µs needs
   compare show claims missing --run target/compare/20261120T183000Z-nvidia-h200
 
 Exit codes:
@@ -40,6 +45,44 @@ pub struct ShowArgs {
     /// Only these stages, by id or number, every variant in full [default parts: gates, latencies, claims]
     #[arg(long, alias = "stage", value_name = "STAGE", value_delimiter = ',')]
     pub stages: Vec<String>,
+    /// The time that `targets` compares with [default: the fastest peer's]
+    #[arg(long, value_name = "US", value_parser = microseconds)]
+    pub goal: Option<f64>,
+    /// Print every line, not the first 60
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// The rows of the part that shows buffers, if it is asked for.
+fn shared(args: &ShowArgs, stages: &[StageMeta], ids: &[String]) -> anyhow::Result<Vec<TableRow>> {
+    if !args.parts.contains(&Section::Shared) {
+        return Ok(vec![]);
+    }
+    let root = machine::root("leave out the part `shared`, which reads its sources")?;
+    let mut rows = Vec::new();
+    for stage in stages {
+        if ids.is_empty() || ids.contains(&stage.id) {
+            let layouts = shared_memory::layouts(&root, &stage.id);
+            let layouts = layouts.map_err(|error| NoData(format!("{error:#}")))?;
+            rows.extend(pages::shared::rows(stage, &layouts));
+        }
+    }
+    Ok(rows)
+}
+
+/// The most lines without `--all`: a screen.
+const SCREEN: usize = 60;
+
+/// How to see what a screen does not hold.
+const MORE: &str =
+    "`--all` prints them; naming a part (`compare show --help`) or a stage makes it shorter";
+
+fn microseconds(text: &str) -> Result<f64, String> {
+    let time = text
+        .parse()
+        .ok()
+        .filter(|us| f64::is_finite(*us) && *us > 0.0);
+    time.ok_or_else(|| "give microseconds, above 0".to_string())
 }
 
 pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
@@ -52,7 +95,19 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
     named.retain(|_| !args.stages.is_empty());
     let ids: Vec<String> = named.iter().map(|stage| stage.id.clone()).collect();
     let results = Results::read(&machine::results())?;
-    let print = |report| Answer::page(Exit::Pass, &layout::document(&report, &args.parts, &ids));
+    let asked = layout::Asked {
+        parts: &args.parts,
+        stages: &ids,
+        goal_us: args.goal,
+        shared: shared(args, &stages, &ids)?,
+    };
+    let print = |report| {
+        let page = layout::document(&report, &asked);
+        match args.all {
+            true => Answer::page(Exit::Pass, &page),
+            false => Answer::first_lines(Exit::Pass, &page, SCREEN, MORE),
+        }
+    };
     if let Some(folder) = &args.run {
         let run = Run::read(folder, &stages)?;
         let table = results.of_gpu(&run.session.machine.name);
@@ -83,6 +138,8 @@ mod tests {
                 run: None,
                 gpu: Some("none".into()),
                 stages: vec![],
+                goal: None,
+                all: false,
             };
             let error = show(&args).unwrap_err().to_string();
             assert!(

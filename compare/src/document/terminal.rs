@@ -1,27 +1,71 @@
-//! Text for a terminal or a log: no colours, lines of [`WIDTH`] characters.
+//! Text for a terminal or a log: no colours, lines as wide as the terminal.
 
 use super::{Block, Cell, Table};
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::process::Command;
 
-/// Characters of a line; a word that is longer has one of its own.
+/// Characters of a line where none are known, as of a pipe.
 const WIDTH: usize = 100;
 
+/// Narrower lines hold no word.
+const LEAST_WIDTH: usize = 40;
+
+/// Returns the width that standard output asks for: the variable COLUMNS, else the terminal's own, else [`WIDTH`].
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok();
+    choose_width(columns.as_deref(), terminal_width)
+}
+
+/// Asks `stty`: a crate that asks the kernel would be two more for one number.
+fn terminal_width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let terminal = File::open("/dev/tty").ok()?;
+    let size = Command::new("stty")
+        .arg("size")
+        .stdin(terminal)
+        .output()
+        .ok()?;
+    parse_columns(&String::from_utf8_lossy(&size.stdout))
+}
+
+/// Of `24 80`, rows and columns.
+fn parse_columns(size: &str) -> Option<usize> {
+    size.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn choose_width(columns: Option<&str>, terminal: impl Fn() -> Option<usize>) -> usize {
+    let given = columns.and_then(|columns| columns.parse().ok());
+    let known = given.or_else(terminal).filter(|width| *width > 0);
+    known.map_or(WIDTH, |width| width.max(LEAST_WIDTH))
+}
+
+/// Returns the text in lines of 100 characters; a word that is longer has a line of its own.
 pub fn terminal(blocks: &[Block]) -> String {
+    render(blocks, WIDTH)
+}
+
+/// Returns the text in lines of `width` characters.
+pub fn render(blocks: &[Block], width: usize) -> String {
+    let wrapped = |mark: &str, text: String| wrapped(mark, &text, width);
     let parts = blocks.iter().map(|block| match block {
-        Block::Heading { level: 1, text } => wrapped("", &text.to_string()),
-        Block::Heading { level: 2, text } => wrapped("", &format!("== {text} ==")),
-        Block::Heading { text, .. } => wrapped("", &format!("-- {text} --")),
-        Block::Paragraph(text) => wrapped("", &text.to_string()),
+        Block::Heading { level: 1, text } => wrapped("", text.to_string()),
+        Block::Heading { level: 2, text } => wrapped("", format!("== {text} ==")),
+        Block::Heading { text, .. } => wrapped("", format!("-- {text} --")),
+        Block::Paragraph(text) => wrapped("", text.to_string()),
         Block::Bullets(items) => {
-            let items = items.iter().map(|item| wrapped("- ", &item.to_string()));
+            let items = items.iter().map(|item| wrapped("- ", item.to_string()));
             items.collect::<Vec<_>>().join("\n")
         }
-        Block::Table(of) => table(of),
+        Block::Table(of) => table(of, width),
     });
     parts.collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 /// Drawn if a line holds a row; else each row is a list: its first cell, then those that are filled with their titles.
-fn table(table: &Table) -> String {
+fn table(table: &Table, most: usize) -> String {
     let titles: Vec<String> = table.columns.iter().map(|title| printable(title)).collect();
     let row = |row: &Vec<Cell>| {
         row.iter()
@@ -47,10 +91,14 @@ fn table(table: &Table) -> String {
         let filled = filled.filter(|(_, cell)| !["", "–"].contains(&&***cell));
         let named = filled.map(|(title, cell)| format!("{title}: {cell}"));
         let named = named.collect::<Vec<_>>().join("; ");
-        format!("{}\n{}", wrapped("", &row[0]), wrapped("  ", &named))
+        format!(
+            "{}\n{}",
+            wrapped("", &row[0], most),
+            wrapped("  ", &named, most)
+        )
     };
     let head = line(&titles);
-    let lines: Vec<String> = match head.chars().count() <= WIDTH {
+    let lines: Vec<String> = match head.chars().count() <= most {
         true => {
             let rule = widths.iter().map(|width| "-".repeat(width + 2));
             let rule = format!("|{}|", rule.collect::<Vec<_>>().join("|"));
@@ -65,12 +113,12 @@ fn table(table: &Table) -> String {
 }
 
 /// Words after a mark, and as far from the margin on further lines.
-fn wrapped(mark: &str, text: &str) -> String {
+fn wrapped(mark: &str, text: &str, most: usize) -> String {
     let (mut lines, mut line) = (Vec::new(), mark.to_string());
     let margin = " ".repeat(mark.len());
     for word in printable(text).split_whitespace() {
         let is_begun = line.len() > mark.len();
-        if is_begun && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if is_begun && line.chars().count() + 1 + word.chars().count() > most {
             lines.push(std::mem::replace(&mut line, margin.clone()));
         } else if is_begun {
             line.push(' ');
@@ -147,6 +195,37 @@ mod tests {
         );
         let long = [why; 3].join(", ");
         assert_eq!(of(table(&long)), list);
+    }
+
+    #[test]
+    fn a_wide_terminal_draws_the_table_that_a_narrow_one_lists() {
+        let table = Table::of([row! { "variant" => "a".repeat(60), "why" => "b".repeat(60) }]);
+        let block = [Block::Table(table)];
+        assert!(render(&block, 140).contains("| why "));
+        assert!(render(&block, 120).contains("\n  why: "));
+    }
+
+    #[test]
+    fn the_width_is_that_of_columns_then_of_the_terminal_and_100_in_a_pipe() {
+        let terminal = || Some(140);
+        let pipe = || None;
+        for (columns, terminal_width, of_pipe) in [
+            (None, 140, 100),
+            (Some("80"), 80, 80),
+            (Some("wide"), 140, 100),
+            (Some("0"), 100, 100),
+            (Some("5"), 40, 40),
+        ] {
+            let found = [choose_width(columns, terminal), choose_width(columns, pipe)];
+            assert_eq!(found, [terminal_width, of_pipe], "{columns:?}");
+        }
+        assert_eq!(
+            choose_width(None, || Some(0)),
+            100,
+            "a terminal that does not know"
+        );
+        assert_eq!(parse_columns("24 80\n"), Some(80));
+        assert_eq!(parse_columns(""), None);
     }
 
     #[test]

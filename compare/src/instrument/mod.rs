@@ -91,7 +91,13 @@ impl Completing {
         let places = files::write_report(&of_run, &self.folder, self.root.as_deref())?;
         // Of what the run says by itself.
         let alone = verdict::report(Known::alone(&self.run));
-        let section = terminal(&show::document(&alone, &[section], &[]));
+        let section = terminal(&show::document(
+            &alone,
+            &show::Asked {
+                parts: &[section],
+                ..show::Asked::default()
+            },
+        ));
         let claims = report.claims.iter().filter(|claim| is_about(&claim.claim));
         let broken = claims.clone().filter(|claim| claim.is_broken());
         let broken =

@@ -4,6 +4,7 @@
 //! A figure is *STALE* if its kernel has changed since it was measured. It is shown as such, and decides nothing.
 
 pub mod best;
+pub mod blocks;
 pub mod candidate;
 pub mod choice;
 pub mod claims;
@@ -15,6 +16,7 @@ pub mod list;
 pub mod missing;
 pub mod peers;
 pub mod state;
+pub mod targets;
 pub mod verdict;
 
 use crate::table::kernels::is_stale;

@@ -2,6 +2,7 @@
 //! for every format.
 
 pub mod candidate;
+mod columns;
 pub mod diff;
 pub mod explain;
 mod figure;
@@ -12,6 +13,7 @@ pub mod metrics;
 pub mod names;
 pub mod report;
 pub mod self_test;
+pub mod shared;
 pub mod show;
 pub mod summary;
 

@@ -1,14 +1,17 @@
 //! `compare show`: everything that COMPARE.md leaves out.
 
+use super::columns::main_loop;
 use super::{
-    cells, claims, each, list, or_dash, or_line, report, sections, short, some, state, times,
+    cells, claims, each, list, or_dash, or_line, report, sections, short, some, state, times, us,
 };
-use crate::document::{Block, Table, Text, row};
+use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::best;
+use crate::judge::blocks;
 use crate::judge::claims::Claimed;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::missing::Missing;
 use crate::judge::state::{State, summary};
+use crate::judge::targets::{Target, targets};
 use crate::judge::verdict::Report;
 use crate::table::{Row, Source, Subject};
 use clap::ValueEnum;
@@ -21,8 +24,10 @@ pub enum Section {
     Gates,
     /// Device times by problem
     Latencies,
-    /// Registers, spills, shared memory and occupancy of every instance
+    /// Registers, spills, shared memory, blocks per SM and main loop of every instance
     Resources,
+    /// Shared memory by buffer, as the C++ compiler lays it out
+    Shared,
     /// Counters of the emulator
     Counters,
     /// Metrics of ncu
@@ -33,6 +38,8 @@ pub enum Section {
     Peers,
     /// Every claim, with its figures
     Claims,
+    /// Claims of speed in µs, and the base that a goal needs
+    Targets,
     /// Fault injection and mutation testing
     SelfTest,
     /// Missing data, and why
@@ -42,9 +49,22 @@ pub enum Section {
 /// What is shown of stages where no part is asked for.
 const OF_STAGES: [Section; 3] = [Section::Gates, Section::Latencies, Section::Claims];
 
+/// What is asked of a table or run.
+#[derive(Default)]
+pub struct Asked<'a> {
+    pub parts: &'a [Section],
+    /// None means all.
+    pub stages: &'a [String],
+    /// The goal of [`Section::Targets`].
+    pub goal_us: Option<f64>,
+    /// The rows of [`Section::Shared`].
+    pub shared: Vec<TableRow>,
+}
+
 /// The parts asked for, of the stages named or of all. Without parts [`OF_STAGES`]; without stages either, the summary.
-pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec<Block> {
-    let what = match what {
+pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
+    let stages = asked.stages;
+    let what = match asked.parts {
         [] if !stages.is_empty() => &OF_STAGES,
         what => what,
     };
@@ -52,7 +72,12 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec
     let Some(session) = report.known.session() else {
         return vec![Block::title("Nothing to show"), verdict];
     };
-    let show = Show { report, stages };
+    let show = Show {
+        report,
+        stages,
+        goal_us: asked.goal_us,
+        shared: &asked.shared,
+    };
     let all = Section::value_variants().iter().copied();
     let asked = all.filter(|section| what.contains(section));
     let section = |section: Section| {
@@ -69,14 +94,18 @@ pub fn document(report: &Report<'_>, what: &[Section], stages: &[String]) -> Vec
 struct Show<'a> {
     report: &'a Report<'a>,
     stages: &'a [String],
+    goal_us: Option<f64>,
+    shared: &'a [TableRow],
 }
 
-const RESOURCES: [Metric; 8] = [
+const RESOURCES: [Metric; 10] = [
+    Metric::Threads,
     Metric::Registers,
     Metric::SpillBytes,
     Metric::StackBytes,
     Metric::StaticSharedBytes,
     Metric::DynamicSharedBytes,
+    Metric::CodeBytes,
     Metric::Occupancy,
     Metric::RegisterCap,
     Metric::SharedCapBytes,
@@ -89,6 +118,8 @@ impl Show<'_> {
             Section::Gates => self.gates(),
             Section::Latencies => self.measured(&[Source::Gpu], all),
             Section::Resources => self.measured(&[Source::Ptxas, Source::Kernel], &RESOURCES),
+            Section::Shared => super::shared::table(self.shared.to_vec()),
+            Section::Targets => self.targets(),
             Section::Counters => self.measured(&[Source::Emulator], all),
             Section::Profile => self.measured(&[Source::Ncu], all),
             Section::Sanitizer => self.measured(&[Source::ComputeSanitizer], all),
@@ -130,7 +161,19 @@ impl Show<'_> {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
             rows
         });
-        let table = Table::of(rows.map(|row| cells(row, metrics))).filled();
+        let build_cells = |row: &Row| {
+            let occupancy = row.value(Metric::Occupancy);
+            let blocks = occupancy.and_then(|of| blocks::per_sm(&known.table, row, of));
+            row! {
+                "blocks per SM" => or_dash(blocks.map(|blocks| Cell::Figure(blocks.to_string()))),
+                "main loop" => or_dash(main_loop(row)),
+            }
+        };
+        let row = |row: &Row| match row.by {
+            Source::Ptxas | Source::Kernel => [cells(row, metrics), build_cells(row)].concat(),
+            _ => cells(row, metrics),
+        };
+        let table = Table::of(rows.map(row)).filled();
         if table.rows.is_empty() {
             return vec![];
         }
@@ -200,6 +243,32 @@ impl Show<'_> {
             }
         };
         [some(claims(&all, more)), list(refuted(&all))].concat()
+    }
+
+    fn targets(&self) -> Vec<Block> {
+        let known = &self.report.known;
+        let claims = self.report.claims.iter();
+        let claims = claims.filter(|claimed| self.covers(&claimed.stage));
+        let row = |target: &Target<'_>| {
+            let reached = target.is_reached();
+            row! {
+                "claim" => target.claimed.title(),
+                "base" => short(&target.base),
+                "base µs" => us(target.base_us),
+                "claimed µs" => us(target.claimed_us()),
+                "measured µs" => or_dash(target.measured_us.map(us)),
+                "goal µs" => or_dash(target.goal_us.map(us)),
+                "needs base <" => or_dash(target.needed_base_us().map(us)),
+                "reached as claimed" => or_dash(reached.map(|is| if is { "yes" } else { "no" })),
+            }
+        };
+        let targets = targets(known, claims, self.goal_us);
+        let about = "Claimed: the base's time divided by what is claimed. The goal is the fastest peer's time, or `--goal`; a claim that \
+                     just holds reaches it if the base takes less than what stands under `needs base <`.";
+        let about = (!targets.is_empty()).then(|| Block::paragraph(about));
+        let table = Table::of(targets.iter().map(row)).filled();
+        let shown = some(table).into_iter().chain(about).collect();
+        or_line(shown, "No claim over another stage whose base was timed.")
     }
 
     fn missing(&self) -> Vec<Block> {

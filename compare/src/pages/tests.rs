@@ -224,6 +224,16 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     });
 }
 
+fn shown(report: &Report<'_>, parts: &[Section], stages: &[String]) -> Vec<Block> {
+    let asked = show::Asked {
+        parts,
+        stages,
+        shared: vec![row! { "variant" => "stage0/scalar-32x64", "buffers" => "q 4,608" }],
+        ..show::Asked::default()
+    };
+    show::document(report, &asked)
+}
+
 #[test]
 fn parts_are_shown_as_asked_for_with_failures_first() {
     let [wmma, scalar] = ["stage0/wmma-qk-32x64", "stage0/scalar-32x64"];
@@ -233,16 +243,16 @@ fn parts_are_shown_as_asked_for_with_failures_first() {
     };
     let run = run("wmma all: C2 fail max error 3e-1 > 4e-4");
     let report = &verdict::report(Known::alone(&run));
-    let all = terminal(&show::document(report, &[Section::Gates], &[]));
+    let all = terminal(&shown(report, &[Section::Gates], &[]));
     assert!(is_first(&all, wmma, scalar), "{all}");
     let parts = [Section::Gates, Section::Peers, Section::Counters];
-    let of_one = show::document(
+    let of_one = shown(
         report,
         &parts,
         &["stage0-scalar".into(), "stage1-cpasync".into()],
     );
     insta::assert_snapshot!("parts", terminal(&of_one));
-    let of_stage = terminal(&show::document(report, &[], &["stage0-scalar".into()]));
+    let of_stage = terminal(&shown(report, &[], &["stage0-scalar".into()]));
     for says in ["== gates ==", "== latencies ==", "== claims ==", wmma] {
         assert!(of_stage.contains(says), "{says}: {of_stage}");
     }
@@ -265,7 +275,7 @@ fn every_part_of_the_committed_table_fits_the_terminal() {
                 _ => Source::Gpu,
             };
             for of_stages in [vec![], vec![last(by)]] {
-                let page = show::document(report, &[section], &of_stages);
+                let page = shown(report, &[section], &of_stages);
                 let text = terminal(&page);
                 assert!(!text.contains("NO DATA.\n"), "{section:?}: {text}");
                 fits_the_terminal(&page, usize::MAX);
