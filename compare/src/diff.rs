@@ -2,11 +2,11 @@
 
 mod source;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NoData};
 use crate::document::markdown::markdown;
 use crate::judge::Known;
 use crate::judge::diff::{self, Difference};
-use crate::judge::verdict::{Overall, of_differences};
+use crate::judge::verdict::{Exit, Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::Comparison;
@@ -20,6 +20,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
+Prints the verdict, which kernels have changed, and everything of them that moved, before -> after: gates, latencies, registers, shared
+memory, blocks per SM, instructions of the main loop by class, counters, errors. What has not moved is left out.
+
 BASE and NEW each name the folder of a run, a folder of runs (the newest), a folder of tables, or a git revision (its committed
 results/). Tables of the same GPU model are compared. What is not comparable (another driver, compiler, state of the cache) is missing,
 with a reason. Kernels that have not changed are the control: they show how much latencies vary between sessions.
@@ -28,6 +31,7 @@ Examples:
   compare diff main HEAD                        what this branch's tables say against those of main
   compare diff results target/compare           the newest run here against the committed tables
   compare diff main HEAD --out diff.md          also a comment for a pull request
+  compare diff RUN RUN2 --tables main HEAD      two runs and two tables, with one verdict on both
 
 Exit codes:
   0  nothing relevant, or improvements only
@@ -47,6 +51,9 @@ pub struct DiffArgs {
     /// Write a comment for a pull request: the first of each kind, as Markdown
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Compare the tables of these two revisions, too, with one verdict on both comparisons; a side without tables is noted
+    #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
+    pub tables: Vec<String>,
 }
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
@@ -54,13 +61,71 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     let stages = stages::builds()?;
     let side = |name: &str| source::resolve(name, root.as_deref(), &stages);
     let (base, new) = (side(&args.base)?, side(&args.new)?);
-    let comparison = compare(&base, &new, &stages);
+    let mut comparison = compare(&base, &new, &stages);
+    if let [old, now] = &args.tables[..] {
+        comparison = match side(old).and_then(|old| Ok((old, side(now)?))) {
+            Ok((old, now)) => join(comparison, compare(&old, &now, &stages)),
+            Err(error) => note_missing_tables(comparison, error)?,
+        };
+    }
     if let Some(path) = &args.out {
         let comment = markdown(&layout::document(&comparison, false));
         write_atomically(path, comment.as_bytes())?;
     }
     let page = layout::document(&comparison, true);
     Ok(Answer::page(comparison.overall.exit, &page))
+}
+
+/// Joins a comparison of runs and one of tables under one verdict.
+fn join(runs: Comparison, tables: Comparison) -> Comparison {
+    let overall = fold_verdicts(&runs, &tables);
+    let said = format!(
+        "Committed tables: `{}` against `{}` (base).",
+        tables.new, tables.base
+    );
+    let named = |kind: &'static str, pairs: Vec<(String, diff::Comparison)>| {
+        let pairs = pairs.into_iter();
+        pairs.map(move |(name, pair)| (format!("{kind}, {name}"), pair))
+    };
+    let pairs = named("Runs", runs.pairs).chain(named("Committed tables", tables.pairs));
+    Comparison {
+        pairs: pairs.collect(),
+        notes: [runs.notes, vec![said], tables.notes].concat(),
+        overall,
+        ..runs
+    }
+}
+
+/// The verdict on all differences; of two comparisons that are not worse, the one that could not be made decides.
+fn fold_verdicts(runs: &Comparison, tables: &Comparison) -> Overall {
+    let differences = |of: &Comparison| {
+        let pairs = of.pairs.iter();
+        Vec::from_iter(pairs.flat_map(|(_, pair)| pair.differences.clone()))
+    };
+    let all = [differences(runs), differences(tables)].concat();
+    if all.is_empty() {
+        return runs.overall.clone();
+    }
+    let whole = of_differences(&all);
+    let parts = [&runs.overall, &tables.overall];
+    let undecided = parts.into_iter().find(|part| part.exit != Exit::Pass);
+    match undecided.filter(|_| whole.exit == Exit::Pass) {
+        Some(part) => Overall {
+            line: format!("{}; {}", part.line, whole.line),
+            ..part.clone()
+        },
+        None => whole,
+    }
+}
+
+/// Notes that a revision has no tables, which is no failure; any other error is one.
+fn note_missing_tables(runs: Comparison, error: anyhow::Error) -> anyhow::Result<Comparison> {
+    let none = error.downcast::<NoData>()?;
+    let note = format!("Committed tables: {none}");
+    Ok(Comparison {
+        notes: [runs.notes, vec![note]].concat(),
+        ..runs
+    })
 }
 
 fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {

@@ -127,6 +127,47 @@ fn commit(root: &Path, tag: &str) {
     git(root, &["tag", tag]);
 }
 
+/// Of runs and of tables, each in a line of its own.
+#[test]
+fn a_review_has_one_verdict_on_runs_and_tables() {
+    let before = "timed; identity 0 a; identity 1 b; named 1";
+    let same = "emulated => emulated".to_string();
+    let slower = format!("{before} => timed 32 20 16.5");
+    let tables_slower = format!("tables of {before} => tables of timed 32 20 16.5");
+    let tables_faster = format!("tables of {before} => tables of timed 32 20 13");
+    let tables_same = format!("tables of {before} => tables of {before}");
+    let nothing = "timed => timed; machine nvidia-l4; card NVIDIA L4".to_string();
+    for (runs, tables, word, code) in [
+        (&same, &tables_same, "SAME", 0),
+        (&same, &tables_slower, "REGRESSION", 1),
+        (&slower, &tables_same, "REGRESSION", 1),
+        (&slower, &tables_faster, "MIXED", 1),
+        (&same, &tables_faster, "IMPROVED", 0),
+        (&nothing, &tables_faster, "NO DATA", 3),
+    ] {
+        let both = join(compared(runs), compared(tables));
+        let found = (both.overall.word, both.overall.exit.code());
+        assert_eq!(found, (word, code), "{runs} & {tables}");
+        let page = markdown(&layout::document(&both, true));
+        assert!(page.starts_with(&format!("**{word}: ")), "{page}");
+        assert!(page.contains("Committed tables: "), "{page}");
+        let says = page.matches("No action needed").count();
+        assert!(says <= usize::from(code == 0), "{page}");
+    }
+}
+
+#[test]
+fn a_base_without_tables_is_noted_and_a_broken_one_is_an_error() {
+    let runs = || compared("emulated => emulated");
+    let none = NoData("main has neither runs nor tables".into());
+    let noted = note_missing_tables(runs(), none.into()).unwrap();
+    let says = "Committed tables: NO DATA: main has neither runs nor tables";
+    assert_eq!(noted.notes, [says]);
+    assert_eq!(noted.overall.word, "SAME");
+    let broken = note_missing_tables(runs(), anyhow::anyhow!("line 9 is malformed"));
+    assert!(broken.is_err());
+}
+
 #[test]
 fn a_side_is_a_run_a_folder_of_them_tables_or_a_revision() {
     let folder = tempfile::tempdir().unwrap();

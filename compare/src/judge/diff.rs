@@ -6,18 +6,20 @@
 //! worse nor better.
 
 use super::best::{self, is_latency};
-use super::claims;
 use super::drift::{Drift, FEWEST, clock, cycles, is_of_one_kernel};
+use super::{blocks, claims};
 use crate::table::session::DeviceCompiler;
 use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
 use common::verdict::{GateId, Verdict};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// A gate fails now, or a figure moved the wrong way.
     Worse,
@@ -54,7 +56,8 @@ impl Change {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Group {
     /// Gates, claims, and whether there is a variant at all.
     Gates,
@@ -107,12 +110,21 @@ pub struct Difference {
     pub change: Change,
     pub base: Option<String>,
     pub new: Option<String>,
+    /// The two values as numbers, of a figure.
+    pub figures: Option<Moved>,
     /// `base / new` of a latency.
     pub ratio: Option<Ratio>,
     /// The reason, with the threshold.
     pub why: String,
     /// Data is missing that the new side should have: the exit code is 3.
     pub required: bool,
+}
+
+/// A figure on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moved {
+    pub base: f64,
+    pub new: f64,
 }
 
 impl Difference {
@@ -131,6 +143,7 @@ impl Difference {
             change,
             base: None,
             new: None,
+            figures: None,
             ratio: None,
             why: why.into(),
             required: false,
@@ -158,6 +171,11 @@ impl Difference {
         Self { base, new, ..self }
     }
 
+    fn figures(self, base: f64, new: Option<f64>) -> Self {
+        let figures = new.map(|new| Moved { base, new });
+        Self { figures, ..self }
+    }
+
     fn required(self, required: bool) -> Self {
         Self { required, ..self }
     }
@@ -175,7 +193,71 @@ impl Difference {
 pub struct Comparison {
     /// In the order of the ladder; those that concern most come first within a stage.
     pub differences: Vec<Difference>,
+    /// In the order of the ladder.
+    pub kernels: Vec<Kernel>,
     pub drift: Drift,
+}
+
+/// A variant, and whether it is the same on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kernel {
+    pub subject: Subject,
+    pub state: KernelState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelState {
+    /// Its sources differ.
+    Changed,
+    /// Its sources differ, and its machine code does not.
+    SameCode,
+    /// Only the new side has it.
+    New,
+    /// Only the base has it.
+    Gone,
+    Unchanged,
+}
+
+impl KernelState {
+    /// The state of a variant by its rows. An identity is of sources, a code of what nvcc made of them.
+    fn between(base: &Table, new: &Table, subject: &Subject) -> Option<Self> {
+        let own =
+            |table: &Table| Vec::from_iter(table.about(subject).filter(is_of_kernel).cloned());
+        let (old, now) = (own(base), own(new));
+        if now.is_empty() {
+            return (!old.is_empty()).then_some(KernelState::Gone);
+        }
+        if old.is_empty() {
+            return Some(KernelState::New);
+        }
+        let pairs = now
+            .iter()
+            .filter_map(|row| Some((base.get(&row.key())?, row)));
+        let pairs = Vec::from_iter(pairs);
+        let differs = |part: fn(&Row) -> &Option<String>| {
+            let known = pairs
+                .iter()
+                .filter(|(old, now)| part(old).is_some() && part(now).is_some());
+            let found = Vec::from_iter(known.map(|(old, now)| part(old) != part(now)));
+            (!found.is_empty()).then(|| found.contains(&true))
+        };
+        let sources = differs(|row| &row.identity).unwrap_or(false);
+        let code = differs(|row| &row.code);
+        Some(match (sources, code) {
+            (false, _) => KernelState::Unchanged,
+            (true, Some(false)) => KernelState::SameCode,
+            (true, _) => KernelState::Changed,
+        })
+    }
+}
+
+/// Whether the row is about one variant by itself.
+fn is_of_kernel(row: &&Row) -> bool {
+    use Source::{Emulator, Gpu, Ptxas};
+    matches!(row.by, Source::Kernel | Ptxas | Emulator | Gpu)
+        && row.against.is_none()
+        && !row.subject.name().is_empty()
 }
 
 /// Whether the session `new` was asked to run all that `base` ran: the same selection, or a whole tier that is not smaller, on the same
@@ -216,12 +298,32 @@ pub fn compare(base: &Table, new: &Table, covers: bool, stages: &[StageMeta]) ->
     let mut differences: Vec<Difference> = keys.flat_map(|key| join.judge(key)).collect();
     // Of cases only those whose errors changed; the row over all of them has the rest.
     differences.retain(|d| !matches!(d.on, On::Case(..)) || d.change != Change::Unchanged);
-    let place = |d: &Difference| {
+    let place = |subject: &Subject| {
         let mut ids = stages.iter().map(|stage| stage.id.as_str());
-        ids.position(|id| id == d.subject.stage())
+        ids.position(|id| id == subject.stage())
     };
-    differences.sort_by_key(|d| (place(d), d.group, d.change));
-    Comparison { differences, drift }
+    differences.sort_by_key(|d| (place(&d.subject), d.group, d.change));
+    let mut kernels = kernels(base, new, covers);
+    kernels.sort_by_key(|kernel| place(&kernel.subject));
+    Comparison {
+        differences,
+        kernels,
+        drift,
+    }
+}
+
+/// The variants of both sides; those that a narrower run was not asked for are not gone.
+fn kernels(base: &Table, new: &Table, covers: bool) -> Vec<Kernel> {
+    let rows = base.rows().chain(new.rows()).filter(is_of_kernel);
+    let subjects = BTreeSet::from_iter(rows.map(|row| &row.subject));
+    let kernels = subjects.into_iter().filter_map(|subject| {
+        let state = KernelState::between(base, new, subject)?;
+        let subject = subject.clone();
+        Some(Kernel { subject, state })
+    });
+    kernels
+        .filter(|kernel| covers || kernel.state != KernelState::Gone)
+        .collect()
 }
 
 struct Join<'a> {
@@ -420,10 +522,16 @@ impl Join<'_> {
                 }
             }
         };
-        let shown = |value: f64| Some(metric.show(value));
+        let shown = |table: &Table, value: f64| {
+            let blocks = (metric == Metric::Occupancy).then(|| blocks::per_sm(table, new, value));
+            let blocks = blocks.flatten().map(|blocks| format!(" ({blocks} per SM)"));
+            metric.show(value) + &blocks.unwrap_or_default()
+        };
+        let values = (shown(self.base, was), is.map(|is| shown(self.new, is)));
         Some(
             self.difference(new, what, change, why)
-                .values(shown(was), is.and_then(shown)),
+                .values(Some(values.0), values.1)
+                .figures(was, is),
         )
     }
 
@@ -489,10 +597,12 @@ impl Join<'_> {
         }
         let ratio = ratio(old, new);
         let (change, why) = self.judge_latency(&ratio, old, new);
-        let [was, is] = [old, new].map(|row| Some(metric.show(best::p50(row))));
+        let [was, is] = [old, new].map(best::p50);
         Difference {
             ratio: Some(ratio),
-            ..row(change, why).values(was, is)
+            ..row(change, why)
+                .values(Some(metric.show(was)), Some(metric.show(is)))
+                .figures(was, Some(is))
         }
     }
 

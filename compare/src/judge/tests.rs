@@ -225,6 +225,7 @@ fn the_verdict_on_differences_is_the_worst_of_them() {
             .unwrap(),
         base: None,
         new: None,
+        figures: None,
         ratio: None,
         why: "too large".into(),
         required: word.ends_with('!'),

@@ -1,14 +1,19 @@
-//! `compare diff`, which is also the comment on a pull request: what to do, what is new, what is worse, what is better.
+//! `compare diff`, which is also the comment on a pull request: the verdict, which kernels have changed, what is missing, and all that
+//! has moved, before → after.
 
-use super::{changes, first_lines, first_of, list, sections};
-use crate::document::Block;
-use crate::judge::diff::{self, Change, Difference, What};
-use crate::judge::list::{count, distinct};
+mod moved;
+
+use super::{changes, first_lines, first_of, list, sections, short};
+use crate::document::{Block, Text};
+use crate::judge::diff::{self, Change, Difference, Group, Kernel, KernelState, What};
+use crate::judge::list::{count, distinct, grouped, joined};
 use crate::judge::verdict::Overall;
+use crate::table::Subject;
+use moved::Line;
 
 /// The most lines of each kind in all tables together, in a comment on a pull request.
-const MOST_WORSE: usize = 15;
-const MOST_BETTER: usize = 8;
+const MOST_GATES: usize = 12;
+const MOST_FIGURES: usize = 16;
 const MOST_NEW: usize = 8;
 const MOST_MISSING: usize = 5;
 
@@ -24,17 +29,12 @@ pub struct Comparison {
     pub overall: Overall,
 }
 
-fn of(comparison: &diff::Comparison, change: Change) -> Vec<&Difference> {
-    let all = comparison.differences.iter();
-    all.filter(|difference| difference.change == change)
-        .collect()
-}
-
 /// Everything, or the first of each kind.
 pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
     let overall = &comparison.overall;
     let mut blocks = vec![
         Block::strong(overall.to_string()),
+        Block::paragraph(changed_line(comparison)),
         Block::bullets(overall.actions.clone()),
         Block::paragraph(format!(
             "`{}` against `{}` (base).",
@@ -46,29 +46,141 @@ pub fn document(comparison: &Comparison, is_whole: bool) -> Vec<Block> {
         false => (most / comparison.pairs.len().max(1)).max(2),
     };
     for (name, pair) in &comparison.pairs {
-        if comparison.pairs.len() > 1 {
+        let shown = pair_sections(pair, &share);
+        if comparison.pairs.len() > 1 && !shown.is_empty() {
             blocks.push(Block::section(&**name));
         }
-        let required = required(&pair.differences, share(MOST_MISSING));
-        let parts = [
-            ("Missing data", required),
-            ("Worse", table(pair, Change::Worse, share(MOST_WORSE))),
-            ("New", added(pair, share(MOST_NEW))),
-            ("Improved", table(pair, Change::Better, share(MOST_BETTER))),
-        ];
-        blocks.extend(sections(Block::subsection, parts));
-        blocks.extend(drift(pair));
+        blocks.extend(shown);
     }
     blocks.extend(list(&comparison.notes));
     blocks
 }
 
-/// Gates before figures, and large changes before small ones.
-fn table(pair: &diff::Comparison, change: Change, most: usize) -> Vec<Block> {
-    let mut changed = of(pair, change);
-    let moved = |d: &Difference| d.ratio.map_or(0.0, |ratio| ratio.value.ln().abs());
-    changed.sort_by(|a, b| a.group.cmp(&b.group).then(moved(b).total_cmp(&moved(a))));
+fn pair_sections(pair: &diff::Comparison, share: &impl Fn(usize) -> usize) -> Vec<Block> {
+    let figures = |group, lines: fn(&[&Difference]) -> Vec<Line>| {
+        let lines = lines(&shown(pair, group));
+        first_of(
+            &lines,
+            share(MOST_FIGURES),
+            |of| Block::Table(moved::table(of)),
+            HOW,
+        )
+    };
+    let parts = [
+        (
+            "Missing data",
+            required(&pair.differences, share(MOST_MISSING)),
+        ),
+        ("Gates and claims", gates(pair, share(MOST_GATES))),
+        ("Time", figures(Group::Latency, moved::times)),
+        (
+            "Registers, shared memory and code",
+            figures(Group::Resources, moved::figures),
+        ),
+        ("Counters", figures(Group::Counters, moved::figures)),
+        ("Errors", figures(Group::Errors, moved::figures)),
+        ("New", added(pair, share(MOST_NEW))),
+    ];
+    let mut blocks = sections(Block::subsection, parts);
+    blocks.extend(drift(pair));
+    blocks
+}
+
+/// What has moved in a group, the worst first, else in the order of the ladder.
+fn shown(pair: &diff::Comparison, group: Group) -> Vec<&Difference> {
+    let has_moved = |d: &&Difference| !matches!(d.change, Change::Missing | Change::Unchanged);
+    let all = pair.differences.iter().filter(|d| d.group == group);
+    let mut shown = Vec::from_iter(all.filter(has_moved));
+    shown.sort_by_key(|difference| difference.change);
+    shown
+}
+
+/// Which kernels differ, in one line, and which kinds of figures moved.
+fn changed_line(comparison: &Comparison) -> Text {
+    let kernels = comparison.pairs.iter().flat_map(|(_, pair)| &pair.kernels);
+    let mut states = grouped(kernels.map(|Kernel { subject, state }| (subject, *state)));
+    // What one table calls changed has changed, whatever stands still in another.
+    states.iter_mut().for_each(|(_, states)| states.sort());
+    let in_state = |wanted: KernelState| {
+        let all = states.iter().filter(move |(_, states)| states[0] == wanted);
+        Vec::from_iter(all.map(|(subject, _)| *subject))
+    };
+    let all_of = |stage: &str| states.iter().filter(|(of, _)| of.stage() == stage).count();
+    let says = [
+        (KernelState::Changed, ""),
+        (
+            KernelState::SameCode,
+            "in sources alone, with the same machine code, ",
+        ),
+        (KernelState::New, "new "),
+        (KernelState::Gone, "gone "),
+    ];
+    let parts = says.into_iter().filter_map(|(state, word)| {
+        let kernels = in_state(state);
+        (!kernels.is_empty()).then(|| format!("{word}{}", kernel_names(&kernels, all_of)))
+    });
+    let parts = joined(parts, "; ");
+    let what = if parts.is_empty() {
+        "no kernel"
+    } else {
+        &parts
+    };
+    let same = match in_state(KernelState::Unchanged).len() {
+        0 => String::new(),
+        n => format!(" {} the same.", count(n, "kernel is", "kernels are")),
+    };
+    let differences = comparison.pairs.iter();
+    let differences = differences.flat_map(|(_, pair)| {
+        let groups = [
+            Group::Latency,
+            Group::Resources,
+            Group::Counters,
+            Group::Errors,
+        ];
+        groups.into_iter().flat_map(|group| shown(pair, group))
+    });
+    let titles = moved::titles(&Vec::from_iter(differences));
+    let moved = match titles.is_empty() {
+        true => " No figure has moved.".to_string(),
+        false => format!(" Moved: {}.", joined(titles, ", ")),
+    };
+    Text::default()
+        .strong("Changed by this request:")
+        .plain(format!(" {what}.{same}{moved}"))
+}
+
+/// The most stages that are named, and the most variants of a stage of which only some are meant.
+const MOST_NAMES: usize = 4;
+
+/// `stage3-wmma-pv (12 kernels), stage5/swizzle-64x64`; `all`: how many variants a stage has.
+fn kernel_names(kernels: &[&Subject], all: impl Fn(&str) -> usize) -> String {
+    let stages = grouped(kernels.iter().map(|subject| (subject.stage(), *subject)));
+    let kernels_of = |n| count(n, "kernel", "kernels");
+    if stages.len() > MOST_NAMES {
+        return format!("{} of {} stages", kernels_of(kernels.len()), stages.len());
+    }
+    let stages = stages.into_iter().map(|(stage, some)| {
+        let is_named = some.len() < all(stage) && some.len() <= MOST_NAMES;
+        match is_named {
+            true => joined(some.into_iter().map(short), ", "),
+            false if some.len() < all(stage) => {
+                format!("{stage} ({} of its {})", some.len(), kernels_of(all(stage)))
+            }
+            false => format!("{stage} ({})", kernels_of(some.len())),
+        }
+    });
+    joined(stages, ", ")
+}
+
+/// Gates and claims whose verdict differs, and what is gone.
+fn gates(pair: &diff::Comparison, most: usize) -> Vec<Block> {
+    let mut changed = shown(pair, Group::Gates);
+    changed.retain(|d| !is_new_variant(d));
     first_of(&changed, most, |of| Block::Table(changes(of)), HOW)
+}
+
+fn is_new_variant(d: &Difference) -> bool {
+    d.change == Change::Informational && d.what == What::Variant && d.base.is_none()
 }
 
 fn required(differences: &[Difference], most: usize) -> Vec<Block> {
@@ -78,8 +190,7 @@ fn required(differences: &[Difference], most: usize) -> Vec<Block> {
 }
 
 fn added(pair: &diff::Comparison, most: usize) -> Vec<Block> {
-    let new = of(pair, Change::Informational).into_iter();
-    let new = new.filter(|d| d.what == What::Variant && d.base.is_none());
+    let new = pair.differences.iter().filter(|d| is_new_variant(d));
     // A variant is new once, whatever sources say of it.
     let names = distinct(new.map(|d| d.subject.to_string()));
     let lines = names.into_iter().map(Into::into);
@@ -97,3 +208,6 @@ fn drift(diff::Comparison { drift, .. }: &diff::Comparison) -> Option<Block> {
         ))
     })
 }
+
+#[cfg(test)]
+mod tests;

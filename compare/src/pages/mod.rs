@@ -224,7 +224,8 @@ fn changes(changes: &[&Difference]) -> Table {
         let values = match (&of.base, &of.new) {
             (Some(was), Some(is)) => format!("{was} → {is}").into(),
             (None, Some(is)) => is.into(),
-            _ => Cell::Missing,
+            (Some(was), None) => format!("{was} → –").into(),
+            (None, None) => Cell::Missing,
         };
         let ratio = of.ratio.map(|ratio| format!("{:.2}x; ", ratio.value));
         row! {
