@@ -4,6 +4,7 @@ use crate::document::Block;
 use crate::document::terminal;
 use crate::judge::list::joined;
 use crate::judge::verdict::Exit;
+use serde::Serialize;
 use std::io::{self, Write};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,11 @@ impl Answer {
     pub fn first_lines(exit: Exit, page: &[Block], most: usize, how: &str) -> Self {
         let text = terminal::render(page, terminal::width());
         Self::new(exit, first_lines(&text, most, how))
+    }
+
+    /// One object of JSON on standard output.
+    pub fn json(exit: Exit, found: &impl Serialize) -> anyhow::Result<Self> {
+        Ok(Self::new(exit, serde_json::to_string_pretty(found)?))
     }
 
     /// With what is wrong below the rest of the text, a line each.

@@ -15,7 +15,7 @@ use crate::measure::rows;
 use crate::measure::select::at_least_one;
 use crate::measure::summary::summary;
 use crate::measure::timer::Timer;
-use crate::pages;
+use crate::pages::{self, json};
 use crate::progress::Progress;
 use crate::python;
 use crate::python::bench::{Bench, Item};
@@ -79,6 +79,9 @@ pub struct CandidateArgs {
     /// The Python that has torch [default: PYTHON, else what scripts/python installed, else python3]
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<String>,
+    /// Print JSON, whose fields docs/rows.md names
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `mine.py:attention`.
@@ -221,6 +224,9 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         }
     }
     judged.is_interrupted = interrupted.load(Ordering::Relaxed);
+    if args.json {
+        return Answer::json(judged.exit(), &json::Candidate::from(&judged));
+    }
     let page = pages::candidate::document(&judged);
     Ok(Answer::page(judged.exit(), &page))
 }

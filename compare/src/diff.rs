@@ -10,6 +10,7 @@ use crate::judge::verdict::{Exit, Overall, of_differences};
 use crate::measure::machine;
 use crate::pages::diff as layout;
 use crate::pages::diff::Comparison;
+use crate::pages::json;
 use crate::stages;
 use crate::table::StageMeta;
 use crate::table::files::write_atomically;
@@ -54,6 +55,9 @@ pub struct DiffArgs {
     /// Compare the tables of these two revisions, too, with one verdict on both comparisons; a side without tables is noted
     #[arg(long, num_args = 2, value_names = ["BASE", "NEW"])]
     pub tables: Vec<String>,
+    /// Print JSON, whose fields docs/rows.md names
+    #[arg(long)]
+    pub json: bool,
 }
 
 pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
@@ -71,6 +75,10 @@ pub fn diff(args: &DiffArgs) -> anyhow::Result<Answer> {
     if let Some(path) = &args.out {
         let comment = markdown(&layout::document(&comparison, false));
         write_atomically(path, comment.as_bytes())?;
+    }
+    if args.json {
+        let found = json::Diff::from(&comparison);
+        return Answer::json(comparison.overall.exit, &found);
     }
     let page = layout::document(&comparison, true);
     Ok(Answer::page(comparison.overall.exit, &page))

@@ -1,7 +1,7 @@
 //! `compare run`: plan, execute, record, report.
 
 use crate::answer::Answer;
-use crate::document::terminal::terminal;
+use crate::document::terminal;
 use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
@@ -17,7 +17,7 @@ use crate::measure::session::begin;
 use crate::measure::sink::ExecuteError;
 use crate::measure::summary::summarise;
 use crate::measure::timer::Timer;
-use crate::pages::{files, summary};
+use crate::pages::{files, json, summary};
 use crate::progress::say;
 use crate::recorder::Recorder;
 use crate::stages::{self, Backend, Ladder};
@@ -75,6 +75,9 @@ pub struct RunArgs {
     /// Write the run's folder below this one [default: target/compare]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Print JSON, whose fields docs/rows.md names; progress goes to standard error
+    #[arg(long)]
+    pub json: bool,
     /// Run the self-test (planted faults, kernels without a barrier or wait) again, although this program has passed it before
     #[arg(long)]
     pub selftest: bool,
@@ -95,14 +98,19 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     let table = committed.of_gpu(&run.session.machine.name);
     let report = verdict::report_of_checks(&run, &table);
     let places = files::write_report(&report, &folder, machine::workspace().as_deref())?;
+    let overall = report.overall();
+    if args.json {
+        return Answer::json(overall.exit, &json::Run::new(&report, &overall, &folder));
+    }
     // Tensors of the user's own are no question to the table.
     let beside = args.input.is_none().then(|| {
         let known = Known::committed(&run.session.stages, &table);
         summary::committed(&known)
     });
-    let text = terminal(&summary::document(&report, beside.flatten()));
+    let page = summary::document(&report, beside.flatten());
+    let text = terminal::render(&page, terminal::width());
     let text = format!("{}\n{places}", text.trim_end());
-    Ok(Answer::new(report.overall().exit, text))
+    Ok(Answer::new(overall.exit, text))
 }
 
 fn measure(

@@ -8,6 +8,7 @@ pub mod explain;
 mod figure;
 pub mod files;
 mod generated;
+pub mod json;
 pub mod ladder;
 pub mod metrics;
 pub mod names;

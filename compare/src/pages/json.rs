@@ -1,0 +1,261 @@
+//! What `--json` prints: an object for programs, with the words and figures of the page. docs/rows.md names every field.
+
+use crate::judge::candidate;
+use crate::judge::claims::Claimed;
+use crate::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
+use crate::judge::state::State;
+use crate::judge::verdict::{Overall, Report};
+use crate::pages;
+use crate::table::{On, Row, Source};
+use common::metric::Metric;
+use common::verdict::{GateId, Verdict as Judgement};
+use serde::Serialize;
+use std::path::Path;
+
+/// The form of the object: its number rises when a field goes or changes its meaning.
+#[derive(Serialize)]
+enum Schema {
+    #[serde(rename = "compare.diff/1")]
+    Diff,
+    #[serde(rename = "compare.run/1")]
+    Run,
+    #[serde(rename = "compare.candidate/1")]
+    Candidate,
+}
+
+/// The verdict, as every command has it.
+#[derive(Serialize)]
+struct Verdict<'a> {
+    verdict: &'a str,
+    exit: u8,
+    line: &'a str,
+    actions: &'a [String],
+}
+
+impl<'a> From<&'a Overall> for Verdict<'a> {
+    fn from(overall: &'a Overall) -> Self {
+        Self {
+            verdict: overall.word,
+            exit: overall.exit.code(),
+            line: &overall.line,
+            actions: &overall.actions,
+        }
+    }
+}
+
+/// Of `compare diff`.
+#[derive(Serialize)]
+pub struct Diff<'a> {
+    schema: Schema,
+    #[serde(flatten)]
+    verdict: Verdict<'a>,
+    base: &'a str,
+    new: &'a str,
+    notes: &'a [String],
+    comparisons: Vec<Pair<'a>>,
+}
+
+#[derive(Serialize)]
+struct Pair<'a> {
+    name: &'a str,
+    kernels: &'a [Kernel],
+    differences: Vec<Entry<'a>>,
+    unchanged: usize,
+}
+
+/// One difference.
+#[derive(Serialize)]
+struct Entry<'a> {
+    subject: &'a str,
+    on: String,
+    by: Source,
+    group: Group,
+    change: Change,
+    metric: Option<Metric>,
+    gate: Option<GateId>,
+    base: Option<&'a str>,
+    new: Option<&'a str>,
+    figures: Option<Moved>,
+    ratio: Option<[f64; 3]>,
+    required: bool,
+    why: &'a str,
+}
+
+impl<'a> From<&'a pages::diff::Comparison> for Diff<'a> {
+    fn from(of: &'a pages::diff::Comparison) -> Self {
+        Self {
+            schema: Schema::Diff,
+            verdict: (&of.overall).into(),
+            base: &of.base,
+            new: &of.new,
+            notes: &of.notes,
+            comparisons: of.pairs.iter().map(Pair::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a (String, diff::Comparison)> for Pair<'a> {
+    fn from((name, pair): &'a (String, diff::Comparison)) -> Self {
+        let (unchanged, differs): (Vec<_>, Vec<_>) = (pair.differences.iter())
+            .partition(|difference| difference.change == Change::Unchanged);
+        Self {
+            name,
+            kernels: &pair.kernels,
+            differences: differs.into_iter().map(Entry::from).collect(),
+            unchanged: unchanged.len(),
+        }
+    }
+}
+
+impl<'a> From<&'a Difference> for Entry<'a> {
+    fn from(of: &'a Difference) -> Self {
+        let (metric, gate) = match of.what {
+            What::Metric(metric) => (Some(metric), None),
+            What::Gate(gate) => (None, Some(gate)),
+            What::Row(_) | What::Variant => (None, None),
+        };
+        let ratio = of.ratio.as_ref();
+        Self {
+            subject: of.subject.as_str(),
+            on: of.on.to_string(),
+            by: of.by,
+            group: of.group,
+            change: of.change,
+            metric,
+            gate,
+            base: of.base.as_deref(),
+            new: of.new.as_deref(),
+            figures: of.figures,
+            ratio: ratio.map(|of| [of.value, of.interval.low, of.interval.high]),
+            required: of.required,
+            why: &of.why,
+        }
+    }
+}
+
+/// Of `compare run`.
+#[derive(Serialize)]
+pub struct Run<'a> {
+    schema: Schema,
+    #[serde(flatten)]
+    verdict: Verdict<'a>,
+    run: &'a Path,
+    rows: std::path::PathBuf,
+    variants: Vec<Variant<'a>>,
+    claims: Vec<Claim<'a>>,
+    missing: Vec<Missing<'a>>,
+}
+
+#[derive(Serialize)]
+struct Variant<'a> {
+    subject: &'a str,
+    state: &'static str,
+    gates: &'a [GateId],
+}
+
+#[derive(Serialize)]
+struct Claim<'a> {
+    stage: &'a str,
+    claim: String,
+    state: &'static str,
+    measured: &'a str,
+    why: &'a str,
+}
+
+#[derive(Serialize)]
+struct Missing<'a> {
+    what: &'a str,
+    why: &'a str,
+    required: bool,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(report: &'a Report<'_>, overall: &'a Overall, folder: &'a Path) -> Self {
+        let variant = |(subject, state): &'a (crate::table::Subject, State)| Variant {
+            subject: subject.as_str(),
+            state: state_of(state),
+            gates: match state {
+                State::Failed(gates) | State::NoData(gates) => gates,
+                _ => &[],
+            },
+        };
+        let claim = |of: &'a Claimed| Claim {
+            stage: &of.stage,
+            claim: of.title(),
+            state: standing_of(of),
+            measured: &of.finding.reason,
+            why: &of.claim.why,
+        };
+        let missing = report.missing.iter().map(|missing| Missing {
+            what: &missing.what,
+            why: &missing.why,
+            required: missing.required,
+        });
+        Self {
+            schema: Schema::Run,
+            verdict: overall.into(),
+            run: folder,
+            rows: folder.join("rows.jsonl"),
+            variants: report.states.iter().map(variant).collect(),
+            claims: report.claims.iter().map(claim).collect(),
+            missing: missing.collect(),
+        }
+    }
+}
+
+fn state_of(state: &State) -> &'static str {
+    match state {
+        State::Green => "pass",
+        State::Failed(_) => "fail",
+        State::NoData(_) => "not_measured",
+        State::Stale => "stale",
+        State::NotRun(_) => "not_run",
+    }
+}
+
+fn standing_of(claimed: &Claimed) -> &'static str {
+    match claimed.verdict() {
+        None if claimed.is_unexpected().is_some() => "holds_though_recorded_as_refuted",
+        None => "refuted",
+        Some(_) if claimed.is_stale => "stale",
+        Some(Judgement::Pass) => "holds",
+        Some(Judgement::Fail) => "refuted_and_not_recorded",
+        Some(Judgement::Ambiguous) => "undecided",
+        Some(Judgement::NoData) => "not_measured",
+    }
+}
+
+/// Of `compare candidate`. Its rows have the columns of `rows.jsonl`.
+#[derive(Serialize)]
+pub struct Candidate<'a> {
+    schema: Schema,
+    verdict: String,
+    exit: u8,
+    device: &'a str,
+    summary: &'a Row,
+    cases: &'a [Row],
+    timed: Vec<&'a Row>,
+    failures: Vec<String>,
+    unsupported: Vec<String>,
+    not_timed: Vec<String>,
+}
+
+impl<'a> From<&'a candidate::Candidate> for Candidate<'a> {
+    fn from(of: &'a candidate::Candidate) -> Self {
+        Self {
+            schema: Schema::Candidate,
+            verdict: of.verdict().to_string(),
+            exit: of.exit().code(),
+            device: &of.device,
+            summary: &of.summary,
+            cases: &of.cases,
+            timed: of.timed.rows().filter(|row| row.on != On::All).collect(),
+            failures: of.failures().collect(),
+            unsupported: of.unsupported(),
+            not_timed: of.not_timed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
