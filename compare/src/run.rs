@@ -6,6 +6,7 @@ use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
 use crate::judge::{Known, verdict};
+use crate::measure::estimate::{self, Took};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
 use crate::measure::limits;
@@ -36,6 +37,7 @@ use common::problem::Problem;
 use common::reference::{Probability, reference};
 use common::stage::LoadedStage;
 use std::path::{Path, PathBuf, absolute};
+use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,6 +158,15 @@ fn measure(
     let read_by = read_by.map(|tool| (Source::Ptxas, vec![tool]));
     run.session.tools.extend(read_by);
     say(&format!("run: {}", folder.display()));
+    let times = machine::workspace().map(|root| root.join("target/compare"));
+    let before = times.as_deref().map(estimate::read).unwrap_or_default();
+    say(&estimate::line(
+        &before,
+        plan.tier,
+        backend,
+        plan.cases.len(),
+    ));
+    let begun = Instant::now();
     // Before a GPU works for nothing.
     if ladder.gpu.is_ok()
         && let Some(reason) = run.session.unacceptable()
@@ -189,6 +200,12 @@ fn measure(
         Ok(()) => {
             let cases = run.cases().count();
             run.session.progress = Progress::Complete { cases };
+            if let Some(times) = times.filter(|times| times.is_dir()) {
+                estimate::keep(
+                    &times,
+                    Took::new(plan.tier, backend, cases, begun.elapsed()),
+                );
+            }
         }
         Err(_) => run.goes_on(plan.cases.len()),
     }

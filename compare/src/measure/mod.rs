@@ -2,6 +2,7 @@
 
 pub mod builds;
 pub mod count;
+pub mod estimate;
 pub mod execute;
 pub mod input;
 pub mod limits;

@@ -3,6 +3,7 @@
 
 pub mod candidate;
 mod columns;
+pub mod counted;
 pub mod diff;
 pub mod explain;
 mod figure;

@@ -1,7 +1,7 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
 use super::{
-    STANDINGS, STATES, commit, first_lines, first_of, ladder, noted, or_empty, sections, self_test,
+    STANDINGS, STATES, commit, counted, first_lines, first_of, ladder, noted, or_empty, sections, self_test,
     text, times, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
@@ -41,6 +41,12 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
         let score = ladder::score(&of.known).map(Block::strong);
         (titled("Against peers", of), Vec::from_iter(score))
     });
+    let ladder = match known.run.map(|run| run.backend) {
+        Some(BackendKind::Emulated) => counted::blocks(report),
+        Some(BackendKind::Cuda) | None => {
+            ladder::tables(report, |title| Block::subsection(title))
+        }
+    };
     let before = [
         ("Next".into(), vec![Block::bullets(next(report, others))]),
         ("Gates that fail".into(), failures(report)),
@@ -48,10 +54,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
             "Missing data that is required".into(),
             missing(report, true),
         ),
-        (
-            titled("The ladder", report),
-            ladder::tables(report, |title| Block::subsection(title)),
-        ),
+        (titled("The ladder", report), ladder),
         (titled("Against peers", report), against_peers(report)),
     ];
     let after = [

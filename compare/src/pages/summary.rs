@@ -1,12 +1,13 @@
 //! What `run` prints to the terminal: failures, a line per stage; then what is missing, what to do, and the verdict. It is about what the
 //! run checked; of the committed table it has one line.
 
-use super::{ladder, report, some};
+use super::{counted, ladder, report, some};
 use crate::document::{Block, Text};
 use crate::judge::Known;
 use crate::judge::claims::claims;
 use crate::judge::list::joined;
 use crate::judge::verdict::Report;
+use crate::table::Source;
 
 /// What a table has that its report is about, in place of a run's: `the committed table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
 pub fn committed(known: &Known<'_>) -> Option<String> {
@@ -34,7 +35,10 @@ pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
         Block::bullets(report.overall().actions),
         Block::strong(report::verdict(report)),
     ];
-    let ladder = some(ladder::ladder(report));
+    let ladder = match report.known.backend() {
+        Source::Emulator => counted::blocks(report),
+        _ => some(ladder::ladder(report)),
+    };
     let missing = report::missing(report, true);
     [report::failures(report), ladder, missing, end].concat()
 }
