@@ -1,8 +1,8 @@
 //! COMPARE.md: what decides, in at most 20 KB.
 
 use super::{
-    STANDINGS, STATES, commit, counted, first_lines, first_of, ladder, noted, or_empty, sections, self_test,
-    text, times, us,
+    STANDINGS, STATES, commit, counted, first_lines, first_of, ladder, noted, or_empty, sections,
+    self_test, text, times, us,
 };
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
 use crate::judge::best;
@@ -43,9 +43,7 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     });
     let ladder = match known.run.map(|run| run.backend) {
         Some(BackendKind::Emulated) => counted::blocks(report),
-        Some(BackendKind::Cuda) | None => {
-            ladder::tables(report, |title| Block::subsection(title))
-        }
+        Some(BackendKind::Cuda) | None => ladder::tables(report, |title| Block::subsection(title)),
     };
     let before = [
         ("Next".into(), vec![Block::bullets(next(report, others))]),
