@@ -4,7 +4,7 @@ use super::Known;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
-use crate::table::session::Progress;
+use crate::table::session::{Progress, Tier};
 use crate::table::{On, Place, Row, Session, Source, Subject};
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
@@ -146,8 +146,11 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
             let is_peer = claimed.claim.relation.base().is_none();
             let is_due = !is_peer && claimed.claim.is_about(known.gpu());
             if measurable(known, GateId::L1) && known.is_whole() && is_due {
-                missing
-                    .push(required(claimed.title(), "it was not timed").in_stage(&claimed.stage));
+                let lacking = match times_problem(known.run, &claimed.claim.on) {
+                    true => required(claimed.title(), "it was not timed"),
+                    false => optional(claimed.title(), "`--full` times it"),
+                };
+                missing.push(lacking.in_stage(&claimed.stage));
             }
             continue;
         }
@@ -203,4 +206,35 @@ fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
         }));
     }
     missing
+}
+
+/// Returns whether a run of this tier times the claims about a problem: short of `--full` those about
+/// the problem that claims are about unless they name one. A committed table has all.
+fn times_problem(run: Option<&Session>, place: &Place) -> bool {
+    run.is_none_or(|run| run.tier == Tier::T2)
+        || place.problem().is_some_and(|problem| problem.has_claims())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scenario;
+    use common::problem::{Dtype, Mask};
+
+    #[test]
+    fn claims_about_problems_that_full_alone_times_are_required_of_full_alone() {
+        let places = ["mission", "big"].map(|shape| Place::new(shape, Dtype::F16, Mask::Full));
+        let required = |words: &str| {
+            let run = scenario::run(words);
+            places
+                .each_ref()
+                .map(|place| times_problem(Some(&run.session), place))
+        };
+        assert_eq!(required("timed; tier 2"), [true, true]);
+        assert_eq!(required("timed; tier 1"), [true, false]);
+        assert_eq!(
+            places.map(|place| times_problem(None, &place)),
+            [true, true]
+        );
+    }
 }
