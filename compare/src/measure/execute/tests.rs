@@ -331,6 +331,8 @@ struct Made {
     /// Of the variant of this name.
     spoils: (&'static str, Spoils),
     timed: RefCell<Vec<String>>,
+    /// Of each arm that was timed alone.
+    warm_ups: RefCell<Vec<Duration>>,
 }
 
 const HONEST: (&str, Spoils) = ("none", |_| ());
@@ -375,6 +377,7 @@ impl Made {
             us,
             spoils,
             timed: RefCell::default(),
+            warm_ups: RefCell::default(),
         }
     }
 
@@ -418,6 +421,7 @@ impl Timer for Made {
     ) -> Result<Timed, CudaError> {
         let has_claims = pool.contents()[0].problem.has_claims();
         assert_eq!(plan.samples, if has_claims { 500 } else { 100 });
+        self.warm_ups.borrow_mut().push(plan.warm_up);
         let us = samples(self.us);
         Ok(Timed {
             measurement: Measurement {
@@ -616,6 +620,23 @@ fn the_problem_of_the_claims_is_timed_with_all_samples() {
         .unwrap();
     assert!(!plan.timings.is_empty());
     assert_eq!(told.kinds, vec!["timing"; plan.timings.len()]);
+}
+
+#[test]
+fn only_the_first_of_several_arms_has_the_whole_warm_up() {
+    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
+    let (stages, plan) = planned(flags, BackendKind::Cuda);
+    let device = Made::new(20.0, HONEST);
+    let (mut benches, mut told) = (Benches::new(&device, true), Told::default());
+    let (executor, mut run) = (Executor::new(&plan, &stages), judged(None));
+    executor
+        .time(&mut benches, 0.6, &plan.timings, 0, &mut run, &mut told)
+        .unwrap();
+    let warm_ups = device.warm_ups.borrow();
+    let (first, others) = warm_ups.split_first().unwrap();
+    assert_eq!(*first, TimingPlan::default().warm_up);
+    assert!(!others.is_empty());
+    assert!(others.iter().all(|of| *of == WARM_UP_AFTER_ANOTHER));
 }
 
 /// What a run on a GPU does, the emulator in its place: each kind of step once for those in a row, with the stage.

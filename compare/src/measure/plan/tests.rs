@@ -362,6 +362,33 @@ fn bf16_is_checked_on_default_variants() {
 }
 
 #[test]
+fn masks_of_bf16_alternate_between_edge_shapes_and_begin_with_full() {
+    let mut stages = ladder();
+    for variant in stages.iter_mut().flat_map(|stage| &mut stage.variants) {
+        variant.kernels = instances(&variant.name, &Dtype::ALL);
+    }
+    let flags = "--full --stages stage0-scalar --dtypes bf16";
+    let plan = plan(&stages, &request(flags), Cuda).unwrap();
+    let masks = |shape: Shape| {
+        let cases = plan.cases.iter().map(|case| case.problem);
+        distinct(cases.filter(|of| of.shape == shape).map(|of| of.mask))
+    };
+    let [first, second, third, ..] = edge_shapes()[..] else {
+        panic!("there are edge shapes");
+    };
+    assert_eq!(masks(first), [Mask::Full]);
+    assert_eq!(masks(second), [Mask::Causal]);
+    assert_eq!(masks(third), [Mask::Full]);
+}
+
+#[test]
+fn random_problems_follow_few_cases_and_are_all_that_is_timed() {
+    let plan = planned("--regret 2", Cuda);
+    assert_eq!(plan.tier, Tier::T0);
+    assert_eq!((plan.draws.len(), plan.timings.len()), (2, 0));
+}
+
+#[test]
 fn what_the_traced_build_cannot_watch_is_run_plain() {
     let mode = |shape: &str| {
         let flags = format!("--shapes {shape} --masks causal --dtypes f16");
