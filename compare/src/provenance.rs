@@ -225,6 +225,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_a_sparse_checkout_leaves_out_is_not_dirty() {
+        let folder = repository();
+        testing::run(folder.path(), &["update-index", "--skip-worktree", HEADER]);
+        std::fs::remove_file(folder.path().join(HEADER)).unwrap();
+        assert!(!is_dirty(folder.path()));
+    }
+
+    #[test]
     fn sources_in_no_repository_have_no_commit() {
         let folder = tempfile::tempdir().unwrap();
         sources(folder.path());

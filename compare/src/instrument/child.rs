@@ -217,6 +217,15 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_line_that_was_cut_off_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        std::fs::write(&path, "{\"subject\":\n").unwrap();
+        append(&path, &case(SCALAR, Source::Gpu, None)).unwrap();
+        assert!(results(&path).is_empty());
+    }
+
+    #[test]
     fn a_launch_that_is_not_green_is_named_with_its_gate() {
         let red = case(SCALAR, Source::Gpu, Some(GateId::C2));
         assert_eq!(

@@ -159,4 +159,21 @@ mod tests {
         let big = of_kind(Kind::Small).flat_map(|named| of(named.shape));
         assert!(fit(&big.collect::<Vec<_>>(), gigabytes(4)).is_ok());
     }
+
+    #[test]
+    fn the_largest_of_several_problems_must_fit() {
+        let of = |shape| Problem::new(shape, Dtype::F16, Mask::Full).unwrap();
+        let small = of(Shape::bhsd(1, 1, 32, 64));
+        let huge = of(Shape::bhsd(1024, 1024, 4096, 64));
+        let available = || {
+            Some(Available {
+                bytes: 24_000_000_000,
+                limit: "MemAvailable".into(),
+            })
+        };
+        assert!(fit([&small], available()).is_ok());
+        for problems in [[&small, &huge], [&huge, &small]] {
+            assert!(fit(problems, available()).is_err());
+        }
+    }
 }
