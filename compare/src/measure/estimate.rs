@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Below a folder of runs; whatever lists those skips it.
 const FILE: &str = ".took.json";
 
+/// A run of fewer cases than this part of the planned ones tells nothing: most of its time was its start.
+const LEAST_SHARE: usize = 10;
+
 /// What a run took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Took {
@@ -45,7 +48,7 @@ pub fn line(before: &[Took], tier: Tier, backend: BackendKind, cases: usize) -> 
     let last = before
         .iter()
         .find(|took| (took.tier, took.backend) == (tier, backend));
-    match last.filter(|took| took.cases > 0) {
+    match last.filter(|took| took.cases > 0 && took.cases * LEAST_SHARE >= cases) {
         Some(Took {
             cases: of, seconds, ..
         }) => format!(
@@ -118,5 +121,14 @@ mod tests {
         assert_eq!(read(folder.path()), [other, last]);
         std::fs::write(folder.path().join(FILE), "{").unwrap();
         assert_eq!(read(folder.path()), []);
+    }
+
+    #[test]
+    fn a_run_of_one_case_tells_nothing_of_two_thousand() {
+        let before = [took(Tier::T1, 1, 1)];
+        assert_eq!(
+            line(&before, Tier::T1, BackendKind::Emulated, 2000),
+            "2,000 cases; how long they take is said once some have run"
+        );
     }
 }
