@@ -1,32 +1,23 @@
 //! The whole path of a case, and of a synchronisation site left out, with stages that are wrong in known ways: each must be
 //! caught by the gate that is there for it. The kernels are Rust functions in the place of emulated entries.
 
+mod fake;
+
 use common::check::{NoOutput, Outcome, StagedInputs, Target, both_backends, check};
 use common::inputs::{Family, Inputs};
 use common::limits::DeviceLimits;
 use common::params::{self, AttentionKernel, AttentionMaps, AttentionParams};
 use common::problem::{Dtype, Mask, Problem, Shape};
-use common::stage::{
-    Artifacts, Attention, Kernel, LoadedStage, Redundant, Role, StageInfo, Unsupported,
-};
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Redundant, StageInfo, Unsupported};
 use common::suppression::{Finding, Presets, suppress_each};
 use common::tier0::SCHEDULES;
 use common::verdict::{GateId, Verdict};
 use emulator::Schedule;
+use fake::{INFO, Records, artifacts};
 use half::f16;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-
-const INFO: StageInfo = StageInfo {
-    id: "stage-fake",
-    idea: "wrong on purpose",
-    predecessor: None,
-    role: Role::Rung,
-    default_variant: "correct",
-    claims: &[],
-    redundant: &[],
-};
 
 struct Fake;
 
@@ -36,15 +27,7 @@ impl Attention for Fake {
     }
     fn artifacts(&self) -> &'static Artifacts {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
-        ARTIFACTS.get_or_init(|| Artifacts {
-            kernels: table::<0>,
-            traced_kernels: Some(table::<1>),
-            fatbin: None,
-            report_json: REPORT,
-            caps: "",
-            architectures: &[],
-            sources: &[],
-        })
+        ARTIFACTS.get_or_init(|| artifacts(table::<0>, table::<1>))
     }
     fn accepts(&self, kernel: &Kernel, _: &Problem) -> Result<(), Unsupported> {
         match kernel.variant.as_str() {
@@ -56,9 +39,6 @@ impl Attention for Fake {
         }
     }
 }
-
-const REPORT: &str = r#"{"identity":"0","compiler":{"major":null,"description":"none"},
-    "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#;
 
 type Body = unsafe extern "C" fn(*const AttentionParams);
 
@@ -96,12 +76,6 @@ const SYNCHRONISED: [(&CStr, Body); 8] = [
     (c"ordered_too", writes_in_order),
 ];
 
-struct Records(Vec<AttentionKernel>);
-// SAFETY: the records hold pointers to string literals and functions, and are never written again.
-unsafe impl Send for Records {}
-// SAFETY: as above.
-unsafe impl Sync for Records {}
-
 /// 0: plain; 1: traced, where some report their stores and the others are as if they had not been instrumented, which gate H1
 /// must notice; 2: of [`Synchronised`].
 unsafe extern "C" fn table<const WHICH: usize>(
@@ -121,8 +95,7 @@ unsafe extern "C" fn table<const WHICH: usize>(
         }),
     });
     // SAFETY: the caller passes a valid pointer.
-    unsafe { *count = records.0.len() as i32 };
-    records.0.as_ptr()
+    unsafe { records.hand_out(count) }
 }
 
 impl Records {

@@ -1,27 +1,20 @@
 //! Random cases on kernels that are wrong for one combination of what is drawn: each is found, and shrunk to what its fault needs.
 //! The kernels are Rust functions in the place of emulated entries.
 
+mod fake;
+
 use common::fuzz::{self, Answer, Case, RunError};
 use common::params::{AttentionKernel, AttentionMaps, AttentionParams, AttentionTensor};
 use common::problem::{Dtype, Problem};
-use common::stage::{Artifacts, Attention, Kernel, LoadedStage, Role, StageInfo};
+use common::stage::{Artifacts, Attention, Kernel, LoadedStage, StageInfo};
 use common::verdict::{GateId, GateResult};
+use fake::{INFO, Records, artifacts};
 use half::f16;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
 const SEED: u64 = 20_261_128;
 const DIM: i64 = 64;
-
-const INFO: StageInfo = StageInfo {
-    id: "stage-fake",
-    idea: "wrong on purpose",
-    predecessor: None,
-    role: Role::Rung,
-    default_variant: "correct",
-    claims: &[],
-    redundant: &[],
-};
 
 struct Fake;
 
@@ -31,16 +24,7 @@ impl Attention for Fake {
     }
     fn artifacts(&self) -> &'static Artifacts {
         static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
-        ARTIFACTS.get_or_init(|| Artifacts {
-            kernels: table::<0>,
-            traced_kernels: Some(table::<1>),
-            fatbin: None,
-            report_json: r#"{"identity":"0","compiler":{"major":null,"description":"none"},
-                "gpu":{"status":"absent","reason":"not built","remedy":"none"}}"#,
-            caps: "",
-            architectures: &[],
-            sources: &[],
-        })
+        ARTIFACTS.get_or_init(|| artifacts(table::<0>, table::<1>))
     }
     fn grid(&self, _: &Kernel, _: &Problem) -> [u32; 3] {
         [1; 3]
@@ -80,12 +64,6 @@ const BEHIND: u8 = 4;
 /// Keys are taken to begin on a boundary of 32 bytes.
 const ALIGNED: u8 = 5;
 
-struct Records(Vec<AttentionKernel>);
-// SAFETY: the records hold pointers to string literals and functions, and are never written again.
-unsafe impl Send for Records {}
-// SAFETY: as above.
-unsafe impl Sync for Records {}
-
 unsafe extern "C" fn table<const TRACED: usize>(
     count: *mut i32,
     _maps: *mut *const AttentionMaps,
@@ -111,8 +89,7 @@ unsafe extern "C" fn table<const TRACED: usize>(
         Records(VARIANTS.iter().map(record).collect())
     });
     // SAFETY: the caller passes a valid pointer.
-    unsafe { *count = records.0.len() as i32 };
-    records.0.as_ptr()
+    unsafe { records.hand_out(count) }
 }
 
 unsafe extern "C-unwind" {
