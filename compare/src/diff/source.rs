@@ -1,10 +1,10 @@
 //! What BASE and NEW name: the folder of a run, a folder of tables, or a git revision.
 
 use crate::answer::NoData;
-use crate::table::digest::{DIGESTS, SUMS, Texts};
+use crate::table::digest::Texts;
 use crate::table::files::is_run;
 use crate::table::files::name_of;
-use crate::table::merge::FILES;
+use crate::table::names;
 use crate::table::run::newest_run;
 use crate::table::{Results, Run, Session, StageMeta};
 use anyhow::{Context, anyhow, bail};
@@ -92,11 +92,7 @@ fn revision(name: &str, root: Option<&Path>) -> anyhow::Result<Side> {
         if file == BEFORE_TABLES {
             bail!(before_tables(name, root));
         }
-        if FILES
-            .iter()
-            .chain(&[DIGESTS, SUMS])
-            .any(|known| *known == file)
-        {
+        if names::ALL.contains(&file) {
             let text = git(root, &["show", &format!("{sha}:{path}")]).map_err(cannot)?;
             let folder = folders
                 .entry(folder)

@@ -5,16 +5,13 @@
 //! `sums.txt` has a checksum of each line. It decides nothing: it names the line where a digest is not right.
 
 use super::error::StoreError;
-use super::files::read;
-use super::merge::FILES;
+use super::files::{lines as json_lines, read, to_lines};
+use super::names::{self, DIGESTS, FILES, SUMS};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-pub const DIGESTS: &str = "digests.jsonl";
-pub const SUMS: &str = "sums.txt";
 
 /// The version of what the digests are of.
 const FORMAT: u32 = 1;
@@ -76,7 +73,7 @@ impl Texts {
     /// Reads what a folder has of a table's files.
     pub fn read(folder: &Path) -> Result<Self, StoreError> {
         let mut texts = Self::at(folder);
-        for file in FILES.into_iter().chain([DIGESTS, SUMS]) {
+        for file in names::ALL {
             let text = read(&texts.path(file))?;
             texts
                 .files
@@ -103,7 +100,7 @@ impl Texts {
         let sessions = sessions.map(|(session, sha256)| Entry::Session { session, sha256 });
         let choice = choice.map(|sha256| Entry::Choice(sha256.to_string()));
         let entries = [Entry::Format(FORMAT)].into_iter().chain(choice);
-        let digests = super::merge::to_lines(entries.chain(sessions));
+        let digests = to_lines(entries.chain(sessions));
         let mut sums = String::new();
         for file in FILES {
             let _ = writeln!(sums, "{file}");
@@ -151,7 +148,7 @@ impl Texts {
         let path = self.path(DIGESTS);
         let mut digests = Digests::default();
         let mut format = None;
-        for entry in super::merge::lines(self.file(DIGESTS), &path, |_| None)? {
+        for entry in json_lines(self.file(DIGESTS), &path, |_| None)? {
             match entry {
                 Entry::Format(version) => format = Some(version),
                 Entry::Choice(sha256) => digests.choice = Some(sha256),

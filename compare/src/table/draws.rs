@@ -141,7 +141,8 @@ impl TryFrom<Line> for Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::merge::{DRAWS, ROWS, Table};
+    use crate::table::merge::Table;
+    use crate::table::names::{DRAWS, ROWS};
     use crate::testing::scenario::each;
     use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Errors of reading and writing runs.
 
-use super::digest::DIGESTS;
+use super::names::DIGESTS;
 use std::io;
 use std::path::{Path, PathBuf};
 

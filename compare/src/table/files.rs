@@ -1,6 +1,8 @@
-//! Atomic writes, and the folders of runs.
+//! Atomic writes, files of a JSON value a line, and the folders of runs.
 
 use super::error::StoreError;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, Error};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
@@ -96,6 +98,38 @@ pub fn create_folder(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
             Err(error) => return Err(StoreError::write(&folder)(error)),
         }
     }
+}
+
+/// What the lines of a file are, unless something is `wrong` with one; `path` is for messages.
+pub(super) fn lines<T: DeserializeOwned>(
+    text: &[u8],
+    path: &Path,
+    wrong: impl Fn(&T) -> Option<String>,
+) -> Result<Vec<T>, StoreError> {
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
+    let read = |(line, number): (&[u8], usize)| {
+        let read = serde_json::from_slice(line);
+        let read = read.and_then(|read| match wrong(&read) {
+            Some(why) => Err(Error::custom(why)),
+            None => Ok(read),
+        });
+        read.map_err(|source| StoreError::Malformed {
+            path: path.to_path_buf(),
+            line: number,
+            source,
+        })
+    };
+    lines.map(read).collect()
+}
+
+pub(super) fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for item in items {
+        serde_json::to_writer(&mut bytes, &item).expect("rows have no map keys but strings");
+        bytes.push(b'\n');
+    }
+    bytes
 }
 
 #[cfg(test)]

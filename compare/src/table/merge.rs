@@ -1,25 +1,17 @@
 //! What is known of the kernels: rows by key, with the sessions that measured them. `results/<gpu>/` has one table per GPU model,
 //! `results/build/` the one of what depends on sources and compilers alone. `accept` merges sessions into them; git is their history.
 
-use super::digest::{DIGESTS, Texts, of_choice, verify_choice};
+use super::digest::{Texts, of_choice, verify_choice};
 use super::draws;
 use super::error::StoreError;
-use super::files::{entries, is_run, read, write_atomically};
+use super::files::{entries, is_run, lines, read, to_lines, write_atomically};
+use super::names::{DIGESTS, DRAWS, FILES, ROWS, SESSIONS};
 use super::row::{Key, On, Row, Source, Subject};
 use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
 use common::problem::Dtype;
-use serde::Serialize;
-use serde::de::{DeserializeOwned, Error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-pub const ROWS: &str = "rows.jsonl";
-pub const DRAWS: &str = "draws.jsonl";
-pub const SESSIONS: &str = "sessions.jsonl";
-
-/// The files of a table, in the order in which they are read: what a time can be depends on the GPU of its session.
-pub const FILES: [&str; 3] = [SESSIONS, ROWS, DRAWS];
 
 pub const BUILD: &str = "build";
 
@@ -455,36 +447,4 @@ impl Results {
             .iter()
             .try_for_each(|(path, bytes)| write_atomically(&folder.join(path), bytes))
     }
-}
-
-/// What the lines of a file are, unless something is `wrong` with one; `path` is for messages.
-pub(super) fn lines<T: DeserializeOwned>(
-    text: &[u8],
-    path: &Path,
-    wrong: impl Fn(&T) -> Option<String>,
-) -> Result<Vec<T>, StoreError> {
-    let lines = text.split(|byte| *byte == b'\n').zip(1..);
-    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
-    let read = |(line, number): (&[u8], usize)| {
-        let read = serde_json::from_slice(line);
-        let read = read.and_then(|read| match wrong(&read) {
-            Some(why) => Err(Error::custom(why)),
-            None => Ok(read),
-        });
-        read.map_err(|source| StoreError::Malformed {
-            path: path.to_path_buf(),
-            line: number,
-            source,
-        })
-    };
-    lines.map(read).collect()
-}
-
-pub(super) fn to_lines<T: Serialize>(items: impl IntoIterator<Item = T>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for item in items {
-        serde_json::to_writer(&mut bytes, &item).expect("rows have no map keys but strings");
-        bytes.push(b'\n');
-    }
-    bytes
 }

@@ -8,6 +8,7 @@ pub mod error;
 pub mod files;
 pub mod kernels;
 pub mod merge;
+pub mod names;
 pub mod ncu;
 pub mod row;
 pub mod run;

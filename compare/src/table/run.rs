@@ -1,9 +1,10 @@
 //! The folder of a run: `session.json` and `rows.jsonl`. Its rows of single cases are never committed.
 
 use super::error::StoreError;
-use super::files::{SESSION, entries, is_run, read, write_atomically};
+use super::files::{SESSION, entries, is_run, read, to_lines, write_atomically};
 use super::kernels;
-use super::merge::{ROWS, Table, to_lines};
+use super::merge::Table;
+use super::names::ROWS;
 use super::row::{On, Row, Source, Subject};
 use super::session::{Progress, Session, StageMeta};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! Tables: what is merged, dropped and restamped, and what is read back from their files and from those of a run.
 
 use super::files::is_run;
-use super::merge::{BUILD, DRAWS, ROWS, SESSIONS};
+use super::merge::BUILD;
+use super::names::{DRAWS, ROWS, SESSIONS};
 use super::run::newest_run;
 use super::*;
 use crate::testing::scenario::{each, known, row, run};

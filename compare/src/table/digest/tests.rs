@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::merge::{DRAWS, ROWS, SESSIONS};
+use crate::table::names::{DRAWS, ROWS, SESSIONS};
 use crate::table::{Results, Table};
 use crate::testing::scenario::{each, known};
 use std::fs;
