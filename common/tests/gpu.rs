@@ -3,6 +3,11 @@
 #![forbid(unsafe_code)]
 
 use common::device::cuda::{CudaDevice, CudaError, known_length};
+use common::inputs::{Family, Inputs};
+use common::problem::{Dtype, Mask, Problem, Shape};
+use common::reference::agree::agree;
+use common::reference::gpu::{FATBIN, MOST_HOST_SCORES};
+use common::reference::{Probability, reference};
 use common::timing::Plan;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,6 +46,39 @@ fn the_timer_reads_known_lengths_on_a_real_gpu() {
     let plan = Plan::default();
     let known = known_length(&device, &plan).unwrap();
     assert!(known.ok, "{known:?}");
+}
+
+/// Every row of a problem that is large enough for the GPU.
+#[test]
+fn large_references_are_the_hosts_on_a_real_gpu() {
+    let Some((_guard, device)) = gpu() else {
+        return;
+    };
+    assert!(
+        FATBIN.is_some(),
+        "nvcc was not found when this was built: run scripts/cuda-toolkit"
+    );
+    let shape = Shape {
+        batch: 1,
+        heads_q: 4,
+        heads_kv: 2,
+        seq_q: 1100,
+        seq_kv: 3001,
+        head_dim: 128,
+    };
+    for (dtype, mask) in [
+        (Dtype::F16, Mask::Full),
+        (Dtype::Bf16, Mask::Causal),
+        (Dtype::E4m3, Mask::Causal),
+    ] {
+        let problem = Problem::new(shape, dtype, mask).unwrap();
+        assert!(problem.scores() > MOST_HOST_SCORES);
+        let inputs = Inputs::generate(&problem, Family::Normal, 0);
+        let p = Probability::of_operands(dtype);
+        let host = reference(&inputs, p).unwrap();
+        let found = device.reference(&inputs, p).unwrap();
+        agree(&problem, &host, &found).unwrap_or_else(|error| panic!("{error}"));
+    }
 }
 
 #[test]

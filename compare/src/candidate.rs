@@ -160,7 +160,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             break;
         }
         bars.step("case", &case.on().to_string(), done, planned.len());
-        let row = check(case, &mut python, &exchange)?;
+        let row = check(case, &mut python, &exchange, device)?;
         // A call that was interrupted says nothing.
         if interrupted.load(Ordering::Relaxed) {
             break;
@@ -231,7 +231,12 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     Ok(Answer::page(judged.exit(), &page))
 }
 
-fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow::Result<Row> {
+fn check(
+    case: &PlannedCase,
+    python: &mut Python,
+    exchange: &Scratch,
+    device: Option<&CudaDevice>,
+) -> anyhow::Result<Row> {
     let check::Source::Seeded { family, seed } = case.source else {
         bail!("{} is of no generated inputs", case.on());
     };
@@ -239,7 +244,10 @@ fn check(case: &PlannedCase, python: &mut Python, exchange: &Scratch) -> anyhow:
     let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
     let outcome = match call::launch(python, exchange, &staged) {
         Ok(launched) => {
-            let reference = reference(&inputs, launched.probability)?;
+            let reference = match device {
+                Some(device) => device.reference(&inputs, launched.probability),
+                None => reference(&inputs, launched.probability),
+            }?;
             Ok(launched.judge(&reference))
         }
         Err(none) => Err(none),

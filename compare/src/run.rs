@@ -176,11 +176,15 @@ fn measure(
     let mut recorder = Recorder::new(&folder, &plan.cases)?;
     // From here on, Ctrl-C leaves a folder that can be read.
     run.write(&folder)?;
-    run.extend(file.iter().flat_map(|file| judge_given_output(file, &plan)));
+    let gpu = ladder.gpu.as_ref().ok();
+    run.extend(
+        file.iter()
+            .flat_map(|file| judge_given_output(file, &plan, gpu)),
+    );
     run.write(&folder)?;
     let mut executor = Executor {
-        device: ladder.gpu.as_ref().ok(),
-        timer: ladder.gpu.as_ref().ok().map(|device| device as &dyn Timer),
+        device: gpu,
+        timer: gpu.map(|device| device as &dyn Timer),
         file: file.as_ref(),
         ..Executor::new(&plan, stages)
     };
@@ -304,14 +308,20 @@ fn refuse_committed(out: &Path, results: &Path) -> anyhow::Result<()> {
 }
 
 /// Judges the file's own `out` by gates C1 to C4, as if a stage had written it; one row per planned problem.
-fn judge_given_output(file: &FileInput, plan: &Plan) -> Vec<Row> {
+fn judge_given_output(file: &FileInput, plan: &Plan, gpu: Option<&CudaDevice>) -> Vec<Row> {
     let Some(out) = &file.out else {
         return Vec::new();
     };
     let problems = distinct(plan.cases.iter().map(|case| case.problem));
     let judge = |problem: &Problem| {
         let inputs = file.inputs(problem).ok()?;
-        let reference = reference(&inputs, Probability::half(problem.dtype)).ok()?;
+        let p = Probability::half(problem.dtype);
+        let reference = match gpu {
+            Some(device) => device.reference(&inputs, p),
+            None => reference(&inputs, p),
+        };
+        // What has no reference here ends the run at its first case.
+        let reference = reference.ok()?;
         let evidence = gate::Evidence {
             problem,
             family: None,

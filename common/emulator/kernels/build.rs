@@ -26,6 +26,9 @@ const MACROS: [&str; 6] = [
 
 const DEVICE_HEADERS: &str = "../../cuda";
 
+/// Included by `cu/reference.cu`.
+const REFERENCE: &str = "../../src/reference/attend.cu";
+
 fn main() {
     kernel_build::test_kernels("cu/gpu.cu");
     let sources = std::fs::read_dir("cu").unwrap();
@@ -37,7 +40,7 @@ fn main() {
     let list = Path::new(&std::env::var_os("OUT_DIR").unwrap()).join("kernels.rs");
     std::fs::write(list, format!("kernels! {{ {} }}\n", kernels.join(" "))).unwrap();
     let shim = Path::new("../include");
-    for input in ["build.rs", "cu", "../include", DEVICE_HEADERS] {
+    for input in ["build.rs", "cu", "../include", DEVICE_HEADERS, REFERENCE] {
         println!("cargo:rerun-if-changed={input}");
     }
     // Lines for hazards.

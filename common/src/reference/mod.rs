@@ -1,6 +1,7 @@
 //! FP64 attention on the kernel's values, and a same-precision baseline, whose error says how accurate that precision lets a
 //! kernel be.
 
+use crate::device::cuda::CudaError;
 use crate::e4m3::E4m3;
 use crate::format::Format;
 use crate::inputs::{InputError, Inputs, Operand};
@@ -9,8 +10,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 
+pub mod agree;
+pub mod gpu;
+pub mod layout;
 pub(crate) mod panels;
 
+use agree::Disagreement;
 use panels::{Packed, Real, pack_heads, pack_rows, tiles};
 
 named! {
@@ -110,6 +115,12 @@ pub enum ReferenceError {
         /// The first, `[b, h, s]`.
         row: [usize; 3],
     },
+    /// A reference on a GPU was not computed.
+    #[error(transparent)]
+    Gpu(#[from] CudaError),
+    /// A reference on a GPU is not the host's, where both were computed.
+    #[error(transparent)]
+    Disagreement(#[from] Disagreement),
 }
 
 /// What an output is judged by; arrays hold [`Reference::rows`], `head_dim` values each.
@@ -137,12 +148,15 @@ pub struct Reference {
 
 /// Above [`MAX_FULL_SCORES`] of a sample of rows.
 pub fn reference(inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
-    let problem = &inputs.problem;
-    let rows = match is_sampled(problem) {
+    reference_of_rows(inputs, p, judged_rows(&inputs.problem))
+}
+
+/// Returns all rows of a problem, or the sample.
+fn judged_rows(problem: &Problem) -> Vec<usize> {
+    match is_sampled(problem) {
         true => sample_rows(problem),
         false => (0..row_count(problem)).collect(),
-    };
-    reference_of_rows(inputs, p, rows)
+    }
 }
 
 fn is_sampled(problem: &Problem) -> bool {
@@ -156,6 +170,61 @@ pub fn sample(problem: &Problem) -> Option<(usize, usize)> {
 
 /// Dense row numbers, ascending, each at most once.
 pub fn reference_of_rows(
+    inputs: &Inputs,
+    p: Probability,
+    rows: Vec<usize>,
+) -> Result<Reference, ReferenceError> {
+    compose(&Host, inputs, p, rows)
+}
+
+/// Outputs, and the log-sum-exp of each row.
+type Attended<T> = (Vec<T>, Vec<f64>);
+
+/// What computes the parts of a reference that grow with the number of scores.
+trait Attention {
+    /// Computes FP64 attention on dense values.
+    fn exact(
+        &self,
+        problem: &Problem,
+        rows: &[usize],
+        values: &[Vec<f64>; 3],
+    ) -> Result<Attended<f64>, ReferenceError>;
+
+    /// Computes [`Reference::baseline`], before its last rounding.
+    fn baseline(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        p: Probability,
+    ) -> Result<Vec<f32>, ReferenceError>;
+}
+
+/// The host's processors.
+struct Host;
+
+impl Attention for Host {
+    fn exact(
+        &self,
+        problem: &Problem,
+        rows: &[usize],
+        values: &[Vec<f64>; 3],
+    ) -> Result<Attended<f64>, ReferenceError> {
+        Ok(attend_f64(problem, rows, values))
+    }
+
+    fn baseline(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        p: Probability,
+    ) -> Result<Vec<f32>, ReferenceError> {
+        Ok(attend_baseline(inputs, rows, p))
+    }
+}
+
+/// Composes a reference of what `attention` computes.
+fn compose(
+    attention: &dyn Attention,
     inputs: &Inputs,
     p: Probability,
     rows: Vec<usize>,
@@ -183,13 +252,17 @@ pub fn reference_of_rows(
         b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
     };
     let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
-    let (exact, lse) = attend_f64(problem, &rows, values);
-    let baseline = attend_baseline(inputs, &rows, p);
-    let unquantised = if problem.dtype == Dtype::E4m3 {
-        unquantised_rows(inputs, &rows)
-    } else {
-        None
+    let (exact, lse) = attention.exact(problem, &rows, &values)?;
+    let mut baseline = attention.baseline(inputs, &rows, p)?;
+    problem.dtype.output().round_all(&mut baseline);
+    let widened = match problem.dtype {
+        Dtype::E4m3 => unquantised_values(inputs),
+        Dtype::F16 | Dtype::Bf16 => None,
     };
+    let unquantised = widened
+        .map(|values| attention.exact(problem, &rows, &values))
+        .transpose()?
+        .map(|(output, _)| output);
 
     let finite = |which, bad: Option<usize>| match bad {
         Some(row) => Err(ReferenceError::NotFinite {
@@ -223,18 +296,17 @@ pub fn reference_of_rows(
 
 /// FP64 attention on the values before rounding, rows as in [`reference_of_rows`]; `None` for real tensors.
 pub fn unquantised_rows(inputs: &Inputs, rows: &[usize]) -> Option<Vec<f64>> {
+    let values = unquantised_values(inputs)?;
+    Some(attend_f64(&inputs.problem, rows, &values).0)
+}
+
+/// Returns Q, K and V before rounding; `None` for real tensors.
+fn unquantised_values(inputs: &Inputs) -> Option<[Vec<f64>; 3]> {
     let widen = |operand: &Operand| -> Option<Vec<f64>> {
-        Some(
-            operand
-                .unquantised
-                .as_ref()?
-                .iter()
-                .map(|&value| f64::from(value))
-                .collect(),
-        )
+        let values = operand.unquantised.as_ref()?;
+        Some(values.iter().map(|&value| f64::from(value)).collect())
     };
-    let values = [widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?];
-    Some(attend_f64(&inputs.problem, rows, values).0)
+    Some([widen(&inputs.q)?, widen(&inputs.k)?, widen(&inputs.v)?])
 }
 
 /// `[b, h, s]`, of Q or O.
@@ -314,13 +386,12 @@ fn edge_rows(problem: &Problem) -> Vec<usize> {
 }
 
 /// On dense values: outputs and log-sum-exps.
-fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (Vec<f64>, Vec<f64>) {
-    let scale = f64::from(problem.softmax_scale);
+fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: &[Vec<f64>; 3]) -> Attended<f64> {
     attend::<f64, 4>(
         problem,
         rows,
-        [&q, &k, &v],
-        |_, _| [scale, 1.0],
+        [q, k, v],
+        |_, _| exact_scales(problem),
         |scores| {
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             scores
@@ -330,30 +401,42 @@ fn attend_f64(problem: &Problem, rows: &[usize], [q, k, v]: [Vec<f64>; 3]) -> (V
             scores.iter_mut().for_each(|score| *score /= sum);
             largest + sum.ln()
         },
-        |value| value,
     )
 }
 
-/// On codes: scales are factors of the scores and of the output, as in the kernels.
+/// Returns the factors of the scores and of the output, on dequantised values.
+fn exact_scales(problem: &Problem) -> [f64; 2] {
+    [f64::from(problem.softmax_scale), 1.0]
+}
+
+/// Returns the same on codes: scales are factors of the scores and of the output, as in the kernels.
+fn baseline_scales(inputs: &Inputs, b: usize, h: usize) -> [f32; 2] {
+    let Inputs { problem, q, k, v } = inputs;
+    let head_kv = h / (problem.shape.heads_q / problem.shape.heads_kv);
+    [
+        q.scale(b, h) * k.scale(b, head_kv) * problem.softmax_scale,
+        v.scale(b, head_kv),
+    ]
+}
+
+/// Returns `e^x` rounded once, from FP64: a GPU computes the same, where its own functions of f32 are less exact.
+fn exponential(x: f32) -> f32 {
+    f64::from(x).exp() as f32
+}
+
+/// On codes, as values.
 fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> {
     let Inputs { problem, q, k, v } = inputs;
-    let format = problem.dtype.output();
-    let group = problem.shape.heads_q / problem.shape.heads_kv;
     attend::<f32, 8>(
         problem,
         rows,
         [&q.codes(), &k.codes(), &v.codes()],
-        |b, h| {
-            [
-                q.scale(b, h) * k.scale(b, h / group) * problem.softmax_scale,
-                v.scale(b, h / group),
-            ]
-        },
+        |b, h| baseline_scales(inputs, b, h),
         |scores| {
             let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             scores
                 .iter_mut()
-                .for_each(|score| *score = (*score - largest).exp());
+                .for_each(|score| *score = exponential(*score - largest));
             let sum: f32 = scores.iter().sum();
             if p == Probability::E4m3 {
                 p.round(scores);
@@ -364,7 +447,6 @@ fn attend_baseline(inputs: &Inputs, rows: &[usize], p: Probability) -> Vec<f32> 
             }
             largest + sum.ln()
         },
-        |value| format.round(value),
     )
     .0
 }
@@ -377,8 +459,7 @@ fn attend<T: Real, const N: usize>(
     [q, k, v]: [&[T]; 3],
     scales: impl Fn(usize, usize) -> [T; 2] + Sync,
     softmax: impl Fn(&mut [T]) -> T + Sync,
-    finish: impl Fn(T) -> T + Sync,
-) -> (Vec<T>, Vec<f64>) {
+) -> Attended<T> {
     let shape = &problem.shape;
     let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
     let packed: Vec<Packed<T, N>> = pack_heads(shape, k, v);
@@ -410,7 +491,7 @@ fn attend<T: Real, const N: usize>(
         let mut out = vec![T::default(); rows.len() * dim];
         values.multiply(&p_tile, 0..most, 0..dim, |row, column, sum| {
             if row < visible.len() {
-                out[row * dim + column] = finish(sum * output_scale);
+                out[row * dim + column] = sum * output_scale;
             }
         });
         (out, lse)

@@ -176,8 +176,8 @@ fn sampled_rows_equal_those_of_the_whole() {
     let values = || [&inputs.q, &inputs.k, &inputs.v].map(Operand::dequantised);
     let all: Vec<usize> = (0..200).collect();
     let some = [0, 3, 49, 50, 51, 120, 121, 122, 123, 124, 199];
-    let (whole, whole_lse) = attend_f64(&problem, &all, values());
-    let (part, part_lse) = attend_f64(&problem, &some, values());
+    let (whole, whole_lse) = attend_f64(&problem, &all, &values());
+    let (part, part_lse) = attend_f64(&problem, &some, &values());
     for (i, row) in some.into_iter().enumerate() {
         assert_eq!(part[i * 64..][..64], whole[row * 64..][..64], "row {row}");
         assert_eq!(part_lse[i], whole_lse[row], "row {row}");

@@ -53,7 +53,7 @@ pub struct Executor<'a> {
     pub plan: &'a Plan,
     pub stages: &'a [LoadedStage],
     pub device: Option<&'a CudaDevice>,
-    /// What kernels are timed on: the device.
+    /// What kernels are timed on, and large references computed: the device.
     pub timer: Option<&'a dyn Timer>,
     /// The tensors of `--input`.
     pub file: Option<&'a FileInput>,
@@ -165,8 +165,10 @@ impl<'a> Executor<'a> {
                     .map(|launched| launched.probability)
                 {
                     if let Entry::Vacant(place) = references.entry(probability) {
-                        let reference = reference(inputs, probability);
-                        place.insert(reference.map_err(|source| no_reference(group[0], source))?);
+                        let reference = self.reference(inputs, probability);
+                        place.insert(
+                            reference.map_err(|source| no_reference(group[0].on(), source))?,
+                        );
                     }
                 }
                 let (staged, references) = (&*staged, &*references);
@@ -205,6 +207,13 @@ impl<'a> Executor<'a> {
         })
     }
 
+    fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+        match self.timer {
+            Some(timer) => timer.reference(inputs, p),
+            None => reference(inputs, p),
+        }
+    }
+
     fn inputs(&self, case: &PlannedCase) -> Result<Inputs, ExecuteError> {
         match &case.source {
             Source::Seeded { family, seed } => Ok(Inputs::generate(&case.problem, *family, *seed)),
@@ -213,7 +222,7 @@ impl<'a> Executor<'a> {
                     .file
                     .expect("a plan has file cases only where there is a file");
                 let inputs = file.inputs(&case.problem);
-                inputs.map_err(|error| no_reference(case, ReferenceError::Input(error)))
+                inputs.map_err(|error| no_reference(case.on(), ReferenceError::Input(error)))
             }
         }
     }
@@ -293,7 +302,9 @@ impl<'a> Executor<'a> {
                 let timed = timer.time((stage, &prepared), &bench.pool, &arm_plan)?;
                 let measurement = &timed.measurement;
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
-                let judged = bench.judge(&timed.outputs, prepared.kernel.probability);
+                let judged = bench
+                    .judge(timer, &timed.outputs, prepared.kernel.probability)
+                    .map_err(|source| no_reference(Place::of(&problem), source))?;
                 let mut after = judged.gates;
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
@@ -340,7 +351,9 @@ impl<'a> Executor<'a> {
                     .figure(Metric::Draw, number);
                 run.append(match ranked {
                     Ok(ranked) => {
-                        let judged = timed.judge(&ranked.outputs, prepared.kernel.probability);
+                        let judged = timed
+                            .judge(device, &ranked.outputs, prepared.kernel.probability)
+                            .map_err(|source| no_reference(Place::of(problem), source))?;
                         row.figure(Metric::P50, ranked.us)
                             .with_verdicts(rows::failed(&judged.gates))
                     }
@@ -392,7 +405,7 @@ impl<'a> Executor<'a> {
         bench: &mut TimedProblem,
         base: &Subject,
         new: &Subject,
-    ) -> Result<Option<Row>, CudaError> {
+    ) -> Result<Option<Row>, ExecuteError> {
         let [base_stage, new_stage] = [base, new].map(|subject| self.stage(subject.stage()));
         let prepared = (
             base_stage.prepare(base.name(), &bench.problem),
@@ -413,7 +426,10 @@ impl<'a> Executor<'a> {
         ];
         let mut wrong = Vec::new();
         for (subject, of, outputs) in sides {
-            let gates = bench.judge(&outputs, of.kernel.probability).gates;
+            let gates = bench
+                .judge(device, &outputs, of.kernel.probability)
+                .map_err(|source| no_reference(Place::of(&bench.problem), source))?
+                .gates;
             wrong.extend(rows::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
                 ..result.clone()
@@ -575,9 +591,10 @@ fn label(case: &PlannedCase) -> String {
     format!("{} {}", case.subject, case.on())
 }
 
-fn no_reference(case: &PlannedCase, source: ReferenceError) -> ExecuteError {
+/// `what`: the case, or the problem that is timed.
+fn no_reference(what: impl ToString, source: ReferenceError) -> ExecuteError {
     ExecuteError::Reference {
-        case: case.on().to_string(),
+        case: what.to_string(),
         source,
     }
 }

@@ -10,10 +10,11 @@ use common::gate::{self, Evidence, Repeat};
 use common::image::Layout;
 use common::inputs::{Family, Inputs};
 use common::problem::Problem;
-use common::reference::{Probability, Reference, reference};
+use common::reference::{Probability, Reference, ReferenceError};
 use common::timing::SpeedOfLight;
 use common::verdict::{GateId, GateResult, Verdict};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 /// The input sets of one problem on the device, and the references for their outputs.
@@ -75,23 +76,34 @@ impl TimedProblem {
             .with_zero_line(zero_us)
     }
 
-    fn references(&mut self, probability: Probability) -> &[Reference] {
-        let inputs = &self.inputs;
-        self.references.entry(probability).or_insert_with(|| {
-            inputs
-                .iter()
-                .map(|inputs| reference(inputs, probability).expect("generated inputs are finite"))
-                .collect()
-        })
+    fn references(
+        &mut self,
+        timer: &dyn Timer,
+        probability: Probability,
+    ) -> Result<&[Reference], ReferenceError> {
+        let place = match self.references.entry(probability) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(place) => {
+                let made = self.inputs.iter();
+                let made = made.map(|inputs| timer.reference(inputs, probability));
+                place.insert(made.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(place)
     }
 
     /// C1 to C3, C5 and C6 on the buffers that were timed.
-    pub fn judge(&mut self, outputs: &[RotatedOutput], probability: Probability) -> Judged {
+    pub fn judge(
+        &mut self,
+        timer: &dyn Timer,
+        outputs: &[RotatedOutput],
+        probability: Probability,
+    ) -> Result<Judged, ReferenceError> {
         let pool = Rc::clone(&self.pool);
         let staged = |output: &RotatedOutput| &pool.contents()[output.input];
         let dense = |output| staged(output).values(&output.execution.output);
         let dense: Vec<_> = outputs.iter().map(|of| (of.input, dense(of))).collect();
-        let Judged { max_abs, mut gates } = self.judge_dense(&dense, probability, None);
+        let Judged { max_abs, mut gates } = self.judge_dense(timer, &dense, probability, None)?;
         gates.retain(|result| result.gate != GateId::C4);
         for output in outputs {
             let buffers: Vec<_> = check::buffers(staged(output), &output.execution).collect();
@@ -111,32 +123,43 @@ impl TimedProblem {
                 gates.push(gate::c5(&self.problem, &repeats));
             }
         }
-        Judged {
+        Ok(Judged {
             max_abs,
             gates: one_of_each(gates),
-        }
+        })
     }
 
     /// C1 to C4 on dense outputs, each with the index of its input set, of a program that holds P in `probability`. A program that
     /// holds its output in E4M3 with `e4m3_scale` is compared with a baseline that does the same.
     pub fn judge_dense(
         &mut self,
+        timer: &dyn Timer,
         outputs: &[(usize, Vec<f32>)],
         probability: Probability,
         e4m3_scale: Option<f32>,
-    ) -> Judged {
+    ) -> Result<Judged, ReferenceError> {
         let problem = self.problem;
-        let references = self.references(probability);
-        // An output that could not be read has the wrong length, which every gate fails.
-        let judged = outputs.iter().map(|(input, output)| match e4m3_scale {
-            None => numeric(&problem, &references[*input], output),
-            Some(scale) => numeric(&problem, &in_e4m3(&references[*input], scale), output),
-        });
-        let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
-        Judged {
-            max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN),
-            gates: one_of_each(gates.concat()),
-        }
+        let references = self.references(timer, probability)?;
+        Ok(judge(&problem, references, outputs, e4m3_scale))
+    }
+}
+
+/// [`TimedProblem::judge_dense`] by one reference per input set.
+fn judge(
+    problem: &Problem,
+    references: &[Reference],
+    outputs: &[(usize, Vec<f32>)],
+    e4m3_scale: Option<f32>,
+) -> Judged {
+    // An output that could not be read has the wrong length, which every gate fails.
+    let judged = outputs.iter().map(|(input, output)| match e4m3_scale {
+        None => numeric(problem, &references[*input], output),
+        Some(scale) => numeric(problem, &in_e4m3(&references[*input], scale), output),
+    });
+    let (max_abs, gates): (Vec<f64>, Vec<[GateResult; 4]>) = judged.unzip();
+    Judged {
+        max_abs: max_abs.into_iter().reduce(worse).unwrap_or(f64::NAN),
+        gates: one_of_each(gates.concat()),
     }
 }
 
@@ -179,6 +202,7 @@ fn one_of_each(mut gates: Vec<GateResult>) -> Vec<GateResult> {
 mod tests {
     use super::*;
     use common::problem::{Dtype, Mask, Shape};
+    use common::reference::reference;
     use common::verdict::{GateId, Verdict};
 
     /// What cuDNN's FP8 attention writes on Hopper is right for a program that holds outputs in E4M3, and wrong for one that
@@ -193,18 +217,10 @@ mod tests {
                 .all(|of| of.scales.iter().all(|&scale| scale == of.scales[0]))
         );
         let reference = reference(&inputs, Probability::E4m3).unwrap();
-        let staged = Staged::new(&inputs, Layout::Packed);
-        let mut timed = TimedProblem {
-            problem,
-            pool: InputPool::on_host(vec![staged], false, 50 << 20)
-                .unwrap()
-                .into(),
-            inputs: vec![inputs],
-            references: HashMap::new(),
-        };
-        let mut fails = |output: &[f32], scale| {
+        let references = std::slice::from_ref(&reference);
+        let fails = |output: &[f32], scale| {
             let outputs = [(0, output.to_vec())];
-            let judged = timed.judge_dense(&outputs, Probability::E4m3, scale);
+            let judged = judge(&problem, references, &outputs, scale);
             judged.gates.iter().any(GateResult::is_fail)
         };
         let output = in_e4m3(&reference, 64.0).baseline;

@@ -4,6 +4,8 @@ use common::device::Staged;
 use common::device::cuda::{
     CudaDevice, CudaError, DeviceInfo, InputPool, Ranked, Timed, TimedPair,
 };
+use common::inputs::Inputs;
+use common::reference::{self, Probability, Reference, ReferenceError};
 use common::stage::{LoadedStage, Prepared};
 use common::timing::Plan;
 use std::rc::Rc;
@@ -16,6 +18,11 @@ pub trait Timer {
 
     /// Of inputs that are read from device memory, or from the cache.
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError>;
+
+    /// Computes what outputs are judged by: on the host, unless a GPU computes those of large problems.
+    fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+        reference::reference(inputs, p)
+    }
 
     /// What an empty kernel takes, in microseconds.
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError>;
@@ -52,6 +59,10 @@ impl Timer for CudaDevice {
 
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         self.pool(contents, is_cold)
+    }
+
+    fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+        self.reference(inputs, p)
     }
 
     fn zero_us(&self, plan: &Plan) -> Result<f64, CudaError> {

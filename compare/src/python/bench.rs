@@ -17,7 +17,7 @@ use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
 use common::inputs::{Inputs, Operand};
 use common::problem::{Mask, Problem};
-use common::reference::Probability;
+use common::reference::{Probability, ReferenceError};
 use common::stage::LoadedStage;
 use common::timing::Plan;
 use common::timing::stats::Summary;
@@ -244,6 +244,8 @@ impl<'a> Bench<'a> {
             let mut sampled = match (sampled, arm.python()) {
                 (Ok(sampled), _) => sampled,
                 (Err(error), None) => return Err(error),
+                // No fault of the process.
+                (Err(error), _) if error.is::<ReferenceError>() => return Err(error),
                 (Err(error), Some(python)) => {
                     rows.push(lost(python, arm.subject.as_str(), &error));
                     continue;
@@ -376,7 +378,7 @@ impl<'a> Bench<'a> {
                     subject,
                     device_us,
                     host_us: None,
-                    judged: problem.judge(&arm.outputs()?, *probability),
+                    judged: problem.judge(self.device, &arm.outputs()?, *probability)?,
                 });
             }
             Program::Theirs { python, reported } => (&mut pythons[*python], reported),
@@ -403,7 +405,12 @@ impl<'a> Bench<'a> {
             subject,
             device_us,
             host_us: Some(written.host_us),
-            judged: problem.judge_dense(&outputs, probability, written.e4m3_scale),
+            judged: problem.judge_dense(
+                self.device,
+                &outputs,
+                probability,
+                written.e4m3_scale,
+            )?,
         })
     }
 }

@@ -25,7 +25,7 @@ impl fmt::Display for LaunchName {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CudaError {
     #[error(
         "no CUDA driver: libcuda.so.1 was not found; install the NVIDIA driver, or run on the emulator"

@@ -3,6 +3,7 @@
 //! longer [`CudaDevice::set_watchdog`].
 
 mod arm;
+mod attend;
 mod error;
 mod measure;
 mod selftest;
@@ -84,6 +85,8 @@ pub struct CudaDevice {
     modules: RefCell<HashMap<usize, Arc<CudaModule>>>,
     helpers: RefCell<Option<Helpers>>,
     sticky: Cell<bool>,
+    /// Whether the kernel of references was found to agree with the host.
+    pub(crate) references_agree: Cell<bool>,
 }
 
 #[derive(Clone)]
@@ -150,6 +153,7 @@ impl CudaDevice {
             modules: RefCell::default(),
             helpers: RefCell::default(),
             sticky: Cell::new(false),
+            references_agree: Cell::new(false),
         })
     }
 
@@ -197,12 +201,21 @@ impl CudaDevice {
         let fatbin = fatbin.ok_or_else(|| CudaError::NotBuilt {
             stage: id.to_string(),
         })?;
+        self.load_module(id, fatbin)
+    }
+
+    /// Loads code once. `owner`: what it is of, in errors.
+    fn load_module(
+        &self,
+        owner: &str,
+        fatbin: &'static [u8],
+    ) -> Result<Arc<CudaModule>, CudaError> {
         let key = fatbin.as_ptr() as usize;
         if let Some(module) = self.modules.borrow().get(&key) {
             return Ok(Arc::clone(module));
         }
         let module = self.context.load_module(Ptx::from_binary(fatbin.to_vec()));
-        let module = module.map_err(|error| self.no_code(id, "any kernel", error))?;
+        let module = module.map_err(|error| self.no_code(owner, "any kernel", error))?;
         self.modules.borrow_mut().insert(key, Arc::clone(&module));
         Ok(module)
     }

@@ -15,6 +15,7 @@ use common::device::{BackendKind, Staged, emulated as emulator};
 use common::inputs::Family;
 use common::metric::Metric;
 use common::problem::{Dtype, Mask, Problem};
+use common::reference::agree::agree;
 use common::stage::{LoadedStage, Prepared};
 use common::telemetry::Reading;
 use common::timing::stats::Summary;
@@ -333,6 +334,8 @@ struct Made {
     timed: RefCell<Vec<String>>,
     /// Of each arm that was timed alone.
     warm_ups: RefCell<Vec<Duration>>,
+    /// Whether its references are not the host's.
+    disagrees: bool,
 }
 
 const HONEST: (&str, Spoils) = ("none", |_| ());
@@ -378,6 +381,7 @@ impl Made {
             spoils,
             timed: RefCell::default(),
             warm_ups: RefCell::default(),
+            disagrees: false,
         }
     }
 
@@ -407,6 +411,16 @@ impl Timer for Made {
 
     fn pool(&self, contents: Vec<Staged>, is_cold: bool) -> Result<Rc<InputPool>, CudaError> {
         InputPool::on_host(contents, is_cold, self.info.l2_bytes).map(Rc::new)
+    }
+
+    fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+        let host = reference(inputs, p)?;
+        let mut found = host.clone();
+        if self.disagrees {
+            found.output[0] += 1e-6;
+        }
+        agree(&inputs.problem, &host, &found)?;
+        Ok(found)
     }
 
     fn zero_us(&self, _: &TimingPlan) -> Result<f64, CudaError> {
@@ -725,6 +739,33 @@ fn of_given_problems_the_first_is_timed_before_the_second_is_made() {
         .map(|stage| [format!("case {stage}"), format!("timing {stage}")])
         .concat();
     assert_eq!(steps, [of_each.clone(), of_each].concat());
+}
+
+/// A GPU whose references are not the host's judges nothing: the run ends with what differs, and keeps what finished before.
+#[test]
+fn a_reference_that_is_not_the_hosts_ends_a_run() {
+    let flags = "--stages 0 --shapes 1x1x17x64 --dtypes f16 --masks full";
+    let (stages, plan) = planned(flags, BackendKind::Emulated);
+    let device = Made {
+        disagrees: true,
+        ..Made::new(20.0, HONEST)
+    };
+    let executor = Executor {
+        timer: Some(&device),
+        ..Executor::new(&plan, &stages)
+    };
+    let mut run = judged(None);
+    let known = run.table.rows().count();
+    let error = executor.run(&mut run, &mut Told::default()).unwrap_err();
+    let ExecuteError::Reference { case, source } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(case, "1x1x17x64 f16 full, normal, seed 0");
+    assert!(
+        matches!(source, ReferenceError::Disagreement(_)),
+        "{source}"
+    );
+    assert_eq!(run.table.rows().count(), known);
 }
 
 #[test]

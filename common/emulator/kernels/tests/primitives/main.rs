@@ -14,6 +14,7 @@ mod launch;
 mod mbarrier;
 mod named_barrier;
 mod ptx;
+mod reference;
 mod reports;
 mod shared_memory;
 mod snippets;

@@ -1,0 +1,190 @@
+//! References of large problems on a GPU, whose kernel (`attend.cu`) is checked against the host before the first and on each.
+
+use super::agree::agree;
+use super::layout::{Layout, Rounding};
+use super::{
+    Attended, Attention, Probability, Reference, ReferenceError, baseline_scales, compose,
+    exact_scales, judged_rows, reference, reference_of_rows,
+};
+use crate::device::cuda::CudaDevice;
+use crate::inputs::{Family, Inputs};
+use crate::problem::{Dtype, Mask, Problem, Shape};
+
+mod image {
+    include!(concat!(env!("OUT_DIR"), "/gpu.rs"));
+}
+
+pub use image::FATBIN;
+
+/// Visible scores up to which the host computes the reference: in a second on two processors, where 2^28 take a minute. So most
+/// problems that gates judge need no second word, and a GPU's is asked for where it saves more than it costs.
+pub const MOST_HOST_SCORES: u64 = 1 << 22;
+
+/// The arithmetic of a call: the kernel's entry.
+pub(crate) trait Real: super::panels::Real {
+    const ENTRY: &'static str;
+}
+
+impl Real for f64 {
+    const ENTRY: &'static str = "reference_f64";
+}
+
+impl Real for f32 {
+    const ENTRY: &'static str = "reference_f32";
+}
+
+impl Attention for CudaDevice {
+    fn exact(
+        &self,
+        problem: &Problem,
+        rows: &[usize],
+        values: &[Vec<f64>; 3],
+    ) -> Result<Attended<f64>, ReferenceError> {
+        Ok(self.attend(problem, &exact_layout(problem, rows, values))?)
+    }
+
+    fn baseline(
+        &self,
+        inputs: &Inputs,
+        rows: &[usize],
+        p: Probability,
+    ) -> Result<Vec<f32>, ReferenceError> {
+        let codes = [&inputs.q, &inputs.k, &inputs.v].map(|operand| operand.codes());
+        let layout = baseline_layout(inputs, &codes, rows, p);
+        Ok(self.attend(&inputs.problem, &layout)?.0)
+    }
+}
+
+/// Lays out FP64 attention on dense values.
+pub fn exact_layout<'a>(
+    problem: &Problem,
+    rows: &[usize],
+    [q, k, v]: &'a [Vec<f64>; 3],
+) -> Layout<'a, f64> {
+    let unrounded = Rounding::from(Probability::F32);
+    Layout::new(problem, rows, [q, k, v], unrounded, |_, _| {
+        exact_scales(problem)
+    })
+}
+
+/// Lays out the baseline on the codes of Q, K and V.
+pub fn baseline_layout<'a>(
+    inputs: &Inputs,
+    [q, k, v]: &'a [Vec<f32>; 3],
+    rows: &[usize],
+    p: Probability,
+) -> Layout<'a, f32> {
+    Layout::new(&inputs.problem, rows, [q, k, v], p.into(), |b, h| {
+        baseline_scales(inputs, b, h).map(f64::from)
+    })
+}
+
+impl CudaDevice {
+    /// Computes a [`reference()`], of problems of more than [`MOST_HOST_SCORES`] on the GPU, where there is code for one. The kernel
+    /// is checked before the first on small problems, and on each at three of its rows: what is not the host's is an error.
+    pub fn reference(&self, inputs: &Inputs, p: Probability) -> Result<Reference, ReferenceError> {
+        let problem = &inputs.problem;
+        if FATBIN.is_none() || problem.scores() <= MOST_HOST_SCORES {
+            return reference(inputs, p);
+        }
+        self.check_references()?;
+        let found = compose(self, inputs, p, judged_rows(problem))?;
+        let host = reference_of_rows(inputs, p, ends(&found.rows))?;
+        agree(problem, &host, &found)?;
+        Ok(found)
+    }
+
+    /// Compares references of all rows of [`small_cases`] with the host's, once.
+    fn check_references(&self) -> Result<(), ReferenceError> {
+        if self.references_agree.get() {
+            return Ok(());
+        }
+        for (problem, p) in small_cases() {
+            let inputs = Inputs::generate(&problem, Family::Shifted, 0);
+            let host = reference(&inputs, p)?;
+            agree(
+                &problem,
+                &host,
+                &compose(self, &inputs, p, host.rows.clone())?,
+            )?;
+        }
+        self.references_agree.set(true);
+        Ok(())
+    }
+}
+
+/// Returns the first, the middle and the last of `rows`, each once.
+fn ends(rows: &[usize]) -> Vec<usize> {
+    let places = [0, rows.len() / 2, rows.len() - 1];
+    let mut ends: Vec<usize> = places.map(|place| rows[place]).to_vec();
+    ends.dedup();
+    ends
+}
+
+/// Returns what the kernel is checked on: each mask, element type and type of P; grouped heads; keys beyond one round of a block's
+/// threads; tiles with fewer rows; rows without a key.
+pub fn small_cases() -> Vec<(Problem, Probability)> {
+    let shape = |heads: [usize; 2], seqs: [usize; 2], head_dim| Shape {
+        batch: 2,
+        heads_q: heads[0],
+        heads_kv: heads[1],
+        seq_q: seqs[0],
+        seq_kv: seqs[1],
+        head_dim,
+    };
+    let shapes = [
+        shape([4, 2], [19, 7], 64),
+        shape([3, 1], [6, 300], 128),
+        shape([2, 2], [1, 1], 64),
+    ];
+    let mut cases = Vec::new();
+    for (shape, dtype) in shapes
+        .into_iter()
+        .flat_map(|shape| Dtype::ALL.map(|dtype| (shape, dtype)))
+    {
+        for mask in Mask::ALL {
+            let problem = Problem::new(shape, dtype, mask).expect("shapes of this function");
+            let coarse = (dtype == Dtype::E4m3).then_some(Probability::E4m3);
+            let types = Probability::declarable(dtype).iter().copied().chain(coarse);
+            cases.extend(types.map(|p| (problem, p)));
+        }
+    }
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_have_each_mask_type_and_a_row_without_a_key() {
+        let cases = small_cases();
+        for mask in Mask::ALL {
+            for dtype in Dtype::ALL {
+                let has = |(problem, p): &&(Problem, Probability)| {
+                    problem.mask == mask
+                        && problem.dtype == dtype
+                        && *p == Probability::of_operands(dtype)
+                };
+                assert!(cases.iter().any(|case| has(&case)), "{mask} {dtype}");
+            }
+        }
+        assert!(
+            cases
+                .iter()
+                .any(|(problem, _)| problem.visible_keys(0) == 0)
+        );
+        assert!(
+            cases
+                .iter()
+                .all(|(problem, _)| problem.scores() < MOST_HOST_SCORES)
+        );
+    }
+
+    #[test]
+    fn ends_are_three_rows_at_most_each_once() {
+        assert_eq!(ends(&[3, 4, 8, 9, 11]), [3, 8, 11]);
+        assert_eq!(ends(&[3, 4]), [3, 4]);
+        assert_eq!(ends(&[3]), [3]);
+    }
+}
