@@ -97,7 +97,8 @@ impl Model {
             (&inputs.k, &inputs.v)
         };
         let [q, k, v] = [&inputs.q, keys, values].map(|operand| decode(operand, fault));
-        let packed: Vec<Packed> = pack_heads(&shape, &k, &v);
+        let heads: Vec<usize> = (0..shape.batch * shape.heads_kv).collect();
+        let packed: Vec<Packed> = pack_heads(&shape, &heads, &k, &v);
         panels::tiles(&shape, rows)
             .into_par_iter()
             .flat_map_iter(|rows| {

@@ -1,7 +1,7 @@
 //! What the kernel of `attend.cu` reads: dense arrays, and a table of tiles of rows.
 
 use super::panels::{TILE_ROWS, tiles};
-use super::{E4M3_PROBABILITY_SCALE, Probability, row_index};
+use super::{E4M3_PROBABILITY_SCALE, Probability, key_head, row_index};
 use crate::problem::Problem;
 use rayon::prelude::*;
 use std::ffi::c_void;
@@ -105,7 +105,7 @@ impl<'a, T: Copy + Default + Send + Sync> Layout<'a, T> {
         scales: impl Fn(usize, usize) -> [f64; 2],
     ) -> Self {
         let shape = &problem.shape;
-        let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
+        let dim = shape.head_dim;
         let mut first_row = 0;
         let tile = |rows: &[usize]| {
             let [b, h, _] = row_index(problem, rows[0]);
@@ -117,7 +117,7 @@ impl<'a, T: Copy + Default + Send + Sync> Layout<'a, T> {
             let tile = Tile {
                 first_row,
                 rows: rows.len() as i32,
-                head: (b * shape.heads_kv + h / group) as i32,
+                head: key_head(problem, rows[0]) as i32,
                 // Rows ascend, and so does what they see.
                 most: visible[rows.len() - 1],
                 visible,

@@ -5,7 +5,7 @@ use crate::device::cuda::CudaError;
 use crate::e4m3::E4m3;
 use crate::format::Format;
 use crate::inputs::{InputError, Inputs, Operand};
-use crate::problem::{Dtype, Mask, Problem};
+use crate::problem::{Dtype, Mask, Problem, Shape};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -247,11 +247,10 @@ fn compose(
         .par_chunks(kv_len)
         .map(|head| (square(head) / kv_len as f64).sqrt())
         .collect();
-    let head_kv = |row| {
-        let [b, h, _] = row_index(problem, row);
-        b * problem.shape.heads_kv + h / (problem.shape.heads_q / problem.shape.heads_kv)
-    };
-    let value_rms = rows.iter().map(|&row| rms[head_kv(row)]).collect();
+    let value_rms = rows
+        .iter()
+        .map(|&row| rms[key_head(problem, row)])
+        .collect();
     let (exact, lse) = attention.exact(problem, &rows, &values)?;
     let mut baseline = attention.baseline(inputs, &rows, p)?;
     problem.dtype.output().round_all(&mut baseline);
@@ -313,6 +312,15 @@ fn unquantised_values(inputs: &Inputs) -> Option<[Vec<f64>; 3]> {
 pub fn row_index(problem: &Problem, row: usize) -> [usize; 3] {
     let (heads, seq) = (problem.shape.heads_q, problem.shape.seq_q);
     [row / (heads * seq), row / seq % heads, row % seq]
+}
+
+/// Returns the head of K and V that a row reads, of those of all batches.
+fn key_head(problem: &Problem, row: usize) -> usize {
+    let [b, h, _] = row_index(problem, row);
+    let Shape {
+        heads_q, heads_kv, ..
+    } = problem.shape;
+    b * heads_kv + h / (heads_q / heads_kv)
 }
 
 fn row_count(problem: &Problem) -> usize {
@@ -461,11 +469,15 @@ fn attend<T: Real, const N: usize>(
     softmax: impl Fn(&mut [T]) -> T + Sync,
 ) -> Attended<T> {
     let shape = &problem.shape;
-    let (dim, group) = (shape.head_dim, shape.heads_q / shape.heads_kv);
-    let packed: Vec<Packed<T, N>> = pack_heads(shape, k, v);
+    let dim = shape.head_dim;
+    let mut heads: Vec<usize> = rows.iter().map(|&row| key_head(problem, row)).collect();
+    heads.dedup();
+    let packed: Vec<Packed<T, N>> = pack_heads(shape, &heads, k, v);
     let of_tile = |rows: &[usize]| {
         let [b, h, _] = row_index(problem, rows[0]);
-        let (keys, values) = &packed[b * shape.heads_kv + h / group];
+        // Rows ascend, and so do their heads.
+        let place = heads.binary_search(&key_head(problem, rows[0]));
+        let (keys, values) = &packed[place.expect("each row's head is packed")];
         let [score_scale, output_scale] = scales(b, h);
         // Rows ascend, and so does what they see.
         let visible: Vec<usize> = rows

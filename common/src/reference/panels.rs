@@ -86,16 +86,22 @@ impl<T: Real, const N: usize> Panels<T, N> {
 
 pub(crate) type Packed<T, const N: usize> = (Panels<T, N>, Panels<T, N>);
 
+/// Packs these of the heads of K and V.
 pub(crate) fn pack_heads<T: Real, const N: usize>(
     shape: &Shape,
+    heads: &[usize],
     k: &[T],
     v: &[T],
 ) -> Vec<Packed<T, N>> {
-    let (dim, head) = (shape.head_dim, shape.seq_kv * shape.head_dim);
-    k.par_chunks(head)
-        .zip(v.par_chunks(head))
-        .map(|(k, v)| (Panels::transposed(k, dim), Panels::new(v, dim)))
-        .collect()
+    let (dim, len) = (shape.head_dim, shape.seq_kv * shape.head_dim);
+    let pack = |&head: &usize| {
+        let elements = head * len..(head + 1) * len;
+        (
+            Panels::transposed(&k[elements.clone()], dim),
+            Panels::new(&v[elements], dim),
+        )
+    };
+    heads.par_iter().map(pack).collect()
 }
 
 /// Dense row numbers, ascending, in tiles of one head.
