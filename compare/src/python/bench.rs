@@ -405,12 +405,7 @@ impl<'a> Bench<'a> {
             subject,
             device_us,
             host_us: Some(written.host_us),
-            judged: problem.judge_dense(
-                self.device,
-                &outputs,
-                probability,
-                written.e4m3_scale,
-            )?,
+            judged: problem.judge_dense(self.device, &outputs, probability, written.e4m3_scale)?,
         })
     }
 }
