@@ -459,6 +459,12 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_larger_than_any_grid_is_unsupported() {
+        let (code, message) = refusal(|c| c.batch = 65_536);
+        assert_eq!(code, Code::Unsupported, "{message}");
+    }
+
+    #[test]
     fn an_output_shares_no_byte_with_an_input_or_itself() {
         let shared = |change: fn(&mut AttentionLadderCall)| refusal(change).1;
         let at = |c: &mut AttentionLadderCall, address: usize| c.o.data = address as *mut _;

@@ -89,3 +89,17 @@ fn entering(error: DriverError) -> Failure {
     let doing = "entering the GPU's context";
     CudaError::Driver { doing, error }.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_legacy_and_per_thread_are_default_streams() {
+        let stream = |number: usize| number as CUstream;
+        for number in [0, 1, 2] {
+            assert!(is_default(stream(number)), "{number}");
+        }
+        assert!(!is_default(stream(3)));
+    }
+}

@@ -67,6 +67,8 @@ impl From<LoadError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cudarc::driver::DriverError;
+    use cudarc::driver::sys::CUresult;
 
     #[test]
     fn a_code_says_whose_fault_it_is() {
@@ -82,23 +84,6 @@ mod tests {
             stage: "stage5-swizzle",
             problem: String::new(),
         };
-        let unavailable = [
-            CudaError::NoDriver,
-            CudaError::DriverTooOld {
-                needed: (13, 0),
-                found: (12, 0),
-            },
-            CudaError::NoDevice {
-                ordinal: 1,
-                count: 1,
-            },
-            CudaError::NotBuilt {
-                stage: String::new(),
-            },
-        ];
-        for failure in unavailable.map(Failure::from) {
-            assert_eq!(failure.code, Code::Unavailable, "{}", failure.message);
-        }
         for (failure, code) in [
             (Failure::from(no_kernel), Code::Unsupported),
             (too_large.into(), Code::Unsupported),
@@ -108,5 +93,42 @@ mod tests {
         ] {
             assert_eq!(failure.code, code, "{}", failure.message);
         }
+    }
+
+    #[test]
+    fn what_machine_or_build_lack_is_unavailable() {
+        let stage = "stage5-swizzle".to_string();
+        for error in [
+            CudaError::NoDriver,
+            CudaError::DriverTooOld {
+                needed: (13, 0),
+                found: (12, 8),
+            },
+            CudaError::NoDevice {
+                ordinal: 1,
+                count: 1,
+            },
+            CudaError::NotBuilt {
+                stage: stage.clone(),
+            },
+            CudaError::NoCode {
+                stage,
+                symbol: "any kernel".to_string(),
+                capability: (7, 5),
+                error: DriverError(CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU),
+            },
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(failure.code, Code::Unavailable, "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_call_of_the_driver_that_fails_is_the_drivers() {
+        let error = CudaError::Driver {
+            doing: "encoding a tensor map",
+            error: DriverError(CUresult::CUDA_ERROR_INVALID_VALUE),
+        };
+        assert_eq!(Failure::from(error).code, Code::Driver);
     }
 }
