@@ -177,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_device_is_refused_though_it_has_no_more_shared_memory() {
+        let [sm_86, sm_89] = ["sm_86", "sm_89"].map(device);
+        assert_eq!(sm_86.shared_opt_in_bytes, sm_89.shared_opt_in_bytes);
+        let refused = DeviceLimits::of_launches(Some(sm_89), Some(sm_86));
+        let larger = DeviceError::Larger {
+            asked: sm_89,
+            gpu: sm_86,
+        };
+        assert_eq!(refused, Err(larger));
+    }
+
+    #[test]
     fn clusters_and_large_blocks_are_refused_where_a_device_has_them_not() {
         let kernel = KernelFacts {
             symbol: "cluster_64x256_f16_d64".into(),
