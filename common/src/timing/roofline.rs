@@ -229,6 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn of_several_broken_bounds_the_largest_is_named() {
+        let speed_of_light = SpeedOfLight::default()
+            .with_zero_line(1.0)
+            .with_zero_line(3.0)
+            .with_zero_line(2.0);
+        let broken = speed_of_light.broken_by(0.5).unwrap();
+        assert_eq!(broken.us, ZERO_LINE_FACTOR * 3.0);
+    }
+
+    #[test]
     fn an_unknown_device_has_the_zero_line_alone() {
         let rotation = Rotation::choose(INPUTS, OUTPUT, L2);
         let speed_of_light =
