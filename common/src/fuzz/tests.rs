@@ -127,6 +127,19 @@ fn every_kind_of_problem_is_drawn() {
     });
 }
 
+/// The bounds of gates C4, C8 and B1 are for scores as large as theirs at the default scale.
+#[test]
+fn families_of_large_logits_have_at_most_the_default_scale() {
+    use Family::{Colossal, DeepNegative, Huge, Large, MixedScale};
+    let large = [Large, DeepNegative, Huge, MixedScale, Colossal];
+    let cases = drawn(2_000);
+    let of_large = cases.iter().filter(|case| large.contains(&case.family));
+    for case in of_large {
+        let default = case.with_default_scale().problem.softmax_scale;
+        assert!(case.problem.softmax_scale <= default, "{case}");
+    }
+}
+
 #[test]
 fn every_kind_of_placement_is_drawn_for_every_tensor() {
     let cases = drawn(2_000);
@@ -287,6 +300,14 @@ fn each_dimension_is_shrunk_to_what_the_fault_needs() {
         smallest(|case| case.problem.softmax_scale > 0.5 && case.problem.shape.seq_kv > 2),
         "1x1x1:3x64 f16 full normal:0 scale=1"
     );
+}
+
+#[test]
+fn a_fault_of_the_default_scale_shrinks_to_the_smaller_head() {
+    let first = case("1x1x1x128 f16 full normal:0");
+    let fails = |case: &Case| case.with_default_scale() == *case;
+    let shrunk = shrink(first, 100, |case| answer(fails(case)));
+    assert_eq!(shrunk.case, case("1x1x1x64 f16 full normal:0"));
 }
 
 /// Together, too: what remains is every part of the fault and nothing else.

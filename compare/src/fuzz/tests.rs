@@ -188,6 +188,19 @@ fn what_is_found_does_not_depend_on_how_many_run_at_once() {
 }
 
 #[test]
+fn another_seed_begins_with_another_variant() {
+    let judge = Planted { fails: |_| false };
+    let turns = |seed| {
+        let search = Search { seed, ..search(1) };
+        let tallies = found(&search, &judge).tallies;
+        let turns = tallies.iter().map(|of| of.cases + of.unsupported);
+        turns.collect::<Vec<_>>()
+    };
+    assert_eq!(turns(6), [1, 0]);
+    assert_eq!(turns(7), [0, 1]);
+}
+
+#[test]
 fn a_variant_without_a_case_is_named_and_is_no_data() {
     let mut unsupported = search(40);
     unsupported.contenders[1].dtypes = vec![Dtype::F16];
