@@ -29,6 +29,7 @@ fn main() {
     {
         println!("cargo:rerun-if-changed={}", path.display());
     }
+    kernel_build::warn_without_gpu_code(&root);
     match provenance::commit(&root) {
         Ok(commit) => {
             println!("cargo:rustc-env=COMPARE_GIT_SHA={}", commit.sha);

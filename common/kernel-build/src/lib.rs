@@ -39,5 +39,5 @@ mod toolkit;
 pub use emulated::TRACED_FLAGS;
 pub use error::BuildError;
 pub use host::host_build;
-pub use stage::{build_stage, stage, stage_for, test_kernels};
+pub use stage::{build_stage, stage, stage_for, test_kernels, warn_without_gpu_code};
 pub use toolkit::homes_without_nvcc;

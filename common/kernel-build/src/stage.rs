@@ -39,6 +39,50 @@ pub fn stage_for(architectures: &[&str]) {
     exit_on_error(build_stage(architectures));
 }
 
+/// Warns once for all stages where the build has no GPU code, and of what names a toolkit that is none. For the build script of a
+/// program, since fourteen stages would say the same.
+pub fn warn_without_gpu_code(root: &Path) {
+    for name in VARIABLES {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let marker = root.join(TOOLKIT_MARKER);
+    if marker.exists() {
+        println!("cargo:rerun-if-changed={}", marker.display());
+    }
+    if text_variable(CHECK).is_some() {
+        return;
+    }
+    for (name, why) in toolkit::homes_without_nvcc() {
+        println!("cargo:warning={name} names no CUDA toolkit: {why}");
+    }
+    let around = Surroundings {
+        variable: &|name| std::env::var_os(name),
+        is_file: &Path::is_file,
+        root,
+    };
+    // What is wrong with either ends the build of the stages.
+    let Ok(found) = find_nvcc(&around) else {
+        return;
+    };
+    if let Some(line) =
+        without_gpu_code(text_variable("ATTENTION_CUDA").as_deref(), found.is_some())
+    {
+        println!("cargo:warning={line}");
+    }
+}
+
+/// Why no stage has GPU code, and what to do; nothing where they have it.
+fn without_gpu_code(mode: Option<&str>, has_nvcc: bool) -> Option<String> {
+    match (mode, has_nvcc) {
+        (Some("off"), _) => Some("no GPU code: ATTENTION_CUDA=off; unset it".to_string()),
+        (_, false) => Some(format!(
+            "no GPU code: nvcc was not found; {}",
+            toolkit::REMEDY
+        )),
+        (_, true) => None,
+    }
+}
+
 /// Compiles a test's CUDA source, a path in the crate's folder, and writes `gpu.rs` to `OUT_DIR`: one constant, `FATBIN:
 /// Option<&[u8]>`, with the image where nvcc was found. The environment is that of [`stage`].
 pub fn test_kernels(source: &str) {
@@ -159,11 +203,6 @@ pub fn build_stage(only: &[&str]) -> Result<(), BuildError> {
         &identity,
         only,
     )?;
-    if let GpuBuild::Absent { reason, remedy } = &gpu
-        && !checks
-    {
-        println!("cargo:warning={package}: no GPU code, {reason}; {remedy}");
-    }
     let texts: Vec<(&str, PathBuf)> = (sources.files.keys())
         .map(|name| (name.as_str(), root.join(name)))
         .collect();
@@ -236,9 +275,6 @@ fn gpu_build(
         is_file: &Path::is_file,
         root,
     };
-    for (name, why) in toolkit::homes_without_nvcc() {
-        println!("cargo:warning={name} names no CUDA toolkit: {why}");
-    }
     let found = find_nvcc(&around)?;
     // Watched only if it is there: see the marker.
     let marker = root.join(TOOLKIT_MARKER);
@@ -400,6 +436,20 @@ mod tests {
         assert_eq!(required, [Some(false), Some(true), None]);
         let error = is_required("on".into()).unwrap_err().to_string();
         assert_eq!(error, "ATTENTION_CUDA=on: expected auto, off or require");
+    }
+
+    #[test]
+    fn a_build_without_gpu_code_says_why_in_one_line() {
+        let says = |mode, has_nvcc| without_gpu_code(mode, has_nvcc).unwrap_or_default();
+        assert!(
+            says(None, false)
+                .starts_with("no GPU code: nvcc was not found; run scripts/cuda-toolkit")
+        );
+        assert_eq!(
+            says(Some("off"), true),
+            "no GPU code: ATTENTION_CUDA=off; unset it"
+        );
+        assert_eq!(without_gpu_code(Some("auto"), true), None);
     }
 
     #[test]
