@@ -1,7 +1,7 @@
 //! `compare accept`: checks runs and merges them into the committed tables in `results/`.
 
 use crate::answer::Answer;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::best::{is_latency, p50};
 use crate::judge::choice::{self, Library};
 use crate::judge::diff;
@@ -136,11 +136,11 @@ fn refit(
     ));
     let others = results.gpus.keys().filter(|other| *other != gpu);
     let others: Vec<Table> = others.map(|other| results.of_gpu(other)).collect();
-    let known: Vec<Known<'_>> = (std::iter::once(&table).chain(&others))
-        .map(|table| Known::committed(stages, table))
+    let view: Vec<View<'_>> = (std::iter::once(&table).chain(&others))
+        .map(|table| View::committed(stages, table))
         .collect();
-    let fitted = choice::fit(&known, library, None)?;
-    let regret = choice::unseen_regret(&known, library);
+    let fitted = choice::fit(&view, library, None)?;
+    let regret = choice::unseen_regret(&view, library);
     let residuals = fitted.residuals().map(|line| format!("{gpu}: {line}"));
     let mut lines: Vec<String> = residuals.collect();
     if let Some(regret) = regret {
@@ -228,7 +228,7 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
         failures,
         &format!("{name} has failed gates, which cannot be waived; fix the kernels and run again"),
     )?;
-    let lacking = unsanitized(&report.known);
+    let lacking = unsanitized(&report.view);
     if let Some(first) = lacking.first() {
         bail!(
             "{name} has no gate C7 for {}, first {first}; complete it on its GPU with `compare sanitize`, then accept it",
@@ -249,7 +249,7 @@ fn judge(run: &Run, committed: &Table) -> anyhow::Result<Option<String>> {
     )?;
     let broken = report.claims.iter().filter(|claim| claim.is_broken());
     let broken = broken.map(|claim| {
-        let entry = claim.refutation(report.known.gpu());
+        let entry = claim.refutation(report.view.gpu());
         let entry = serde_json::to_string_pretty(&entry).expect("plain data");
         format!(
             "{}, in {}/{NEGATIVES}:\n{entry}",
@@ -277,7 +277,7 @@ fn none(wrong: impl Iterator<Item = String>, why: &str) -> anyhow::Result<()> {
 fn keep_leading(table: &mut Table, session: &str) {
     let is_new = |row: &&Row| is_latency(row) && row.session == session;
     let latencies = table.rows().filter(is_new).cloned();
-    let by_problem: Vec<_> = latencies.map(|row| (row.on.clone(), row)).collect();
+    let by_problem: Vec<_> = latencies.map(|row| (row.place.clone(), row)).collect();
     for (_, mut rows) in grouped(by_problem) {
         rows.sort_by(|a, b| p50(a).total_cmp(&p50(b)));
         for mut row in rows.into_iter().skip(LEADING) {
@@ -294,7 +294,7 @@ fn keep_fastest_peers(table: &mut Table) {
     let ratios = peers::arms(table).flat_map(fastest).flatten();
     let kept: BTreeSet<Key> = ratios.map(|(_, ratio)| ratio.key()).collect();
     table.retain(|row| {
-        row.by != Source::Peers || row.against.is_none() || kept.contains(&row.key())
+        row.source != Source::Peers || row.paired_with.is_none() || kept.contains(&row.key())
     });
 }
 

@@ -7,7 +7,7 @@ use crate::instrument::process::Scratch;
 use crate::interrupt::interrupted;
 use crate::judge::candidate::Candidate;
 use crate::judge::peers::DEFAULT;
-use crate::judge::{Known, best};
+use crate::judge::{View, best};
 use crate::measure::limits;
 use crate::measure::machine;
 use crate::measure::plan::{self, CaseFlags, PlannedCase, Request};
@@ -22,7 +22,7 @@ use crate::python::bench::{Bench, Item};
 use crate::python::pair::absent;
 use crate::python::session::{Callable, Python, SessionError};
 use crate::stages::Ladder;
-use crate::table::{On, Place, Results, Row, Source, StageMeta, Subject, Table};
+use crate::table::{Place, ProblemPlace, Results, Row, Source, StageMeta, Subject, Table};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use common::check::{self, StagedInputs};
@@ -159,7 +159,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        bars.step("case", &case.on().to_string(), done, planned.len());
+        bars.step("case", &case.place().to_string(), done, planned.len());
         let row = check(case, &mut python, &exchange, device)?;
         // A call that was interrupted says nothing.
         if interrupted.load(Ordering::Relaxed) {
@@ -179,7 +179,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
     if let (true, Some(device)) = (is_timed, device) {
         let is_supported = |problem: &&Problem| {
             judged.cases.iter().any(|row| {
-                matches!(&row.on, On::Case(on, _) if *on == Place::of(problem))
+                matches!(&row.place, Place::Case(place, _) if *place == ProblemPlace::of(problem))
                     && !row.verdicts.is_empty()
             })
         };
@@ -188,17 +188,17 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
         let mut peers = Python::new(python::program(args.python.as_deref()), None);
         match peers.start() {
             Ok(hello) => judged.timed.extend(hello.absent.clone()),
-            Err(error) => judged.add(absent(DEFAULT, On::All, error.to_string())),
+            Err(error) => judged.add(absent(DEFAULT, Place::All, error.to_string())),
         }
         let table = ours(&committed, &ladder, &builds).unwrap_or_else(|reason| {
-            judged.add(absent("our stages", On::All, reason));
+            judged.add(absent("our stages", Place::All, reason));
             Table::default()
         });
         let plan = python::plan(args.cases.iters);
         let bench = Bench {
             device,
             stages: &ladder.stages,
-            known: Known::committed(&builds, &table),
+            view: View::committed(&builds, &table),
             // An empty kernel is compiled with ours.
             zero_us: device.zero_us(&plan).unwrap_or(0.0),
             plan,
@@ -208,7 +208,7 @@ pub fn candidate(args: &CandidateArgs) -> anyhow::Result<Answer> {
             if interrupted.load(Ordering::Relaxed) {
                 break;
             }
-            let place = Place::of(problem);
+            let place = ProblemPlace::of(problem);
             bars.step("timing", &place.to_string(), done, timings.len());
             let item = Item {
                 place,
@@ -238,7 +238,7 @@ fn check(
     device: Option<&CudaDevice>,
 ) -> anyhow::Result<Row> {
     let check::Source::Seeded { family, seed } = case.source else {
-        bail!("{} is of no generated inputs", case.on());
+        bail!("{} is of no generated inputs", case.place());
     };
     let inputs = Inputs::generate(&case.problem, family, seed);
     let staged = Arc::new(StagedInputs::new(&inputs, Some(family)));
@@ -252,7 +252,7 @@ fn check(
         }
         Err(none) => Err(none),
     };
-    let row = Row::new(&case.subject, case.on(), Source::Peers);
+    let row = Row::new(&case.subject, case.place(), Source::Peers);
     Ok(rows::of_outcome(row, &outcome))
 }
 
@@ -260,9 +260,9 @@ fn check(
 fn ours(committed: &Results, ladder: &Ladder, stages: &[StageMeta]) -> Result<Table, String> {
     let info = ladder.gpu.as_ref().map_err(String::clone)?.info();
     let table = committed.of_gpu(&machine::machine(Ok(info)).name);
-    let known = Known::committed(stages, &table);
-    let table = table.part(|row| !known.is_stale(row));
-    let is_known = best::shown(&Known::committed(stages, &table))
+    let view = View::committed(stages, &table);
+    let table = table.part(|row| !view.is_stale(row));
+    let is_known = best::shown(&View::committed(stages, &table))
         .next()
         .is_some();
     let none = || {

@@ -4,7 +4,7 @@ mod source;
 
 use crate::answer::{Answer, NoData};
 use crate::document::markdown::markdown;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::diff::{self, Difference};
 use crate::judge::verdict::{Exit, Overall, of_differences};
 use crate::measure::machine;
@@ -157,13 +157,13 @@ fn compare(base: &Side, new: &Side, stages: &[StageMeta]) -> Comparison {
         let [old, now] = [base, new].map(|side| {
             let mut table = side.results.of_gpu(name);
             // The build stands with the first GPU.
-            table.retain(|row| pairs.is_empty() || !row.by.is_of_build());
+            table.retain(|row| pairs.is_empty() || !row.source.is_of_build());
             table
         });
         let mut comparison = diff::compare(&old, &now, covers, stages);
         if new.run.is_some() {
-            let known = Known::committed(stages, &now);
-            let outdated = known.stale_stages().into_iter().map(Difference::outdated);
+            let view = View::committed(stages, &now);
+            let outdated = view.stale_stages().into_iter().map(Difference::outdated);
             comparison.differences.extend(outdated);
         }
         pairs.push((name.to_string(), comparison));

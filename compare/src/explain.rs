@@ -8,7 +8,7 @@ use crate::measure::limits;
 use crate::measure::select::{Chosen, SelectError, dtype, family, mask, shape, stage};
 use crate::pages::explain::document;
 use crate::stages::Ladder;
-use crate::table::Place;
+use crate::table::ProblemPlace;
 use anyhow::bail;
 use clap::Args;
 use common::explain::investigate;
@@ -122,7 +122,7 @@ fn read(args: &ExplainArgs) -> anyhow::Result<(String, Option<Family>, Inputs)> 
             Ok((name, None, inputs))
         }
         (Some((problem, family, seed)), None) => {
-            let name = format!("{} {family}:{seed}", Place::of(problem));
+            let name = format!("{} {family}:{seed}", ProblemPlace::of(problem));
             limits::check_problems([problem])?;
             let inputs = Inputs::generate(problem, *family, *seed);
             Ok((name, Some(*family), inputs))

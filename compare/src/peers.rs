@@ -7,7 +7,7 @@ mod tests;
 use crate::answer::{Answer, NoData};
 use crate::instrument::process::Scratch;
 use crate::instrument::{Completing, Target};
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::peers as question;
 use crate::judge::verdict::Exit;
 use crate::measure::select::{Chosen, Problems, at_least_one, stages};
@@ -19,7 +19,7 @@ use crate::python::pair::absent;
 use crate::python::session::Python;
 use crate::python::{self, check_uuid, plan};
 
-use crate::table::{Claim, On, Row, Run, Source};
+use crate::table::{Claim, Place, Row, Run, Source};
 use anyhow::{Context, bail};
 use clap::Args;
 use common::metric::Metric;
@@ -64,32 +64,32 @@ pub struct PeersArgs {
 /// Fails if a claim against a peer does without a negative; inconclusive if one is AMBIGUOUS, or no peer at all was timed.
 pub fn peers(args: &PeersArgs) -> anyhow::Result<Answer> {
     let (completing, items) = measure(args)?;
-    let known = Known::alone(&completing.run);
-    let lacking = lacking(&known, &items);
+    let view = View::alone(&completing.run);
+    let lacking = lacking(&view, &items);
     let is_over_peer = |claim: &Claim| claim.is_of_speed() && claim.relation.base().is_none();
     let (text, failed, is_ambiguous) = completing.conclude(Section::Peers, is_over_peer)?;
-    let is_inconclusive = is_ambiguous || !has_peer(&known);
+    let is_inconclusive = is_ambiguous || !has_peer(&view);
     let exit = Exit::of(!failed.is_empty(), is_inconclusive);
     let wrong = failed.into_iter().chain(lacking).collect();
     Ok(Answer::new(exit, text).noting(wrong))
 }
 
 /// Whether any peer was timed.
-fn has_peer(known: &Known<'_>) -> bool {
-    let is_timed = |row: &Row| !question::is_ours(known, row) && row.has(Metric::P50);
-    question::arms(&known.table).any(is_timed)
+fn has_peer(view: &View<'_>) -> bool {
+    let is_timed = |row: &Row| !question::is_ours(view, row) && row.has(Metric::P50);
+    question::arms(&view.table).any(is_timed)
 }
 
 /// The problems that a stage claims to win and of which the run has no green variant that takes part: the fastest of ours there is
 /// another's, and a table would show it as ours.
-fn lacking(known: &Known<'_>, items: &[Item]) -> Vec<String> {
+fn lacking(view: &View<'_>, items: &[Item]) -> Vec<String> {
     let mut lines = Vec::new();
     for item in items {
-        let claiming = known
+        let claiming = view
             .stages
             .iter()
             .filter(|stage| choose::claims(stage, &item.place));
-        for stage in claiming.filter(|stage| stand_ins(known, stage, &item.place).is_empty()) {
+        for stage in claiming.filter(|stage| stand_ins(view, stage, &item.place).is_empty()) {
             lines.push(format!(
                 "{} was timed without {}, which claims it: the run has no green variant of it (`compare run --stages`)",
                 item.place, stage.id
@@ -122,7 +122,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     completing.append(hello.absent)?;
     let ceiling: Row = match python.ask("ceilings", json!({})) {
         Ok(ceiling) => ceiling,
-        Err(error) => absent("ceiling", On::All, error.to_string()),
+        Err(error) => absent("ceiling", Place::All, error.to_string()),
     };
     completing.append([ceiling])?;
     let mut bars = Progress::default();
@@ -132,7 +132,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
     let bench = Bench {
         device,
         stages: &ladder.stages,
-        known: Known::alone(&timed),
+        view: View::alone(&timed),
         zero_us: device.zero_us(&plan).context(failed)?,
         plan,
         exchange: Scratch::new("peers")?,
@@ -151,7 +151,7 @@ fn measure(args: &PeersArgs) -> anyhow::Result<(Completing, Vec<Item>)> {
 fn begin_session(run: &mut Run, items: &[Item]) {
     let is_again = |row: &Row| {
         let mut places = items.iter().map(|item| &item.place);
-        row.on == On::All || places.any(|place| row.on.problem() == Some(place))
+        row.place == Place::All || places.any(|place| row.place.problem() == Some(place))
     };
-    (run.table).retain(|row| row.by != Source::Peers || !is_again(row));
+    (run.table).retain(|row| row.source != Source::Peers || !is_again(row));
 }

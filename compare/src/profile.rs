@@ -7,7 +7,7 @@ use crate::instrument::child::{self, Launches, Made};
 use crate::instrument::find::{NCU, Tool};
 use crate::instrument::process::{self, Ended};
 use crate::instrument::{Completing, Target};
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::list::{distinct, joined};
 use crate::judge::state::is_green;
 use crate::judge::verdict::Exit;
@@ -17,7 +17,7 @@ use crate::pages::show::Section;
 use crate::progress::Progress;
 use crate::table::ncu::{self, Chips};
 use crate::table::session::by_id;
-use crate::table::{Claim, On, Row, Source, StageMeta, Subject};
+use crate::table::{Claim, Place, Row, Source, StageMeta, Subject};
 use anyhow::bail;
 use clap::Args;
 use common::problem::Mask;
@@ -70,9 +70,9 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<Answer> {
     let gpu = ladder.gpu_to("profile on")?;
     let chips = Chips::new(gpu.info().limits().capability);
     let dtypes = distinct(selected.iter().map(|(stage, _)| stage.first_dtype()));
-    let known = Known::alone(&run.run);
+    let view = View::alone(&run.run);
     let (variants, red): (Vec<Subject>, Vec<Subject>) =
-        subjects(&selected).partition(|subject| is_green(&known, subject, known.backend()));
+        subjects(&selected).partition(|subject| is_green(&view, subject, view.backend()));
     if variants.is_empty() {
         bail!(NoData(format!(
             "nothing that was selected is green in {}: {}",
@@ -221,7 +221,7 @@ fn profiled(
     let mut rows = Vec::new();
     for (launch, measured) in launched.into_iter().zip(measured) {
         let instance = || {
-            let On::Case(place, _) = &launch.on else {
+            let Place::Case(place, _) = &launch.place else {
                 return None;
             };
             let stage = by_id(ladder, launch.subject.stage())?;
@@ -229,7 +229,12 @@ fn profiled(
             let instance = variant.instance(place.dtype, place.extents()?.head_dim)?;
             Some((place, &instance.facts))
         };
-        let unknown = || format!("there is no instance for {} {}", launch.subject, launch.on);
+        let unknown = || {
+            format!(
+                "there is no instance for {} {}",
+                launch.subject, launch.place
+            )
+        };
         let (place, facts) = instance().ok_or_else(unknown)?;
         if measured.kernel != facts.symbol {
             return Err(format!(
@@ -276,7 +281,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(
-            (good[1].subject.as_str(), &good[1].on, good[1].by),
+            (good[1].subject.as_str(), &good[1].place, good[1].source),
             (CPASYNC, &crate::testing::mission(), Source::Ncu)
         );
         assert!(
@@ -307,19 +312,19 @@ mod tests {
     /// As an ncu for a newer chip does, which stops at the first name that it does not know.
     #[test]
     fn a_profile_goes_on_without_the_metrics_that_ncu_does_not_know() {
-        let known = ["gpu__time_duration.sum", "dram__bytes.sum"];
-        let asked = vec![known[0], "sm__old_name.sum", known[1], "sm__older_name.sum"];
+        let view = ["gpu__time_duration.sum", "dram__bytes.sum"];
+        let asked = vec![view[0], "sm__old_name.sum", view[1], "sm__older_name.sum"];
         let mut tries = 0;
         let (last, names) = with_known(asked, |names| {
             tries += 1;
-            let unknown = names.iter().find(|name| !known.contains(name));
+            let unknown = names.iter().find(|name| !view.contains(name));
             Ok(made(&unknown.map_or("fine".into(), |name| {
                 format!("==ERROR== Failed to find metric {name}\n")
             })))
         })
         .unwrap();
         assert_eq!((last.printed.as_str(), tries), ("fine", 3));
-        assert_eq!(names, known);
+        assert_eq!(names, view);
     }
 
     #[test]

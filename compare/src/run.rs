@@ -5,7 +5,7 @@ use crate::document::terminal;
 use crate::instrument;
 use crate::judge::choice::{self, Regret};
 use crate::judge::list::distinct;
-use crate::judge::{Known, verdict};
+use crate::judge::{View, verdict};
 use crate::measure::estimate::{self, Took};
 use crate::measure::execute::Executor;
 use crate::measure::input::FileInput;
@@ -25,7 +25,7 @@ use crate::stages::{self, Backend, Ladder};
 use crate::table::StageMeta;
 use crate::table::files::{create_folder, name_of};
 use crate::table::session::{Progress, Tier};
-use crate::table::{On, Results, Row, Run, Source, Subject};
+use crate::table::{Place, Results, Row, Run, Source, Subject};
 use anyhow::{Context, ensure};
 use clap::Args;
 use common::choice::Model;
@@ -106,8 +106,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Answer> {
     }
     // Tensors of the user's own are no question to the table.
     let beside = args.input.is_none().then(|| {
-        let known = Known::committed(&run.session.stages, &table);
-        summary::committed(&known)
+        let view = View::committed(&run.session.stages, &table);
+        summary::committed(&view)
     });
     let page = summary::document(&report, beside.flatten());
     let text = terminal::render(&page, terminal::width());
@@ -254,7 +254,7 @@ impl LibraryChoice {
         for stage in &mut self.stages {
             stage.device = device;
         }
-        choice::regret(&Known::alone(run), &self.stages, &self.models)
+        choice::regret(&View::alone(run), &self.stages, &self.models)
     }
 }
 
@@ -329,8 +329,8 @@ fn judge_given_output(file: &FileInput, plan: &Plan, gpu: Option<&CudaDevice>) -
             output: out,
         };
         let (errors, gates) = gate::numeric_gates(&evidence);
-        let on = On::Named(format!("out, {} mask", problem.mask));
-        let row = Row::new(Subject::from(&*file.problem.name), on, Source::Input);
+        let place = Place::Named(format!("out, {} mask", problem.mask));
+        let row = Row::new(Subject::from(&*file.problem.name), place, Source::Input);
         Some(rows::judged(row, &errors, &gates))
     };
     problems.iter().filter_map(judge).collect()

@@ -99,7 +99,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             device: run.run.session.device,
             watchdog: WATCHDOG_SECONDS,
         };
-        let under = |(name, options): (&'static str, &'static [&'static str])| {
+        let conditions = |(name, options): (&'static str, &'static [&'static str])| {
             let options = if name == "initcheck" && !knows_shared {
                 &[]
             } else {
@@ -108,7 +108,7 @@ pub fn sanitize(args: &SanitizeArgs) -> anyhow::Result<Answer> {
             check(&launches, &tool, (name, options), &work, args.limit)
         };
         let checks = TOOLS.into_par_iter();
-        let checks = checks.filter_map(|tool| under(tool).transpose());
+        let checks = checks.filter_map(|tool| conditions(tool).transpose());
         let checks: Vec<Check> = checks.collect::<anyhow::Result<_>>()?;
         if checks.is_empty() {
             continue; // it supports none of the problems, as on a device with too little memory

@@ -8,7 +8,7 @@ use crate::measure::select;
 use crate::pages::self_test::blocks;
 use crate::progress;
 use crate::stages::Ladder;
-use crate::table::{On, Row};
+use crate::table::{Place, Row};
 use anyhow::Context;
 use clap::Args;
 use common::device::Staged;
@@ -78,7 +78,7 @@ fn answer(rows: &[Row]) -> Answer {
     let wrong = rows.iter().filter(|row| row.failure().is_some()).count();
     // Only the timer may go untested: it needs a GPU.
     let is_untested = |row: &Row| {
-        row.says(GateId::S1) == Some(Verdict::NoData) && row.on != On::Named(TIMER.into())
+        row.says(GateId::S1) == Some(Verdict::NoData) && row.place != Place::Named(TIMER.into())
     };
     let exit = Exit::of(wrong > 0, rows.iter().any(is_untested));
     Answer::page(exit, &blocks(rows))

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, NoData};
 use crate::document::TableRow;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::list::joined;
 use crate::judge::verdict::{Exit, report, report_of_run};
 use crate::measure::machine;
@@ -123,7 +123,7 @@ pub fn show(args: &ShowArgs) -> anyhow::Result<Answer> {
         bail!("there is no table of '{gpu}' in results/; it has {names}")
     }
     let table = results.of_gpu(gpu);
-    Ok(print(report(Known::committed(&stages, &table))))
+    Ok(print(report(View::committed(&stages, &table))))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::measure::{builds, rows};
 use crate::python::pair::{Sampled, pair};
 use crate::table::session::{DeviceCompiler, Git, Gpu, KernelBuild, Machine, Progress, Tier};
 use crate::table::{
-    Claim, On, Place, Relation, Results, Row, Run, Session, Source, StageMeta, Subject, Table,
-    VariantMeta,
+    Claim, Place, ProblemPlace, Relation, Results, Row, Run, Session, Source, StageMeta, Subject,
+    Table, VariantMeta,
 };
 use common::choice::{self, TERMS};
 use common::claim::{Base, Rival};
@@ -51,12 +51,12 @@ pub const C1_TO_C6: [GateId; 6] = [
     GateId::C6,
 ];
 
-pub fn mission() -> On {
-    On::claims(Dtype::F16)
+pub fn mission() -> Place {
+    Place::claims(Dtype::F16)
 }
 
-pub fn instance() -> On {
-    On::Instance {
+pub fn instance() -> Place {
+    Place::Instance {
         dtype: Dtype::F16,
         head_dim: 64,
         arch: Some("sm_90a".into()),
@@ -91,7 +91,7 @@ pub fn ladder() -> Vec<StageMeta> {
             family: family.clone(),
             metric,
             relation,
-            on: Place::claims(Dtype::F16),
+            place: ProblemPlace::claims(Dtype::F16),
             gpu: None,
             why: why.into(),
         };
@@ -132,7 +132,7 @@ pub fn claiming() -> Vec<StageMeta> {
         family: "cpasync".into(),
         metric: Metric::P50,
         relation: Relation::FasterThanPeer { rival, at_least },
-        on: Place::claims(Dtype::F16),
+        place: ProblemPlace::claims(Dtype::F16),
         gpu: None,
         why: String::new(),
     };
@@ -210,7 +210,7 @@ pub fn suppressed() -> Suppressed {
 }
 
 /// One case of a variant on `mission`; `broken` fails.
-pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
+pub fn case(subject: &str, source: Source, broken: Option<GateId>) -> Row {
     let judge = |gate| {
         GateResult::judge(
             gate,
@@ -244,8 +244,12 @@ pub fn case(subject: &str, by: Source, broken: Option<GateId>) -> Row {
         reference_max_abs: 0.4,
         end_to_end: None,
     };
-    let on = On::Case(Place::claims(Dtype::F16), "normal:0".into());
-    rows::judged(Row::new(subject, on, by), &errors, &C1_TO_C6.map(judge))
+    let place = Place::Case(ProblemPlace::claims(Dtype::F16), "normal:0".into());
+    rows::judged(
+        Row::new(subject, place, source),
+        &errors,
+        &C1_TO_C6.map(judge),
+    )
 }
 
 /// Of a whole emulated run that came to its end; no gate has a scope yet.
@@ -316,8 +320,8 @@ pub fn emulated() -> Run {
 }
 
 /// All cases of a variant: one, and it is green.
-pub fn checked(subject: &str, by: Source) -> Row {
-    let of = Row::new(subject, On::All, by)
+pub fn checked(subject: &str, source: Source) -> Row {
+    let of = Row::new(subject, Place::All, source)
         .figure(Metric::Cases, 1_u32)
         .figure(Metric::MaxError, 1.2e-4)
         .figure(Metric::ErrorOfBound, 0.17)
@@ -341,7 +345,7 @@ pub fn timed(us: [f64; 3]) -> Run {
     (run.session.backend, run.session.tier) = (BackendKind::Cuda, Tier::T2);
     run.session.machine.name = "nvidia-h200".into();
     run.session.unmeasurable.remove(&GateId::L1);
-    run.table.retain(|row| row.on != On::All);
+    run.table.retain(|row| row.place != Place::All);
     for (subject, us) in VARIANTS.into_iter().zip(us) {
         run = run
             .with(checked(subject, Source::Gpu))
@@ -353,7 +357,7 @@ pub fn timed(us: [f64; 3]) -> Run {
         rows::pair(
             new.into(),
             base.into(),
-            Place::claims(Dtype::F16),
+            ProblemPlace::claims(Dtype::F16),
             Source::Gpu,
             &pair,
             &speed_of_light,
@@ -410,8 +414,8 @@ pub fn drawn_on(stages: &[LoadedStage], count: usize, sms: u32) -> Run {
                 continue;
             };
             let terms = choice::terms(problem, prepared.kernel, prepared.grid, 1, sms);
-            let on = On::Problem(Place::of(problem));
-            let row = Row::new(subject, on, Source::Draw)
+            let place = Place::Problem(ProblemPlace::of(problem));
+            let row = Row::new(subject, place, Source::Draw)
                 .figure(Metric::Draw, number)
                 .figure(
                     Metric::P50,
@@ -452,8 +456,8 @@ impl Run {
         })
     }
 
-    pub fn row_mut(&mut self, subject: &str, on: &On, by: Source) -> &mut Row {
-        let key = Row::new(subject, on.clone(), by).key();
+    pub fn row_mut(&mut self, subject: &str, place: &Place, source: Source) -> &mut Row {
+        let key = Row::new(subject, place.clone(), source).key();
         self.table.get_mut(&key).expect("the record has this row")
     }
 
@@ -468,10 +472,10 @@ impl Run {
         self
     }
 
-    pub fn sampled(self, subject: &str, on: On, us: &[f64]) -> Self {
+    pub fn sampled(self, subject: &str, place: Place, us: &[f64]) -> Self {
         let of = Summary::of(us).unwrap();
-        let row = Row::new(subject, on, Source::Gpu)
-            .under("warm L2")
+        let row = Row::new(subject, place, Source::Gpu)
+            .conditions("warm L2")
             .figure(Metric::P50, &of)
             .figure(Metric::P90, of.p90)
             .figure(Metric::Samples, of.samples)
@@ -541,7 +545,7 @@ impl Run {
     /// what they take and whether they are right. The ladder claims something of them.
     pub fn peers(mut self, shape: &str, ours: f64, peers: &[(&str, f64, bool)]) -> Self {
         self.session.stages[1].claims = claiming().remove(1).claims;
-        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
         self.beside(CPASYNC, &place, ours, peers)
     }
 
@@ -549,7 +553,7 @@ impl Run {
     pub fn beside(
         mut self,
         subject: &str,
-        place: &Place,
+        place: &ProblemPlace,
         us: f64,
         peers: &[(&str, f64, bool)],
     ) -> Self {

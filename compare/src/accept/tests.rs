@@ -1,6 +1,6 @@
 use super::*;
 use crate::judge::choice::Regret;
-use crate::table::{On, kernels};
+use crate::table::{Place, kernels};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, GPU, LARGE, SCALAR, drawn_run, mission, samples, table};
 use common::choice::Model;
@@ -116,7 +116,8 @@ fn what_is_no_evidence_is_refused() {
           stage1-cpasync: cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed
           stage1-cpasync: cpasync: global bytes read as in stage0-scalar wmma-qk: not measured
     ");
-    let large = Row::new(SCALAR, On::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
+    let large =
+        Row::new(SCALAR, Place::Named("x".into()), Source::Ncu).note("x".repeat(MOST_BYTES));
     let error = refused(&good().with(large.clone()));
     assert!(error.contains("1000000 at most; narrow the run"), "{error}");
     // What others measured does not count.
@@ -194,12 +195,12 @@ fn accepting_twice_changes_nothing_and_cases_stay_with_the_run() {
     let twice = accepted(&run, &once);
     assert!(text(&once) == text(&twice));
     let has = |is: fn(&Row) -> bool| once.gpus[FOLDER].rows().any(is);
-    assert!(!has(|row| matches!(row.on, On::Case(..))));
+    assert!(!has(|row| matches!(row.place, Place::Case(..))));
     let is_ratio =
-        |row: &Row| row.by == Source::Peers && row.against == Some("torch-default".into());
+        |row: &Row| row.source == Source::Peers && row.paired_with == Some("torch-default".into());
     assert!(has(is_ratio), "ratios to peers stay");
-    assert!(has(|row| row.by == Source::Claim), "claims are rows");
-    assert!(once.build.rows().all(|row| row.by.is_of_build()));
+    assert!(has(|row| row.source == Source::Claim), "claims are rows");
+    assert!(once.build.rows().all(|row| row.source.is_of_build()));
     let says = "accepted 20261120T183000Z-linux (";
     assert!(lines[0].starts_with(says), "{lines:?}");
     let folder = TempDir::new().unwrap();
@@ -224,10 +225,11 @@ fn a_row_replaces_that_of_its_key_and_what_is_no_longer_declared_goes() {
                 let row = table.row(&subject.into(), &mission(), Source::Gpu);
                 row.map(|row| (row.value(Metric::P50).unwrap(), &*row.session))
             };
-            let checked = table.row(&SCALAR.into(), &On::All, Source::Gpu).unwrap();
+            let checked = table.row(&SCALAR.into(), &Place::All, Source::Gpu).unwrap();
             let all = table.rows().chain(results.build.rows());
-            let of_wmma = all
-                .filter(|row| row.key().to_string().contains("wmma-qk") || row.by == Source::Claim);
+            let of_wmma = all.filter(|row| {
+                row.key().to_string().contains("wmma-qk") || row.source == Source::Claim
+            });
             format!(
                 "{:?} (checked in {}) {:?}, {} rows of wmma-qk and claims",
                 of(SCALAR),
@@ -277,10 +279,10 @@ fn ratios_to_peers_that_are_not_the_fastest_are_left_out() {
     let times = peers::arms(&table).count();
     keep_fastest_peers(&mut table);
     let ratios = table
-        .by(Source::Peers)
-        .filter_map(|row| row.against.as_ref());
-    let against = joined(ratios, " ");
-    assert_eq!(against, "flash-attn-4 torch-cudnn torch-flash");
+        .rows_by(Source::Peers)
+        .filter_map(|row| row.paired_with.as_ref());
+    let paired_with = joined(ratios, " ");
+    assert_eq!(paired_with, "flash-attn-4 torch-cudnn torch-flash");
     assert_eq!(peers::arms(&table).count(), times);
 }
 
@@ -318,8 +320,8 @@ fn runs_that_have_what_they_need_are_accepted() {
     let says = "cpasync >= 1.10x over stage0-scalar wmma-qk: it was not timed";
     assert!(error.contains(says), "{error}");
     // What the table has of these kernels, a run need not measure again.
-    let known = accepted(&run("emulated; named 1"), &Results::default());
-    accepted(&run("emulated; - cpasync mission; measurable E1"), &known);
+    let view = accepted(&run("emulated; named 1"), &Results::default());
+    accepted(&run("emulated; - cpasync mission; measurable E1"), &view);
 }
 
 /// Of a run of some stages, with the gates that it fails; of a whole run everything is required.
@@ -334,7 +336,7 @@ fn what_has_changed_since_is_left_out() {
     let measured = |stage: &str| {
         table
             .rows()
-            .any(|row| row.subject.stage() == stage && row.by == Source::Gpu)
+            .any(|row| row.subject.stage() == stage && row.source == Source::Gpu)
     };
     assert!(measured("stage0-scalar") && !measured("stage1-cpasync"));
     let whole = refused(&run(&format!("timed; {changed}")));
@@ -360,11 +362,11 @@ fn what_is_known_of_the_same_machine_code_is_of_the_sources_as_they_are() {
         merge(&run, &mut results, &built).unwrap();
         (run.session.stages, results)
     };
-    let (_, known) = merged("timed; named 1", &Results::default());
+    let (_, view) = merged("timed; named 1", &Results::default());
     for backend in ["timed", "emulated"] {
         let later = format!("{backend}; named 2; stages 0; - cpasync; sources 1 rewritten");
-        let (stages, known) = merged(&later, &known);
-        let rows = known.gpus[FOLDER].rows();
+        let (stages, view) = merged(&later, &view);
+        let rows = view.gpus[FOLDER].rows();
         let of_the_other: Vec<&Row> = rows.filter(|row| row.session == "1").collect();
         assert!(!of_the_other.is_empty());
         let is_stale = |row: &&Row| kernels::is_stale(&stages, row);
@@ -468,11 +470,11 @@ fn a_run_with_random_problems_refits_the_choice_and_its_regret_is_a_row() {
         "{last}"
     );
     let after = &results.gpus[FOLDER];
-    let regret = Regret::known(after).unwrap();
+    let regret = Regret::view(after).unwrap();
     let rows = [&before, after].map(|table| table.rows().count());
     assert_eq!((rows[1], regret.problems), (rows[0] + 1, 90));
-    let on = On::Named("regret".into());
-    let row = after.row(&"attention-ladder".into(), &on, Source::Draw);
+    let place = Place::Named("regret".into());
+    let row = after.row(&"attention-ladder".into(), &place, Source::Draw);
     assert_eq!(row.unwrap().session, run.session.name);
     // Another GPU of the capability, with few problems of its own.
     let few = drawn_run(&loaded, 3).sampled(LARGE, mission(), &samples(9.0));

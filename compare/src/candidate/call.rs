@@ -191,7 +191,7 @@ mod tests {
             assert!(
                 differ
                     .enumerate()
-                    .all(|(at, by)| by == if at % 2 == 1 { 0x80 } else { 0x80 - expected })
+                    .all(|(at, source)| source == if at % 2 == 1 { 0x80 } else { 0x80 - expected })
             );
             negate(image, &mut bytes);
             assert_eq!(bytes, image.bytes);

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::stages::Ladder;
 
-    fn on(device: &str) -> GpuStages {
+    fn place(device: &str) -> GpuStages {
         let mut ladder = Ladder::without_gpu("as if there were none").unwrap();
         ladder.limit(device.parse().ok()).unwrap();
         GpuStages {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_hopper_runs_every_stage() {
-        let gpu = on("sm_90");
+        let gpu = place("sm_90");
         assert_eq!(gpu.running(), gpu.stages.len());
         let lines = gpu.lines();
         assert_eq!(lines.len(), 1, "{lines:#?}");
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_l4_runs_the_stages_without_hoppers_instructions() {
-        let gpu = on("sm_89");
+        let gpu = place("sm_89");
         assert_eq!(gpu.running(), 6);
         let [runs, not] = &gpu.lines()[..] else {
             panic!("{:#?}", gpu.lines());
@@ -168,7 +168,7 @@ mod tests {
     fn a_gpu_that_nothing_was_built_for_runs_nothing() {
         let gpu = GpuStages {
             without_code: Some("stage0-scalar was built without GPU code".into()),
-            ..on("sm_90")
+            ..place("sm_90")
         };
         assert_eq!(gpu.running(), 0);
         let line = "runs: nothing; stage0-scalar was built without GPU code";
@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn the_verdict_is_one_line() {
-        let l4 = [on("sm_89")];
-        let hopper = [on("sm_90")];
+        let l4 = [place("sm_89")];
+        let hopper = [place("sm_90")];
         let unbuilt = [GpuStages {
             without_code: Some("no GPU code".into()),
-            ..on("sm_90")
+            ..place("sm_90")
         }];
         for (unfit, gpus, missing, expected) in [
             (

@@ -38,8 +38,8 @@ fn parse_columns(size: &str) -> Option<usize> {
 
 fn choose_width(columns: Option<&str>, terminal: impl Fn() -> Option<usize>) -> usize {
     let given = columns.and_then(|columns| columns.parse().ok());
-    let known = given.or_else(terminal).filter(|width| *width > 0);
-    known.map_or(WIDTH, |width| width.max(LEAST_WIDTH))
+    let view = given.or_else(terminal).filter(|width| *width > 0);
+    view.map_or(WIDTH, |width| width.max(LEAST_WIDTH))
 }
 
 /// Returns the text in lines of 100 characters; a word that is longer has a line of its own.

@@ -9,7 +9,7 @@ use crate::judge::verdict::Exit;
 use crate::measure::builds::loaded;
 use crate::measure::rows;
 use crate::stages::Ladder;
-use crate::table::{On, Place, Row, Source, Subject};
+use crate::table::{Place, ProblemPlace, Row, Source, Subject};
 use anyhow::Context;
 use clap::Args;
 use common::check::{self, Launched, NoOutput, Outcome, StagedInputs};
@@ -115,8 +115,8 @@ pub fn launch(args: &LaunchArgs) -> anyhow::Result<Answer> {
                     once(&device, stage, &prepared, &staged, reference)
                 }
             };
-            let on = On::Case(Place::of(problem), format!("{}:0", Family::Normal));
-            let row = rows::of_outcome(Row::new(subject, on, Source::Gpu), &outcome);
+            let place = Place::Case(ProblemPlace::of(problem), format!("{}:0", Family::Normal));
+            let row = rows::of_outcome(Row::new(subject, place, Source::Gpu), &outcome);
             append(&args.results, &row)?;
             if row.failure().is_some() {
                 exit = Exit::Fail;
@@ -177,7 +177,7 @@ fn failure(row: &Row) -> Option<String> {
     Some(format!(
         "{} {}: {}",
         row.subject,
-        row.on,
+        row.place,
         joined(row.failures(), "; ")
     ))
 }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_job_is_read_back_as_it_was_written() {
-        let place = Place::new("1x2:1x33:65x64", Dtype::E4m3, Mask::Causal);
+        let place = ProblemPlace::new("1x2:1x33:65x64", Dtype::E4m3, Mask::Causal);
         let problem = place.problem().unwrap();
         let job = Launches {
             variants: vec![SCALAR.into()],

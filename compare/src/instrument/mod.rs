@@ -9,7 +9,7 @@ pub mod process;
 use crate::document::terminal::terminal;
 use crate::judge::list::joined;
 use crate::judge::state::is_green;
-use crate::judge::{Known, verdict};
+use crate::judge::{View, verdict};
 use crate::measure::machine;
 use crate::measure::select::Chosen;
 use crate::pages::files;
@@ -17,7 +17,7 @@ use crate::pages::show::{self, Section};
 use crate::stages::Ladder;
 use crate::table::StageMeta;
 use crate::table::run::newest_run;
-use crate::table::{Claim, On, Results, Row, Run, Source, StoreError};
+use crate::table::{Claim, Place, Results, Row, Run, Source, StoreError};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl Completing {
         let of_run = verdict::report_of_checks(&self.run, &table);
         let places = files::write_report(&of_run, &self.folder, self.root.as_deref())?;
         // Of what the run says by itself.
-        let alone = verdict::report(Known::alone(&self.run));
+        let alone = verdict::report(View::alone(&self.run));
         let section = terminal(&show::document(
             &alone,
             &show::Asked {
@@ -122,7 +122,7 @@ impl Completing {
     /// Records the versions of the tools of `source`, and drops what others found before.
     pub fn set_tools(&mut self, source: Source, versions: Vec<String>) {
         if self.run.session.tools.get(&source) != Some(&versions) {
-            self.run.table.retain(|row| row.by != source);
+            self.run.table.retain(|row| row.source != source);
             self.run.session.tools.insert(source, versions);
         }
     }
@@ -149,17 +149,20 @@ fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn judge(run: &Run) -> anyhow::Result<()> {
-    let (known, name) = (Known::alone(run), &run.session.name);
-    let stale = known.stale_stages();
+    let (view, name) = (View::alone(run), &run.session.name);
+    let stale = view.stale_stages();
     ensure!(
         stale.is_empty(),
         "{name} is of other versions of {}; run `compare` again with this build, then complete that run",
         joined(stale, ", ")
     );
-    let by = run.session.backend.into();
-    let mut checked = run.table.by(by).filter(|row| row.on == On::All);
+    let source = run.session.backend.into();
+    let mut checked = run
+        .table
+        .rows_by(source)
+        .filter(|row| row.place == Place::All);
     ensure!(
-        checked.any(|row| is_green(&known, &row.subject, by)),
+        checked.any(|row| is_green(&view, &row.subject, source)),
         "{name} has no variant that is green on C1-C6 and B1; fix the kernels and run `compare` again"
     );
     Ok(())
@@ -239,7 +242,7 @@ mod tests {
         let mut found = Vec::new();
         for version in ["ncu 1", "ncu 1", "ncu 2"] {
             completing.set_tools(Source::Ncu, vec![version.into()]);
-            found.push(completing.run.table.by(Source::Ncu).count());
+            found.push(completing.run.table.rows_by(Source::Ncu).count());
             let measured = row("scalar | mission f16 full | ncu | profiled_ns 5");
             completing.run.append(measured);
         }

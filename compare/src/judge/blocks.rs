@@ -1,20 +1,20 @@
 //! Blocks of a kernel that an SM holds.
 
-use crate::table::{On, Row, Source, Table};
+use crate::table::{Place, Row, Source, Table};
 use common::metric::Metric;
 use common::resources::multiprocessor;
 
 /// Returns how many blocks an occupancy is, of an instance whose declaration the table has and whose architecture is known.
 pub fn per_sm(table: &Table, instance: &Row, occupancy: f64) -> Option<u32> {
-    let On::Instance {
+    let Place::Instance {
         dtype,
         head_dim,
         arch: Some(arch),
-    } = &instance.on
+    } = &instance.place
     else {
         return None;
     };
-    let declaration = On::Instance {
+    let declaration = Place::Instance {
         dtype: *dtype,
         head_dim: *head_dim,
         arch: None,

@@ -4,7 +4,7 @@ use super::list::distinct;
 use super::peers::{arms, fastest};
 use super::state::NEEDED;
 use super::verdict::Exit;
-use crate::table::{Figure, Judged, On, Row, Table};
+use crate::table::{Figure, Judged, Place, Row, Table};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
@@ -23,7 +23,7 @@ impl Candidate {
     pub fn add(&mut self, row: Row) {
         if row.subject == self.summary.subject {
             for (gate, judged) in row.failed() {
-                let reason = format!("{} as timed: {}", row.on, judged.reason);
+                let reason = format!("{} as timed: {}", row.place, judged.reason);
                 let judged = judged.clone();
                 self.summary.judge(gate, Judged { reason, ..judged });
             }
@@ -60,8 +60,8 @@ impl Candidate {
         let unsupported = self
             .cases
             .iter()
-            .filter_map(|row| match (&row.on, &row.note) {
-                (On::Case(place, _), Some(note)) => Some(format!("{place}: {note}")),
+            .filter_map(|row| match (&row.place, &row.note) {
+                (Place::Case(place, _), Some(note)) => Some(format!("{place}: {note}")),
                 _ => None,
             });
         distinct(unsupported)
@@ -71,9 +71,9 @@ impl Candidate {
         let is_absent = |row: &&Row| !row.has(Metric::P50);
         let absent = self.timed.rows().filter(is_absent).filter_map(|row| {
             let note = row.note.as_ref()?;
-            Some(match &row.on {
-                On::All => format!("{}: {note}", row.subject),
-                on => format!("{} on {on}: {note}", row.subject),
+            Some(match &row.place {
+                Place::All => format!("{}: {note}", row.subject),
+                place => format!("{} on {place}: {note}", row.subject),
             })
         });
         distinct(absent)

@@ -1,11 +1,11 @@
 //! The model by which the library chooses, fitted to a table, and what the choice costs: its regret.
 
-use super::Known;
+use super::View;
 use super::best::{p50, shown};
 use super::draw;
 use super::list::grouped;
 use super::peers;
-use crate::table::{On, Place, Row, Session, Source, Subject, Table};
+use crate::table::{Place, ProblemPlace, Row, Session, Source, Subject, Table};
 use common::choice::{Chooser, Cost, Gpu, Model, TERMS, Wanted, modelled, terms};
 use common::metric::Metric;
 use common::problem::{Dtype, Problem};
@@ -45,8 +45,10 @@ const MOST: [f64; 2] = [1.02, 1.10];
 
 /// The times at random problems that count: of right outputs.
 pub fn drawn(table: &Table) -> impl Iterator<Item = &Row> {
-    let timed = table.by(Source::Draw).filter(|row| row.has(Metric::P50));
-    timed.filter(|row| row.on.problem().is_some() && row.failure().is_none())
+    let timed = table
+        .rows_by(Source::Draw)
+        .filter(|row| row.has(Metric::P50));
+    timed.filter(|row| row.place.problem().is_some() && row.failure().is_none())
 }
 
 /// Those of the sessions that were asked for all variants, as there were then; where there is none, all.
@@ -66,14 +68,14 @@ fn part(row: &Row) -> Option<usize> {
         .map(|number| number as usize % PARTS)
 }
 
-pub fn gpu(known: &Known<'_>) -> Option<Gpu> {
+pub fn gpu(view: &View<'_>) -> Option<Gpu> {
     use crate::table::session::Gpu::Present;
     let Present {
         name,
         arch,
         multiprocessors,
         ..
-    } = &known.on_gpu()?.machine.gpu
+    } = &view.on_gpu()?.machine.gpu
     else {
         return None;
     };
@@ -128,7 +130,7 @@ type Instance = (Subject, Dtype, usize);
 /// One equation: the terms of a launch, and its time.
 struct Equation {
     /// The number of the table, and of the problem in it.
-    on: (usize, usize),
+    place: (usize, usize),
     terms: [f64; TERMS],
     us: f64,
     /// Over the time of the fastest variant of the problem: 1 or more.
@@ -140,7 +142,7 @@ struct Equation {
 /// Fits the costs of the variants of `stages`, which the library has, each by what is known of all, then of the variant, then of the instance, to the named
 /// problems and all parts of the random ones but one: of the first table, and of those of other GPUs of its capability, which
 /// differ less than the problems do. `None` where the first is of no GPU.
-pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
+pub fn fit(tables: &[View<'_>], stages: &[LoadedStage], unseen: Option<usize>) -> Option<Fitted> {
     let own = gpu(tables.first()?)?;
     let mut equations = equations(tables, stages, own.capability, unseen);
     let mut costs = coefficients(&equations);
@@ -154,7 +156,7 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
         costs = coefficients(&equations);
     }
     let measured = equations.iter().map(|(instance, (_, of))| {
-        let times = of.iter().map(|of| (of.on, of.us));
+        let times = of.iter().map(|of| (of.place, of.us));
         (instance.clone(), times.collect())
     });
     let mut measured: Times = measured.collect();
@@ -168,7 +170,7 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
     kept.append(&mut cover(&predicted, WORTH_UNSEEN));
     let mut errors: BTreeMap<(Dtype, usize), Vec<f64>> = BTreeMap::new();
     for (instance, (_, of)) in &equations {
-        for of in of.iter().filter(|of| of.on.0 == 0) {
+        for of in of.iter().filter(|of| of.place.0 == 0) {
             let error = (dot(&of.terms, &costs[instance]) / of.us - 1.0).abs();
             let of_size = errors.entry((instance.1, instance.2));
             of_size.or_default().push(error);
@@ -199,24 +201,24 @@ pub fn fit(tables: &[Known<'_>], stages: &[LoadedStage], unseen: Option<usize>) 
 type Equations = BTreeMap<Instance, (u32, Vec<Equation>)>;
 
 fn equations(
-    tables: &[Known<'_>],
+    tables: &[View<'_>],
     stages: &[LoadedStage],
     capability: u32,
     unseen: Option<usize>,
 ) -> Equations {
     let mut equations = Equations::new();
-    for (table, known) in tables.iter().enumerate() {
-        let Some(gpu) = gpu(known).filter(|gpu| gpu.capability == capability) else {
+    for (table, view) in tables.iter().enumerate() {
+        let Some(gpu) = gpu(view).filter(|gpu| gpu.capability == capability) else {
             continue;
         };
-        let of_draws: BTreeSet<&Subject> = drawn(&known.table).map(|row| &row.subject).collect();
+        let of_draws: BTreeSet<&Subject> = drawn(&view.table).map(|row| &row.subject).collect();
         // Of a stage without random problems the library may have nothing.
         let has_draws = |row: &Row| of_draws.is_empty() || of_draws.contains(&row.subject);
         let is_seen = |row: &Row| unseen.is_none() || part(row) != unseen;
         // STALE ones too: a kernel that changes by a few percent changes few choices.
-        let named = shown(known).filter(|row| row.on.problem().is_some_and(|place| !place.cold));
-        let rows = named.chain(drawn(&known.table));
-        let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+        let named = shown(view).filter(|row| row.place.problem().is_some_and(|place| !place.cold));
+        let rows = named.chain(drawn(&view.table));
+        let problems = grouped(rows.filter_map(|row| Some((row.place.problem()?, row))));
         for (number, (place, rows)) in problems.into_iter().enumerate() {
             let Some(problem) = place.problem() else {
                 continue;
@@ -238,10 +240,10 @@ fn equations(
                 let size = (modelled(problem.dtype), problem.shape.head_dim);
                 let (resident, of_instance) = equations
                     .entry((row.subject.clone(), size.0, size.1))
-                    .or_insert_with(|| (resident(known, &row.subject, kernel), vec![]));
+                    .or_insert_with(|| (resident(view, &row.subject, kernel), vec![]));
                 let us = p50(row);
                 of_instance.push(Equation {
-                    on: (table, number),
+                    place: (table, number),
                     terms: terms(&problem, kernel, grid, *resident, gpu.multiprocessors),
                     us,
                     slower: us / least,
@@ -288,13 +290,13 @@ fn predicted(
 /// The instances among which something fast is for every problem, fewest first: each next one is what all before it lack most.
 fn cover(times: &Times, worth: f64) -> BTreeSet<Instance> {
     let mut fastest = BTreeMap::new();
-    for (on, us) in times.values().flatten() {
-        let least = fastest.entry(*on).or_insert(*us);
+    for (place, us) in times.values().flatten() {
+        let least = fastest.entry(*place).or_insert(*us);
         *least = us.min(*least);
     }
     // Logarithms of what the best of those that are in is slower by.
-    let mut lack: BTreeMap<_, f64> = fastest.keys().map(|on| (*on, FAR)).collect();
-    let slower = |(on, us): &(_, f64)| (us / fastest[on]).ln();
+    let mut lack: BTreeMap<_, f64> = fastest.keys().map(|place| (*place, FAR)).collect();
+    let slower = |(place, us): &(_, f64)| (us / fastest[place]).ln();
     let mut kept = BTreeSet::new();
     loop {
         let gain = |of: &(_, f64)| (lack[&of.0] - slower(of)).max(0.0);
@@ -352,10 +354,10 @@ fn launch<'a>(
 }
 
 /// How many blocks a multiprocessor of the table's GPU holds; 1 where that was not compiled for.
-fn resident(known: &Known<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
-    let arch = known.table.compiled_arch().unwrap_or_default();
+fn resident(view: &View<'_>, subject: &Subject, kernel: &common::stage::Kernel) -> u32 {
+    let arch = view.table.compiled_arch().unwrap_or_default();
     let mut compiled =
-        (known.table).instances(subject, Source::Ptxas, kernel.dtype, kernel.head_dim);
+        (view.table).instances(subject, Source::Ptxas, kernel.dtype, kernel.head_dim);
     let of_arch = compiled.find(|(of, _)| *of == Some(arch));
     let share = of_arch.and_then(|(_, row)| row.value(Metric::Occupancy));
     let threads = multiprocessor(arch).map(|sm| f64::from(sm.threads));
@@ -454,7 +456,7 @@ impl Regret {
     }
 
     pub fn row(&self) -> Row {
-        Row::new(LIBRARY, On::Named("regret".into()), Source::Draw)
+        Row::new(LIBRARY, Place::Named("regret".into()), Source::Draw)
             .figure(Metric::RegretMean, self.mean)
             .figure(Metric::RegretWorst, self.worst)
             .figure(Metric::Cases, self.problems)
@@ -463,17 +465,21 @@ impl Regret {
     }
 
     /// Returns what the report is about: of a run, what the run itself judged.
-    pub fn reported(known: &Known<'_>) -> Option<Self> {
-        let row = Self::in_table(&known.table).filter(|row| known.is_reported(row));
-        Self::known(&known.table).filter(|_| row.is_some())
+    pub fn reported(view: &View<'_>) -> Option<Self> {
+        let row = Self::in_table(&view.table).filter(|row| view.is_reported(row));
+        Self::view(&view.table).filter(|_| row.is_some())
     }
 
-    pub fn known(table: &Table) -> Option<Self> {
+    pub fn view(table: &Table) -> Option<Self> {
         Self::read(Self::in_table(table)?)
     }
 
     fn in_table(table: &Table) -> Option<&Row> {
-        table.row(&LIBRARY.into(), &On::Named("regret".into()), Source::Draw)
+        table.row(
+            &LIBRARY.into(),
+            &Place::Named("regret".into()),
+            Source::Draw,
+        )
     }
 
     fn read(row: &Row) -> Option<Self> {
@@ -516,9 +522,9 @@ impl fmt::Display for Regret {
 
 /// The regret of the models, on the random problems that are judged. `stages` are the library's: it can choose no other, but is measured
 /// by the fastest of all.
-pub fn regret(known: &Known<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
-    let chooser = Chooser::new(stages, models, &gpu(known)?);
-    regret_of(known, stages, |_| &chooser)
+pub fn regret(view: &View<'_>, stages: &[LoadedStage], models: &[Model]) -> Option<Regret> {
+    let chooser = Chooser::new(stages, models, &gpu(view)?);
+    regret_of(view, stages, |_| &chooser)
 }
 
 /// What the library chooses among, and what it knows of GPUs' times.
@@ -529,13 +535,13 @@ pub struct Library<'a> {
 }
 
 /// Returns what the library chooses on each problem that was timed beside peers; nothing without a model.
-pub fn choices(known: &Known<'_>, library: Library<'_>) -> BTreeMap<Place, Subject> {
+pub fn choices(view: &View<'_>, library: Library<'_>) -> BTreeMap<ProblemPlace, Subject> {
     let Library { stages, models } = library;
-    let Some(gpu) = gpu(known).filter(|_| !models.is_empty()) else {
+    let Some(gpu) = gpu(view).filter(|_| !models.is_empty()) else {
         return BTreeMap::new();
     };
     let chooser = Chooser::new(stages, models, &gpu);
-    let chosen = peers::problems(known).into_iter().filter_map(|problem| {
+    let chosen = peers::problems(view).into_iter().filter_map(|problem| {
         let place = problem.place;
         let chosen = chooser.choose(stages, &place.problem()?, Wanted::default());
         let (stage, prepared) = chosen.ok()?;
@@ -546,26 +552,26 @@ pub fn choices(known: &Known<'_>, library: Library<'_>) -> BTreeMap<Place, Subje
 }
 
 /// Of the fit, on each part of the first table's problems of one that has not seen it.
-pub fn unseen_regret(tables: &[Known<'_>], stages: &[LoadedStage]) -> Option<Regret> {
-    let known = tables.first()?;
-    let gpu = gpu(known)?;
+pub fn unseen_regret(tables: &[View<'_>], stages: &[LoadedStage]) -> Option<Regret> {
+    let view = tables.first()?;
+    let gpu = gpu(view)?;
     let chooser = |part| {
         let fitted = fit(tables, stages, Some(part))?;
         Some(Chooser::new(stages, &[fitted.model], &gpu))
     };
     let choosers: Vec<Chooser> = (0..PARTS).map(chooser).collect::<Option<_>>()?;
-    regret_of(known, stages, |part| &choosers[part])
+    regret_of(view, stages, |part| &choosers[part])
 }
 
 fn regret_of<'a>(
-    known: &Known<'_>,
+    view: &View<'_>,
     stages: &[LoadedStage],
     chooser_of: impl Fn(usize) -> &'a Chooser,
 ) -> Option<Regret> {
-    let rows = judged(&known.table);
-    let problems = grouped(rows.filter_map(|row| Some((row.on.problem()?, row))));
+    let rows = judged(&view.table);
+    let problems = grouped(rows.filter_map(|row| Some((row.place.problem()?, row))));
     let drawn = problems.len();
-    let cost = |(place, rows): (&Place, Vec<&Row>)| {
+    let cost = |(place, rows): (&ProblemPlace, Vec<&Row>)| {
         let (stage, prepared) = chooser_of(part(rows.first()?)?)
             .choose(stages, &place.problem()?, Wanted::default())
             .ok()?;

@@ -2,10 +2,10 @@
 //! stage's constant to its verdict.
 
 use super::best::{best_of, latency, p50, time};
-use super::{Known, peers};
+use super::{View, peers};
 use crate::table::session;
 use crate::table::{
-    Claim, Judged, Negative, On, Place, Relation, Row, Source, StageMeta, Subject, Table,
+    Claim, Judged, Negative, Place, ProblemPlace, Relation, Row, Source, StageMeta, Subject, Table,
     VariantMeta,
 };
 use common::claim::Rival;
@@ -37,49 +37,49 @@ impl Finding {
 }
 
 /// What the table says of a claim of `stage`, and a row that the finding rests on; `None` if it has no rows for it.
-fn judge<'a>(known: &'a Known<'_>, stage: &StageMeta, claim: &Claim) -> Option<(Finding, &'a Row)> {
+fn judge<'a>(view: &'a View<'_>, stage: &StageMeta, claim: &Claim) -> Option<(Finding, &'a Row)> {
     match &claim.relation {
         Relation::Faster { at_least, .. } => {
-            let (row, same_preset) = interleaved(known, stage, claim)?;
+            let (row, same_preset) = interleaved(view, stage, claim)?;
             Some((of_speed(row, same_preset, *at_least), row))
         }
         Relation::FasterThanPeer {
             rival, at_least, ..
         } => {
-            let row = over_peer(known, stage, claim, *rival)?;
+            let row = over_peer(view, stage, claim, *rival)?;
             Some((of_speed(row, None, *at_least), row))
         }
-        _ => of_figures(known, stage, claim),
+        _ => of_figures(view, stage, claim),
     }
 }
 
 /// What a claim of speed over another family compares: the best variant of each family, and the same-preset baseline of ours. A run
 /// times these against each other.
 pub fn arms(
-    known: &Known<'_>,
+    view: &View<'_>,
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(Subject, Subject, Option<Subject>)> {
     let base = claim
         .relation
         .base()
-        .filter(|_| claim.is_about(known.gpu()))?;
-    let base_stage = known.stage(base.stage)?;
-    let new = &best_of(known, stage, &claim.family, &claim.on)?.subject;
-    let old = &best_of(known, base_stage, base.family, &claim.on)?.subject;
-    let same = same_preset(known, stage, claim, new);
+        .filter(|_| claim.is_about(view.gpu()))?;
+    let base_stage = view.stage(base.stage)?;
+    let new = &best_of(view, stage, &claim.family, &claim.place)?.subject;
+    let old = &best_of(view, base_stage, base.family, &claim.place)?.subject;
+    let same = same_preset(view, stage, claim, new);
     Some((new.clone(), old.clone(), same))
 }
 
 /// The variant of the claim's base with the preset of ours.
 fn same_preset(
-    known: &Known<'_>,
+    view: &View<'_>,
     stage: &StageMeta,
     claim: &Claim,
     new: &Subject,
 ) -> Option<Subject> {
     let base = claim.relation.base()?;
-    let base_stage = known.stage(base.stage)?;
+    let base_stage = view.stage(base.stage)?;
     let preset = stage.variant(new.name()).map_or("", VariantMeta::preset);
     let same = base_stage.same_preset(base.family, preset)?;
     Some(base_stage.subject(&same.name))
@@ -88,55 +88,55 @@ fn same_preset(
 /// The interleaved pair that decides a claim of speed over another family, and the pair with the same preset: of the newest session
 /// with both families as they are now, the pair of the arms that were fastest.
 fn interleaved<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(&'a Row, Option<&'a Row>)> {
     let base = claim.relation.base()?;
-    let base_stage = known.stage(base.stage)?;
+    let base_stage = view.stage(base.stage)?;
     let ours = stage.family_subjects(&claim.family);
     let theirs = base_stage.family_subjects(base.family);
-    let row = fastest_of(known, ours, theirs, &claim.on)?;
-    let same = same_preset(known, stage, claim, &row.subject);
+    let row = fastest_of(view, ours, theirs, &claim.place)?;
+    let same = same_preset(view, stage, claim, &row.subject);
     let pair = |base| {
-        let on = On::Problem(claim.on.clone());
-        known.table.pair(&row.subject, base, &on, Source::Gpu)
+        let place = Place::Problem(claim.place.clone());
+        view.table.pair(&row.subject, base, &place, Source::Gpu)
     };
     Some((row, same.as_ref().and_then(pair)))
 }
 
 /// Returns the pair of the fastest variants of two stages on a problem, whatever was claimed of it.
 pub fn fastest_pair<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     stage: &StageMeta,
     base: &StageMeta,
-    place: &Place,
+    place: &ProblemPlace,
 ) -> Option<&'a Row> {
-    fastest_of(known, stage.subjects(), base.subjects(), place)
+    fastest_of(view, stage.subjects(), base.subjects(), place)
 }
 
 /// Of the newest session that has pairs of these variants as they are now, the pair of the arms that were fastest.
 fn fastest_of<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     ours: impl Iterator<Item = Subject>,
     theirs: impl Iterator<Item = Subject>,
-    place: &Place,
+    problem: &ProblemPlace,
 ) -> Option<&'a Row> {
-    let on = On::Problem(place.clone());
+    let place = Place::Problem(problem.clone());
     let theirs: Vec<Subject> = theirs.collect();
-    let table = &known.table;
-    let pair = |new: &Subject, base: &Subject| table.pair(new, base, &on, Source::Gpu);
+    let table = &view.table;
+    let pair = |new: &Subject, base: &Subject| table.pair(new, base, &place, Source::Gpu);
     let pairs = ours.flat_map(|new| theirs.iter().filter_map(move |base| pair(&new, base)));
     let arms = |row: &'a Row| {
-        [Some(&row.subject), row.against.as_ref()]
+        [Some(&row.subject), row.paired_with.as_ref()]
             .into_iter()
             .flatten()
     };
     // What is wrong is not fast.
-    let is_right = |subject: &Subject| !matches!(latency(known, subject, place), Some(Err(_)));
+    let is_right = |subject: &Subject| !matches!(latency(view, subject, problem), Some(Err(_)));
     let pairs = pairs.filter(|row| arms(row).all(is_right));
-    let newest = |row: &'a Row| (known.is_of_run(row), !known.is_stale(row), &row.session);
-    let us = |subject: &Subject| time(table, subject, place).map_or(f64::INFINITY, p50);
+    let newest = |row: &'a Row| (view.is_of_run(row), !view.is_stale(row), &row.session);
+    let us = |subject: &Subject| time(table, subject, problem).map_or(f64::INFINITY, p50);
     pairs.max_by(|a, b| {
         let slower = arms(b).map(us).partial_cmp(arms(a).map(us));
         newest(a)
@@ -147,15 +147,15 @@ fn fastest_of<'a>(
 
 /// The pair of ours and the fastest peer of the rival's whose output is right.
 fn over_peer<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     stage: &StageMeta,
     claim: &Claim,
     rival: Rival,
 ) -> Option<&'a Row> {
     let family: Vec<Subject> = stage.family_subjects(&claim.family).collect();
     let is_its = |row: &Row| family.contains(&row.subject);
-    let ours = peers::ours(known, &claim.on, is_its)?;
-    peers::fastest(&known.table, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
+    let ours = peers::ours(view, &claim.place, is_its)?;
+    peers::fastest(&view.table, ours, |peer| rival.is(peer.as_str())).map(|(_, over)| over)
 }
 
 /// A speedup of at least `at_least` on p50, p90 and mean, by the rule of [`claim::judge`]. A row that failed a gate fails the claim.
@@ -180,14 +180,14 @@ fn of_speed(row: &Row, same_preset: Option<&Row>, at_least: f64) -> Finding {
 
 /// What the instruments say that have data: the emulator or the compiler, and ncu; each of them refutes a claim.
 fn of_figures<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     stage: &StageMeta,
     claim: &Claim,
 ) -> Option<(Finding, &'a Row)> {
     let by_ncu = claim.metric.spec().is_judged_by_ncu;
     let instruments = [Some(Source::Emulator), by_ncu.then_some(Source::Ncu)];
     let found = instruments.into_iter().flatten();
-    let found = found.filter_map(|by| evidence(known, stage, claim, by));
+    let found = found.filter_map(|source| evidence(view, stage, claim, source));
     let (none, found): (Vec<_>, Vec<_>) =
         found.partition(|(finding, _)| finding.verdict == Verdict::NoData);
     let mut found = found.into_iter().chain(none);
@@ -235,19 +235,22 @@ pub fn compared<'a>(
 /// What one instrument says of a claim: FAIL if any variant is not as predicted, whatever else is missing; NO DATA if a figure is
 /// missing, with the first reason. `None` if the table has no variant of the family.
 pub fn evidence<'a>(
-    known: &'a Known<'_>,
+    view: &'a View<'_>,
     stage: &StageMeta,
     claim: &Claim,
-    by: Source,
+    source: Source,
 ) -> Option<(Finding, &'a Row)> {
-    let on = On::Problem(claim.on.clone());
-    let row_of = |variant: &VariantMeta| known.table.row(&stage.subject(&variant.name), &on, by);
+    let place = Place::Problem(claim.place.clone());
+    let row_of = |variant: &VariantMeta| {
+        view.table
+            .row(&stage.subject(&variant.name), &place, source)
+    };
     let rows = stage.family(&claim.family).filter_map(row_of);
     // A stale row makes the finding stale.
-    let row = rows.min_by_key(|row| (!known.is_stale(row), !known.is_of_run(row)))?;
+    let row = rows.min_by_key(|row| (!view.is_stale(row), !view.is_of_run(row)))?;
     let family = &claim.family;
     let (mut kept, mut broken, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    let pairs = compared(known.stages, stage, claim).unwrap_or_else(|reason| {
+    let pairs = compared(view.stages, stage, claim).unwrap_or_else(|reason| {
         missing.push(reason);
         vec![]
     });
@@ -259,7 +262,7 @@ pub fn evidence<'a>(
         ));
     }
     for (variant, base) in measured {
-        match compare(&known.table, (stage, variant), base, claim, by) {
+        match compare(&view.table, (stage, variant), base, claim, source) {
             Err(reason) => missing.push(reason),
             Ok(compared) => {
                 for (is_kept, words) in compared {
@@ -282,7 +285,7 @@ pub fn evidence<'a>(
             format!("{family} was not compiled for the same architecture as its base"),
         ),
     };
-    let reason = match by {
+    let reason = match source {
         Source::Ncu => format!("ncu {verdict}: {reason}"),
         _ => reason,
     };
@@ -295,10 +298,10 @@ fn compare(
     (stage, variant): (&StageMeta, &VariantMeta),
     base: Option<(&StageMeta, &VariantMeta)>,
     claim: &Claim,
-    by: Source,
+    source: Source,
 ) -> Result<Vec<(bool, String)>, String> {
     let values_of = |stage: &StageMeta, variant: &VariantMeta| {
-        values(table, &stage.subject(&variant.name), claim, by)
+        values(table, &stage.subject(&variant.name), claim, source)
     };
     let show = |variant: &VariantMeta, arch: Option<&str>, value: f64| {
         let arch = arch.map(|arch| format!(" ({arch})")).unwrap_or_default();
@@ -312,7 +315,7 @@ fn compare(
     let judge = |(arch, value): (Option<&str>, f64)| {
         let words = show(variant, arch, value);
         let Some((base, bases)) = &base else {
-            return Some((holds(&claim.relation, value, None, by), words));
+            return Some((holds(&claim.relation, value, None, source), words));
         };
         let (_, old) = *bases.iter().find(|(other, _)| *other == arch)?;
         let ratio = match old {
@@ -320,20 +323,20 @@ fn compare(
             old => format!(" = {:.3}x", value / old),
         };
         let words = format!("{words} / {}{ratio}", show(base, arch, old));
-        Some((holds(&claim.relation, value, Some(old), by), words))
+        Some((holds(&claim.relation, value, Some(old), source), words))
     };
     Ok(values.into_iter().filter_map(judge).collect())
 }
 
 /// Whether `value` is as predicted, given the base's if there is one. NaN is not, nor is a ratio without a base. ncu may be off by
 /// [`NCU_TOLERANCE`] from an exact ratio.
-fn holds(relation: &Relation, value: f64, base: Option<f64>, by: Source) -> bool {
+fn holds(relation: &Relation, value: f64, base: Option<f64>, source: Source) -> bool {
     match *relation {
         Relation::Ratio {
             at_least, at_most, ..
         } => {
             let is_exact = at_least == at_most;
-            let slack = if by == Source::Ncu && is_exact {
+            let slack = if source == Source::Ncu && is_exact {
                 NCU_TOLERANCE
             } else {
                 0.0
@@ -352,29 +355,29 @@ fn values<'a>(
     table: &'a Table,
     subject: &Subject,
     claim: &Claim,
-    by: Source,
+    source: Source,
 ) -> Result<Vec<(Option<&'a str>, f64)>, String> {
-    let Claim { metric, on, .. } = claim;
-    let head_dim = on.extents().map_or(0, |shape| shape.head_dim);
-    let of_instances = |by| {
-        let instances = table.instances(subject, by, on.dtype, head_dim);
+    let Claim { metric, place, .. } = claim;
+    let head_dim = place.extents().map_or(0, |shape| shape.head_dim);
+    let of_instances = |source| {
+        let instances = table.instances(subject, source, place.dtype, head_dim);
         let values = instances.filter_map(|(arch, row)| Some((arch, row.value(*metric)?)));
         values.collect::<Vec<_>>()
     };
-    let (found, otherwise): (Vec<_>, String) = match (by, metric.source()) {
+    let (found, otherwise): (Vec<_>, String) = match (source, metric.source()) {
         (Source::Ncu, _) | (_, metric::Source::Counters) => {
-            let row = table.row(subject, &On::Problem(on.clone()), by);
+            let row = table.row(subject, &Place::Problem(place.clone()), source);
             let right = row.filter(|row| row.failure().is_none());
             let value = right.and_then(|row| row.value(*metric));
             let reason = row.and_then(|row| row.failure().or(row.note.as_deref()));
-            let reason = reason.map_or_else(|| format!("not measured by {by}"), String::from);
+            let reason = reason.map_or_else(|| format!("not measured by {source}"), String::from);
             (Vec::from_iter(value.map(|value| (None, value))), reason)
         }
         (_, metric::Source::Declared) => (
             of_instances(Source::Kernel),
             format!(
                 "it has no instance for {} and head_dim {head_dim}",
-                on.dtype
+                place.dtype
             ),
         ),
         (_, metric::Source::Compiler | metric::Source::MachineCode) => (
@@ -414,7 +417,7 @@ impl Claimed {
 
     /// Of a claim of speed, the two arms that were timed.
     pub fn pair(&self) -> Option<&Row> {
-        self.row.as_ref().filter(|row| row.against.is_some())
+        self.row.as_ref().filter(|row| row.paired_with.is_some())
     }
 
     pub fn session(&self) -> Option<&str> {
@@ -442,7 +445,7 @@ impl Claimed {
     /// As it may be recorded, on the GPU of the report, once somebody has found out why.
     pub fn refutation(&self, gpu: Option<&str>) -> Negative {
         let arms = self.pair().and_then(|row| {
-            let base = row.against.as_ref()?;
+            let base = row.paired_with.as_ref()?;
             Some(format!("{} against {base}: ", row.subject.name()))
         });
         let is_of_gpu =
@@ -467,7 +470,7 @@ impl Claimed {
             false => GateId::E1,
         };
         let subject = Subject::variant(&self.stage, &self.claim.family);
-        let mut row = Row::new(subject, On::Named(self.claim.id()), Source::Claim);
+        let mut row = Row::new(subject, Place::Named(self.claim.id()), Source::Claim);
         row.session = self.session().unwrap_or_default().to_string();
         // A claim that fails with a note is refuted, and no failure.
         row.note = self.negative.as_ref().map(|negative| negative.why.clone());
@@ -484,23 +487,23 @@ impl Claimed {
 
 /// The table with what it says of every claim now, in place of what it said before.
 pub fn restate(table: &mut Table, stages: &[StageMeta]) {
-    let claims = claims(&Known::committed(stages, table));
-    table.retain(|row| row.by != Source::Claim);
+    let claims = claims(&View::committed(stages, table));
+    table.retain(|row| row.source != Source::Claim);
     table.extend(claims.iter().map(Claimed::row));
 }
 
-pub fn claims(known: &Known<'_>) -> Vec<Claimed> {
-    let claims = session::claims(known.stages);
+pub fn claims(view: &View<'_>) -> Vec<Claimed> {
+    let claims = session::claims(view.stages);
     claims
-        .map(|(stage, claim)| claimed(known, stage, claim))
+        .map(|(stage, claim)| claimed(view, stage, claim))
         .collect()
 }
 
-fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
-    let (id, gpu) = (claim.id(), known.gpu());
+fn claimed(view: &View<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
+    let (id, gpu) = (claim.id(), view.gpu());
     let found = claim
         .is_about(gpu)
-        .then(|| judge(known, stage, claim))
+        .then(|| judge(view, stage, claim))
         .flatten();
     let row = found.as_ref().map(|(_, row)| *row);
     let negative = stage.negatives.iter().find(|negative| {
@@ -520,8 +523,8 @@ fn claimed(known: &Known<'_>, stage: &StageMeta, claim: &Claim) -> Claimed {
         stage: stage.id.clone(),
         claim: claim.clone(),
         row: row.cloned(),
-        is_of_run: row.is_some_and(|row| known.is_of_run(row)),
-        is_stale: row.is_some_and(|row| known.is_stale(row)),
+        is_of_run: row.is_some_and(|row| view.is_of_run(row)),
+        is_stale: row.is_some_and(|row| view.is_stale(row)),
         finding: found.map_or_else(lacking, |(finding, _)| finding),
         negative: negative.cloned(),
     }

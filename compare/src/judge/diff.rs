@@ -9,7 +9,9 @@ use super::best::{self, is_latency};
 use super::drift::{Drift, FEWEST, clock, cycles, is_of_one_kernel};
 use super::{blocks, claims};
 use crate::table::session::DeviceCompiler;
-use crate::table::{Key, On, Place, Row, Run, Session, Source, StageMeta, Subject, Table};
+use crate::table::{
+    Key, Place, ProblemPlace, Row, Run, Session, Source, StageMeta, Subject, Table,
+};
 use common::metric::{Better, LATENCY_CHANGE, Metric, Spec, Threshold};
 use common::timing::Change as Decided;
 use common::timing::stats::{Interval, Ratio};
@@ -70,12 +72,12 @@ pub enum Group {
 impl Group {
     /// The group of a row's figures; `None` if they are not compared.
     fn of(row: &Row) -> Option<Self> {
-        match (row.by, &row.on) {
-            _ if row.against.is_some() => None,
+        match (row.source, &row.place) {
+            _ if row.paired_with.is_some() => None,
             (Source::Ptxas | Source::Kernel, _) => Some(Group::Resources),
-            (Source::Emulator, On::Problem(_)) => Some(Group::Counters),
-            (Source::Gpu, On::Problem(_)) => Some(Group::Latency),
-            (Source::Gpu | Source::Emulator, On::All | On::Case(..)) => Some(Group::Errors),
+            (Source::Emulator, Place::Problem(_)) => Some(Group::Counters),
+            (Source::Gpu, Place::Problem(_)) => Some(Group::Latency),
+            (Source::Gpu | Source::Emulator, Place::All | Place::Case(..)) => Some(Group::Errors),
             _ => None,
         }
     }
@@ -103,8 +105,8 @@ impl fmt::Display for What {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     pub subject: Subject,
-    pub on: On,
-    pub by: Source,
+    pub place: Place,
+    pub source: Source,
     pub what: What,
     pub group: Group,
     pub change: Change,
@@ -136,8 +138,8 @@ impl Difference {
         };
         Self {
             subject: row.subject.clone(),
-            on: row.on.clone(),
-            by: row.by,
+            place: row.place.clone(),
+            source: row.source,
             what,
             group,
             change,
@@ -162,8 +164,8 @@ impl Difference {
         Self::absent(gpu, Source::Gpu, why)
     }
 
-    fn absent(subject: &str, by: Source, why: &str) -> Self {
-        let row = Row::new(subject, On::All, by);
+    fn absent(subject: &str, source: Source, why: &str) -> Self {
+        let row = Row::new(subject, Place::All, source);
         Self::new(&row, What::Variant, Change::Missing, why).required(true)
     }
 
@@ -182,10 +184,10 @@ impl Difference {
 
     /// `p50 on mission f16 full`
     pub fn title(&self) -> String {
-        match (&self.on, self.by) {
-            (On::All, _) => self.what.to_string(),
-            (On::Named(claim), Source::Claim) => format!("claim {claim}"),
-            (on, _) => format!("{} on {on}", self.what),
+        match (&self.place, self.source) {
+            (Place::All, _) => self.what.to_string(),
+            (Place::Named(claim), Source::Claim) => format!("claim {claim}"),
+            (place, _) => format!("{} on {place}", self.what),
         }
     }
 }
@@ -236,10 +238,10 @@ impl KernelState {
             .filter_map(|row| Some((base.get(&row.key())?, row)));
         let pairs = Vec::from_iter(pairs);
         let differs = |part: fn(&Row) -> &Option<String>| {
-            let known = pairs
+            let view = pairs
                 .iter()
                 .filter(|(old, now)| part(old).is_some() && part(now).is_some());
-            let found = Vec::from_iter(known.map(|(old, now)| part(old) != part(now)));
+            let found = Vec::from_iter(view.map(|(old, now)| part(old) != part(now)));
             (!found.is_empty()).then(|| found.contains(&true))
         };
         let sources = differs(|row| &row.identity).unwrap_or(false);
@@ -255,8 +257,8 @@ impl KernelState {
 /// Whether the row is about one variant by itself.
 fn is_of_kernel(row: &&Row) -> bool {
     use Source::{Emulator, Gpu, Ptxas};
-    matches!(row.by, Source::Kernel | Ptxas | Emulator | Gpu)
-        && row.against.is_none()
+    matches!(row.source, Source::Kernel | Ptxas | Emulator | Gpu)
+        && row.paired_with.is_none()
         && !row.subject.name().is_empty()
 }
 
@@ -274,7 +276,7 @@ pub fn accepted(run: &Run, committed: &Table) -> Table {
     let mut kept = run.clone();
     // Cases stay with the run.
     kept.table
-        .retain(|row| !committed.covers(row) && !matches!(row.on, On::Case(..)));
+        .retain(|row| !committed.covers(row) && !matches!(row.place, Place::Case(..)));
     let mut table = committed.clone();
     table.merge(&kept.session, &kept.table);
     table.prune(&run.session.stages);
@@ -294,10 +296,10 @@ pub fn compare(base: &Table, new: &Table, covers: bool, stages: &[StageMeta]) ->
     };
     let keys: BTreeSet<&Key> = base.keys().chain(new.keys()).collect();
     // Random problems differ from session to session.
-    let keys = keys.into_iter().filter(|key| key.by != Source::Draw);
+    let keys = keys.into_iter().filter(|key| key.source != Source::Draw);
     let mut differences: Vec<Difference> = keys.flat_map(|key| join.judge(key)).collect();
     // Of cases only those whose errors changed; the row over all of them has the rest.
-    differences.retain(|d| !matches!(d.on, On::Case(..)) || d.change != Change::Unchanged);
+    differences.retain(|d| !matches!(d.place, Place::Case(..)) || d.change != Change::Unchanged);
     let place = |subject: &Subject| {
         let mut ids = stages.iter().map(|stage| stage.id.as_str());
         ids.position(|id| id == subject.stage())
@@ -372,7 +374,7 @@ impl Join<'_> {
     fn verdicts(&self, old: Option<&Row>, new: &Row) -> Vec<Difference> {
         let rows = old.into_iter().chain([new]);
         let gates: BTreeSet<GateId> = rows.flat_map(|row| row.verdicts.keys().copied()).collect();
-        let is_timed = new.by == Source::Gpu && new.on != On::All;
+        let is_timed = new.source == Source::Gpu && new.place != Place::All;
         let judged = gates.into_iter().filter_map(|gate| {
             let (was, is) = (old.and_then(|old| old.says(gate)), new.says(gate));
             let reason = new.verdicts.get(&gate).map_or("", |judged| &judged.reason);
@@ -382,7 +384,7 @@ impl Join<'_> {
                 (_, None) => (Change::Missing, "judged in the base only".into()),
                 // A claim with a note is recorded as refuted.
                 (_, Some(Verdict::Fail))
-                    if was != is && new.by == Source::Claim && new.note.is_some() =>
+                    if was != is && new.source == Source::Claim && new.note.is_some() =>
                 {
                     (
                         Change::Informational,
@@ -409,7 +411,7 @@ impl Join<'_> {
         let gate = || Some(What::Gate(*old.verdicts.keys().next()?));
         let missing = |what, why| Some(self.difference(old, what, Change::Missing, why));
         let gone = |what, why| Some(self.difference(old, what, Change::Informational, why));
-        match (old.by, Group::of(old)) {
+        match (old.source, Group::of(old)) {
             (Source::Claim, _) => gone(gate()?, "no longer claimed"),
             // Sites change with the kernels; the faults are the harness's own.
             (Source::SelfTest, _) if !old.subject.name().is_empty() => None,
@@ -442,7 +444,8 @@ impl Join<'_> {
             .session(old)
             .map(|session| &session.device_compiler);
         let mut sessions = self.new.sessions.values();
-        old.by != Source::Ptxas || sessions.any(|session| Some(&session.device_compiler) == of_base)
+        old.source != Source::Ptxas
+            || sessions.any(|session| Some(&session.device_compiler) == of_base)
     }
 
     fn figures(&self, old: &Row, new: &Row) -> Vec<Difference> {
@@ -471,7 +474,7 @@ impl Join<'_> {
         let mut found: Vec<Difference> = figures
             .filter_map(|(metric, was)| self.figure(*metric, was.value, new))
             .collect();
-        if found.is_empty() && group != Group::Errors && new.by != Source::Kernel {
+        if found.is_empty() && group != Group::Errors && new.source != Source::Kernel {
             found.push(self.difference(new, What::Row(group), Change::Unchanged, "exact"));
         }
         found
@@ -537,9 +540,9 @@ impl Join<'_> {
 
     /// What latencies say of the kernel that a row is about: better or worse if all that decide agree.
     fn timed(&self, row: &Row) -> Option<Change> {
-        let is_of = |place: &Place| match &row.on {
-            On::Problem(counted) => place == counted,
-            On::Instance {
+        let is_of = |place: &ProblemPlace| match &row.place {
+            Place::Problem(counted) => place == counted,
+            Place::Instance {
                 dtype, head_dim, ..
             } => {
                 let shape = place.extents();
@@ -551,7 +554,7 @@ impl Join<'_> {
             .new
             .of(&row.subject, Source::Gpu)
             .filter(|new| is_latency(new));
-        let latencies = latencies.filter(|new| new.on.problem().is_some_and(is_of));
+        let latencies = latencies.filter(|new| new.place.problem().is_some_and(is_of));
         let changes: Vec<Change> = latencies
             .filter_map(|new| {
                 let old = self.base.get(&new.key())?;
@@ -575,10 +578,10 @@ impl Join<'_> {
         };
         // Without the UUID of the card.
         let gpu = |session: &Session| session.machine.gpu.to_string();
-        match new.by {
+        match new.source {
             Source::Ptxas => unequal(nvcc(base), nvcc(now)),
             Source::Emulator => unequal(&base.host_compiler, &now.host_compiler),
-            Source::Gpu if new.on != On::All => unequal(gpu(base), gpu(now)),
+            Source::Gpu if new.place != Place::All => unequal(gpu(base), gpu(now)),
             _ => None,
         }
     }
@@ -587,7 +590,7 @@ impl Join<'_> {
     fn latency(&self, old: &Row, new: &Row) -> Difference {
         let metric = Metric::P50;
         let row = |change, why: String| self.difference(new, What::Metric(metric), change, why);
-        let [was, is] = [old, new].map(|row| row.under.as_deref().unwrap_or("unknown"));
+        let [was, is] = [old, new].map(|row| row.conditions.as_deref().unwrap_or("unknown"));
         let why = (self.incomparable(old, new))
             .or_else(|| unequal(was, is))
             .or_else(|| failing(self.base, old))
@@ -702,7 +705,7 @@ fn scaled(ratio: &Ratio, scale: f64) -> Ratio {
 
 /// Why a latency says nothing, if its kernel is wrong.
 fn failing(table: &Table, row: &Row) -> Option<String> {
-    let summary = table.row(&row.subject, &On::All, Source::Gpu);
+    let summary = table.row(&row.subject, &Place::All, Source::Gpu);
     let summary = summary.filter(|summary| summary.identity == row.identity);
     let mut failed = summary.into_iter().chain([row]).flat_map(Row::failed);
     let (gate, _) = failed.next()?;
@@ -711,7 +714,7 @@ fn failing(table: &Table, row: &Row) -> Option<String> {
 
 /// Whether the row is of a variant over all its cases.
 fn is_variant(row: &Row) -> bool {
-    row.on == On::All && Group::of(row) == Some(Group::Errors)
+    row.place == Place::All && Group::of(row) == Some(Group::Errors)
 }
 
 /// The reason not to compare two things that are not the same.

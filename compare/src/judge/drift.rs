@@ -46,8 +46,9 @@ impl Drift {
     pub fn between(base: &Table, new: &Table, cost: fn(&Row) -> f64) -> Self {
         let pairs = new.rows().filter(|row| is_latency(row)).filter_map(|row| {
             let old = base.get(&row.key())?;
-            let is_control =
-                old.session != row.session && old.under == row.under && is_of_one_kernel(old, row);
+            let is_control = old.session != row.session
+                && old.conditions == row.conditions
+                && is_of_one_kernel(old, row);
             is_control.then(|| (cost(old) / cost(row)).ln())
         });
         Self::of(pairs.filter(|moved| moved.is_finite()).collect())

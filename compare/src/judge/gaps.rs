@@ -1,17 +1,17 @@
 //! What is not known and somebody could measure, each with the command that measures it.
 
-use super::Known;
+use super::View;
 use super::claims::Claimed;
 use super::list::{count, distinct, joined};
 use super::verdict::Report;
-use crate::table::{Place, Row, Source};
+use crate::table::{ProblemPlace, Row, Source};
 use common::metric::{self, Metric};
 use common::verdict::Verdict;
 
 /// Returns what closes each gap: of a run, what says what its machine lacks; of a table, what measures on its GPU what is stale,
 /// undecided or absent.
 pub fn actions(report: &Report<'_>) -> Vec<String> {
-    match report.known.run {
+    match report.view.run {
         Some(_) => Vec::from_iter(elsewhere(report)),
         None => [
             stale_figures(report),
@@ -35,10 +35,10 @@ fn elsewhere(report: &Report<'_>) -> Option<String> {
 }
 
 fn stale_figures(report: &Report<'_>) -> Option<String> {
-    let stale = stale(&report.known);
+    let stale = stale(&report.view);
     let of = stale
         .iter()
-        .filter_map(|row| Some((row.subject.stage(), row.on.problem()?)));
+        .filter_map(|row| Some((row.subject.stage(), row.place.problem()?)));
     let how = command("compare --full", of)?;
     let figures = count(stale.len(), "figure", "figures");
     Some(format!(
@@ -50,7 +50,7 @@ fn undecided_pairs(report: &Report<'_>) -> Option<String> {
     let pairs = open(report).filter(|of| {
         of.verdict() == Some(Verdict::Ambiguous) && of.claim.relation.base().is_some()
     });
-    let of = pairs.map(|of| (&*of.stage, &of.claim.on));
+    let of = pairs.map(|of| (&*of.stage, &of.claim.place));
     let how = command("compare --full --iters 500", of)?;
     Some(format!(
         "Decide claims over other stages with more samples: `{how}`."
@@ -60,7 +60,7 @@ fn undecided_pairs(report: &Report<'_>) -> Option<String> {
 fn open_peers(report: &Report<'_>) -> Option<String> {
     let over_peers =
         open(report).filter(|of| of.claim.is_of_speed() && of.claim.relation.base().is_none());
-    let of = over_peers.map(|of| (&*of.stage, &of.claim.on));
+    let of = over_peers.map(|of| (&*of.stage, &of.claim.place));
     let how = command("compare peers --iters 100", of)?;
     Some(format!(
         "Decide claims over peers, after a run of their stages: `{how}`."
@@ -84,7 +84,7 @@ fn profiles(report: &Report<'_>) -> Option<String> {
 
 /// Claims about this GPU that neither hold nor are refuted.
 fn open<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a Claimed> {
-    let gpu = report.known.gpu();
+    let gpu = report.view.gpu();
     report.claims.iter().filter(move |of| {
         let is_open = matches!(of.verdict(), Some(Verdict::Ambiguous | Verdict::NoData));
         is_open && !of.is_stale && of.claim.is_about(gpu)
@@ -92,22 +92,22 @@ fn open<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a Claimed> {
 }
 
 /// Returns the timed figures of kernels that have changed since: latencies, pairs, and times beside peers.
-pub fn stale<'a>(known: &'a Known<'_>) -> Vec<&'a Row> {
-    figures(known).filter(|row| known.is_stale(row)).collect()
+pub fn stale<'a>(view: &'a View<'_>) -> Vec<&'a Row> {
+    figures(view).filter(|row| view.is_stale(row)).collect()
 }
 
 /// Returns the timed figures of a table.
-pub fn figures<'a>(known: &'a Known<'_>) -> impl Iterator<Item = &'a Row> {
-    known.table.rows().filter(|row| {
-        let is_timed = row.has(Metric::P50) && row.on.problem().is_some();
-        is_timed && matches!(row.by, Source::Gpu | Source::Peers)
+pub fn figures<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Row> {
+    view.table.rows().filter(|row| {
+        let is_timed = row.has(Metric::P50) && row.place.problem().is_some();
+        is_timed && matches!(row.source, Source::Gpu | Source::Peers)
     })
 }
 
 /// Returns the command that measures these stages on these problems; nothing where there is nothing.
 pub fn command<'a>(
     program: &str,
-    of: impl Iterator<Item = (&'a str, &'a Place)>,
+    of: impl Iterator<Item = (&'a str, &'a ProblemPlace)>,
 ) -> Option<String> {
     let of = Vec::from_iter(of);
     let mut stages = distinct(of.iter().map(|(stage, _)| number(stage)));
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn each_gap_of_a_table_has_the_command_that_measures_it() {
         let actions = |line: &str| {
-            let (stages, table) = scenario::known(line);
-            joined(actions(&report(Known::committed(&stages, &table))), "\n")
+            let (stages, table) = scenario::view(line);
+            joined(actions(&report(View::committed(&stages, &table))), "\n")
         };
         insta::assert_snapshot!(each(
             "timed; clean

@@ -1,11 +1,11 @@
 //! Missing data: what the report should have, and what its machine cannot measure.
 
-use super::Known;
+use super::View;
 use super::claims::Claimed;
 use super::list::joined;
 use super::state::{State, cases, measurable};
 use crate::table::session::{Progress, Tier};
-use crate::table::{On, Place, Row, Session, Source, Subject};
+use crate::table::{Place, ProblemPlace, Row, Session, Source, Subject};
 use common::metric::{self, Metric};
 use common::verdict::{GateId, Verdict};
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ fn optional(what: impl Into<String>, why: impl Into<String>) -> Missing {
     }
 }
 
-pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
-    if known.session().is_none() {
+pub fn missing(view: &View<'_>, states: &[(Subject, State)], claims: &[Claimed]) -> Vec<Missing> {
+    if view.session().is_none() {
         let why = "there is no run and no committed table";
         return vec![required("every row", why)];
     }
@@ -65,33 +65,33 @@ pub fn missing(known: &Known<'_>, states: &[(Subject, State)], claims: &[Claimed
             false => joined(gates, ", "),
         };
         let why = match &gates[..] {
-            _ if cases(known, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
+            _ if cases(view, subject).unwrap_or(0.0) == 0.0 => "none of its cases ran",
             [GateId::C7] => "`compare sanitize` on its GPU completes the run",
             _ => "none of its cases had this evidence",
         };
         let what = format!("{subject}: {names}");
         missing.push(required(what, why).in_stage(subject.stage()));
     }
-    missing.extend(of_claims(known, claims));
-    let untested = known.table.by(Source::SelfTest).filter_map(|row| {
+    missing.extend(of_claims(view, claims));
+    let untested = view.table.rows_by(Source::SelfTest).filter_map(|row| {
         let judged = row.verdicts.get(&GateId::S1)?;
         (judged.verdict == Verdict::NoData).then_some((row, judged))
     });
     missing.extend(untested.map(|(row, judged)| Missing {
-        what: format!("{} of the self-test", row.on),
+        what: format!("{} of the self-test", row.place),
         why: judged.reason.clone(),
-        required: known.run.is_none(),
+        required: view.run.is_none(),
         stage: None,
     }));
-    if let Some(run) = known.run {
-        missing.extend(of_run(known, run));
-        missing.extend(uncovered(known, run));
+    if let Some(run) = view.run {
+        missing.extend(of_run(view, run));
+        missing.extend(uncovered(view, run));
     }
     missing
 }
 
 /// What the run of a report set out to have, and what its machine cannot measure.
-fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
+fn of_run(view: &View<'_>, run: &Session) -> Vec<Missing> {
     let mut missing = Vec::new();
     match run.progress {
         Progress::Partial { finished, planned } if finished < planned => {
@@ -104,8 +104,8 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
         }
         _ => {}
     }
-    let summaries = (known.table.by(run.backend.into()))
-        .filter(|row| row.on == On::All && known.is_of_run(row));
+    let summaries = (view.table.rows_by(run.backend.into()))
+        .filter(|row| row.place == Place::All && view.is_of_run(row));
     let ran = |row: &Row| {
         let metrics = [Metric::Cases, Metric::CasesFailed];
         metrics
@@ -121,8 +121,8 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
     }
     // `compare sanitize` may have added it.
     let is_added = |gate: GateId| {
-        let mut findings = known.table.by(Source::ComputeSanitizer);
-        gate == GateId::C7 && findings.any(|row| known.is_of_run(row))
+        let mut findings = view.table.rows_by(Source::ComputeSanitizer);
+        gate == GateId::C7 && findings.any(|row| view.is_of_run(row))
     };
     let unmeasurable = run
         .unmeasurable
@@ -136,7 +136,7 @@ fn of_run(known: &Known<'_>, run: &Session) -> Vec<Missing> {
     missing
 }
 
-fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
+fn of_claims(view: &View<'_>, claims: &[Claimed]) -> Vec<Missing> {
     let mut missing = Vec::new();
     for claimed in claims {
         if claimed.verdict() != Some(Verdict::NoData) {
@@ -144,9 +144,9 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         }
         if claimed.claim.is_of_speed() {
             let is_peer = claimed.claim.relation.base().is_none();
-            let is_due = !is_peer && claimed.claim.is_about(known.gpu());
-            if measurable(known, GateId::L1) && known.is_whole() && is_due {
-                let lacking = match times_problem(known.run, &claimed.claim.on) {
+            let is_due = !is_peer && claimed.claim.is_about(view.gpu());
+            if measurable(view, GateId::L1) && view.is_whole() && is_due {
+                let lacking = match times_problem(view.run, &claimed.claim.place) {
                     true => required(claimed.title(), "it was not timed"),
                     false => optional(claimed.title(), "`--full` times it"),
                 };
@@ -157,22 +157,22 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
         // A gate that cannot be measured has a line of its own.
         let is_measured = match claimed.claim.metric.source() {
             metric::Source::Counters | metric::Source::Declared
-                if !measurable(known, GateId::E1) =>
+                if !measurable(view, GateId::E1) =>
             {
                 continue;
             }
             metric::Source::Compiler | metric::Source::MachineCode
-                if !measurable(known, GateId::R1) =>
+                if !measurable(view, GateId::R1) =>
             {
                 continue;
             }
-            metric::Source::MachineCode => !known.is_quick(),
+            metric::Source::MachineCode => !view.is_quick(),
             source => source != metric::Source::Profile,
         };
         missing.push(Missing {
             what: claimed.title(),
             why: claimed.finding.reason.clone(),
-            required: is_measured && known.is_whole(),
+            required: is_measured && view.is_whole(),
             stage: Some(claimed.stage.clone()),
         });
     }
@@ -180,16 +180,17 @@ fn of_claims(known: &Known<'_>, claims: &[Claimed]) -> Vec<Missing> {
 }
 
 /// Problems that no variant of a stage supports, although every stage must support all. It cannot be told if flags selected variants.
-fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
+fn uncovered(view: &View<'_>, run: &Session) -> Vec<Missing> {
     if !run.scope.variants.is_empty() {
         return Vec::new();
     }
     let mut missing = Vec::new();
-    for stage in known.stages {
-        let (mut refused, mut supported): (BTreeSet<&Place>, BTreeSet<&Place>) = Default::default();
+    for stage in view.stages {
+        let (mut refused, mut supported): (BTreeSet<&ProblemPlace>, BTreeSet<&ProblemPlace>) =
+            Default::default();
         // Cases are the run's alone.
-        for row in known.table.rows() {
-            if let On::Case(place, _) = &row.on
+        for row in view.table.rows() {
+            if let Place::Case(place, _) = &row.place
                 && row.subject.stage() == stage.id
             {
                 let side = if row.verdicts.is_empty() {
@@ -210,7 +211,7 @@ fn uncovered(known: &Known<'_>, run: &Session) -> Vec<Missing> {
 
 /// Returns whether a run of this tier times the claims about a problem: short of `--full` those about
 /// the problem that claims are about unless they name one. A committed table has all.
-fn times_problem(run: Option<&Session>, place: &Place) -> bool {
+fn times_problem(run: Option<&Session>, place: &ProblemPlace) -> bool {
     run.is_none_or(|run| run.tier == Tier::T2)
         || place.problem().is_some_and(|problem| problem.has_claims())
 }
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn claims_about_problems_that_full_alone_times_are_required_of_full_alone() {
-        let places = ["mission", "big"].map(|shape| Place::new(shape, Dtype::F16, Mask::Full));
+        let places =
+            ["mission", "big"].map(|shape| ProblemPlace::new(shape, Dtype::F16, Mask::Full));
         let required = |words: &str| {
             let run = scenario::run(words);
             places

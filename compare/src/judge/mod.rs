@@ -26,14 +26,14 @@ use common::device::BackendKind;
 use std::borrow::Cow;
 
 #[derive(Clone)]
-pub struct Known<'a> {
+pub struct View<'a> {
     pub stages: &'a [StageMeta],
     /// One GPU model's table, with the rows of the run in place of committed ones.
     pub table: Cow<'a, Table>,
     pub run: Option<&'a Session>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> View<'a> {
     pub fn committed(stages: &'a [StageMeta], table: &'a Table) -> Self {
         Self {
             stages,

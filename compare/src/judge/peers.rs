@@ -1,9 +1,9 @@
 //! Ours against peers: which figures are shown, and what is won and lost.
 
-use super::Known;
+use super::View;
 use super::best::p50;
 use super::list::{count, distinct, tallied};
-use crate::table::{Figure, Place, Row, Source, Subject, Table};
+use crate::table::{Figure, ProblemPlace, Row, Source, Subject, Table};
 use common::metric::Metric;
 use common::timing::Change;
 
@@ -13,7 +13,7 @@ pub const DEFAULT: &str = "torch-default";
 /// One problem: the fastest of ours, and the fastest peer whose output is right. Both are of one session.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
-    pub place: &'a Place,
+    pub place: &'a ProblemPlace,
     pub ours: &'a Row,
     /// The fastest peer and our speedup over it, unless none was right.
     pub fastest: Option<(&'a Row, &'a Row)>,
@@ -41,12 +41,12 @@ pub fn score(ratios: &[Figure]) -> String {
 
 /// The arms that were timed interleaved, ours and theirs.
 pub fn arms(table: &Table) -> impl Iterator<Item = &Row> {
-    let is_arm = |row: &&Row| row.against.is_none() && row.on.problem().is_some();
-    table.by(Source::Peers).filter(is_arm)
+    let is_arm = |row: &&Row| row.paired_with.is_none() && row.place.problem().is_some();
+    table.rows_by(Source::Peers).filter(is_arm)
 }
 
-pub fn is_ours(known: &Known<'_>, row: &Row) -> bool {
-    known.stage(row.subject.stage()).is_some()
+pub fn is_ours(view: &View<'_>, row: &Row) -> bool {
+    view.stage(row.subject.stage()).is_some()
 }
 
 /// The fastest peer whose output is right, of those that `is_rival` accepts, and our speedup over it.
@@ -55,8 +55,8 @@ pub fn fastest<'a>(
     ours: &Row,
     is_rival: impl Fn(&Subject) -> bool,
 ) -> Option<(&'a Row, &'a Row)> {
-    let theirs = arms(table).filter(|row| row.on == ours.on && is_rival(&row.subject));
-    let over = |peer: &Row| table.pair(&ours.subject, &peer.subject, &ours.on, peer.by);
+    let theirs = arms(table).filter(|row| row.place == ours.place && is_rival(&row.subject));
+    let over = |peer: &Row| table.pair(&ours.subject, &peer.subject, &ours.place, peer.source);
     // A wrong peer has no speedup, nor is one of ours timed against another.
     let right = theirs.filter_map(|peer| Some((peer, over(peer)?)));
     right.min_by(|a, b| p50(a.0).total_cmp(&p50(b.0)))
@@ -64,36 +64,36 @@ pub fn fastest<'a>(
 
 /// Returns the fastest right arm that `is` asks for, of those that were timed in turn with ours.
 pub fn beside<'a>(table: &'a Table, ours: &Row, is: impl Fn(&Row) -> bool) -> Option<&'a Row> {
-    let arms = arms(table).filter(|row| row.on == ours.on && row.session == ours.session);
+    let arms = arms(table).filter(|row| row.place == ours.place && row.session == ours.session);
     let right = arms.filter(|row| row.failure().is_none() && row.has(Metric::P50) && is(row));
     right.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// The fastest of ours on a problem, as timed against peers, of those that are eligible and whose output is right.
 pub fn ours<'a>(
-    known: &'a Known<'_>,
-    place: &Place,
+    view: &'a View<'_>,
+    place: &ProblemPlace,
     is_eligible: impl Fn(&Row) -> bool,
 ) -> Option<&'a Row> {
-    let ours = arms(&known.table).filter(|row| is_ours(known, row) && is_eligible(row));
+    let ours = arms(&view.table).filter(|row| is_ours(view, row) && is_eligible(row));
     let right = ours.filter(|row| row.failure().is_none());
-    let here = right.filter(|row| row.on.problem() == Some(place));
+    let here = right.filter(|row| row.place.problem() == Some(place));
     here.min_by(|a, b| p50(a).total_cmp(&p50(b)))
 }
 
 /// Every problem that was timed against peers, in the newest session that did so: by element type, size and mask. A row of ours that
 /// failed is none, and no older figure hides that.
-pub fn problems<'a>(known: &'a Known<'_>) -> Vec<Problem<'a>> {
-    let mut places = distinct(arms(&known.table).filter_map(|row| row.on.problem()));
+pub fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
+    let mut places = distinct(arms(&view.table).filter_map(|row| row.place.problem()));
     places.sort_by_key(|place| (place.dtype, place.size(), place.mask, place.cold, *place));
-    let problem = |place: &'a Place| {
-        let here = arms(&known.table).filter(|row| row.on.problem() == Some(place));
+    let problem = |place: &'a ProblemPlace| {
+        let here = arms(&view.table).filter(|row| row.place.problem() == Some(place));
         let newest = here.map(|row| &row.session).max();
-        let ours = ours(known, place, |row| Some(&row.session) == newest)?;
+        let ours = ours(view, place, |row| Some(&row.session) == newest)?;
         Some(Problem {
             place,
             ours,
-            fastest: fastest(&known.table, ours, |_| true),
+            fastest: fastest(&view.table, ours, |_| true),
         })
     };
     places.into_iter().filter_map(problem).collect()

@@ -1,10 +1,10 @@
 //! What claims of speed come to in microseconds: the time that a claim promises, and the base that a goal needs.
 
-use super::Known;
+use super::View;
 use super::best::{best_of, p50};
 use super::claims::Claimed;
 use super::peers;
-use crate::table::{Place, Relation, Subject};
+use crate::table::{ProblemPlace, Relation, Subject};
 
 /// A claim of speed over another family, in microseconds.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ impl Target<'_> {
 
 /// Returns the claims whose base was timed, with the same goal for all or the fastest peer's time on each problem.
 pub fn targets<'a>(
-    known: &Known<'_>,
+    view: &View<'_>,
     claims: impl IntoIterator<Item = &'a Claimed>,
     goal_us: Option<f64>,
 ) -> Vec<Target<'a>> {
@@ -48,24 +48,24 @@ pub fn targets<'a>(
         let Relation::Faster { base, at_least } = &claim.relation else {
             return None;
         };
-        let before = best_of(known, known.stage(base.stage)?, base.family, &claim.on)?;
-        let stage = known.stage(&claimed.stage)?;
-        let ours = best_of(known, stage, &claim.family, &claim.on);
+        let before = best_of(view, view.stage(base.stage)?, base.family, &claim.place)?;
+        let stage = view.stage(&claimed.stage)?;
+        let ours = best_of(view, stage, &claim.family, &claim.place);
         Some(Target {
             claimed,
             at_least: *at_least,
             base: before.subject.clone(),
             base_us: p50(before),
             measured_us: ours.map(p50),
-            goal_us: goal_us.or_else(|| fastest_peer(known, &claim.on)),
+            goal_us: goal_us.or_else(|| fastest_peer(view, &claim.place)),
         })
     };
     claims.into_iter().filter_map(target).collect()
 }
 
-fn fastest_peer(known: &Known<'_>, place: &Place) -> Option<f64> {
-    let theirs = peers::arms(&known.table).filter(|row| !peers::is_ours(known, row));
-    let right = theirs.filter(|row| row.on.problem() == Some(place) && row.failure().is_none());
+fn fastest_peer(view: &View<'_>, place: &ProblemPlace) -> Option<f64> {
+    let theirs = peers::arms(&view.table).filter(|row| !peers::is_ours(view, row));
+    let right = theirs.filter(|row| row.place.problem() == Some(place) && row.failure().is_none());
     let times = right.map(p50).filter(|us| us.is_finite());
     times.min_by(f64::total_cmp)
 }
@@ -88,8 +88,8 @@ mod tests {
             timed; - wmma",
             |words| {
                 let run = scenario::run(words);
-                let known = Known::alone(&run);
-                let claims = claims(&known);
+                let view = View::alone(&run);
+                let claims = claims(&view);
                 let of_last = claims
                     .iter()
                     .filter(|claimed| claimed.stage == "stage1-cpasync");
@@ -100,7 +100,7 @@ mod tests {
                         target.is_reached()
                     )
                 };
-                joined(targets(&known, of_last, None).iter().map(line), "\n")
+                joined(targets(&view, of_last, None).iter().map(line), "\n")
             },
         );
         insta::assert_snapshot!(found, @"
@@ -116,9 +116,9 @@ mod tests {
             -
         ");
         let run = scenario::run("timed");
-        let known = Known::alone(&run);
-        let claims = claims(&known);
-        let asked = targets(&known, &claims, Some(10.0));
+        let view = View::alone(&run);
+        let claims = claims(&view);
+        let asked = targets(&view, &claims, Some(10.0));
         assert!(
             asked
                 .iter()

@@ -5,7 +5,7 @@ use super::diff::{Change, Difference, Group, What};
 use super::peers::{outcome, problems};
 use super::verdict::{Report, of_differences, report, report_of_run};
 use super::*;
-use crate::table::{Figure, On, Place, Source};
+use crate::table::{Figure, Place, ProblemPlace, Source};
 use crate::testing::scenario::{self, each, run, sides};
 use crate::testing::{GPU, WMMA, results, table};
 use common::metric::Metric;
@@ -18,14 +18,14 @@ fn show(row: &Row) -> String {
     shown.trim_end_matches(" µs").to_string()
 }
 
-fn place() -> Place {
-    Place::claims(Dtype::F16)
+fn place() -> ProblemPlace {
+    ProblemPlace::claims(Dtype::F16)
 }
 
 /// What `ask` says of the table of [`scenario::known`].
-fn of<T>(line: &str, ask: impl Fn(&Known<'_>) -> T) -> T {
-    let (stages, table) = scenario::known(line);
-    ask(&Known::committed(&stages, &table))
+fn of<T>(line: &str, ask: impl Fn(&View<'_>) -> T) -> T {
+    let (stages, table) = scenario::view(line);
+    ask(&View::committed(&stages, &table))
 }
 
 /// What `ask` says of the report of `RUN` or `RUN on SESSIONS`.
@@ -33,7 +33,7 @@ fn reported<T>(line: &str, ask: impl Fn(&Report<'_>) -> T) -> T {
     let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
     ask(&report_of_run(
         &run(words).named("9"),
-        &scenario::known(sessions).1,
+        &scenario::view(sessions).1,
     ))
 }
 
@@ -214,10 +214,10 @@ fn a_report_of_a_run_says_what_it_changes_in_the_table() {
 /// What is required has a `!`.
 #[test]
 fn the_verdict_on_differences_is_the_worst_of_them() {
-    let one = |word: &str, by| Difference {
+    let one = |word: &str, source| Difference {
         subject: WMMA.into(),
-        on: On::All,
-        by,
+        place: Place::All,
+        source,
         what: What::Gate(GateId::C3),
         group: Group::Gates,
         change: (Change::ALL.into_iter())
@@ -383,8 +383,8 @@ fn data_that_a_whole_tier_should_have_is_required() {
         timed; + self-test | : planted faults | self-test | S1 no_data no reference
         emulated; measurable R1",
         |line| {
-            of(line, |known| {
-                let report = report(known.clone());
+            of(line, |view| {
+                let report = report(view.clone());
                 format!("{}\n{}", report.overall().word, lines(report.required()))
             })
         },
@@ -452,8 +452,8 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
         timed 19 20 15 @ emulated; refused scalar
         timed 20 20 15",
         |line| {
-            of(line, |known| {
-                subject(known, &known.stages[0]).name().to_string()
+            of(line, |view| {
+                subject(view, &view.stages[0]).name().to_string()
             })
         },
     );
@@ -477,12 +477,12 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
     timed 20 20 15
         scalar-32x64
     ");
-    of("timed 19 20 15", |known| {
-        let stage = &known.stages[0];
-        let of_wmma = best_of(known, stage, "wmma-qk", &place()).unwrap();
+    of("timed 19 20 15", |view| {
+        let stage = &view.stages[0];
+        let of_wmma = best_of(view, stage, "wmma-qk", &place()).unwrap();
         assert_eq!(of_wmma.subject.as_str(), WMMA);
-        let causal = Place::new("mission", Dtype::F16, Mask::Causal);
-        assert!(best_of(known, stage, "scalar", &causal).is_none());
+        let causal = ProblemPlace::new("mission", Dtype::F16, Mask::Causal);
+        assert!(best_of(view, stage, "scalar", &causal).is_none());
     });
     // Without a median it is no latency.
     let untimed = run("timed; wmma gpu mission: p50 none");
@@ -491,9 +491,9 @@ fn the_fastest_green_variant_is_the_best_of_its_stage() {
 
 #[test]
 fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
-    let shown = |known: &Known<'_>| match latency(known, &WMMA.into(), &place()) {
+    let shown = |view: &View<'_>| match latency(view, &WMMA.into(), &place()) {
         Some(Ok(row)) => {
-            let stale = if known.is_stale(row) { " STALE" } else { "" };
+            let stale = if view.is_stale(row) { " STALE" } else { "" };
             format!("{}{stale}", row.value(Metric::P50).unwrap())
         }
         Some(Err(why)) => why,
@@ -534,7 +534,7 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
         emulated on timed
         emulated; rebuilt on timed
         emulated; device sm_89 on timed",
-        |line| reported(line, |report| shown(&report.known)),
+        |line| reported(line, |report| shown(&report.view)),
     );
     insta::assert_snapshot!(found, @"
     timed 32 21 15 on timed
@@ -552,9 +552,9 @@ fn a_latency_is_shown_if_its_kernel_was_green_and_marked_if_it_has_changed() {
 fn figures_are_of_the_tables_gpu_wherever_the_emulator_ran() {
     let emulated = run("emulated; card NVIDIA H100; named 2");
     let table = table(&[run("timed")]);
-    assert_eq!(Known::of_run(&emulated, &table).gpu(), Some(GPU));
-    of("emulated; card NVIDIA H100", |known| {
-        assert_eq!(known.gpu(), None)
+    assert_eq!(View::of_run(&emulated, &table).gpu(), Some(GPU));
+    of("emulated; card NVIDIA H100", |view| {
+        assert_eq!(view.gpu(), None)
     });
 }
 
@@ -565,10 +565,10 @@ fn a_limited_ladder_has_no_figure_of_another_device() {
         emulated; refused scalar; claims 0 0; device sm_89 on timed 12 20 15",
         |line| {
             reported(line, |report| {
-                let known = &report.known;
-                let best = subject(known, &known.stages[0]);
+                let view = &report.view;
+                let best = subject(view, &view.stages[0]);
                 let best = best.name();
-                let figures = best::shown(known).count();
+                let figures = best::shown(view).count();
                 assert_eq!(report.since.is_some(), figures > 0);
                 format!("{}\n{best}, {figures} latencies", report.overall())
             })
@@ -593,13 +593,13 @@ fn a_committed_table_is_judged_by_its_rows() {
         timed; built 96 0; gpu all: B1 pass
         timed; clean; built 96 0; gpu all: B1 pass & emulated @ emulated; rebuilt",
         |line| {
-            of(line, |known| {
-                let overall = report(known.clone()).overall();
-                let session = &known.session().unwrap().name;
+            of(line, |view| {
+                let overall = report(view.clone()).overall();
+                let session = &view.session().unwrap().name;
                 let [code, actions] = [overall.exit.code().to_string(), lines(&overall.actions)];
                 format!(
                     "{code} {overall}\nof {session} on {}\n{actions}",
-                    known.gpu().unwrap()
+                    view.gpu().unwrap()
                 )
             })
         },
@@ -639,8 +639,8 @@ fn problems_are_won_or_lost_against_the_fastest_peer_of_the_newest_session() {
             {older}; beside wmma mission 2 torch-default 30 & {newer}"
         ),
         |line| {
-            of(line, |known| {
-                lines(problems(known).iter().map(|problem| {
+            of(line, |view| {
+                lines(problems(view).iter().map(|problem| {
                     let (peer, over) = problem.fastest.unwrap();
                     let outcome = outcome(over.estimate(Metric::SpeedupP50));
                     let (shape, ours) = (&problem.place.shape, problem.ours);
@@ -691,10 +691,11 @@ fn the_committed_tables_are_written_as_they_are_read() {
         // Of a claim that says NO DATA, no session has measured anything.
         let is_unmeasured = |row: &Row| {
             let mut verdicts = row.verdicts.values();
-            row.by == Source::Claim && verdicts.all(|judged| judged.verdict == Verdict::NoData)
+            row.source == Source::Claim && verdicts.all(|judged| judged.verdict == Verdict::NoData)
         };
         assert!(table.rows().all(|row| {
-            !matches!(row.on, On::Case(..)) && (table.session(row).is_some() || is_unmeasured(row))
+            !matches!(row.place, Place::Case(..))
+                && (table.session(row).is_some() || is_unmeasured(row))
         }));
     }
 }
@@ -705,8 +706,8 @@ fn a_pair_is_no_latency() {
     let timed = run("timed");
     let pair = timed
         .table
-        .by(Source::Gpu)
-        .find(|row| row.against.is_some() && row.has(Metric::P50))
+        .rows_by(Source::Gpu)
+        .find(|row| row.paired_with.is_some() && row.has(Metric::P50))
         .expect("timed has pairs");
     assert!(!is_latency(pair));
 }

@@ -6,8 +6,8 @@ use super::diff::{Change, Difference, Group};
 use super::list::{count, distinct, joined, tallied};
 use super::missing::{self, Missing};
 use super::state::{self, Failure, State};
-use super::{Known, diff, gaps};
-use crate::table::{On, Place, Row, Run, Source, Subject, Table};
+use super::{View, diff, gaps};
+use crate::table::{Place, ProblemPlace, Row, Run, Source, Subject, Table};
 use common::verdict::GateId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,7 +85,7 @@ impl fmt::Display for Overall {
 }
 
 pub struct Report<'a> {
-    pub known: Known<'a>,
+    pub view: View<'a>,
     /// One per variant, in the order of the ladder.
     pub states: Vec<(Subject, State)>,
     pub claims: Vec<Claimed>,
@@ -94,7 +94,7 @@ pub struct Report<'a> {
     /// Of a run, the newest session of the committed table, and what the run changes in that table.
     pub since: Option<(String, Vec<Difference>)>,
     /// What the library chooses on problems, where that is asked for.
-    pub chosen: BTreeMap<Place, Subject>,
+    pub chosen: BTreeMap<ProblemPlace, Subject>,
 }
 
 impl Report<'_> {
@@ -133,7 +133,7 @@ impl Report<'_> {
                 count(n, "variant passes every gate", "variants pass every gate"),
             ),
         };
-        if let Some(device) = self.known.run.and_then(|run| run.device) {
+        if let Some(device) = self.view.run.and_then(|run| run.device) {
             line += &format!(" (limited to what {device} offers)");
         }
         Overall::new(exit, word, line, actions)
@@ -144,16 +144,17 @@ impl Report<'_> {
 pub fn report_of_run<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
     Report {
         since: since(run, committed),
-        ..report(Known::of_run(run, committed))
+        ..report(View::of_run(run, committed))
     }
 }
 
 /// Judges what a run checked itself: what the committed table has beside it decides nothing, but for what the run changes there.
 pub fn report_of_checks<'a>(run: &'a Run, committed: &Table) -> Report<'a> {
-    let is_checked = |row: &&Row| row.on == On::All && row.by == run.session.backend.into();
+    let is_checked =
+        |row: &&Row| row.place == Place::All && row.source == run.session.backend.into();
     let checked = run.table.rows().filter(is_checked);
     let ran = distinct(checked.map(|row| row.subject.stage()));
-    let mut report = report(Known::alone(run));
+    let mut report = report(View::alone(run));
     // Whatever a whole run lacks is missing.
     report
         .claims
@@ -174,19 +175,19 @@ fn since(run: &Run, committed: &Table) -> Option<(String, Vec<Difference>)> {
 }
 
 /// Judges a committed table, or a run without anything to compare it with.
-pub fn report(known: Known<'_>) -> Report<'_> {
-    let stages = known.stages.iter();
+pub fn report(view: View<'_>) -> Report<'_> {
+    let stages = view.stages.iter();
     let variants = stages.flat_map(|stage| stage.subjects().map(move |subject| (stage, subject)));
     let judged = |(stage, subject)| {
-        let state = state::state(&known, stage, &subject);
+        let state = state::state(&view, stage, &subject);
         (subject, state)
     };
     let states: Vec<(Subject, State)> = variants.map(judged).collect();
-    let claims = claims::claims(&known);
-    let failures = state::failures(&known);
-    let missing = missing::missing(&known, &states, &claims);
+    let claims = claims::claims(&view);
+    let failures = state::failures(&view);
+    let missing = missing::missing(&view, &states, &claims);
     Report {
-        known,
+        view,
         states,
         claims,
         failures,
@@ -229,9 +230,9 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         };
         format!("{} of {}{hazard}", failure.gate, failure.subject)
     });
-    let wrong = state::self_test(&report.known.table).map(|row| {
+    let wrong = state::self_test(&report.view.table).map(|row| {
         let reason = row.failure().unwrap_or_default();
-        format!("{}{}: {reason}", row.subject, row.on)
+        format!("{}{}: {reason}", row.subject, row.place)
     });
     let titles = |is: fn(&Claimed) -> bool| {
         report
@@ -246,7 +247,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
         .filter(|(_, state)| *state == State::Stale);
     let explanation = explanation(report).unwrap_or_default();
     // `accept` takes full runs.
-    let (of_run, tier) = match report.known.run {
+    let (of_run, tier) = match report.view.run {
         Some(_) => (" --run DIR", ""),
         None => ("", " --full"),
     };
@@ -290,7 +291,7 @@ fn concerns(report: &Report<'_>) -> Vec<Concern> {
                 "goal of the library's choice is missed",
                 "goals of the library's choice are missed",
             ],
-            Regret::reported(&report.known).map_or(vec![], |regret| regret.missed()),
+            Regret::reported(&report.view).map_or(vec![], |regret| regret.missed()),
             "Give the library a better choice: on a GPU `compare --regret 160 --backend cuda` judges it, and `compare accept` fits it to \
              that run.",
         ),
@@ -341,7 +342,7 @@ fn advice(report: &Report<'_>, has_failed: bool) -> Vec<String> {
         ))
     });
     let lacks_sanitizer =
-        report.known.run.is_some() && !has_failed && !state::unsanitized(&report.known).is_empty();
+        report.view.run.is_some() && !has_failed && !state::unsanitized(&report.view).is_empty();
     let sanitize = lacks_sanitizer.then(|| {
         "Complete this run with gate C7 before it is accepted: `compare sanitize`.".to_string()
     });
@@ -360,14 +361,14 @@ fn explanation(report: &Report<'_>) -> Option<String> {
         let mut failed = row.failed();
         failed.any(|(gate, _)| gate == failure.gate)
     };
-    let mut cases = (report.known.table.about(&failure.subject))
+    let mut cases = (report.view.table.about(&failure.subject))
         .filter(is_failing)
-        .filter_map(|row| match &row.on {
-            On::Case(place, input) if input.contains(':') => {
+        .filter_map(|row| match &row.place {
+            Place::Case(place, input) if input.contains(':') => {
                 Some(format!("--problem '{place} {input}'"))
             }
-            On::Case(place, file) => {
-                let given = report.known.run.and_then(|run| run.input.as_ref());
+            Place::Case(place, file) => {
+                let given = report.view.run.and_then(|run| run.input.as_ref());
                 let path = given.map_or(file.into(), |path| path.to_string_lossy());
                 Some(format!(
                     "--input {} --mask {}",
@@ -410,7 +411,7 @@ pub fn of_differences(differences: &[Difference]) -> Overall {
     // The self-test says nothing about the kernels.
     let compared = differences
         .iter()
-        .filter(|d| d.change != Change::Missing && d.by != Source::SelfTest)
+        .filter(|d| d.change != Change::Missing && d.source != Source::SelfTest)
         .count();
     let (exit, word) = match (worse, better) {
         (1.., 0) => (Exit::Fail, "REGRESSION"),

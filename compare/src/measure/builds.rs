@@ -4,7 +4,7 @@ use super::rows;
 use crate::judge::list::joined;
 use crate::table::kernels::identity;
 use crate::table::session::{BuiltKernel, DeviceCompiler, KernelBuild};
-use crate::table::{Claim, Place, Row, StageMeta, Table, VariantMeta};
+use crate::table::{Claim, ProblemPlace, Row, StageMeta, Table, VariantMeta};
 use common::claim;
 use common::stage::{Kernel, LoadedStage};
 use kernel_build::report::GpuBuild;
@@ -89,13 +89,13 @@ fn claims(stated: &claim::Claim) -> impl Iterator<Item = Claim> {
     let each = stated
         .on
         .iter()
-        .flat_map(|on| stated.metrics.iter().map(move |&metric| (on, metric)));
-    each.map(|(on, metric)| Claim {
+        .flat_map(|place| stated.metrics.iter().map(move |&metric| (place, metric)));
+    each.map(|(place, metric)| Claim {
         family: stated.family.to_string(),
         metric,
         relation: stated.relation,
-        on: Place::new(on.shape, on.dtype, on.mask),
-        gpu: on.gpu.map(str::to_string),
+        place: ProblemPlace::new(place.shape, place.dtype, place.mask),
+        gpu: place.gpu.map(str::to_string),
         why: stated.why.to_string(),
     })
 }

@@ -36,10 +36,10 @@ impl Executor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Known;
+    use crate::judge::View;
     use crate::judge::claims::evidence;
     use crate::measure::builds::builds;
-    use crate::table::{Claim, On, Relation, Source, StageMeta, Subject};
+    use crate::table::{Claim, Place, Relation, Source, StageMeta, Subject};
     use crate::{stages, testing};
     use common::metric::{self, Metric};
     use common::verdict::Verdict;
@@ -67,12 +67,12 @@ mod tests {
                 ));
             }
         }
-        let on = On::claims(Dtype::F16);
+        let place = Place::claims(Dtype::F16);
         let row = run
             .table
             .row(
                 &Subject::variant(&stage.id, "wmma-qk-32x64"),
-                &on,
+                &place,
                 Source::Emulator,
             )
             .unwrap();
@@ -80,8 +80,8 @@ mod tests {
             .map(|metric| row.value(metric));
         assert_eq!(blocks, [2.0, 128.0, 1024.0].map(Some));
         let judged = |stage: &StageMeta, claim: &Claim| {
-            let known = Known::alone(&run);
-            evidence(&known, stage, claim, Source::Emulator).unwrap().0
+            let view = View::alone(&run);
+            evidence(&view, stage, claim, Source::Emulator).unwrap().0
         };
         let counted: Vec<&Claim> = stage
             .claims
@@ -91,7 +91,7 @@ mod tests {
         let with = |dtype| {
             counted
                 .iter()
-                .filter(|claim| claim.on.dtype == dtype)
+                .filter(|claim| claim.place.dtype == dtype)
                 .count()
         };
         assert!(

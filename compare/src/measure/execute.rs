@@ -7,7 +7,7 @@ use super::sink::{ExecuteError, Sink};
 use super::summary::summarise;
 use super::timed_problem::TimedProblem;
 use super::timer::{Kernel, Timer};
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::best::best;
 use crate::judge::claims::arms;
 use crate::judge::list::{distinct, grouped};
@@ -16,7 +16,7 @@ use crate::measure::builds::loaded;
 use crate::measure::input::FileInput;
 use crate::measure::machine;
 use crate::table::session::claims;
-use crate::table::{On, Place, Relation, Row, Run, Source as By, StageMeta, Subject};
+use crate::table::{Place, ProblemPlace, Relation, Row, Run, Source as By, StageMeta, Subject};
 use common::check::{self, Launched, NoOutput, Outcome, Source, StagedInputs, Target};
 use common::device::cuda::{CudaDevice, CudaError};
 use common::inputs::Inputs;
@@ -118,7 +118,7 @@ impl<'a> Executor<'a> {
             // Of what was asked so far; the run itself sums up whole variants alone.
             let mut judged = run.clone();
             summarise(&mut judged, &asked);
-            let timings = green(&Known::alone(&judged), timings);
+            let timings = green(&View::alone(&judged), timings);
             self.time(benches, zero_us, &timings, timed, run, sink)?;
             timed += timings.len();
         }
@@ -167,7 +167,7 @@ impl<'a> Executor<'a> {
                     if let Entry::Vacant(place) = references.entry(probability) {
                         let reference = self.reference(inputs, probability);
                         place.insert(
-                            reference.map_err(|source| no_reference(group[0].on(), source))?,
+                            reference.map_err(|source| no_reference(group[0].place(), source))?,
                         );
                     }
                 }
@@ -222,7 +222,7 @@ impl<'a> Executor<'a> {
                     .file
                     .expect("a plan has file cases only where there is a file");
                 let inputs = file.inputs(&case.problem);
-                inputs.map_err(|error| no_reference(case.on(), ReferenceError::Input(error)))
+                inputs.map_err(|error| no_reference(case.place(), ReferenceError::Input(error)))
             }
         }
     }
@@ -304,11 +304,11 @@ impl<'a> Executor<'a> {
                 arm_plan.warm_up = arm_plan.warm_up.min(WARM_UP_AFTER_ANOTHER);
                 let judged = bench
                     .judge(timer, &timed.outputs, prepared.kernel.probability)
-                    .map_err(|source| no_reference(Place::of(&problem), source))?;
+                    .map_err(|source| no_reference(ProblemPlace::of(&problem), source))?;
                 let mut after = judged.gates;
                 let speed_of_light = bench.speed_of_light(timer, zero_us);
                 after.extend(speed_of_light.impossible(measurement.device.min));
-                let place = Place::of(&problem);
+                let place = ProblemPlace::of(&problem);
                 run.append(rows::timing(subject.clone(), place, measurement, &after));
                 sink.grown(run)?;
             }
@@ -329,13 +329,13 @@ impl<'a> Executor<'a> {
         };
         let subjects = distinct(self.plan.cases.iter().map(|case| &case.subject));
         let subjects: Vec<&Subject> = {
-            let known = Known::alone(run);
-            let green = |subject: &&Subject| is_green(&known, subject, By::Gpu);
+            let view = View::alone(run);
+            let green = |subject: &&Subject| is_green(&view, subject, By::Gpu);
             subjects.into_iter().filter(green).collect()
         };
         let total = self.plan.draws.len();
         for (number, problem) in self.plan.draws.iter().enumerate() {
-            let place = Place::of(problem);
+            let place = ProblemPlace::of(problem);
             sink.starts("random problem", &place.to_string(), number, total);
             let prepared = |subject: &&Subject| -> Option<(Subject, &LoadedStage, Prepared<'_>)> {
                 let stage = self.stage(subject.stage());
@@ -347,13 +347,13 @@ impl<'a> Executor<'a> {
             let mut timed = TimedProblem::new(device, problem)?;
             let ranked = device.rank(&arms, &timed.pool, &plan)?;
             for ((subject, _, prepared), ranked) in kernels.iter().zip(ranked) {
-                let row = Row::new(subject, On::Problem(place.clone()), By::Draw)
+                let row = Row::new(subject, Place::Problem(place.clone()), By::Draw)
                     .figure(Metric::Draw, number);
                 run.append(match ranked {
                     Ok(ranked) => {
                         let judged = timed
                             .judge(device, &ranked.outputs, prepared.kernel.probability)
-                            .map_err(|source| no_reference(Place::of(problem), source))?;
+                            .map_err(|source| no_reference(ProblemPlace::of(problem), source))?;
                         row.figure(Metric::P50, ranked.us)
                             .with_verdicts(rows::failed(&judged.gates))
                     }
@@ -373,7 +373,7 @@ impl<'a> Executor<'a> {
         run: &mut Run,
         sink: &mut dyn Sink,
     ) -> Result<(), ExecuteError> {
-        let pairs = interleaved(&Known::alone(run));
+        let pairs = interleaved(&View::alone(run));
         let (total, mut done) = (pairs.len(), 0);
         let by_place = pairs
             .into_iter()
@@ -428,7 +428,7 @@ impl<'a> Executor<'a> {
         for (subject, of, outputs) in sides {
             let gates = bench
                 .judge(device, &outputs, of.kernel.probability)
-                .map_err(|source| no_reference(Place::of(&bench.problem), source))?
+                .map_err(|source| no_reference(ProblemPlace::of(&bench.problem), source))?
                 .gates;
             wrong.extend(rows::failed(&gates).map(|result| GateResult {
                 reason: format!("{subject} as interleaved: {}", result.reason),
@@ -438,7 +438,7 @@ impl<'a> Executor<'a> {
         let row = rows::pair(
             new.clone(),
             base.clone(),
-            Place::of(&bench.problem),
+            ProblemPlace::of(&bench.problem),
             By::Gpu,
             &timed.comparison,
             &bench.speed_of_light(device, zero_us),
@@ -463,8 +463,8 @@ impl MadeInputs {
 }
 
 /// Of what is to be timed, what `known` has as green: no number without a green gate.
-fn green(known: &Known<'_>, timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
-    let is_green = |(_, subject): &(Problem, Subject)| is_green(known, subject, By::Gpu);
+fn green(view: &View<'_>, timings: Vec<(Problem, Subject)>) -> Vec<(Problem, Subject)> {
+    let is_green = |(_, subject): &(Problem, Subject)| is_green(view, subject, By::Gpu);
     timings.into_iter().filter(is_green).collect()
 }
 
@@ -503,20 +503,20 @@ impl<'a> Benches<'a> {
 
 /// What is timed against each other, if both were timed alone: the two sides of every speed claim, with the same preset too, and the
 /// best variant of each stage with that of its predecessor. Problem by problem, so that one upload serves all pairs on it.
-fn interleaved(known: &Known<'_>) -> Vec<(Place, Subject, Subject)> {
+fn interleaved(view: &View<'_>) -> Vec<(ProblemPlace, Subject, Subject)> {
     let mut pairs = Vec::new();
-    for (stage, claim) in claims(known.stages) {
+    for (stage, claim) in claims(view.stages) {
         if let Relation::Faster { .. } = claim.relation
-            && let Some((new, base, same_preset)) = arms(known, stage, claim)
+            && let Some((new, base, same_preset)) = arms(view, stage, claim)
         {
-            pairs.push((claim.on.clone(), new.clone(), base));
-            pairs.extend(same_preset.map(|same| (claim.on.clone(), new, same)));
+            pairs.push((claim.place.clone(), new.clone(), base));
+            pairs.extend(same_preset.map(|same| (claim.place.clone(), new, same)));
         }
     }
-    for stage in known.stages {
+    for stage in view.stages {
         let place = stage.first_place();
-        let best = |stage: &StageMeta| Some(best(known, stage, &place, |_| true)?.subject.clone());
-        let previous = stage.predecessor.as_deref().and_then(|id| known.stage(id));
+        let best = |stage: &StageMeta| Some(best(view, stage, &place, |_| true)?.subject.clone());
+        let previous = stage.predecessor.as_deref().and_then(|id| view.stage(id));
         if let (Some(new), Some(base)) = (best(stage), previous.and_then(best)) {
             pairs.push((place, new, base));
         }
@@ -569,7 +569,7 @@ fn keep(
             no_memory.get_or_insert(ExecuteError::NoMemory { case, reason });
             continue;
         }
-        let row = Row::new(&case.subject, case.on(), run.session.backend.into());
+        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
         run.append(rows::of_outcome(row, &outcome));
         wanted = wanted.and(sink.grown(run));
         if let Err(NoOutput::Failed {
@@ -588,7 +588,7 @@ fn keep(
 
 /// `stage0-scalar/scalar-32x64 mission f16 full, normal, seed 0`.
 fn label(case: &PlannedCase) -> String {
-    format!("{} {}", case.subject, case.on())
+    format!("{} {}", case.subject, case.place())
 }
 
 /// `what`: the case, or the problem that is timed.

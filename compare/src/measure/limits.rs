@@ -5,7 +5,7 @@ mod memory;
 use self::memory::{Available, System};
 use super::machine::processors;
 use super::plan::{Mode, PlannedCase};
-use crate::table::Place;
+use crate::table::ProblemPlace;
 use anyhow::{Context, ensure};
 use common::device::emulated::FAR_APART_BYTES;
 use common::problem::Problem;
@@ -61,7 +61,7 @@ fn fit<'a>(
 ) -> anyhow::Result<()> {
     let largest = problems.into_iter().max_by_key(|problem| bytes(problem));
     if let (Some(problem), Some(available)) = (largest, available) {
-        let what = format!("memory for {}", Place::of(problem));
+        let what = format!("memory for {}", ProblemPlace::of(problem));
         let remedy = "Give a smaller shape, or run on a machine with more.";
         enough_memory(&what, &available, bytes(problem), remedy)?;
     }

@@ -118,9 +118,9 @@ fn main_loop<'a>(code: &[Instruction<'a>]) -> Vec<Instruction<'a>> {
             target < branch.address && within.all(|one| one.text != "EXIT")
         };
         if let Some(target) = branch.target().filter(is_loop) {
-            match loops.iter_mut().find(|known| *known.start() == target) {
+            match loops.iter_mut().find(|view| *view.start() == target) {
                 // Two branches to one target are one loop.
-                Some(known) => *known = target..=branch.address.max(*known.end()),
+                Some(view) => *view = target..=branch.address.max(*view.end()),
                 None => loops.push(target..=branch.address),
             }
         }
@@ -296,7 +296,7 @@ mod tests {
         complete(&mut stage, LISTING);
         let row = rows::built(&stage)
             .into_iter()
-            .find(|row| row.by == Source::Ptxas)
+            .find(|row| row.source == Source::Ptxas)
             .unwrap();
         assert_eq!(
             (row.value(Metric::LoopHgmma), row.value(Metric::LoopHmma)),

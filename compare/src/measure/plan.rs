@@ -5,7 +5,7 @@ use crate::judge::draw;
 use crate::judge::list::{distinct, grouped, joined};
 use crate::measure::select::{self, Chosen, Picked, Problems, SelectError, family, or_all};
 use crate::table::session::{KernelBuild, Relation, Selection, Tier, by_id, claims};
-use crate::table::{Claim, On, Place, StageMeta, Subject, VariantMeta};
+use crate::table::{Claim, Place, ProblemPlace, StageMeta, Subject, VariantMeta};
 use clap::Args;
 use common::check::Source;
 use common::device::BackendKind;
@@ -139,8 +139,8 @@ pub struct PlannedCase {
 }
 
 impl PlannedCase {
-    pub fn on(&self) -> On {
-        On::Case(Place::of(&self.problem), self.source.to_string())
+    pub fn place(&self) -> Place {
+        Place::Case(ProblemPlace::of(&self.problem), self.source.to_string())
     }
 }
 
@@ -701,7 +701,7 @@ fn counted(all: &[StageMeta], asked: Vec<(Subject, Dtype)>) -> Vec<(Subject, Dty
             continue;
         };
         wanted.insert((subject.clone(), dtype));
-        let is_evidence = |claim: &&Claim| !claim.is_of_speed() && claim.on.dtype == dtype;
+        let is_evidence = |claim: &&Claim| !claim.is_of_speed() && claim.place.dtype == dtype;
         let evidence = stage.claims.iter().filter(is_evidence);
         let pairs = evidence.filter_map(|claim| compared(all, stage, claim).ok());
         let bases = pairs.flatten().filter(|(other, _)| other.name == name);
@@ -743,12 +743,12 @@ fn claimed(
         }
         _ => false,
     };
-    let is_named = |place: &&Place| {
+    let is_named = |place: &&ProblemPlace| {
         let shape = place.extents();
         shape.is_some_and(|shape| shape.named().is_some())
     };
-    let places = claims(all).filter(is_side).map(|(_, claim)| &claim.on);
-    let problems = places.filter(is_named).filter_map(Place::problem);
+    let places = claims(all).filter(is_side).map(|(_, claim)| &claim.place);
+    let problems = places.filter(is_named).filter_map(ProblemPlace::problem);
     distinct(problems.filter(|problem| chosen.include(problem)))
 }
 

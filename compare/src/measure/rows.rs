@@ -3,7 +3,7 @@
 use crate::judge::list::joined;
 use crate::table::ncu::{self, Chips};
 use crate::table::session::{BuiltKernel, StageMeta};
-use crate::table::{CORRECT_MODEL, Judged, On, Place, Row, Source, Subject};
+use crate::table::{CORRECT_MODEL, Judged, Place, ProblemPlace, Row, Source, Subject};
 use common::check::{NoOutput, Outcome};
 use common::device::cuda::TimerCheck;
 use common::evidence::{CountedLaunch, NotCounted};
@@ -26,12 +26,12 @@ pub fn built(stage: &StageMeta) -> Vec<Row> {
         let subject = || stage.subject(&variant.name);
         for kernel in &variant.kernels {
             let facts = &kernel.facts;
-            let on = |arch: Option<&str>| On::Instance {
+            let place = |arch: Option<&str>| Place::Instance {
                 dtype: facts.dtype,
                 head_dim: facts.head_dim,
                 arch: arch.map(String::from),
             };
-            let mut declared = Row::new(subject(), on(None), Source::Kernel)
+            let mut declared = Row::new(subject(), place(None), Source::Kernel)
                 .figure(Metric::TileM, facts.block_m)
                 .figure(Metric::TileN, facts.block_n)
                 .figure(Metric::Threads, facts.threads)
@@ -46,7 +46,7 @@ pub fn built(stage: &StageMeta) -> Vec<Row> {
             for BuiltKernel { ptxas, code } in &kernel.built {
                 let found = &ptxas.resources;
                 let spilled = found.spill_store_bytes + found.spill_load_bytes;
-                let mut row = Row::new(subject(), on(Some(&ptxas.arch)), Source::Ptxas)
+                let mut row = Row::new(subject(), place(Some(&ptxas.arch)), Source::Ptxas)
                     .figure(Metric::Registers, found.registers)
                     .figure(Metric::SpillBytes, spilled)
                     .figure(Metric::StackBytes, found.stack_frame_bytes)
@@ -73,7 +73,7 @@ fn share_code(rows: &mut [Row]) {
     let alike = |row: &Row| {
         let is_alike = |other: &&Row| {
             other.code.is_some()
-                && (&other.code, &other.on) == (&row.code, &row.on)
+                && (&other.code, &other.place) == (&row.code, &row.place)
                 && other.subject != row.subject
         };
         let others = rows.iter().filter(is_alike);
@@ -128,13 +128,13 @@ pub fn arm(row: Row, device: &Summary, after: &[GateResult]) -> Row {
 /// A timed arm of a run.
 pub fn timing(
     subject: Subject,
-    place: Place,
+    place: ProblemPlace,
     measurement: &Measurement,
     after: &[GateResult],
 ) -> Row {
-    let row = Row::new(subject, On::Problem(place), Source::Gpu);
+    let row = Row::new(subject, Place::Problem(place), Source::Gpu);
     let row = arm(row, &measurement.device, after)
-        .under(measurement.rotation.state.name())
+        .conditions(measurement.rotation.state.name())
         .figure(Metric::SingleP50, measurement.single.p50);
     let [before, after] = &measurement.conditions;
     let mhz = |reading: &Reading| reading.sm_mhz.filter(|&mhz| mhz > 0).map(f64::from);
@@ -163,14 +163,14 @@ pub fn failed(results: &[GateResult]) -> impl Iterator<Item = &GateResult> {
 pub fn pair(
     new: Subject,
     base: Subject,
-    place: Place,
-    by: Source,
+    place: ProblemPlace,
+    source: Source,
     pair: &Comparison,
     speed_of_light: &SpeedOfLight,
 ) -> Row {
     let least = pair.new.min.min(pair.base.min);
-    Row::new(new, On::Problem(place), by)
-        .against(base)
+    Row::new(new, Place::Problem(place), source)
+        .paired_with(base)
         .with_figures([
             (Metric::SpeedupP50, pair.ratios.p50),
             (Metric::SpeedupP90, pair.ratios.p90),
@@ -189,7 +189,7 @@ pub fn counters(
     dtype: Dtype,
     counted: &Result<CountedLaunch, NotCounted>,
 ) -> Row {
-    let row = Row::new(subject, On::claims(dtype), Source::Emulator);
+    let row = Row::new(subject, Place::claims(dtype), Source::Emulator);
     match counted {
         Ok(launch) => {
             let metrics = Metric::all_counted().filter(|metric| !metric.is_share());
@@ -206,11 +206,11 @@ pub fn counters(
 
 pub fn profiled(
     subject: Subject,
-    place: Place,
+    place: ProblemPlace,
     chips: Chips,
     metrics: &BTreeMap<String, f64>,
 ) -> Row {
-    let row = Row::new(subject, On::Problem(place), Source::Ncu).under("cold caches");
+    let row = Row::new(subject, Place::Problem(place), Source::Ncu).conditions("cold caches");
     let read =
         ncu::formulas(chips).filter_map(|formula| Some((formula.metric, formula.value(metrics)?)));
     row.with_figures(read)
@@ -227,7 +227,7 @@ pub struct Check {
 pub fn sanitized(subject: impl Into<Subject>, checks: &[Check]) -> Row {
     let launches: usize = checks.iter().map(|check| check.launched).sum();
     let mut row =
-        Row::new(subject, On::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
+        Row::new(subject, Place::All, Source::ComputeSanitizer).figure(Metric::Cases, launches);
     let with = |verdict| (checks.iter()).filter(move |check| check.result.verdict == verdict);
     let mut worst_first = [Verdict::Fail, Verdict::NoData, Verdict::Pass]
         .into_iter()
@@ -270,12 +270,12 @@ fn tested(
     is_right: bool,
     reason: impl Into<String>,
 ) -> Row {
-    let row = Row::new(subject, On::Named(what.to_string()), Source::SelfTest);
+    let row = Row::new(subject, Place::Named(what.to_string()), Source::SelfTest);
     row.verdict(&GateResult::judge(GateId::S1, is_right, reason))
 }
 
 pub fn not_tested(what: &str, why: &str) -> Row {
-    Row::new(HARNESS, On::Named(what.to_string()), Source::SelfTest)
+    Row::new(HARNESS, Place::Named(what.to_string()), Source::SelfTest)
         .verdict(&GateResult::no_data(GateId::S1, why))
 }
 
@@ -283,7 +283,7 @@ pub fn not_tested(what: &str, why: &str) -> Row {
 pub fn planted(found: &Caught) -> Row {
     let gates = joined(&found.gates_that_failed, " ");
     let survived = joined(found.survived.iter().map(ToString::to_string), ", ");
-    let by = match (gates.is_empty(), survived.is_empty()) {
+    let source = match (gates.is_empty(), survived.is_empty()) {
         (true, _) => "no gate fails".to_string(),
         (false, true) => format!("failed by {gates}"),
         (false, false) => format!("failed by {gates}, but not with {survived}"),
@@ -292,11 +292,11 @@ pub fn planted(found: &Caught) -> Row {
         HARNESS,
         found.fault.map_or(CORRECT_MODEL, Fault::name),
         found.as_it_should(),
-        by.clone(),
+        source.clone(),
     )
     .figure(Metric::Cases, found.cases)
     .figure(Metric::CasesFailed, found.cases_failed)
-    .note(by)
+    .note(source)
 }
 
 /// Without one synchronisation site of a family, a gate must fail, or the stage must list the site as redundant.
@@ -330,8 +330,8 @@ pub fn broken(
         result,
     }: &Broken,
 ) -> Row {
-    let on = On::Named("as it is".to_string());
-    Row::new(Subject::variant(stage, variant), on, Source::SelfTest)
+    let place = Place::Named("as it is".to_string());
+    Row::new(Subject::variant(stage, variant), place, Source::SelfTest)
         .verdict(result)
         .note(format!(
             "fails {} with all synchronisation in place",
@@ -356,8 +356,8 @@ mod tests {
     use common::verdict::Verdict;
     use kernel_build::report::Resources;
 
-    fn place() -> Place {
-        Place::claims(Dtype::F16)
+    fn place() -> ProblemPlace {
+        ProblemPlace::claims(Dtype::F16)
     }
 
     fn line(row: &Row) -> String {
@@ -371,8 +371,8 @@ mod tests {
     #[test]
     fn a_case_says_its_errors_what_it_does_not_take_or_that_its_launch_failed() {
         let of = |outcome| {
-            let on = On::Case(place(), "normal:0".into());
-            of_outcome(Row::new(WMMA, on, Source::Gpu), &outcome)
+            let place = Place::Case(place(), "normal:0".into());
+            of_outcome(Row::new(WMMA, place, Source::Gpu), &outcome)
         };
         insta::assert_snapshot!(line(&case(WMMA, Source::Emulator, Some(GateId::C2))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"emulator","max_error":0.00012,"max_row_error":0.0003,"error_of_bound":0.1743,"row_error_of_bound":0.15,"C1":"pass","C2":"fail","C2_reason":"too large","C3":"pass","C4":"pass","C5":"pass","C6":"pass"}"#);
         insta::assert_snapshot!(line(&of(Err(Unsupported::ByItself { reason: "too long".into() }.into()))), @r#"{"subject":"stage0-scalar/wmma-qk-32x64","shape":"mission","dtype":"f16","mask":"full","input":"normal:0","by":"gpu","note":"too long"}"#);
@@ -448,7 +448,7 @@ mod tests {
             launch_blocks: 128,
             tiles: 1024,
         }));
-        assert_eq!(row.on.to_string(), "mission e4m3 full");
+        assert_eq!(row.place.to_string(), "mission e4m3 full");
         assert!(
             row.figures.keys().all(|metric| !metric.is_share()),
             "shares are drawn from their parts"
@@ -523,7 +523,7 @@ mod tests {
                 .values()
                 .map(|of| format!("{} {}", of.verdict, of.reason));
             let words = joined(judged.chain(row.note.clone()), "; ");
-            format!("{}{}: {words}", row.subject, row.on)
+            format!("{}{}: {words}", row.subject, row.place)
         });
         insta::assert_snapshot!(joined(lines, "\n"), @r"
         self-test: zeros: PASS ; failed by C2
@@ -587,7 +587,8 @@ mod tests {
         let mut rows = built(&stage);
         // What both variants declare of two element types.
         assert_eq!(
-            rows.extract_if(.., |row| row.by == Source::Kernel).count(),
+            rows.extract_if(.., |row| row.source == Source::Kernel)
+                .count(),
             4
         );
         for row in rows {
@@ -607,7 +608,7 @@ mod tests {
             let run = timed(US).sanitized(WMMA, verdicts);
             let row = run
                 .table
-                .row(&WMMA.into(), &On::All, Source::ComputeSanitizer);
+                .row(&WMMA.into(), &Place::All, Source::ComputeSanitizer);
             line(row.unwrap())
         });
         insta::assert_snapshot!(found.join("\n"), @r#"

@@ -58,16 +58,16 @@ const SHOWN: usize = 6;
 pub fn unknown<'a>(
     kind: &'static str,
     text: &str,
-    known: impl IntoIterator<Item = &'a str>,
+    view: impl IntoIterator<Item = &'a str>,
 ) -> SelectError {
-    let known: Vec<&str> = known.into_iter().collect();
+    let view: Vec<&str> = view.into_iter().collect();
     let likeness = |name: &str| strsim::jaro_winkler(&text.to_lowercase(), name);
-    let mut nearest = known.clone();
+    let mut nearest = view.clone();
     nearest.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
     let suggestion = nearest.first().filter(|name| likeness(name) >= NEAR);
     let suggestion = suggestion.map_or(String::new(), |name| format!("; did you mean '{name}'?"));
-    let known = match known.len() {
-        0..=MOST_NAMES => known.join(", "),
+    let view = match view.len() {
+        0..=MOST_NAMES => view.join(", "),
         all => format!(
             "{} and {} more (`compare show`)",
             nearest[..SHOWN].join(", "),
@@ -75,7 +75,7 @@ pub fn unknown<'a>(
         ),
     };
     SelectError(format!(
-        "there is no {kind} '{text}'{suggestion}; known: {known}"
+        "there is no {kind} '{text}'{suggestion}; known: {view}"
     ))
 }
 
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::judge::list::joined;
-    use crate::table::Place;
+    use crate::table::ProblemPlace;
     use crate::testing::ladder;
     use crate::testing::scenario::each;
     use clap::Parser;
@@ -311,7 +311,7 @@ mod tests {
         let chosen = |problems: Problems| -> Vec<String> {
             let all = problems.or(&["small", "1x1x17x128"], &Dtype::ALL, &[Mask::Causal]);
             all.iter()
-                .map(|problem| Place::of(problem).to_string())
+                .map(|problem| ProblemPlace::of(problem).to_string())
                 .collect()
         };
         let all = [

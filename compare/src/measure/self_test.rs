@@ -28,8 +28,8 @@ impl SelfTest<'_> {
     /// Adds what it finds, or found before in the same program. Returns how many parts were not run again.
     pub fn run(&self, run: &mut Run, sink: &mut dyn Sink) -> Result<usize, ExecuteError> {
         let total = 1 + self.stages.len();
-        let mut known = 0;
-        let gates = self.part(GATES, &mut known, || {
+        let mut view = 0;
+        let gates = self.part(GATES, &mut view, || {
             sink.starts("self-test", "planted faults", 0, total);
             rows::self_test(&faults::selftest(), &Suppressed::default())
         });
@@ -37,7 +37,7 @@ impl SelfTest<'_> {
         sink.grown(run)?;
         for (done, &stage) in self.stages.iter().enumerate() {
             let id = stage.info().id;
-            let sites = self.part(id, &mut known, || {
+            let sites = self.part(id, &mut view, || {
                 sink.starts("self-test", id, done + 1, total);
                 let suppressed = suppress_each(&[stage], Presets::OnePerFamily, |_| ());
                 rows::self_test(&[], &suppressed)
@@ -45,15 +45,15 @@ impl SelfTest<'_> {
             run.extend(sites);
             sink.grown(run)?;
         }
-        Ok(known)
+        Ok(view)
     }
 
-    fn part(&self, name: &str, known: &mut usize, test: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
+    fn part(&self, name: &str, view: &mut usize, test: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
         let Some(kept) = &self.kept else {
             return test();
         };
         if let Some(rows) = kept.rows(name) {
-            *known += 1;
+            *view += 1;
             return rows;
         }
         let rows = test();
@@ -233,18 +233,18 @@ mod tests {
                 stages: vec![&stages[2]],
                 kept: Some(Kept::new(folder.path(), None, is_afresh).unwrap()),
             };
-            let known = tested.run(&mut run, &mut told).unwrap();
-            (run, known, told.0)
+            let view = tested.run(&mut run, &mut told).unwrap();
+            (run, view, told.0)
         };
-        let (first, known, told) = run(false);
+        let (first, view, told) = run(false);
         let both = ["0 of 2: planted faults", "1 of 2: stage2-simd-pv"];
-        assert_eq!((known, &*told), (0, &both.map(String::from)[..]));
+        assert_eq!((view, &*told), (0, &both.map(String::from)[..]));
         let Tally {
             faults,
             faults_killed,
             sites,
             ..
-        } = tally(first.table.by(Source::SelfTest));
+        } = tally(first.table.rows_by(Source::SelfTest));
         assert_eq!((faults, faults_killed), (33, 33));
         assert!(sites > 0);
         assert_eq!(run(false), (first.clone(), 2, vec![]));

@@ -2,7 +2,7 @@
 
 use super::plan::PlannedCase;
 use crate::judge::state::rank;
-use crate::table::{Judged, On, Row, Run, Source, Subject};
+use crate::table::{Judged, Place, Row, Run, Source, Subject};
 use common::gate;
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict};
@@ -16,23 +16,23 @@ pub fn summarise(run: &mut Run, planned: &[PlannedCase]) {
         *awaited.entry(&case.subject).or_default() += 1;
     }
     let mut by_variant: HashMap<&Subject, Vec<&Row>> = HashMap::new();
-    for row in run.cases().chain(run.table.by(Source::SelfTest)) {
+    for row in run.cases().chain(run.table.rows_by(Source::SelfTest)) {
         by_variant.entry(&row.subject).or_default().push(row);
     }
-    let by = run.session.backend.into();
+    let source = run.session.backend.into();
     let summarised = |subject| {
         let rows = by_variant.get(&subject)?;
         let cases = rows.iter().filter(|row| is_case(row)).count();
         let is_whole = cases >= awaited.get(&subject).copied().unwrap_or(0);
         let is_red = rows.iter().any(|row| row.failure().is_some());
-        (is_whole || is_red).then(|| summary(subject, by, rows))
+        (is_whole || is_red).then(|| summary(subject, source, rows))
     };
     let rows: Vec<Row> = run.variants().filter_map(summarised).collect();
     run.extend(rows);
 }
 
-pub fn summary(subject: Subject, by: Source, rows: &[&Row]) -> Row {
-    let mut row = Row::new(subject, On::All, by);
+pub fn summary(subject: Subject, source: Source, rows: &[&Row]) -> Row {
+    let mut row = Row::new(subject, Place::All, source);
     let (mut checked, mut unsupported, mut failed) = (0_usize, 0_usize, 0_usize);
     for case in rows.iter().filter(|row| is_case(row)) {
         match case.value(Metric::MaxError) {
@@ -43,7 +43,7 @@ pub fn summary(subject: Subject, by: Source, rows: &[&Row]) -> Row {
                 if is_worse(&row, Metric::MaxError, max) {
                     let figures = [Metric::MaxError, Metric::MaxRowError]
                         .map(|metric| (metric, case.value(metric).unwrap_or(max)));
-                    row = row.note(case.on.to_string()).with_figures(figures);
+                    row = row.note(case.place.to_string()).with_figures(figures);
                 }
                 for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {
                     if let Some(value) = case.value(metric)
@@ -72,7 +72,7 @@ pub fn summary(subject: Subject, by: Source, rows: &[&Row]) -> Row {
 }
 
 fn is_case(row: &Row) -> bool {
-    matches!(row.on, On::Case(..))
+    matches!(row.place, Place::Case(..))
 }
 
 /// NaN is worse than any error, and any error is worse than none.
@@ -112,7 +112,7 @@ fn fold(said: &[(&Row, &Judged)]) -> Judged {
     };
     let reason = match (verdict, is_case(row)) {
         (Verdict::Pass, _) => String::new(),
-        (_, true) => format!("{which}{}: {reason}", row.on),
+        (_, true) => format!("{which}{}: {reason}", row.place),
         (_, false) => format!("{which}{reason}"),
     };
     Judged {
@@ -283,18 +283,18 @@ mod tests {
             let mut run = testing::emulated().without(|_| true);
             run.extend(cases(line));
             summarise(&mut run, &planned);
-            let rows = run.table.rows().filter(|row| row.on == On::All);
+            let rows = run.table.rows().filter(|row| row.place == Place::All);
             joined(rows.map(|row| &row.subject), ", ")
         };
         let whole = "max_error 1; max_error 1";
         assert_eq!([summed("max_error 1"), summed(whole)], ["", WMMA]);
         assert_eq!([summed("C2 fail"), summed("self-test H1 fail")], [WMMA; 2]);
-        let mut run = testing::timed(testing::US).without(|row| row.on == On::All);
+        let mut run = testing::timed(testing::US).without(|row| row.place == Place::All);
         run.append(testing::case(CPASYNC, Source::Gpu, None));
         summarise(&mut run, &[]);
         assert!(
             run.table
-                .row(&CPASYNC.into(), &On::All, Source::Gpu)
+                .row(&CPASYNC.into(), &Place::All, Source::Gpu)
                 .is_some()
         );
     }

@@ -47,9 +47,9 @@ fn timing(timed: &table::Table, own: &Row) -> TableRow {
             ratio.noted(format!("{} {us}", rival.subject))
         }))
     };
-    let default = timed.row(&DEFAULT.into(), &own.on, Source::Peers);
+    let default = timed.row(&DEFAULT.into(), &own.place, Source::Peers);
     row! {
-        "problem" => text(&own.on),
+        "problem" => text(&own.place),
         "p50" => noted(of(Some(own), Metric::P50), own.note.as_deref()),
         "over our fastest" => over(true),
         "over the fastest peer" => over(false),

@@ -7,7 +7,7 @@ use crate::judge::blocks;
 use crate::judge::claims::Claimed;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::{On, Place, Row, Source, StageMeta, Subject};
+use crate::table::{Place, ProblemPlace, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::verdict::Verdict;
 
@@ -60,7 +60,7 @@ impl Count {
 
 /// Returns a row per stage that ran, and what the figures are of; of a quick run, which counts nothing, the gates alone.
 pub fn blocks(report: &Report<'_>) -> Vec<Block> {
-    let stages = report.known.stages.iter();
+    let stages = report.view.stages.iter();
     let ran = stages.filter_map(|stage| Some((stage, checked_variant(report, stage)?)));
     let ran = Vec::from_iter(ran);
     let has_counters =
@@ -115,18 +115,22 @@ fn counters<'a>(report: &'a Report<'_>, stage: &StageMeta, subject: &Subject) ->
     counter_row(report, subject, stage.first_place())
 }
 
-fn counter_row<'a>(report: &'a Report<'_>, subject: &Subject, place: Place) -> Option<&'a Row> {
+fn counter_row<'a>(
+    report: &'a Report<'_>,
+    subject: &Subject,
+    place: ProblemPlace,
+) -> Option<&'a Row> {
     let row = report
-        .known
+        .view
         .table
-        .row(subject, &On::Problem(place), Source::Emulator)?;
-    (!report.known.is_stale(row)).then_some(row)
+        .row(subject, &Place::Problem(place), Source::Emulator)?;
+    (!report.view.is_stale(row)).then_some(row)
 }
 
 fn figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> TableRow {
     let own = counters(report, stage, subject);
     let base = stage.predecessor.as_ref().and_then(|id| {
-        let before = report.known.stage(id)?;
+        let before = report.view.stage(id)?;
         let default = before.subject(&before.default_variant);
         counter_row(report, &default, stage.first_place())
     });
@@ -164,15 +168,15 @@ fn claims_cell(report: &Report<'_>, stage: &StageMeta) -> Cell {
 fn build_figures(report: &Report<'_>, stage: &StageMeta, subject: &Subject) -> TableRow {
     let place = stage.first_place();
     let head_dim = place.extents().map(|shape| shape.head_dim);
-    let is_first = |row: &&Row| match &row.on {
-        On::Instance {
+    let is_first = |row: &&Row| match &row.place {
+        Place::Instance {
             dtype,
             head_dim: of,
             arch: Some(_),
         } => *dtype == place.dtype && Some(*of) == head_dim,
         _ => false,
     };
-    let table = &report.known.table;
+    let table = &report.view.table;
     let built = table.of(subject, Source::Ptxas).filter(is_first);
     let built = built.filter(|row| row.has(Metric::Occupancy)).last();
     let figure = |metric: Metric| built.and_then(|row| Some(metric.show(row.value(metric)?)));
@@ -204,12 +208,12 @@ fn compact(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::document::terminal::terminal;
-    use crate::judge::{Known, verdict};
+    use crate::judge::{View, verdict};
     use crate::testing::scenario;
 
     fn page(words: &str) -> String {
         let run = scenario::run(words);
-        terminal(&blocks(&verdict::report(Known::alone(&run))))
+        terminal(&blocks(&verdict::report(View::alone(&run))))
     }
 
     #[test]

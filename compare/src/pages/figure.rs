@@ -6,7 +6,7 @@ use crate::judge::best::p50;
 use crate::judge::list::{count, grouped, joined};
 use crate::judge::peers;
 use crate::judge::verdict::Report;
-use crate::table::{Place, Role, StageMeta};
+use crate::table::{ProblemPlace, Role, StageMeta};
 use common::metric::Metric;
 use common::problem::{Dtype, Kind};
 
@@ -171,8 +171,8 @@ pub fn ladder(report: &Report<'_>) -> String {
 }
 
 fn ladder_charts(report: &Report<'_>) -> [Chart; 3] {
-    let gpu = report.known.gpu().unwrap_or("no GPU");
-    let stages = report.known.stages.iter();
+    let gpu = report.view.gpu().unwrap_or("no GPU");
+    let stages = report.view.stages.iter();
     let (rungs, branches): (Vec<&StageMeta>, Vec<&StageMeta>) =
         stages.partition(|stage| stage.role == Role::Rung);
     let small = rungs.iter().map(|stage| latency(report, stage));
@@ -207,7 +207,7 @@ fn ladder_charts(report: &Report<'_>) -> [Chart; 3] {
 
 fn latency(report: &Report<'_>, stage: &StageMeta) -> Line {
     let place = stage.first_place();
-    let us = alone(&report.known, stage, &place).map(p50);
+    let us = alone(&report.view, stage, &place).map(p50);
     Line {
         name: stage.id.clone(),
         value: us,
@@ -222,7 +222,7 @@ fn latency(report: &Report<'_>, stage: &StageMeta) -> Line {
 fn rate(report: &Report<'_>, stage: &StageMeta) -> Option<Line> {
     let places = ladder::places(stage);
     let place = places.last()?;
-    let row = alone(&report.known, stage, place)?;
+    let row = alone(&report.view, stage, place)?;
     let rate = rate_of(place, p50(row))? / 1e12;
     Some(Line {
         name: stage.id.clone(),
@@ -234,7 +234,7 @@ fn rate(report: &Report<'_>, stage: &StageMeta) -> Option<Line> {
 
 fn branch(report: &Report<'_>, stage: &StageMeta) -> Option<Line> {
     let places = ladder::places(stage);
-    let place: &Place = places.first()?;
+    let place: &ProblemPlace = places.first()?;
     let gain = gain(report, stage, place);
     Some(Line {
         name: stage.id.clone(),
@@ -250,11 +250,11 @@ pub fn against_peers(report: &Report<'_>) -> String {
 }
 
 fn peers_chart(report: &Report<'_>) -> Chart {
-    let known = &report.known;
-    let problems = peers::problems(known);
+    let view = &report.view;
+    let problems = peers::problems(view);
     let current = problems
         .iter()
-        .filter(|problem| !known.is_stale(problem.ours));
+        .filter(|problem| !view.is_stale(problem.ours));
     let groups = current.filter_map(|problem| {
         let (_, over) = problem.fastest?;
         let group = (kind(problem.place), problem.place.dtype);
@@ -278,7 +278,7 @@ fn peers_chart(report: &Report<'_>) -> Chart {
     Chart {
         title: format!(
             "Fastest peer's time / ours, {}",
-            known.gpu().unwrap_or("no GPU")
+            view.gpu().unwrap_or("no GPU")
         ),
         note: "geometric mean, and the range over the problems",
         lines: groups.into_iter().map(line).collect(),
@@ -290,7 +290,7 @@ fn peers_chart(report: &Report<'_>) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Known, verdict};
+    use crate::judge::{View, verdict};
     use crate::table::Run;
     use crate::testing::{US, timed};
 
@@ -299,7 +299,7 @@ mod tests {
 
     #[track_caller]
     fn shows(draw: fn(&Report<'_>) -> String, run: &Run, parts: &[&str]) {
-        let svg = draw(&verdict::report(Known::alone(run)));
+        let svg = draw(&verdict::report(View::alone(run)));
         for part in parts {
             assert!(svg.contains(part), "{part}: {svg}");
         }
@@ -315,17 +315,17 @@ mod tests {
             "@media(prefers-color-scheme:dark)",
         ];
         shows(ladder, &run, &texts);
-        let alone = run.without(|row| row.against.is_some());
+        let alone = run.without(|row| row.paired_with.is_some());
         shows(ladder, &alone, &[">(1.10)<"]);
     }
 
     #[test]
     fn peers_are_drawn_by_kind_and_type_with_a_line_where_both_are_level() {
-        let on = |run: Run, &(shape, us): &(&str, f64)| {
+        let place = |run: Run, &(shape, us): &(&str, f64)| {
             run.peers(shape, 10.0, &[("torch-default", us, true)])
         };
         let shapes = [("mission", 40.0), ("wide", 10.0), ("big", 5.0)];
-        let run = shapes.iter().fold(timed(US), on);
+        let run = shapes.iter().fold(timed(US), place);
         let small = [
             ">Small grids f16<",
             ">2.00x<",
@@ -346,7 +346,7 @@ mod tests {
         let results = crate::testing::results();
         let stages = crate::stages::builds().unwrap();
         let table = results.of_gpu(results.main(&stages).unwrap());
-        let report = verdict::report(Known::committed(&stages, &table));
+        let report = verdict::report(View::committed(&stages, &table));
         let charts = ladder_charts(&report)
             .into_iter()
             .chain([peers_chart(&report)]);

@@ -2,7 +2,7 @@
 
 use super::{figure, generated, report};
 use crate::document;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::choice::{self, Library};
 use crate::judge::verdict::{self, Report};
 use crate::table::files::write_atomically;
@@ -29,8 +29,8 @@ pub fn write_report(
     write_atomically(&path, text.as_bytes())?;
     let (run, place) = (folder.display(), path.display());
     let mut places = format!("run: {run}\nreport: {place}");
-    let is_on_gpu = about.known.run.is_some_and(|run| run.gpu().is_some());
-    let is_whole = about.known.is_whole() && !about.known.is_quick();
+    let is_on_gpu = about.view.run.is_some_and(|run| run.gpu().is_some());
+    let is_whole = about.view.is_whole() && !about.view.is_quick();
     if let Some(root) = root.filter(|_| is_on_gpu && is_whole) {
         let path = root.join(REPORT);
         places += &format!("\nand in {}", path.display());
@@ -68,10 +68,10 @@ fn reports<'a>(
     stages: &'a [StageMeta],
     library: Library<'_>,
 ) -> Vec<Report<'a>> {
-    let known = tables.iter().map(|table| Known::committed(stages, table));
-    let mut reports: Vec<Report<'a>> = known.map(verdict::report).collect();
+    let view = tables.iter().map(|table| View::committed(stages, table));
+    let mut reports: Vec<Report<'a>> = view.map(verdict::report).collect();
     if let Some(first) = reports.first_mut() {
-        first.chosen = choice::choices(&first.known, library);
+        first.chosen = choice::choices(&first.view, library);
     }
     reports
 }
@@ -134,7 +134,7 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             let folder = root.path().join("run");
-            let about = verdict::report(Known::alone(&run));
+            let about = verdict::report(View::alone(&run));
             let places = write_report(&about, &folder, Some(root.path())).unwrap();
             let read = |folder: &Path| std::fs::read_to_string(folder.join(REPORT)).ok();
             let written = read(&folder).unwrap();

@@ -61,7 +61,7 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
     let quoted: Vec<&str> = what.split('"').collect();
     let words: Vec<&str> = quoted[0].split_whitespace().collect();
     let main = reports.first().ok_or_else(unknown)?;
-    let stage = |id: &str| main.known.stage(id).ok_or_else(unknown);
+    let stage = |id: &str| main.view.stage(id).ok_or_else(unknown);
     match (&words[..], &quoted[1..]) {
         (["metrics"], []) => Ok(markdown(&[Block::Table(metrics::metrics())])),
         (["gates"], []) => Ok(markdown(&[Block::Table(metrics::gates())])),
@@ -76,7 +76,7 @@ pub fn part(what: &str, root: &Path, reports: &[Report<'_>]) -> Result<String, U
             let stage = stage(id)?;
             let is_gain = |of: &Claimed| {
                 matches!(of.claim.relation, Relation::Faster { .. })
-                    && of.claim.on.dtype == stage.first_dtype()
+                    && of.claim.place.dtype == stage.first_dtype()
             };
             Ok(markdown(&measured(reports, stage, is_gain)))
         }
@@ -129,7 +129,7 @@ fn measured(
         let sessions = sessions.chain(others.iter().map(|row| &*row.session));
         let sessions = distinct(sessions).into_iter();
         let sessions = joined(sessions.map(|session| format!("`{session}`")), ", ");
-        let gpu = report.known.gpu().unwrap_or("no GPU");
+        let gpu = report.view.gpu().unwrap_or("no GPU");
         let about =
             format!("On an {gpu}, base / new, the two timed in turn (A B B A): {sessions}.");
         let about = (!table.is_empty()).then(|| Block::paragraph(about));
@@ -150,10 +150,10 @@ fn unclaimed<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
 }
 
 fn gain(row: &Row) -> Option<TableRow> {
-    let base = row.against.as_ref()?;
+    let base = row.paired_with.as_ref()?;
     Some(row! {
         "faster than" => format!("{} {}", ladder::short(base.stage()), base.name()),
-        "on" => row.on.to_string(),
+        "on" => row.place.to_string(),
         "claimed" => Cell::Empty,
         "measured" => times(row.value(Metric::SpeedupP50)?, 2),
         "same preset" => Cell::Empty,
@@ -179,7 +179,7 @@ fn claim(of: &Claimed) -> Option<TableRow> {
     let same = of.finding.same_preset.filter(differs);
     Some(row! {
         "faster than" => base.trim_start(),
-        "on" => of.claim.on.to_string(),
+        "on" => of.claim.place.to_string(),
         "claimed" => times(predicted, 2),
         "measured" => super::measured(of),
         "same preset" => or_empty(same.map(|ratio| times(ratio, 2))),
@@ -190,7 +190,7 @@ fn claim(of: &Claimed) -> Option<TableRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{Known, verdict};
+    use crate::judge::{View, verdict};
     use crate::testing::{US, timed};
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_part_is_of_the_table_or_of_the_sources() {
         let run = timed(US);
-        let reports = [verdict::report(Known::alone(&run))];
+        let reports = [verdict::report(View::alone(&run))];
         let root = tempfile::tempdir().unwrap();
         let kernel =
             "{\n    for (;;) {\n#pragma unroll\n        f();\n        ATTN_OBSERVE(x);\n    }\n}\n";

@@ -6,7 +6,7 @@ use crate::judge::diff::{self, Change, Difference, Group, Kernel, Moved, What};
 use crate::judge::state::State;
 use crate::judge::verdict::{Overall, Report};
 use crate::pages;
-use crate::table::{On, Row, Source};
+use crate::table::{Place, Row, Source};
 use common::metric::Metric;
 use common::verdict::{GateId, Verdict as Judgement};
 use serde::Serialize;
@@ -67,8 +67,10 @@ struct Pair<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     subject: &'a str,
-    on: String,
-    by: Source,
+    #[serde(rename = "on")]
+    place: String,
+    #[serde(rename = "by")]
+    source: Source,
     group: Group,
     change: Change,
     metric: Option<Metric>,
@@ -117,8 +119,8 @@ impl<'a> From<&'a Difference> for Entry<'a> {
         let ratio = of.ratio.as_ref();
         Self {
             subject: of.subject.as_str(),
-            on: of.on.to_string(),
-            by: of.by,
+            place: of.place.to_string(),
+            source: of.source,
             group: of.group,
             change: of.change,
             metric,
@@ -249,7 +251,11 @@ impl<'a> From<&'a candidate::Candidate> for Candidate<'a> {
             device: &of.device,
             summary: &of.summary,
             cases: &of.cases,
-            timed: of.timed.rows().filter(|row| row.on != On::All).collect(),
+            timed: of
+                .timed
+                .rows()
+                .filter(|row| row.place != Place::All)
+                .collect(),
             failures: of.failures().collect(),
             unsupported: of.unsupported(),
             not_timed: of.not_timed(),

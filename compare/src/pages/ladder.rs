@@ -3,7 +3,7 @@
 
 use super::{brief, or_dash, or_empty, state, three_digits, us};
 use crate::document::{Block, Cell, Table, TableRow, Text, row};
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::best::{self, p50};
 use crate::judge::claims::{self, Claimed};
 use crate::judge::gaps;
@@ -11,7 +11,7 @@ use crate::judge::list::{distinct, grouped, joined};
 use crate::judge::peers;
 use crate::judge::state::State;
 use crate::judge::verdict::Report;
-use crate::table::{Figure, Place, Relation, Role, Row, Source, StageMeta, Subject};
+use crate::table::{Figure, ProblemPlace, Relation, Role, Row, Source, StageMeta, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Kind, Mask};
 use common::timing::Change;
@@ -25,7 +25,7 @@ const MOST_LOSSES: usize = 6;
 
 /// What a run says of each stage that it ran, for a terminal.
 pub fn ladder(report: &Report<'_>) -> Table {
-    let stages = report.known.stages.iter();
+    let stages = report.view.stages.iter();
     let stages = stages.filter(|stage| !ran(report, stage).is_empty());
     let of_stage = |stage: &StageMeta| {
         let subject = shown(report, stage);
@@ -35,9 +35,9 @@ pub fn ladder(report: &Report<'_>) -> Table {
             "stage" => &stage.id,
             "variant" => subject.name(),
             "gates" => or_dash(judged.map(|(_, of)| state(of))),
-            "µs at mission" => time(&report.known, stage, &small),
+            "µs at mission" => time(&report.view, stage, &small),
             "gain (claimed)" => gain(report, stage, &small).cell(),
-            "µs at big" => time(&report.known, stage, &large),
+            "µs at big" => time(&report.view, stage, &large),
             "gain at big (claimed)" => gain(report, stage, &large).cell(),
         }
     };
@@ -45,8 +45,8 @@ pub fn ladder(report: &Report<'_>) -> Table {
 }
 
 /// The small and the large problem of the main path, in the stage's own element type.
-fn problems(stage: &StageMeta) -> [Place; 2] {
-    let large = Place::new(LARGE, stage.first_dtype(), Mask::Full);
+fn problems(stage: &StageMeta) -> [ProblemPlace; 2] {
+    let large = ProblemPlace::new(LARGE, stage.first_dtype(), Mask::Full);
     [stage.first_place(), large]
 }
 
@@ -59,15 +59,17 @@ fn purpose(stage: &StageMeta) -> Option<&'static str> {
 }
 
 /// The problem that a branch is for; none of a rung.
-fn own_problem(stage: &StageMeta) -> Option<Place> {
+fn own_problem(stage: &StageMeta) -> Option<ProblemPlace> {
     match stage.role {
         Role::Rung => None,
-        Role::Branch { on, .. } => Some(Place::new(on.shape, on.dtype, on.mask)),
+        Role::Branch { on: place, .. } => {
+            Some(ProblemPlace::new(place.shape, place.dtype, place.mask))
+        }
     }
 }
 
 /// The problems that a stage is shown at.
-pub fn places(stage: &StageMeta) -> Vec<Place> {
+pub fn places(stage: &StageMeta) -> Vec<ProblemPlace> {
     match own_problem(stage) {
         Some(place) => vec![place],
         None => problems(stage).into(),
@@ -94,15 +96,14 @@ pub fn tables(report: &Report<'_>, title: impl Fn(&str) -> Block) -> Vec<Block> 
 
 /// All stages; of a run those that it ran.
 fn shown_stages<'a>(report: &'a Report<'_>) -> impl Iterator<Item = &'a StageMeta> {
-    let is_shown =
-        |stage: &&StageMeta| report.known.run.is_none() || !ran(report, stage).is_empty();
-    report.known.stages.iter().filter(is_shown)
+    let is_shown = |stage: &&StageMeta| report.view.run.is_none() || !ran(report, stage).is_empty();
+    report.view.stages.iter().filter(is_shown)
 }
 
 /// The row of a stage, with a link from the committed pages, which are beside the stages.
 fn linked(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     let mut cells = of_stage(report, stage);
-    if report.known.run.is_none() {
+    if report.view.run.is_none() {
         let name = short(&stage.id).trim_start_matches("stage");
         let link = Text::default().link(name, format!("{}/README.md", stage.id));
         let cell = cells.iter_mut().find(|(title, _)| title == "stage");
@@ -114,39 +115,39 @@ fn linked(report: &Report<'_>, stage: &StageMeta) -> TableRow {
 pub fn of_stage(report: &Report<'_>, stage: &StageMeta) -> TableRow {
     match stage.role {
         Role::Rung => rung(report, stage),
-        Role::Branch { purpose, on } => {
-            let place = Place::new(on.shape, on.dtype, on.mask);
+        Role::Branch { purpose, on: place } => {
+            let place = ProblemPlace::new(place.shape, place.dtype, place.mask);
             branch(report, stage, purpose, &place)
         }
     }
 }
 
 fn rung(report: &Report<'_>, stage: &StageMeta) -> TableRow {
-    let known = &report.known;
+    let view = &report.view;
     let [small, large] = problems(stage);
-    let at_large = alone(known, stage, &large);
+    let at_large = alone(view, stage, &large);
     row! {
         "stage" => &stage.id,
         "what changes" => &stage.idea,
-        format!("µs at {}", sized(&small.shape)) => time(known, stage, &small),
+        format!("µs at {}", sized(&small.shape)) => time(view, stage, &small),
         "gain (claimed)" => gain(report, stage, &small).cell(),
-        format!("µs at {}", sized(LARGE)) => time(known, stage, &large),
-        "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(known, row, ""))),
+        format!("µs at {}", sized(LARGE)) => time(view, stage, &large),
+        "TFLOP/s (share)" => or_empty(at_large.and_then(|row| rate(view, row, ""))),
         "SM MHz" => or_empty(at_large.and_then(clock)),
         "gain there (claimed)" => gain(report, stage, &large).cell(),
     }
 }
 
-fn branch(report: &Report<'_>, stage: &StageMeta, purpose: &str, place: &Place) -> TableRow {
-    let known = &report.known;
-    let row = alone(known, stage, place);
+fn branch(report: &Report<'_>, stage: &StageMeta, purpose: &str, place: &ProblemPlace) -> TableRow {
+    let view = &report.view;
+    let row = alone(view, stage, place);
     row! {
         "for" => purpose,
         "stage" => &stage.id,
         "what changes" => &stage.idea,
         "problem" => format!("{place}, {}", extents(&place.shape)),
-        "µs" => time(known, stage, place),
-        "rate (share)" => or_empty(row.and_then(|row| rate(known, row, unit(place)))),
+        "µs" => time(view, stage, place),
+        "rate (share)" => or_empty(row.and_then(|row| rate(view, row, unit(place)))),
         "SM MHz" => or_empty(row.and_then(clock)),
         "gain (claimed)" => gain(report, stage, place).cell(),
     }
@@ -158,14 +159,14 @@ fn sized(shape: &str) -> String {
 }
 
 pub fn extents(shape: &str) -> String {
-    let place = Place::new(shape, Dtype::F16, Mask::Full);
+    let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
     place.extents().map_or(String::new(), |of| of.to_string())
 }
 
 /// The best variant of a stage; of a run that left it out, the first that it included.
 fn shown(report: &Report<'_>, stage: &StageMeta) -> Subject {
     let ran = ran(report, stage);
-    let best = best::subject(&report.known, stage);
+    let best = best::subject(&report.view, stage);
     match ran.first() {
         Some(first) if !ran.contains(&&best) => (*first).clone(),
         _ => best,
@@ -178,12 +179,12 @@ pub fn short(id: &str) -> &str {
 }
 
 /// The fastest time of a stage's kernels as they are now, each alone on the GPU.
-pub fn alone<'a>(known: &'a Known<'_>, stage: &StageMeta, place: &Place) -> Option<&'a Row> {
-    best::best(known, stage, place, |_| true).filter(|row| !known.is_stale(row))
+pub fn alone<'a>(view: &'a View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Option<&'a Row> {
+    best::best(view, stage, place, |_| true).filter(|row| !view.is_stale(row))
 }
 
-fn time(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Cell {
-    or_empty(alone(known, stage, place).map(|row| us(p50(row))))
+fn time(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Cell {
+    or_empty(alone(view, stage, place).map(|row| us(p50(row))))
 }
 
 fn clock(row: &Row) -> Option<Cell> {
@@ -201,8 +202,8 @@ pub struct Gain<'a> {
 
 /// Returns the gain that a stage claims on a problem over its predecessor, else over another stage; where it claims none, what was
 /// measured over its predecessor. What is stale, or was wrong, is not measured.
-pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &Place) -> Gain<'a> {
-    let known = &report.known;
+pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &ProblemPlace) -> Gain<'a> {
+    let view = &report.view;
     let before = stage.predecessor.as_deref();
     let claimed = report
         .claims
@@ -210,7 +211,7 @@ pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &Place) -> Gai
         .filter_map(|of| match &of.claim.relation {
             Relation::Faster { base, .. } => {
                 let counts =
-                    of.stage == stage.id && of.claim.on == *place && base.stage != stage.id;
+                    of.stage == stage.id && of.claim.place == *place && base.stage != stage.id;
                 counts.then_some((of, base.stage))
             }
             _ => None,
@@ -218,15 +219,13 @@ pub fn gain<'a>(report: &'a Report<'_>, stage: &StageMeta, place: &Place) -> Gai
     let claimed = claimed.min_by_key(|(_, base)| Some(*base) != before);
     let pair = match claimed {
         Some((of, _)) => of.pair(),
-        None => {
-            before.and_then(|base| claims::fastest_pair(known, stage, known.stage(base)?, place))
-        }
+        None => before.and_then(|base| claims::fastest_pair(view, stage, view.stage(base)?, place)),
     };
     Gain {
         over: claimed
             .map(|(_, base)| base)
             .filter(|base| Some(*base) != before),
-        measured: pair.filter(|row| row.failure().is_none() && !known.is_stale(row)),
+        measured: pair.filter(|row| row.failure().is_none() && !view.is_stale(row)),
         claim: claimed.map(|(of, _)| of),
     }
 }
@@ -267,16 +266,16 @@ pub fn at_least(of: &Claimed) -> f64 {
 }
 
 /// Whether device memory bounds the problem, so that its rate is bytes per second.
-fn is_of_bytes(place: &Place) -> bool {
+fn is_of_bytes(place: &ProblemPlace) -> bool {
     kind(place) == Kind::Decode
 }
 
-pub fn kind(place: &Place) -> Kind {
+pub fn kind(place: &ProblemPlace) -> Kind {
     let named = place.extents().and_then(|shape| shape.named());
     named.map_or(Kind::Other, |named| named.kind)
 }
 
-pub fn unit(place: &Place) -> &'static str {
+pub fn unit(place: &ProblemPlace) -> &'static str {
     match is_of_bytes(place) {
         true => "TB/s",
         false => "TFLOP/s",
@@ -284,28 +283,28 @@ pub fn unit(place: &Place) -> &'static str {
 }
 
 /// `531 (73 %)`: what a kernel does per second, in the [`unit`] of its problem where that is given, and the share of the ceiling.
-fn rate(known: &Known<'_>, row: &Row, unit: &str) -> Option<String> {
-    let place = row.on.problem()?;
+fn rate(view: &View<'_>, row: &Row, unit: &str) -> Option<String> {
+    let place = row.place.problem()?;
     let rate = rate_of(place, p50(row))?;
-    let share = share(known, place, rate).map(|share| format!("({share:.0} %)"));
+    let share = share(view, place, rate).map(|share| format!("({share:.0} %)"));
     let words = [three_digits(rate / 1e12), unit.to_string()];
     let words = words.into_iter().chain(share);
     Some(joined(words.filter(|word| !word.is_empty()), " "))
 }
 
 /// Percent of the rate of a matrix product on that GPU, of 16-bit types; of a problem that device memory bounds, of a copy.
-fn share(known: &Known<'_>, place: &Place, rate: f64) -> Option<f64> {
+fn share(view: &View<'_>, place: &ProblemPlace, rate: f64) -> Option<f64> {
     let ceiling = match is_of_bytes(place) {
         true => Metric::CopyBytesPerSecond,
         false => Some(Metric::MatrixFlops).filter(|_| place.dtype != Dtype::E4m3)?,
     };
-    let mut ceilings = known.table.by(Source::Peers);
+    let mut ceilings = view.table.rows_by(Source::Peers);
     let ceiling = ceilings.find_map(|row| row.value(ceiling))?;
     Some(100.0 * rate / ceiling)
 }
 
 /// Per second, in the [`unit`] of the problem over 10^12.
-pub fn rate_of(place: &Place, us: f64) -> Option<f64> {
+pub fn rate_of(place: &ProblemPlace, us: f64) -> Option<f64> {
     let problem = place.problem()?;
     let work = match is_of_bytes(place) {
         true => problem.min_bytes(),
@@ -316,9 +315,9 @@ pub fn rate_of(place: &Place, us: f64) -> Option<f64> {
 
 /// Everything that the tables show of a stage, so that the sessions that they name are those of their figures.
 fn figures<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
-    let of = |place: &Place| {
+    let of = |place: &ProblemPlace| {
         [
-            alone(&report.known, stage, place),
+            alone(&report.view, stage, place),
             gain(report, stage, place).measured,
         ]
     };
@@ -328,12 +327,12 @@ fn figures<'a>(report: &'a Report<'_>, stage: &StageMeta) -> Vec<&'a Row> {
 /// What the figures of the tables are, the sessions that they are from, and the command that fills empty cells; nothing where there is no
 /// figure.
 pub fn about(report: &Report<'_>) -> Option<Block> {
-    let known = &report.known;
+    let view = &report.view;
     let rows = shown_stages(report).flat_map(|stage| figures(report, stage));
     let sessions = distinct(rows.map(|row| format!("`{}`", row.session)));
     let withheld = shown_stages(report).filter_map(|stage| {
         let place = own_problem(stage).unwrap_or_else(|| stage.first_place());
-        let latency = best::latency(known, &best::subject(known, stage), &place)?;
+        let latency = best::latency(view, &best::subject(view, stage), &place)?;
         Some(format!("No latency of {}: {}.", stage.id, latency.err()?))
     });
     let about = (!sessions.is_empty()).then(|| {
@@ -342,7 +341,7 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
              clock meanwhile. A gain is the time of the stage before / this one's, the two timed in turn (A B B A); it is not the quotient \
              of times alone where the GPU is at its power limit. In parentheses what was claimed before it was measured: ✗ refuted, ? \
              undecided. Shares are of an 8192 × 8192 × 8192 f16 matrix product, at decode of a copy. Sessions {}.",
-            known.gpu().unwrap_or("no GPU"),
+            view.gpu().unwrap_or("no GPU"),
             joined(sessions, ", ")
         )
     });
@@ -355,27 +354,27 @@ pub fn about(report: &Report<'_>) -> Option<Block> {
 
 /// The command that measures what the tables lack, of a committed table.
 pub fn gap(report: &Report<'_>) -> Option<String> {
-    let known = &report.known;
-    let stages = known.stages.iter().filter(|_| known.run.is_none());
+    let view = &report.view;
+    let stages = view.stages.iter().filter(|_| view.run.is_none());
     let wanted =
         stages.flat_map(|stage| places(stage).into_iter().map(move |place| (stage, place)));
-    let lacking = wanted.filter(|(stage, place)| alone(known, stage, place).is_none());
+    let lacking = wanted.filter(|(stage, place)| alone(view, stage, place).is_none());
     let lacking = Vec::from_iter(lacking);
     let of = lacking.iter().map(|(stage, place)| (&*stage.id, place));
     gaps::command("compare --full", of)
 }
 
 /// `faster on 63 of 64 problems, from 0.95x to 2.99x; slower: big_wide e4m3 full (0.95x cudnn-fp8)`
-pub fn score(known: &Known<'_>) -> Option<String> {
-    let problems = peers::problems(known);
+pub fn score(view: &View<'_>) -> Option<String> {
+    let problems = peers::problems(view);
     let judged = problems
         .iter()
-        .filter(|problem| !known.is_stale(problem.ours));
+        .filter(|problem| !view.is_stale(problem.ours));
     let judged = judged.filter_map(|problem| {
         let (peer, over) = problem.fastest?;
         Some((over.estimate(Metric::SpeedupP50), peer, problem.place))
     });
-    let mut ratios: Vec<(Figure, &Row, &Place)> = judged.collect();
+    let mut ratios: Vec<(Figure, &Row, &ProblemPlace)> = judged.collect();
     ratios.sort_by(|(a, ..), (b, ..)| a.value.total_cmp(&b.value));
     let ((lowest, ..), (highest, ..)) = (ratios.first()?, ratios.last()?);
     let with = |change: Change| {
@@ -385,7 +384,7 @@ pub fn score(known: &Known<'_>) -> Option<String> {
         Vec::from_iter(those)
     };
     let undecided = [Change::Same, Change::Ambiguous].map(with).concat();
-    let named = |word: &str, those: Vec<&(Figure, &Row, &Place)>| {
+    let named = |word: &str, those: Vec<&(Figure, &Row, &ProblemPlace)>| {
         let shown = those.iter().take(MOST_LOSSES);
         let names = shown.map(|(ratio, peer, place)| {
             format!("{place} ({} {})", brief(ratio.value), peer.subject)
@@ -411,14 +410,14 @@ pub fn score(known: &Known<'_>) -> Option<String> {
 
 /// What a visitor wants to know first: our times at the small and the large problem, beside the fastest peer's, and what is correct.
 fn headline(report: &Report<'_>) -> Option<String> {
-    let known = &report.known;
-    let problems = peers::problems(known);
+    let view = &report.view;
+    let problems = peers::problems(view);
     let facts = ["mission", LARGE].into_iter().filter_map(|shape| {
-        let place = Place::new(shape, Dtype::F16, Mask::Full);
+        let place = ProblemPlace::new(shape, Dtype::F16, Mask::Full);
         let problem = problems.iter().find(|problem| *problem.place == place)?;
-        let (peer, _) = problem.fastest.filter(|_| !known.is_stale(problem.ours))?;
+        let (peer, _) = problem.fastest.filter(|_| !view.is_stale(problem.ours))?;
         let rate = rate_of(&place, p50(problem.ours))?;
-        let share = share(known, &place, rate).filter(|_| kind(&place) == Kind::Large);
+        let share = share(view, &place, rate).filter(|_| kind(&place) == Kind::Large);
         let rate = share.map_or(String::new(), |share| {
             let rate = three_digits(rate / 1e12);
             format!(": {rate} TFLOP/s, {share:.0} % of a matrix product")
@@ -451,7 +450,7 @@ fn headline(report: &Report<'_>) -> Option<String> {
 pub fn readme(report: &Report<'_>) -> Vec<Block> {
     let headline = headline(report).map(Block::strong);
     let title = |title: &str| Block::strong(title);
-    let score = score(&report.known).map(|score| {
+    let score = score(&report.view).map(|score| {
         let text = Text::from("Against PyTorch, cuDNN and FlashAttention-3 and -4: ");
         let text = text.strong(score).plain(" (");
         Block::Paragraph(text.link("each problem", "COMPARE.md").plain(")."))

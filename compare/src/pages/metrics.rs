@@ -41,7 +41,7 @@ fn threshold(threshold: Threshold) -> String {
         Threshold::Exact => "always".into(),
         Threshold::ExactUnlessLatency => "always, unless the latency says the opposite".into(),
         Threshold::Interval(share) => format!("whole 95 % interval beyond {:.0} %", 100.0 * share),
-        Threshold::Absolute(by) => format!("by more than {by}"),
+        Threshold::Absolute(source) => format!("by more than {source}"),
         Threshold::NotCompared => "never".into(),
     }
 }

@@ -14,7 +14,7 @@ use crate::judge::peers::{self, Problem};
 use crate::judge::state::{Failure, State};
 use crate::judge::verdict::{NOTHING, Report, counts};
 use crate::table::session::{Gpu, Progress};
-use crate::table::{On, Relation, Row, Session, Source};
+use crate::table::{Place, Relation, Row, Session, Source};
 use common::device::BackendKind;
 use common::metric::Metric;
 use common::reference;
@@ -31,17 +31,17 @@ const LONGEST_CLAUSE: usize = 240;
 
 /// Of one GPU model, and of the `others` how often ours is faster than the fastest peer.
 pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
-    let known = &report.known;
-    let titled = |title: &str, report: &Report<'_>| match report.known.gpu() {
+    let view = &report.view;
+    let titled = |title: &str, report: &Report<'_>| match report.view.gpu() {
         Some(gpu) => format!("{title}, {gpu}"),
         None => title.to_string(),
     };
     let current = others.iter().filter(|of| !is_wholly_stale(of));
     let elsewhere = current.map(|of| {
-        let score = ladder::score(&of.known).map(Block::strong);
+        let score = ladder::score(&of.view).map(Block::strong);
         (titled("Against peers", of), Vec::from_iter(score))
     });
-    let ladder = match known.run.map(|run| run.backend) {
+    let ladder = match view.run.map(|run| run.backend) {
         Some(BackendKind::Emulated) => counted::blocks(report),
         Some(BackendKind::Cuda) | None => ladder::tables(report, |title| Block::subsection(title)),
     };
@@ -70,8 +70,8 @@ pub fn document(report: &Report<'_>, others: &[Report<'_>]) -> Vec<Block> {
     );
     let mut lines = summary(report);
     lines.extend(old(report, others).map(|line| labelled("old", line)));
-    lines.extend(known.session().map(|session| {
-        let origin = match known.run {
+    lines.extend(view.session().map(|session| {
+        let origin = match view.run {
             Some(_) => origin(session),
             None => measured(report),
         };
@@ -95,12 +95,12 @@ pub fn verdict(report: &Report<'_>) -> String {
 
 /// Of a run, the problems of which a part of the rows is judged, and how large that is.
 fn sampled(report: &Report<'_>) -> Option<String> {
-    report.known.run?;
-    let place = |row: &'_ Row| match &row.on {
-        On::Case(place, _) | On::Problem(place) => Some(place.clone()),
+    report.view.run?;
+    let place = |row: &'_ Row| match &row.place {
+        Place::Case(place, _) | Place::Problem(place) => Some(place.clone()),
         _ => None,
     };
-    let places = distinct(report.known.table.rows().filter_map(place));
+    let places = distinct(report.view.table.rows().filter_map(place));
     let parts = places.iter().filter_map(|place| {
         let (rows, all) = reference::sample(&place.problem()?)?;
         Some(format!("{place} ({rows} of {all})"))
@@ -124,16 +124,16 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
     let of_claims = |is_of_speed: bool| {
         // A selection says nothing of claims that it does not measure.
         let claims = report.claims.iter().filter(|of| {
-            let counts = report.known.is_whole() || of.is_of_run;
+            let counts = report.view.is_whole() || of.is_of_run;
             counts && of.claim.is_of_speed() == is_of_speed
         });
         stood(claims)
     };
     let since = report.since.as_ref();
     let since = since.map(|(since, changes)| format!("since `{since}`: {}", counts(changes)));
-    let is_of_run = |row: &Row| report.known.is_reported(row);
-    let has_peers = peers::arms(&report.known.table).any(is_of_run);
-    let score = ladder::score(&report.known).filter(|_| has_peers);
+    let is_of_run = |row: &Row| report.view.is_reported(row);
+    let has_peers = peers::arms(&report.view.table).any(is_of_run);
+    let score = ladder::score(&report.view).filter(|_| has_peers);
     let lines = [
         ("correct", correct(report)),
         ("speed claims", of_claims(true)),
@@ -142,7 +142,7 @@ pub fn summary(report: &Report<'_>) -> Vec<Text> {
         ("against peers", score),
         (
             "library choice",
-            Regret::reported(&report.known).map(|regret| regret.to_string()),
+            Regret::reported(&report.view).map(|regret| regret.to_string()),
         ),
         ("changes", since),
     ];
@@ -161,7 +161,7 @@ fn correct(report: &Report<'_>) -> Option<String> {
     let others = words.iter().filter(|word| **word != "pass");
     let others = tallied(others.copied(), &STATES);
     let others = Some(others).filter(|others| !others.is_empty());
-    let tested = self_test::counts(report.known.table.by(Source::SelfTest));
+    let tested = self_test::counts(report.view.table.rows_by(Source::SelfTest));
     let passed = format!(
         "{passed} of {} every gate",
         count(words.len(), "variant passes", "variants pass")
@@ -185,11 +185,11 @@ pub fn stood<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Option<String> {
 
 /// `9 figures of stage6, stage9; all 2,101 of NVIDIA H200`
 fn old(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
-    let stale = gaps::stale(&report.known);
-    let stages = report.known.stages.iter().map(|stage| &*stage.id);
+    let stale = gaps::stale(&report.view);
+    let stages = report.view.stages.iter().map(|stage| &*stage.id);
     let stages = stages.filter(|id| stale.iter().any(|row| row.subject.stage() == *id));
     let stages = Vec::from_iter(stages.map(gaps::number));
-    let own = (!stale.is_empty() && report.known.run.is_none()).then(|| {
+    let own = (!stale.is_empty() && report.view.run.is_none()).then(|| {
         let figures = count(stale.len(), "figure is", "figures are");
         format!(
             "{figures} stale, of kernels that have changed since: stages {}",
@@ -197,11 +197,8 @@ fn old(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
         )
     });
     let others = others.iter().filter_map(|of| {
-        let (stale, all) = (
-            gaps::stale(&of.known).len(),
-            gaps::figures(&of.known).count(),
-        );
-        let gpu = of.known.gpu().unwrap_or("another GPU");
+        let (stale, all) = (gaps::stale(&of.view).len(), gaps::figures(&of.view).count());
+        let gpu = of.view.gpu().unwrap_or("another GPU");
         match is_wholly_stale(of) {
             true => Some(format!("everything of the {gpu}")),
             false => (stale > 0).then(|| format!("{stale} of {all} figures of the {gpu}")),
@@ -213,9 +210,9 @@ fn old(report: &Report<'_>, others: &[Report<'_>]) -> Option<String> {
 
 /// Whether no kernel of ours is as it was measured on that GPU.
 fn is_wholly_stale(report: &Report<'_>) -> bool {
-    let known = &report.known;
-    let mut timed = best::timed(&known.table).peekable();
-    timed.peek().is_some() && timed.all(|row| known.is_stale(row))
+    let view = &report.view;
+    let mut timed = best::timed(&view.table).peekable();
+    timed.peek().is_some() && timed.all(|row| view.is_stale(row))
 }
 
 /// What to do, as commands: of the verdict, of empty cells, and of other GPU models.
@@ -225,7 +222,7 @@ fn next(report: &Report<'_>, others: &[Report<'_>]) -> Vec<String> {
         .extend(ladder::gap(report).map(|how| format!("Fill the ladder's empty cells: `{how}`.")));
     let elsewhere = others.iter().filter(|of| is_wholly_stale(of));
     actions.extend(elsewhere.map(|of| {
-        let gpu = of.known.gpu().unwrap_or("other GPU");
+        let gpu = of.view.gpu().unwrap_or("other GPU");
         format!("Measure everything again on an {gpu}: `compare --full`, `compare sanitize`, `compare peers`.")
     }));
     if actions.len() > 1 {
@@ -236,7 +233,7 @@ fn next(report: &Report<'_>, others: &[Report<'_>]) -> Vec<String> {
 
 /// The GPU, and the sessions that the figures of its table are from.
 fn measured(report: &Report<'_>) -> String {
-    let figures = gaps::figures(&report.known).map(|row| &*row.session);
+    let figures = gaps::figures(&report.view).map(|row| &*row.session);
     let mut sessions = distinct(figures);
     sessions.sort_unstable();
     let day = |session: &str| match session.get(..8) {
@@ -251,7 +248,7 @@ fn measured(report: &Report<'_>) -> String {
         [day] => format!(" of {day}"),
         [first, .., last] => format!(" of {first} to {last}"),
     };
-    let gpu = report.known.on_gpu().map(|session| &session.machine.gpu);
+    let gpu = report.view.on_gpu().map(|session| &session.machine.gpu);
     let gpu = gpu.map_or("no GPU".to_string(), Gpu::to_string);
     format!(
         "{gpu}; {}{days}",
@@ -308,7 +305,7 @@ pub fn missing(report: &Report<'_>, required: bool) -> Vec<Block> {
 }
 
 fn refused(report: &Report<'_>) -> Vec<Block> {
-    let stages = report.known.stages.iter();
+    let stages = report.view.stages.iter();
     let refused = stages.flat_map(|stage| {
         let refused = stage.refused.iter();
         refused.map(|(variant, why)| format!("{}/{variant}: {why}", stage.id))
@@ -326,9 +323,9 @@ const PEERS: [(&str, [&str; 2]); 4] = [
 
 /// A table for each kind of problem. What was timed beside peers is of one regime: all arms of a problem in turn.
 fn against_peers(report: &Report<'_>) -> Vec<Block> {
-    let known = &report.known;
-    let mut problems = peers::problems(known);
-    problems.retain(|problem| !known.is_stale(problem.ours));
+    let view = &report.view;
+    let mut problems = peers::problems(view);
+    problems.retain(|problem| !view.is_stale(problem.ours));
     let sessions = problems
         .iter()
         .map(|problem| format!("`{}`", problem.ours.session));
@@ -364,10 +361,10 @@ fn against_peers(report: &Report<'_>) -> Vec<Block> {
 }
 
 fn beside_peers(report: &Report<'_>, problem: &Problem<'_>) -> TableRow {
-    let known = &report.known;
+    let view = &report.view;
     let (place, ours) = (problem.place, problem.ours);
     let times_of = |is: &dyn Fn(&Row) -> bool| {
-        let time = peers::beside(&known.table, ours, is).map(best::p50);
+        let time = peers::beside(&view.table, ours, is).map(best::p50);
         or_empty(time.map(us))
     };
     let peer = |(title, names): &(&str, [&str; 2])| {
@@ -413,7 +410,7 @@ fn claims(report: &Report<'_>) -> Vec<Block> {
     let open = report.claims.iter().rev();
     let open = open.filter(|of| !holds.contains(&of.verdict()) && !of.is_stale);
     let mut open: Vec<&Claimed> = open
-        .filter(|of| report.known.is_whole() || of.is_of_run)
+        .filter(|of| report.view.is_whole() || of.is_of_run)
         .collect();
     // Failures, then the newest stages: reviewers know the others.
     open.sort_by_key(|claim| claim.verdict() != Some(Judgement::Fail));
@@ -441,7 +438,7 @@ fn claim(of: &Claimed) -> TableRow {
                 "{} {} over {over} on {}",
                 ladder::short(&of.stage),
                 claim.family,
-                claim.on
+                claim.place
             );
             (
                 what,
@@ -464,7 +461,7 @@ fn claim(of: &Claimed) -> TableRow {
 }
 
 fn more(report: &Report<'_>) -> Vec<Block> {
-    let stage = report.known.stages.last();
+    let stage = report.view.stages.last();
     let stage = stage.map_or("STAGE", |stage| &stage.id);
     let line = format!(
         "`compare show --stage {stage}` shows a stage, `compare show gates latencies peers` parts of the table; \

@@ -69,7 +69,7 @@ pub fn document(report: &Report<'_>, asked: &Asked<'_>) -> Vec<Block> {
         what => what,
     };
     let verdict = Block::strong(report::verdict(report));
-    let Some(session) = report.known.session() else {
+    let Some(session) = report.view.session() else {
         return vec![Block::title("Nothing to show"), verdict];
     };
     let show = Show {
@@ -126,7 +126,7 @@ impl Show<'_> {
             Section::Peers => self.measured(&[Source::Peers], all),
             Section::Claims => self.claims(),
             Section::SelfTest => {
-                let tested = self.report.known.table.by(Source::SelfTest);
+                let tested = self.report.view.table.rows_by(Source::SelfTest);
                 let tested = tested.filter(|row| {
                     row.subject.name().is_empty() || self.covers(row.subject.stage())
                 });
@@ -141,35 +141,35 @@ impl Show<'_> {
     }
 
     /// The figures of these sources, place by place, the fastest first; of kernels, where no stage is named, those of the best variants.
-    fn measured(&self, by: &[Source], metrics: &[Metric]) -> Vec<Block> {
-        let known = &self.report.known;
+    fn measured(&self, source: &[Source], metrics: &[Metric]) -> Vec<Block> {
+        let view = &self.report.view;
         let is_best = |row: &Row| {
-            let stage = known.stage(row.subject.stage());
-            stage.is_some_and(|stage| best::subject(known, stage) == row.subject)
+            let stage = view.stage(row.subject.stage());
+            stage.is_some_and(|stage| best::subject(view, stage) == row.subject)
         };
-        let is_shown = |row: &&Row| match row.by {
+        let is_shown = |row: &&Row| match row.source {
             Source::Peers => true,
             Source::ComputeSanitizer => self.covers(row.subject.stage()),
-            Source::Gpu if best::withheld(known, row).is_some() || !best::is_latency(row) => false,
-            Source::Emulator if row.on.problem().is_none() => false,
+            Source::Gpu if best::withheld(view, row).is_some() || !best::is_latency(row) => false,
+            Source::Emulator if row.place.problem().is_none() => false,
             _ if self.stages.is_empty() => is_best(row),
             _ => self.covers(row.subject.stage()),
         };
-        let rows = known.table.rows().filter(|row| by.contains(&row.by));
-        let by_place = grouped(rows.filter(is_shown).map(|row| (&row.on, row))).into_iter();
+        let rows = view.table.rows().filter(|row| source.contains(&row.source));
+        let by_place = grouped(rows.filter(is_shown).map(|row| (&row.place, row))).into_iter();
         let rows = by_place.flat_map(|(_, mut rows)| {
             rows.sort_by(|a, b| best::p50(a).total_cmp(&best::p50(b)));
             rows
         });
         let build_cells = |row: &Row| {
             let occupancy = row.value(Metric::Occupancy);
-            let blocks = occupancy.and_then(|of| blocks::per_sm(&known.table, row, of));
+            let blocks = occupancy.and_then(|of| blocks::per_sm(&view.table, row, of));
             row! {
                 "blocks per SM" => or_dash(blocks.map(|blocks| Cell::Figure(blocks.to_string()))),
                 "main loop" => or_dash(main_loop(row)),
             }
         };
-        let row = |row: &Row| match row.by {
+        let row = |row: &Row| match row.source {
             Source::Ptxas | Source::Kernel => [cells(row, metrics), build_cells(row)].concat(),
             _ => cells(row, metrics),
         };
@@ -177,17 +177,17 @@ impl Show<'_> {
         if table.rows.is_empty() {
             return vec![];
         }
-        let sessions = known.table.sessions.values().chain(known.run);
-        let tools = sessions.filter_map(|session| session.tools.get(&by[0]));
+        let sessions = view.table.sessions.values().chain(view.run);
+        let tools = sessions.filter_map(|session| session.tools.get(&source[0]));
         let tools = distinct(tools.map(|tools| tools.join(", ")));
-        let has_all = matches!(by[0], Source::Peers | Source::ComputeSanitizer);
+        let has_all = matches!(source[0], Source::Peers | Source::ComputeSanitizer);
         let best = (!has_all && self.stages.is_empty())
             .then(|| "Best variants only; `--stage STAGE` shows every variant of a stage.".into());
         [some(table), list(best.into_iter().chain(tools))].concat()
     }
 
     fn gates(&self) -> Vec<Block> {
-        let known = &self.report.known;
+        let view = &self.report.view;
         let states = self.report.states.iter();
         let states = states.filter(|(subject, _)| self.covers(subject.stage()));
         let rank = |of: &State| match of {
@@ -199,7 +199,7 @@ impl Show<'_> {
         let mut shown: Vec<&(Subject, State)> = states.collect();
         shown.sort_by_key(|(_, of)| rank(of));
         let row = |(subject, of): &&(Subject, State)| {
-            let row = summary(known, subject, known.backend());
+            let row = summary(view, subject, view.backend());
             let failures = self.report.failures.iter();
             let failures = failures.filter(|failure| failure.subject == *subject);
             let failures = failures.map(|failure| format!("{}: {}", failure.gate, failure.reason));
@@ -246,7 +246,7 @@ impl Show<'_> {
     }
 
     fn targets(&self) -> Vec<Block> {
-        let known = &self.report.known;
+        let view = &self.report.view;
         let claims = self.report.claims.iter();
         let claims = claims.filter(|claimed| self.covers(&claimed.stage));
         let row = |target: &Target<'_>| {
@@ -262,7 +262,7 @@ impl Show<'_> {
                 "reached as claimed" => or_dash(reached.map(|is| if is { "yes" } else { "no" })),
             }
         };
-        let targets = targets(known, claims, self.goal_us);
+        let targets = targets(view, claims, self.goal_us);
         let about = "Claimed: the base's time divided by what is claimed. The goal is the fastest peer's time, or `--goal`; a claim that \
                      just holds reaches it if the base takes less than what stands under `needs base <`.";
         let about = (!targets.is_empty()).then(|| Block::paragraph(about));

@@ -3,20 +3,20 @@
 
 use super::{counted, ladder, report, some};
 use crate::document::{Block, Text};
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::claims::claims;
 use crate::judge::list::joined;
 use crate::judge::verdict::Report;
 use crate::table::Source;
 
 /// What a table has that its report is about, in place of a run's: `the committed table of NVIDIA H200 (speed claims: 113 of 145 hold)`.
-pub fn committed(known: &Known<'_>) -> Option<String> {
-    let newest = known.session()?;
-    let claims = claims(known);
+pub fn committed(view: &View<'_>) -> Option<String> {
+    let newest = view.session()?;
+    let claims = claims(view);
     let of_speed = claims.iter().filter(|of| of.claim.is_of_speed());
     let stood = report::stood(of_speed);
     let stood = stood.map(|stood| format!(" (speed claims: {stood})"));
-    let of_gpu = known.gpu().map(|gpu| format!("of {gpu}"));
+    let of_gpu = view.gpu().map(|gpu| format!("of {gpu}"));
     let words = [Some("the committed table".to_string()), of_gpu];
     Some(format!(
         "not checked by this run: {}, newest session {}{}",
@@ -35,7 +35,7 @@ pub fn document(report: &Report<'_>, committed: Option<String>) -> Vec<Block> {
         Block::bullets(report.overall().actions),
         Block::strong(report::verdict(report)),
     ];
-    let ladder = match report.known.backend() {
+    let ladder = match report.view.backend() {
         Source::Emulator => counted::blocks(report),
         _ => some(ladder::ladder(report)),
     };
@@ -54,7 +54,7 @@ mod tests {
 
     fn page(words: &str) -> String {
         let run = scenario::run(words);
-        let report = verdict::report(Known::alone(&run));
+        let report = verdict::report(View::alone(&run));
         terminal::terminal(&document(&report, None))
     }
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(report.overall().exit, Exit::Pass, "{:?}", report.failures);
         let states = report.states.iter().map(|(_, state)| state);
         assert_eq!(states.filter(|state| **state == State::Green).count(), 1);
-        let line = committed(&Known::committed(&run.session.stages, &table));
+        let line = committed(&View::committed(&run.session.stages, &table));
         let page = terminal::terminal(&document(&report, line));
         let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
         let beside = "not checked by this run: the committed table of NVIDIA H200, newest session 1 (speed claims: ";

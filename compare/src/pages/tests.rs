@@ -7,10 +7,10 @@ use crate::document::markdown::markdown;
 use crate::document::terminal::terminal;
 use crate::judge::diff;
 use crate::judge::verdict::{self, Report, of_differences};
-use crate::judge::{Known, best};
+use crate::judge::{View, best};
 use crate::table::Role;
 use crate::table::session::Progress;
-use crate::table::{self, On, Place, Run, Source, StageMeta};
+use crate::table::{self, Place, ProblemPlace, Run, Source, StageMeta};
 use crate::testing::scenario::{self, each};
 use crate::testing::{CPASYNC, WMMA, table};
 use clap::ValueEnum;
@@ -36,11 +36,11 @@ fn before() -> table::Table {
 const SLOW: &str = "named 2; cpasync mission gpu !pair: p50 16.5 16.495 16.505 | p90 16.51";
 
 fn judged<T>(run: &Run, look: impl Fn(&Report<'_>) -> T) -> T {
-    look(&verdict::report(Known::alone(run)))
+    look(&verdict::report(View::alone(run)))
 }
 
 fn report_of(stages: &[StageMeta], table: &table::Table, look: impl Fn(&Report<'_>)) {
-    look(&verdict::report(Known::committed(stages, table)));
+    look(&verdict::report(View::committed(stages, table)));
 }
 
 fn committed() -> (Vec<StageMeta>, table::Table) {
@@ -106,13 +106,13 @@ fn a_run_shows_what_it_measured_alone() {
 fn what_is_missing_or_stale_is_said_on_the_first_screen() {
     let (stages, table) = committed();
     // A goal of the choice that is missed would come first.
-    let table = table.part(|row| row.by != Source::Draw);
+    let table = table.part(|row| row.source != Source::Draw);
     let mut changed = stages.clone();
     for stage in &mut changed {
         stage.identity = "changed".into();
     }
-    let one = On::claims(stages.last().unwrap().first_dtype());
-    let unmeasured = table.part(|row| row.by != Source::Emulator || row.on != one);
+    let one = Place::claims(stages.last().unwrap().first_dtype());
+    let unmeasured = table.part(|row| row.source != Source::Emulator || row.place != one);
     let nothing = table::Table::default();
     for (stages, table, says) in [
         (
@@ -165,8 +165,8 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     });
     let timed = against_peers_on_everything().table;
     let of_peers = timed
-        .by(Source::Peers)
-        .filter(|row| row.on.problem().is_some());
+        .rows_by(Source::Peers)
+        .filter(|row| row.place.problem().is_some());
     for row in of_peers.cloned() {
         if table.get(&row.key()).is_none() {
             table.append(row);
@@ -184,7 +184,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
         let rows: Vec<Row> = rows.cloned().collect();
         table.extend(rows.into_iter().map(|row| Row {
             subject: renamed(&row.subject),
-            against: row.against.as_ref().map(renamed),
+            paired_with: row.paired_with.as_ref().map(renamed),
             ..row
         }));
         stages.push(StageMeta { id: again, ..stage });
@@ -200,7 +200,7 @@ fn compare_md_stays_small_with_more_stages_and_where_everything_fails() {
     });
     let failed: Vec<Row> = table
         .rows()
-        .filter(|row| row.on == On::All)
+        .filter(|row| row.place == Place::All)
         .cloned()
         .collect();
     table.extend(failed.into_iter().map(|mut row| {
@@ -246,7 +246,7 @@ fn parts_are_shown_as_asked_for_with_failures_first() {
         place(one) < place(other)
     };
     let run = run("wmma all: C2 fail max error 3e-1 > 4e-4");
-    let report = &verdict::report(Known::alone(&run));
+    let report = &verdict::report(View::alone(&run));
     let all = terminal(&shown(report, &[Section::Gates], &[]));
     assert!(is_first(&all, wmma, scalar), "{all}");
     let parts = [Section::Gates, Section::Peers, Section::Counters];
@@ -268,17 +268,17 @@ fn every_part_of_the_committed_table_fits_the_terminal() {
     let (stages, table) = committed();
     report_of(&stages, &table, |report| {
         // A stage that nobody has measured yet shows no latencies, and one that nobody has profiled no profile.
-        let last = |by| {
-            let has = |id: &str| table.by(by).any(|row| row.subject.stage() == id);
+        let last = |source| {
+            let has = |id: &str| table.rows_by(source).any(|row| row.subject.stage() == id);
             let mut stages = stages.iter();
             stages.rfind(|stage| has(&stage.id)).unwrap().id.clone()
         };
         for &section in Section::value_variants() {
-            let by = match section {
+            let source = match section {
                 Section::Profile => Source::Ncu,
                 _ => Source::Gpu,
             };
-            for of_stages in [vec![], vec![last(by)]] {
+            for of_stages in [vec![], vec![last(source)]] {
                 let page = shown(report, &[section], &of_stages);
                 let text = terminal(&page);
                 assert!(!text.contains("NO DATA.\n"), "{section:?}: {text}");
@@ -303,7 +303,7 @@ fn every_measured_gain_is_shown_claimed_or_not_and_a_wrong_or_stale_one_is_none(
         timed; peers mission 10 torch-default 20",
         |words| {
             judged(&scenario::run(words), |report| {
-                let stage = &report.known.stages[1];
+                let stage = &report.view.stages[1];
                 let cells = ladder::of_stage(report, stage);
                 let [us, gain] = [2, 3].map(|column: usize| cells[column].1.shown());
                 format!("{us} µs, {gain}")
@@ -340,14 +340,14 @@ fn a_gain_at_big_is_shown_with_its_claim() {
     let gain = |words: &str| {
         let run = scenario::run(words).changed(|session| {
             let claims = &mut session.stages[1].claims;
-            let on = Place::new("big", Dtype::F16, Mask::Full);
+            let place = ProblemPlace::new("big", Dtype::F16, Mask::Full);
             claims.push(table::Claim {
-                on,
+                place,
                 ..claims[0].clone()
             });
         });
         judged(&run, |report| {
-            let cells = ladder::of_stage(report, &report.known.stages[1]);
+            let cells = ladder::of_stage(report, &report.view.stages[1]);
             cells.last().unwrap().1.shown().to_string()
         })
     };
@@ -421,8 +421,8 @@ fn each_peer_is_a_column_and_the_choice_is_one_beside_ours() {
          beside wmma mission 11 torch-math 40",
     );
     let page = judged(&run, |report| {
-        let place = Place::new("mission", Dtype::F16, Mask::Full);
-        let mut report = verdict::report(report.known.clone());
+        let place = ProblemPlace::new("mission", Dtype::F16, Mask::Full);
+        let mut report = verdict::report(report.view.clone());
         report.chosen = [(place, WMMA.into())].into();
         markdown(&report::document(&report, &[]))
     });
@@ -445,7 +445,7 @@ fn against_peers_on_everything() -> Run {
         let dtypes = Dtype::ALL
             .into_iter()
             .filter(move |dtype| has_all || *dtype == Dtype::F16);
-        dtypes.map(move |dtype| Place::new(named.name, dtype, mask))
+        dtypes.map(move |dtype| ProblemPlace::new(named.name, dtype, mask))
     });
     problems.fold(scenario::run("timed"), |run, place| {
         run.beside(CPASYNC, &place, 10.0, &[("flash-attn-4", 11.0, true)])
@@ -460,7 +460,7 @@ fn problems_are_shown_by_kind_and_of_another_gpu_model_what_is_lost() {
          peers long 10 torch-math 8!",
     );
     let page = judged(&run, |report| {
-        let other = verdict::report(Known::alone(&other));
+        let other = verdict::report(View::alone(&other));
         markdown(&report::document(report, &[other]))
     });
     let headings = page.lines().filter(|line| line.starts_with("##"));

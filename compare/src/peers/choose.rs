@@ -2,7 +2,7 @@
 
 use crate::measure::select::Problems;
 use crate::python::bench::Item;
-use crate::table::Place;
+use crate::table::ProblemPlace;
 use crate::table::session::{Relation, StageMeta};
 use common::problem::{Dtype, Mask, SHAPES};
 
@@ -14,7 +14,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
     let shapes = Vec::from_iter(shapes.filter(|name| *name != "small"));
     let mut items = Vec::new();
     for problem in problems.or(&shapes, &Dtype::ALL, &Mask::ALL) {
-        let place = Place::of(&problem);
+        let place = ProblemPlace::of(&problem);
         let is_claimed = stages.iter().any(|stage| claims(stage, &place));
         let named = problem.shape.named();
         let is_usual = named.is_none_or(|named| named.masks.contains(&problem.mask));
@@ -33,7 +33,7 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
                 .partition(|stage| !cold && (place.shape == "mission" || claims(stage, &place)));
             let ids = |of: Vec<&StageMeta>| of.iter().map(|stage| stage.id.clone()).collect();
             Item {
-                place: Place {
+                place: ProblemPlace {
                     cold,
                     ..place.clone()
                 },
@@ -47,8 +47,8 @@ pub fn items(problems: &Problems, stages: &[&StageMeta]) -> Vec<Item> {
 }
 
 /// Whether the stage claims to be faster than a peer on the problem.
-pub fn claims(stage: &StageMeta, place: &Place) -> bool {
+pub fn claims(stage: &StageMeta, place: &ProblemPlace) -> bool {
     let is_of_peer = |of: &Relation| matches!(of, Relation::FasterThanPeer { .. });
     let mut claims = stage.claims.iter();
-    claims.any(|claim| is_of_peer(&claim.relation) && claim.on == *place)
+    claims.any(|claim| is_of_peer(&claim.relation) && claim.place == *place)
 }

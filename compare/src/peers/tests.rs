@@ -1,13 +1,13 @@
 use super::choose::items;
 use super::*;
 use crate::cli::Cli;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::list::distinct;
 use crate::python::bench::{PeerOutputs, graphs, stand_ins};
 use crate::python::pair::{absent, pair, rounds, wrong_clock};
 use crate::python::session::{Finished, Hello, Peer, Process, SCRIPT, SessionError};
 use crate::table::StageMeta;
-use crate::table::{Claim, Place, Run};
+use crate::table::{Claim, ProblemPlace, Run};
 use crate::testing::scenario::each;
 use crate::testing::{self, CPASYNC, ladder, of_e4m3_alone, peer_sampled, timed};
 use clap::Parser;
@@ -66,24 +66,27 @@ fn what_a_session_measures_again_goes() {
     // What is there of peers when a session on this shape has begun.
     let begun = |shape: &str| {
         let item = Item {
-            place: Place::new(shape, Dtype::F16, Mask::Full),
+            place: ProblemPlace::new(shape, Dtype::F16, Mask::Full),
             problem: mission(),
             stages: vec![],
             tried: vec![],
         };
         let mut run = timed(testing::US)
             .peers("mission", 10.0, &[("torch-default", 20.0, true)])
-            .with(absent("torch-flash", On::All, "not there"));
-        let ours = |run: &Run| run.table.by(Source::Gpu).count();
+            .with(absent("torch-flash", Place::All, "not there"));
+        let ours = |run: &Run| run.table.rows_by(Source::Gpu).count();
         let before = ours(&run);
         begin_session(&mut run, &[item]);
         assert_eq!(ours(&run), before);
-        let places = run.table.by(Source::Peers).map(|row| row.on.to_string());
+        let places = run
+            .table
+            .rows_by(Source::Peers)
+            .map(|row| row.place.to_string());
         distinct(places)
     };
     for (peers, expected) in [("10", false), ("10 torch-flash 16", true)] {
         let run = testing::scenario::run(&format!("timed; peers mission {peers}"));
-        assert_eq!(has_peer(&Known::alone(&run)), expected);
+        assert_eq!(has_peer(&View::alone(&run)), expected);
     }
     assert_eq!(begun("mission"), [""; 0]);
     assert_eq!(begun("long"), ["mission f16 full"]);
@@ -103,7 +106,7 @@ fn python_is_asked_and_answers() {
         gpu: Some("NVIDIA H200".into()),
         uuid: "unknown".into(),
         peers: vec![peer("torch-flash")],
-        absent: vec![absent("flash-attn", On::All, "not installed")],
+        absent: vec![absent("flash-attn", Place::All, "not installed")],
     };
     assert_eq!(session.ask::<Hello>("hello", json!({})).unwrap(), hello);
     let flash = || json!({ "peer": "torch-flash" });
@@ -589,13 +592,13 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
     };
     // The first Python ends, the peer of the second refuses: the third says.
     let mut launches = None;
-    for (peer, answer, known) in [
+    for (peer, answer, view) in [
         ("ends", "ended", None),
         ("refuses", "refused", None),
         ("builds", "built", Some(4)),
     ] {
         assert_eq!(answers(&[peer], &mut launches), [answer]);
-        assert_eq!(launches, known);
+        assert_eq!(launches, view);
     }
     // With one of ours, all have what it has; what a Python built goes with it.
     assert_eq!(answers(&["fast", "ends"], &mut Some(8)), ["ended"; 2]);
@@ -606,14 +609,14 @@ fn without_ours_a_graph_is_as_long_as_one_of_ours_and_rotates_over_all_sets() {
 
 #[test]
 fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
-    let place = Place::claims(Dtype::F16);
+    let place = ProblemPlace::claims(Dtype::F16);
     let paired = |theirs_right, ours_right, zero_us| {
         let speed_of_light = SpeedOfLight::default().with_zero_line(zero_us);
         let theirs = peer_sampled("torch-flash", 16.0, theirs_right);
         let ours = peer_sampled(CPASYNC, 10.0, ours_right);
         let row = pair(&theirs, &ours, &place, &speed_of_light).unwrap()?;
         assert_eq!(
-            (row.subject.as_str(), row.against.clone()),
+            (row.subject.as_str(), row.paired_with.clone()),
             (CPASYNC, Some("torch-flash".into()))
         );
         let speedup = row.value(Metric::SpeedupP50).unwrap();
@@ -638,7 +641,7 @@ fn a_side_whose_output_is_wrong_has_no_ratio_and_an_impossible_time_fails() {
     let failed: Vec<GateId> = wrong.failed().map(|(gate, _)| gate).collect();
     let [samples, host] = [Metric::Samples, Metric::HostP50].map(|metric| wrong.value(metric));
     assert_eq!(
-        (failed, wrong.under.as_deref()),
+        (failed, wrong.conditions.as_deref()),
         (vec![GateId::C2], Some("warm L2"))
     );
     let p50 = peer_sampled("torch-cudnn", 20.0, true)
@@ -656,7 +659,7 @@ fn args(list: &[&str]) -> PeersArgs {
 
 #[test]
 fn a_problem_without_the_stage_that_claims_it_is_named() {
-    let place = Place::claims(Dtype::F16);
+    let place = ProblemPlace::claims(Dtype::F16);
     let items = [Item {
         problem: place.problem().unwrap(),
         place,
@@ -666,7 +669,7 @@ fn a_problem_without_the_stage_that_claims_it_is_named() {
     let found = |scenario: &str| {
         let mut run = crate::testing::scenario::run(scenario);
         run.session.stages = testing::claiming();
-        lacking(&Known::alone(&run), &items)
+        lacking(&View::alone(&run), &items)
     };
     for complete in ["timed; clean", "timed; clean; - stage0-scalar"] {
         assert_eq!(found(complete), Vec::<String>::new());
@@ -699,7 +702,7 @@ fn problems_and_stages_are_chosen_by_flags_and_claims() {
     let mut claiming = ladder();
     let over_peer = testing::claiming()[1].claims.pop().unwrap();
     claiming[1].claims.push(Claim {
-        on: Place::new("big", Dtype::E4m3, Mask::Causal),
+        place: ProblemPlace::new("big", Dtype::E4m3, Mask::Causal),
         ..over_peer
     });
     let mut e4m3 = chosen(&claiming, "");
@@ -901,7 +904,11 @@ fn the_fastest_green_variants_of_the_run_stand_for_their_stage() {
         ..mission()
     };
     let of = |run: &Run, stage: usize, problem: &Problem| {
-        stand_ins(&Known::alone(run), &ladder()[stage], &Place::of(problem))
+        stand_ins(
+            &View::alone(run),
+            &ladder()[stage],
+            &ProblemPlace::of(problem),
+        )
     };
     // scalar is faster here, and no variant of the default's family, which claims are about.
     assert_eq!(of(&run, 0, &full), [["wmma-qk-32x64"], ["scalar-32x64"]]);

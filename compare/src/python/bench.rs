@@ -3,7 +3,7 @@
 use super::pair::{Sampled, absent, pair, rounds, wrong_clock};
 use super::session::{Finished, Peer, Python, SessionError};
 use crate::instrument::process::Scratch;
-use crate::judge::Known;
+use crate::judge::View;
 use crate::judge::best;
 use crate::judge::state::is_green;
 use crate::measure::builds::loaded;
@@ -11,7 +11,7 @@ use crate::measure::rows::not_launched;
 use crate::measure::timed_problem::TimedProblem;
 use crate::table::StageMeta;
 use crate::table::VariantMeta;
-use crate::table::{On, Place, Row, Subject};
+use crate::table::{Place, ProblemPlace, Row, Subject};
 use anyhow::bail;
 use common::device::cuda::{self, CudaDevice, CudaError};
 use common::format::Format;
@@ -42,7 +42,7 @@ const TRIAL_US: f64 = 2_000.0;
 /// One problem, and the stages that are timed against the peers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    pub place: Place,
+    pub place: ProblemPlace,
     pub problem: Problem,
     pub stages: Vec<String>,
     /// Of these, the fastest in a trial, if it is faster there than all of `stages`.
@@ -53,7 +53,7 @@ pub struct Bench<'a> {
     pub device: &'a CudaDevice,
     pub stages: &'a [LoadedStage],
     /// What says which of our variants are green and fastest; where it says nothing, none of ours is timed.
-    pub known: Known<'a>,
+    pub view: View<'a>,
     pub plan: Plan,
     /// What an empty kernel takes.
     pub zero_us: f64,
@@ -147,7 +147,7 @@ impl<'a> Bench<'a> {
         let candidate = pythons.iter().position(|python| python.candidate.is_some());
         let lost = |python, name: &str, error: &anyhow::Error| {
             let reason = error.to_string();
-            let row = absent(name, On::Problem(item.place.clone()), &reason);
+            let row = absent(name, Place::Problem(item.place.clone()), &reason);
             match error.downcast_ref() {
                 Some(SessionError::Unsupported(_)) => row,
                 _ if candidate == Some(python) => row.verdict(&not_launched(&reason)),
@@ -238,7 +238,7 @@ impl<'a> Bench<'a> {
                 }
             }
         };
-        let (mut judged, mut against) = (Vec::new(), Vec::new());
+        let (mut judged, mut paired_with) = (Vec::new(), Vec::new());
         for (mut arm, device_us) in arms.into_iter().zip(samples) {
             let sampled = self.finish(&mut arm, device_us, &mut problem, pythons);
             let mut sampled = match (sampled, arm.python()) {
@@ -259,10 +259,10 @@ impl<'a> Bench<'a> {
             rows.push(sampled.row(&item.place, problem.pool.rotation().state.name())?);
             match is_judged(&arm) {
                 true => judged.push(sampled),
-                false => against.push(sampled),
+                false => paired_with.push(sampled),
             }
         }
-        for theirs in &against {
+        for theirs in &paired_with {
             for ours in &judged {
                 rows.extend(pair(theirs, ours, &item.place, &speed_of_light)?);
             }
@@ -277,12 +277,12 @@ impl<'a> Bench<'a> {
         item: &Item,
         problem: &TimedProblem,
     ) -> Result<Vec<Arm<'a>>, CudaError> {
-        let Some(build) = self.known.stage(id) else {
+        let Some(build) = self.view.stage(id) else {
             return Ok(vec![]);
         };
         let stage = loaded(self.stages, id);
         let mut arms = Vec::new();
-        for variants in stand_ins(&self.known, build, &item.place) {
+        for variants in stand_ins(&self.view, build, &item.place) {
             let mut best: Option<Arm<'a>> = None;
             for variant in &variants {
                 let Ok(prepared) = stage.prepare(variant, &item.problem) else {
@@ -460,22 +460,22 @@ impl PeerOutputs {
 
 /// Groups of variants of `stage` of which the fastest stands for it on a problem. Of its default's family, which claims over peers are
 /// about: the best where the run timed the problem, else all that are green in the run. And the best of all, if it is of another family.
-pub fn stand_ins(known: &Known<'_>, stage: &StageMeta, place: &Place) -> Vec<Vec<String>> {
+pub fn stand_ins(view: &View<'_>, stage: &StageMeta, place: &ProblemPlace) -> Vec<Vec<String>> {
     let default = stage.variant(&stage.default_variant);
     let family = default.map_or("", |default| default.family.as_str());
     let timed = |row: &Row| vec![row.subject.name().to_string()];
-    let of_family = best::best_of(known, stage, family, place).map_or_else(
+    let of_family = best::best_of(view, stage, family, place).map_or_else(
         || {
             let is_one = |variant: &&VariantMeta| {
                 let subject = stage.subject(&variant.name);
-                variant.takes(place.dtype) && is_green(known, &subject, known.backend())
+                variant.takes(place.dtype) && is_green(view, &subject, view.backend())
             };
             let variants = stage.family(family).filter(is_one);
             variants.map(|variant| variant.name.clone()).collect()
         },
         timed,
     );
-    let of_all = best::best(known, stage, place, |_| true);
+    let of_all = best::best(view, stage, place, |_| true);
     let of_another = of_all.filter(|row| {
         let variant = stage.variant(row.subject.name());
         variant.is_some_and(|variant| !variant.is_of(family))

@@ -1,7 +1,7 @@
 //! From interleaved samples to figures, ratios and verdicts. Pure.
 
 use crate::measure::rows;
-use crate::table::{On, Place, Row, Source, Subject};
+use crate::table::{Place, ProblemPlace, Row, Source, Subject};
 use common::metric::Metric;
 use common::timing::stats::{SampleError, Summary};
 use common::timing::{Comparison, SpeedOfLight, claim};
@@ -86,12 +86,12 @@ impl Sampled {
     }
 
     /// Its row. `cache` is what the buffers amount to.
-    pub fn row(&self, place: &Place, cache: &str) -> Result<Row, SampleError> {
-        let row = Row::new(&self.subject, On::Problem(place.clone()), Source::Peers);
+    pub fn row(&self, place: &ProblemPlace, cache: &str) -> Result<Row, SampleError> {
+        let row = Row::new(&self.subject, Place::Problem(place.clone()), Source::Peers);
         let row = rows::arm(row, &Summary::of(&self.device_us)?, &self.judged.gates);
         let host = self.host_us.as_deref().map(Summary::of).transpose()?;
         Ok(row
-            .under(cache)
+            .conditions(cache)
             .with_figures(host.map(|host| (Metric::HostP50, host.p50)))
             .figure(Metric::MaxError, self.judged.max_abs))
     }
@@ -101,7 +101,7 @@ impl Sampled {
 pub fn pair(
     theirs: &Sampled,
     ours: &Sampled,
-    place: &Place,
+    place: &ProblemPlace,
     speed_of_light: &SpeedOfLight,
 ) -> Result<Option<Row>, SampleError> {
     if !(ours.is_right() && theirs.is_right()) {
@@ -118,6 +118,6 @@ pub fn pair(
 }
 
 /// A peer that was not timed: on a problem, or on none because it is not there.
-pub fn absent(peer: &str, on: On, reason: impl Into<String>) -> Row {
-    Row::new(peer, on, Source::Peers).note(reason)
+pub fn absent(peer: &str, place: Place, reason: impl Into<String>) -> Row {
+    Row::new(peer, place, Source::Peers).note(reason)
 }

@@ -1,6 +1,6 @@
 //! A row as one JSON object of flat columns, and back.
 
-use super::row::{Figure, Judged, On, Place, Row, Subject};
+use super::row::{Figure, Judged, Place, ProblemPlace, Row, Subject};
 use common::metric::Metric;
 use common::verdict::GateId;
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
@@ -20,14 +20,14 @@ impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("subject", &self.subject)?;
-        match &self.on {
-            On::All => {}
-            On::Problem(place) => problem(&mut map, place)?,
-            On::Case(place, input) => {
+        match &self.place {
+            Place::All => {}
+            Place::Problem(place) => problem(&mut map, place)?,
+            Place::Case(place, input) => {
                 problem(&mut map, place)?;
                 map.serialize_entry("input", input)?;
             }
-            On::Instance {
+            Place::Instance {
                 dtype,
                 head_dim,
                 arch,
@@ -36,11 +36,11 @@ impl Serialize for Row {
                 map.serialize_entry("head_dim", head_dim)?;
                 optional(&mut map, "arch", arch)?;
             }
-            On::Named(item) => map.serialize_entry("item", item)?,
+            Place::Named(item) => map.serialize_entry("item", item)?,
         }
-        map.serialize_entry("by", &self.by)?;
-        optional(&mut map, "against", &self.against)?;
-        optional(&mut map, "under", &self.under)?;
+        map.serialize_entry("by", &self.source)?;
+        optional(&mut map, "against", &self.paired_with)?;
+        optional(&mut map, "under", &self.conditions)?;
         if !self.session.is_empty() {
             map.serialize_entry("session", &self.session)?;
         }
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Row {
     }
 }
 
-fn problem<M: SerializeMap>(map: &mut M, place: &Place) -> Result<(), M::Error> {
+fn problem<M: SerializeMap>(map: &mut M, place: &ProblemPlace) -> Result<(), M::Error> {
     map.serialize_entry("shape", &place.shape)?;
     map.serialize_entry("dtype", &place.dtype)?;
     map.serialize_entry("mask", &place.mask)?;
@@ -142,36 +142,36 @@ impl Columns {
 /// Without columns that this version does not know.
 fn row(columns: &Columns) -> Result<Row, String> {
     let (item, shape) = (columns.read("item")?, columns.read("shape")?);
-    let on = match (item, shape, columns.read("dtype")?) {
-        (Some(item), ..) => On::Named(item),
+    let place = match (item, shape, columns.read("dtype")?) {
+        (Some(item), ..) => Place::Named(item),
         (None, Some(shape), _) => {
-            let place = Place {
+            let place = ProblemPlace {
                 shape,
                 dtype: columns.required("dtype")?,
                 mask: columns.required("mask")?,
                 cold: columns.read("cold")?.unwrap_or_default(),
             };
             match columns.read("input")? {
-                Some(input) => On::Case(place, input),
-                None => On::Problem(place),
+                Some(input) => Place::Case(place, input),
+                None => Place::Problem(place),
             }
         }
-        (None, None, Some(dtype)) => On::Instance {
+        (None, None, Some(dtype)) => Place::Instance {
             dtype,
             head_dim: columns.required("head_dim")?,
             arch: columns.read("arch")?,
         },
-        (None, None, None) => On::All,
+        (None, None, None) => Place::All,
     };
     let subject: Subject = columns.required("subject")?;
     let mut row = Row {
-        against: columns.read("against")?,
-        under: columns.read("under")?,
+        paired_with: columns.read("against")?,
+        conditions: columns.read("under")?,
         session: columns.read("session")?.unwrap_or_default(),
         identity: columns.read("identity")?,
         code: columns.read("code")?,
         note: columns.read("note")?,
-        ..Row::new(subject, on, columns.required("by")?)
+        ..Row::new(subject, place, columns.required("by")?)
     };
     for &metric in Metric::ALL {
         let name = metric.name();
@@ -222,10 +222,10 @@ mod tests {
     fn a_row_is_one_line_of_flat_columns_that_reads_back() {
         let mut row = Row::new(
             "stage5-swizzle/swizzle-32x256-k4",
-            On::Problem(Place::claims(Dtype::F16)),
+            Place::Problem(ProblemPlace::claims(Dtype::F16)),
             Source::Gpu,
         )
-        .under("warm L2")
+        .conditions("warm L2")
         .figure(Metric::P50, (5.2741, 5.2722, 5.2758))
         .figure(Metric::Samples, 500_usize)
         .verdict(&GateResult::judge(GateId::C1, false, "NaN left"))
@@ -236,30 +236,36 @@ mod tests {
         insta::assert_snapshot!(line, @r#"{"subject":"stage5-swizzle/swizzle-32x256-k4","shape":"mission","dtype":"f16","mask":"full","by":"gpu","under":"warm L2","session":"20261125T070721Z-nvidia-h200","identity":"4fa9be5bc56bd684","code":"0123","p50":5.274,"p50_low":5.272,"p50_high":5.276,"samples":500,"C1":"fail","C1_reason":"NaN left"}"#);
         assert_eq!(read(&line).unwrap(), row);
         let unknown = line.replace("\"under\"", "\"until\"");
-        assert_eq!(read(&unknown).unwrap(), Row { under: None, ..row });
+        assert_eq!(
+            read(&unknown).unwrap(),
+            Row {
+                conditions: None,
+                ..row
+            }
+        );
     }
 
     #[test]
     fn every_place_reads_back() {
-        let place = || Place::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
-        let instance = |arch: Option<&str>| On::Instance {
+        let place = || ProblemPlace::new("1x2:1x113:203x64", Dtype::F16, Mask::Causal);
+        let instance = |arch: Option<&str>| Place::Instance {
             dtype: Dtype::E4m3,
             head_dim: 128,
             arch: arch.map(String::from),
         };
-        for on in [
-            On::All,
-            On::Problem(place()),
-            On::Problem(Place {
+        for place in [
+            Place::All,
+            Place::Problem(place()),
+            Place::Problem(ProblemPlace {
                 cold: true,
                 ..place()
             }),
-            On::Case(place(), "a b.safetensors".into()),
+            Place::Case(place(), "a b.safetensors".into()),
             instance(None),
             instance(Some("sm_90a")),
-            On::Named("kernel.cu:166 __syncthreads: \"tile read\"".into()),
+            Place::Named("kernel.cu:166 __syncthreads: \"tile read\"".into()),
         ] {
-            let row = Row::new("s/v", on, Source::Emulator).against("s/w");
+            let row = Row::new("s/v", place, Source::Emulator).paired_with("s/w");
             assert_eq!(read(&serde_json::to_string(&row).unwrap()).unwrap(), row);
         }
     }

@@ -55,7 +55,7 @@ struct Line<'a> {
 
 /// Where and how a table is not as it was written.
 #[derive(Debug, PartialEq)]
-struct Place {
+struct Position {
     file: &'static str,
     line: usize,
     session: String,
@@ -126,7 +126,7 @@ impl Texts {
         let Some(first) = others.first() else {
             return Ok(written.choice);
         };
-        let Place {
+        let Position {
             file,
             line,
             session,
@@ -180,7 +180,7 @@ impl Texts {
     }
 
     /// The first line of these sessions that was not written.
-    fn edited(&self, sessions: &BTreeSet<&String>) -> Option<Place> {
+    fn edited(&self, sessions: &BTreeSet<&String>) -> Option<Position> {
         let written = self.sums();
         FILES.iter().find_map(|file| {
             let written: BTreeSet<&str> = written.get(file)?.iter().copied().collect();
@@ -188,7 +188,7 @@ impl Texts {
             let line = lines.find(|line| {
                 sessions.contains(&line.session) && !written.contains(&*sum(line.text))
             })?;
-            Some(Place {
+            Some(Position {
                 file,
                 line: line.number,
                 session: line.session,
@@ -198,14 +198,14 @@ impl Texts {
     }
 
     /// Where the first line was that was written and is gone; `session` has lost one.
-    fn missing(&self, session: &str) -> Option<Place> {
+    fn missing(&self, session: &str) -> Option<Position> {
         let written = self.sums();
         FILES.iter().find_map(|file| {
             let lines = lines(self.file(file));
             let there: BTreeSet<String> = lines.iter().map(|line| sum(line.text)).collect();
             let mut sums = written.get(file)?.iter();
             let at = sums.position(|sum| !there.contains(*sum))?;
-            Some(Place {
+            Some(Position {
                 file,
                 line: at + 1,
                 session: session.to_string(),
@@ -215,10 +215,10 @@ impl Texts {
     }
 
     /// The session's own line of `digests.jsonl`, where nothing else tells.
-    fn entry(&self, session: &str) -> Place {
+    fn entry(&self, session: &str) -> Position {
         let lines = lines(self.file(DIGESTS));
         let own = lines.iter().find(|line| line.session == session);
-        Place {
+        Position {
             file: DIGESTS,
             line: own.or(lines.last()).map_or(1, |line| line.number),
             session: session.to_string(),

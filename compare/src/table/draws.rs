@@ -1,7 +1,7 @@
 //! Times at random problems as a table keeps them: a line of `draws.jsonl` has the problems of one session, element type and head size,
 //! and what each variant takes there. As rows they would be most of a table, and name a kernel's code again at every problem.
 
-use super::row::{On, Place, Row, Source, Subject};
+use super::row::{Place, ProblemPlace, Row, Source, Subject};
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ struct Build {
     code: Option<String>,
 }
 
-type Problem<'a> = (u64, &'a Place);
+type Problem<'a> = (u64, &'a ProblemPlace);
 
 type Times<'a> = BTreeMap<Problem<'a>, f64>;
 
@@ -47,12 +47,12 @@ impl Build {
         }
     }
 
-    fn row(&self, session: &str, place: Place, draw: u64, p50: f64) -> Row {
+    fn row(&self, session: &str, place: ProblemPlace, draw: u64, p50: f64) -> Row {
         Row {
             session: session.to_string(),
             identity: self.identity.clone(),
             code: self.code.clone(),
-            ..Row::new(self.subject.clone(), On::Problem(place), Source::Draw)
+            ..Row::new(self.subject.clone(), Place::Problem(place), Source::Draw)
                 .figure(Metric::P50, p50)
                 .figure(Metric::Draw, draw)
         }
@@ -61,9 +61,9 @@ impl Build {
 
 /// The random problem of a row, its head_dim, and the time there; `None` if that is not all that the row says.
 fn time(row: &Row) -> Option<(Problem<'_>, usize, f64)> {
-    let place = row.on.problem()?;
+    let place = row.place.problem()?;
     let (draw, p50) = (row.value(Metric::Draw)? as u64, row.value(Metric::P50)?);
-    let plain = Place::new(&place.shape, place.dtype, place.mask);
+    let plain = ProblemPlace::new(&place.shape, place.dtype, place.mask);
     let is_all = Build::of(row).row(&row.session, plain, draw, p50) == *row;
     let head_dim = place.extents()?.head_dim;
     is_all.then_some(((draw, place), head_dim, p50))
@@ -128,7 +128,7 @@ impl TryFrom<Line> for Rows {
         let mut rows = Vec::new();
         for Kernel { build, p50 } in &line.kernels {
             for (at, p50) in p50.iter().enumerate() {
-                let place = Place::new(&line.shape[at], line.dtype, line.mask[at]);
+                let place = ProblemPlace::new(&line.shape[at], line.dtype, line.mask[at]);
                 let row = p50.map(|p50| build.row(&line.session, place, line.draw[at], p50));
                 rows.extend(row);
             }

@@ -1,7 +1,7 @@
 //! The kernels as they are now: the identity and machine code that a row of them has.
 
 use super::merge::{Results, Table};
-use super::row::{On, Row, Source, Subject};
+use super::row::{Place, Row, Source, Subject};
 use super::session::{StageMeta, by_id};
 use sha2::{Digest, Sha256};
 
@@ -32,12 +32,12 @@ impl Results {
 /// The machine code that the row is about, as the rows by ptxas in `built` have it; `arch` is that of the code that the GPU runs:
 /// `sm_90a`. `None` where it was not built.
 pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
-    match (&row.on, row.by) {
-        (On::Instance { .. }, Source::Ptxas) => {
-            let built = built.row(&row.subject, &row.on, Source::Ptxas)?;
+    match (&row.place, row.source) {
+        (Place::Instance { .. }, Source::Ptxas) => {
+            let built = built.row(&row.subject, &row.place, Source::Ptxas)?;
             built.code.clone()
         }
-        (On::Problem(place), _) => {
+        (Place::Problem(place), _) => {
             let shape = place.extents()?;
             both(row, |subject| {
                 let mut instances =
@@ -46,11 +46,11 @@ pub fn code(built: &Table, arch: Option<&str>, row: &Row) -> Option<String> {
                 row.code.clone()
             })
         }
-        (On::All, _) => both(row, |subject| {
+        (Place::All, _) => both(row, |subject| {
             // One hash over all instances of a variant.
             let rows = built.of(subject, Source::Ptxas);
-            let codes = rows.filter_map(|row| match &row.on {
-                On::Instance { arch: of, .. } if of.as_deref() == arch => row.code.as_deref(),
+            let codes = rows.filter_map(|row| match &row.place {
+                Place::Instance { arch: of, .. } if of.as_deref() == arch => row.code.as_deref(),
                 _ => None,
             });
             let codes: Vec<&str> = codes.collect();
@@ -89,7 +89,7 @@ impl Results {
 /// What `of_one` gives for a row's subject and, after a `+`, for what it was interleaved with, if that is a kernel too.
 fn both(row: &Row, of_one: impl Fn(&Subject) -> Option<String>) -> Option<String> {
     let subject = of_one(&row.subject)?;
-    Some(match row.against.as_ref().and_then(of_one) {
+    Some(match row.paired_with.as_ref().and_then(of_one) {
         Some(base) => format!("{subject}+{base}"),
         None => subject,
     })

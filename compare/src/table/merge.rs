@@ -6,7 +6,7 @@ use super::draws;
 use super::error::StoreError;
 use super::files::{entries, is_run, lines, read, to_lines, write_atomically};
 use super::names::{DIGESTS, DRAWS, FILES, ROWS, SESSIONS};
-use super::row::{Key, On, Row, Source, Subject};
+use super::row::{Key, Place, Row, Source, Subject};
 use super::session::{Session, StageMeta, by_id};
 use common::metric::Metric;
 use common::problem::Dtype;
@@ -51,40 +51,46 @@ impl Table {
         self.rows.retain(|_, row| stays(row));
     }
 
-    pub fn row(&self, subject: &Subject, on: &On, by: Source) -> Option<&Row> {
-        self.arms(subject, on, by, None)
+    pub fn row(&self, subject: &Subject, place: &Place, source: Source) -> Option<&Row> {
+        self.arms(subject, place, source, None)
     }
 
-    pub fn pair(&self, new: &Subject, base: &Subject, on: &On, by: Source) -> Option<&Row> {
-        self.arms(new, on, by, Some(base))
+    pub fn pair(
+        &self,
+        new: &Subject,
+        base: &Subject,
+        place: &Place,
+        source: Source,
+    ) -> Option<&Row> {
+        self.arms(new, place, source, Some(base))
     }
 
     fn arms(
         &self,
         subject: &Subject,
-        on: &On,
-        by: Source,
-        against: Option<&Subject>,
+        place: &Place,
+        source: Source,
+        paired_with: Option<&Subject>,
     ) -> Option<&Row> {
         self.get(&Key {
             subject: subject.clone(),
-            on: on.clone(),
-            by,
-            against: against.cloned(),
+            place: place.clone(),
+            source,
+            paired_with: paired_with.cloned(),
         })
     }
 
-    pub fn by(&self, source: Source) -> impl Iterator<Item = &Row> {
-        self.rows().filter(move |row| row.by == source)
+    pub fn rows_by(&self, source: Source) -> impl Iterator<Item = &Row> {
+        self.rows().filter(move |row| row.source == source)
     }
 
     pub fn about<'a>(&'a self, subject: &Subject) -> impl Iterator<Item = &'a Row> + use<'a> {
         let subject = subject.clone();
         let first = Key {
             subject: subject.clone(),
-            on: On::All,
-            by: Source::Kernel,
-            against: None,
+            place: Place::All,
+            source: Source::Kernel,
+            paired_with: None,
         };
         let rows = self.rows.range(first..).map(|(_, row)| row);
         rows.take_while(move |row| row.subject == subject)
@@ -93,22 +99,22 @@ impl Table {
     pub fn of<'a>(
         &'a self,
         subject: &Subject,
-        by: Source,
+        source: Source,
     ) -> impl Iterator<Item = &'a Row> + use<'a> {
-        self.about(subject).filter(move |row| row.by == by)
+        self.about(subject).filter(move |row| row.source == source)
     }
 
     /// The rows of a subject's instances for this dtype and head size, with their architectures.
     pub fn instances<'a>(
         &'a self,
         subject: &Subject,
-        by: Source,
+        source: Source,
         dtype: Dtype,
         head_dim: usize,
     ) -> impl Iterator<Item = (Option<&'a str>, &'a Row)> + use<'a> {
-        let rows = self.of(subject, by);
-        rows.filter_map(move |row| match &row.on {
-            On::Instance {
+        let rows = self.of(subject, source);
+        rows.filter_map(move |row| match &row.place {
+            Place::Instance {
                 dtype: other,
                 head_dim: dim,
                 arch,
@@ -123,7 +129,7 @@ impl Table {
 
     /// The sessions that measured on the GPU of the table. What the compiler says may be of a session on another GPU.
     pub fn sessions_on_gpu(&self) -> impl Iterator<Item = &Session> {
-        let rows = self.by(Source::Gpu);
+        let rows = self.rows_by(Source::Gpu);
         rows.filter_map(|row| self.session(row))
     }
 
@@ -148,25 +154,30 @@ impl Table {
     /// is a self-test of one stage, and so is a random problem. What was read of the same machine code stays where the session did not read it.
     /// What the compiler says again keeps its session, so that a session adds what it has found out.
     pub fn merge(&mut self, session: &Session, measured: &Table) {
-        let against_peers = |stage: &str, on: &On| {
-            let mut rows = measured.by(Source::Peers).filter(|row| row.on == *on);
+        let against_peers = |stage: &str, place: &Place| {
+            let mut rows = measured
+                .rows_by(Source::Peers)
+                .filter(|row| row.place == *place);
             let is_kernel = by_id(&session.stages, stage).is_some();
             rows.any(|row| !is_kernel || row.subject.stage() == stage)
         };
-        let tested: BTreeSet<&str> = (measured.by(Source::SelfTest))
+        let tested: BTreeSet<&str> = (measured.rows_by(Source::SelfTest))
             .map(|row| row.subject.stage())
             .collect();
-        let drawn: BTreeSet<&On> = measured.by(Source::Draw).map(|row| &row.on).collect();
-        self.rows.retain(|key, _| match key.by {
-            Source::Draw => !drawn.contains(&key.on),
-            Source::Peers => !against_peers(key.subject.stage(), &key.on),
+        let drawn: BTreeSet<&Place> = measured
+            .rows_by(Source::Draw)
+            .map(|row| &row.place)
+            .collect();
+        self.rows.retain(|key, _| match key.source {
+            Source::Draw => !drawn.contains(&key.place),
+            Source::Peers => !against_peers(key.subject.stage(), &key.place),
             Source::SelfTest => !tested.contains(key.subject.stage()),
             _ => true,
         });
         for row in measured.rows() {
             let mut row = row.clone();
             let before = self.get(&row.key());
-            if let Some(before) = before.filter(|_| row.by == Source::Ptxas)
+            if let Some(before) = before.filter(|_| row.source == Source::Ptxas)
                 && row.code.is_some()
                 && before.code == row.code
             {
@@ -180,7 +191,7 @@ impl Table {
                         ..row.clone()
                     }
             };
-            if row.by == Source::Ptxas && before.is_some_and(is_said_again) {
+            if row.source == Source::Ptxas && before.is_some_and(is_said_again) {
                 continue;
             }
             self.rows.insert(row.key(), row);
@@ -193,19 +204,21 @@ impl Table {
     pub fn covers(&self, row: &Row) -> bool {
         let cases = |row: &Row| row.value(Metric::Cases);
         let has_more = |before: &Row| before.identity == row.identity && cases(before) > cases(row);
-        row.on == On::All && row.failure().is_none() && self.get(&row.key()).is_some_and(has_more)
+        row.place == Place::All
+            && row.failure().is_none()
+            && self.get(&row.key()).is_some_and(has_more)
     }
 
     /// Drops what `stages` no longer declare, and sessions that no row names.
     pub fn prune(&mut self, stages: &[StageMeta]) {
         self.rows.retain(|key, row| {
             let is_declared = |stage: &StageMeta, name: &str| {
-                let is_family = matches!(key.by, Source::SelfTest | Source::Claim);
+                let is_family = matches!(key.source, Source::SelfTest | Source::Claim);
                 name.is_empty()
                     || stage.variant(name).is_some()
                     || is_family && stage.family(name).next().is_some()
             };
-            let subjects = std::iter::once(&key.subject).chain(&key.against);
+            let subjects = std::iter::once(&key.subject).chain(&key.paired_with);
             // Peers and the harness are of no stage.
             let kernels: Vec<bool> = subjects
                 .filter_map(|subject| {
@@ -382,7 +395,7 @@ impl Results {
             let tables = tables.chain([(BUILD.to_string(), &results.build)]);
             let compared = tables.map(|(name, table)| {
                 let mut table = table.clone();
-                table.retain(|row| row.by != Source::Draw);
+                table.retain(|row| row.source != Source::Draw);
                 (name, table)
             });
             compared.collect::<Vec<_>>()
@@ -412,9 +425,9 @@ impl Results {
 
     /// Splits a table of one GPU model into the part of the build and that of the GPU, and keeps both.
     pub fn put(&mut self, gpu: Option<&str>, table: &Table) {
-        self.build = table.part(|row| row.by.is_of_build());
+        self.build = table.part(|row| row.source.is_of_build());
         if let Some(gpu) = gpu {
-            let measured = table.part(|row| !row.by.is_of_build());
+            let measured = table.part(|row| !row.source.is_of_build());
             self.gpus.insert(gpu.to_string(), measured);
         }
     }

@@ -16,7 +16,7 @@ pub mod session;
 
 pub use error::StoreError;
 pub use merge::{Results, Table};
-pub use row::{CORRECT_MODEL, Figure, Judged, Key, On, Place, Row, Source, Subject};
+pub use row::{CORRECT_MODEL, Figure, Judged, Key, Place, ProblemPlace, Row, Source, Subject};
 pub use run::Run;
 pub use session::{Claim, Negative, Relation, Role, Session, StageMeta, VariantMeta};
 

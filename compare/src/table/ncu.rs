@@ -71,7 +71,7 @@ impl Formula {
         Self { over, ..self }
     }
 
-    const fn on(self, chips: &'static [Chips]) -> Self {
+    const fn place(self, chips: &'static [Chips]) -> Self {
         Self { chips, ..self }
     }
 
@@ -166,16 +166,16 @@ pub static FORMULAS: [Formula; 34] = [
     // A multiply-add is two operations. Products of codes have a path of their own.
     sum(Metric::TensorMacs, &[F16, BF16])
         .times(0.5)
-        .on(&[Chips::Ampere]),
+        .place(&[Chips::Ampere]),
     sum(Metric::TensorMacs, &[F16, BF16, FP8])
         .times(0.5)
-        .on(&[Chips::Ada]),
+        .place(&[Chips::Ada]),
     sum(
         Metric::TensorMacs,
         &[HMMA_F16, HMMA_BF16, HGMMA_F16, HGMMA_BF16, FP8],
     )
     .times(0.5)
-    .on(&[Chips::Hopper]),
+    .place(&[Chips::Hopper]),
     sum(
         Metric::TensorMacs,
         &[
@@ -185,7 +185,7 @@ pub static FORMULAS: [Formula; 34] = [
         ],
     )
     .times(0.5)
-    .on(&[Chips::Blackwell]),
+    .place(&[Chips::Blackwell]),
     sum(
         Metric::TensorMacs,
         &[
@@ -195,8 +195,8 @@ pub static FORMULAS: [Formula; 34] = [
         ],
     )
     .times(0.5)
-    .on(&[Chips::BlackwellGraphics]),
-    sum(Metric::TensorOps, &[HMMA_INSTRUCTIONS]).on(&[Chips::Ampere, Chips::Ada]),
+    .place(&[Chips::BlackwellGraphics]),
+    sum(Metric::TensorOps, &[HMMA_INSTRUCTIONS]).place(&[Chips::Ampere, Chips::Ada]),
     sum(
         Metric::TensorOps,
         &[
@@ -204,17 +204,17 @@ pub static FORMULAS: [Formula; 34] = [
             "sm__inst_executed_pipe_tensor_op_gmma.sum",
         ],
     )
-    .on(&[Chips::Hopper]),
+    .place(&[Chips::Hopper]),
     sum(
         Metric::TensorOps,
         &["sm__inst_executed_pipe_tensor_subpipe_hmma_op_hmma.sum"],
     )
-    .on(&[Chips::Blackwell, Chips::BlackwellGraphics]),
+    .place(&[Chips::Blackwell, Chips::BlackwellGraphics]),
     sum(
         Metric::TmaReadBytes,
         &["l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"],
     )
-    .on(&[Chips::Hopper, Chips::Blackwell, Chips::BlackwellGraphics]),
+    .place(&[Chips::Hopper, Chips::Blackwell, Chips::BlackwellGraphics]),
     sum(Metric::GlobalReadBytes, &[LOADED_BYTES, COPIED_BYTES]),
     sum(Metric::PlainReadBytes, &[LOADED_BYTES]),
     sum(Metric::AsyncCopyBytes, &[COPIED_BYTES]),
@@ -278,7 +278,7 @@ mod tests {
     fn formula(metric: Metric) -> Option<&'static Formula> {
         formulas(Chips::Hopper).find(|formula| formula.metric == metric)
     }
-    use crate::table::{On, Source};
+    use crate::table::{Place, Source};
     use common::metric::Unit;
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_ncu_does_not_see_is_absent_and_not_0() {
-        let row = Row::new("stage6-tma/tma-32x256-k4", On::All, Source::Ncu)
+        let row = Row::new("stage6-tma/tma-32x256-k4", Place::All, Source::Ncu)
             .figure(Metric::GlobalReadBytes, 0.0)
             .figure(Metric::TensorMacs, 8.0)
             .figure(Metric::L2HitRate, 0.5);

@@ -17,12 +17,12 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub subject: Subject,
-    pub on: On,
-    pub by: Source,
+    pub place: Place,
+    pub source: Source,
     /// The other arm of an interleaved pair (A B B A).
-    pub against: Option<Subject>,
+    pub paired_with: Option<Subject>,
     /// The conditions, which must be equal before two rows are compared: `warm L2`.
-    pub under: Option<String>,
+    pub conditions: Option<String>,
     /// The session that measured it; empty until the row is stored.
     pub session: String,
     /// Beginning of the hash of the kernel's sources; of a pair of kernels both, as `a+b`. A row of another identity is STALE.
@@ -38,27 +38,27 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub subject: Subject,
-    pub on: On,
-    pub by: Source,
-    pub against: Option<Subject>,
+    pub place: Place,
+    pub source: Source,
+    pub paired_with: Option<Subject>,
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {} by {}", self.subject, self.on, self.by)?;
-        let mut against = self.against.iter();
-        against.try_for_each(|base| write!(f, " against {base}"))
+        write!(f, "{} on {} by {}", self.subject, self.place, self.source)?;
+        let mut paired_with = self.paired_with.iter();
+        paired_with.try_for_each(|base| write!(f, " against {base}"))
     }
 }
 
 impl Row {
-    pub fn new(subject: impl Into<Subject>, on: On, by: Source) -> Self {
+    pub fn new(subject: impl Into<Subject>, place: Place, source: Source) -> Self {
         Self {
             subject: subject.into(),
-            on,
-            by,
-            against: None,
-            under: None,
+            place,
+            source,
+            paired_with: None,
+            conditions: None,
             session: String::new(),
             identity: None,
             code: None,
@@ -68,13 +68,13 @@ impl Row {
         }
     }
 
-    pub fn against(mut self, base: impl Into<Subject>) -> Self {
-        self.against = Some(base.into());
+    pub fn paired_with(mut self, base: impl Into<Subject>) -> Self {
+        self.paired_with = Some(base.into());
         self
     }
 
-    pub fn under(mut self, state: impl Into<String>) -> Self {
-        self.under = Some(state.into());
+    pub fn conditions(mut self, state: impl Into<String>) -> Self {
+        self.conditions = Some(state.into());
         self
     }
 
@@ -144,9 +144,9 @@ impl Row {
     pub fn key(&self) -> Key {
         Key {
             subject: self.subject.clone(),
-            on: self.on.clone(),
-            by: self.by,
-            against: self.against.clone(),
+            place: self.place.clone(),
+            source: self.source,
+            paired_with: self.paired_with.clone(),
         }
     }
 
@@ -219,7 +219,7 @@ impl Row {
             let no_memory = Rotation::choose(0, 0, 1);
             SpeedOfLight::roofline(&problem, gpu, &no_memory).us()
         };
-        let problem = self.on.problem().and_then(Place::problem);
+        let problem = self.place.problem().and_then(ProblemPlace::problem);
         let floor = self.value(Metric::FloorUs).unwrap_or(0.0);
         let floor = problem.map_or(0.0, arithmetic).max(floor);
         (us <= floor).then(|| {
@@ -326,13 +326,13 @@ impl fmt::Display for Source {
 pub const CORRECT_MODEL: &str = "correct model";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum On {
+pub enum Place {
     /// All cases or launches of the subject.
     All,
     /// A problem: `mission f16 full`.
-    Problem(Place),
+    Problem(ProblemPlace),
     /// A problem with its inputs: `mission f16 full normal:0`.
-    Case(Place, String),
+    Case(ProblemPlace, String),
     /// A compiled instance, `f16 d64 sm_90a`; without an architecture, its declaration in `kernel.cu`.
     Instance {
         dtype: Dtype,
@@ -345,7 +345,7 @@ pub enum On {
 
 /// A problem, with the name of its shape, or its extents if it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProblemPlace {
     pub shape: String,
     pub dtype: Dtype,
     pub mask: Mask,
@@ -354,7 +354,7 @@ pub struct Place {
     pub cold: bool,
 }
 
-impl Place {
+impl ProblemPlace {
     pub fn new(shape: &str, dtype: Dtype, mask: Mask) -> Self {
         Self {
             shape: shape.to_string(),
@@ -395,33 +395,33 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProblemPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cold = if self.cold { " cold" } else { "" };
         write!(f, "{} {} {}{cold}", self.shape, self.dtype, self.mask)
     }
 }
 
-impl On {
+impl Place {
     pub fn claims(dtype: Dtype) -> Self {
-        On::Problem(Place::claims(dtype))
+        Place::Problem(ProblemPlace::claims(dtype))
     }
 
-    pub fn problem(&self) -> Option<&Place> {
+    pub fn problem(&self) -> Option<&ProblemPlace> {
         match self {
-            On::Problem(place) => Some(place),
+            Place::Problem(place) => Some(place),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for On {
+impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            On::All => f.write_str("all"),
-            On::Problem(place) => write!(f, "{place}"),
-            On::Case(place, input) => write!(f, "{place} {input}"),
-            On::Instance {
+            Place::All => f.write_str("all"),
+            Place::Problem(place) => write!(f, "{place}"),
+            Place::Case(place, input) => write!(f, "{place} {input}"),
+            Place::Instance {
                 dtype,
                 head_dim,
                 arch,
@@ -429,7 +429,7 @@ impl fmt::Display for On {
                 write!(f, "{dtype} d{head_dim}")?;
                 arch.iter().try_for_each(|arch| write!(f, " {arch}"))
             }
-            On::Named(words) => write!(f, ": {words}"),
+            Place::Named(words) => write!(f, ": {words}"),
         }
     }
 }
@@ -586,7 +586,7 @@ mod tests {
 
     #[test]
     fn a_time_is_finite_with_its_interval() {
-        let timed = |us: Figure| Row::new("s/v", On::All, Source::Gpu).figure(Metric::P50, us);
+        let timed = |us: Figure| Row::new("s/v", Place::All, Source::Gpu).figure(Metric::P50, us);
         assert_eq!(timed((5.0, 4.0, 6.0).into()).impossible(), None);
         for us in [f64::INFINITY.into(), (5.0, 4.0, f64::INFINITY).into()] {
             assert!(timed(us).impossible().is_some(), "{us:?}");
@@ -596,7 +596,7 @@ mod tests {
     #[test]
     fn what_a_figure_must_be_is_said_of_a_time_and_of_a_count() {
         let says = |metric, value: f64| {
-            let row = Row::new("s/v", On::All, Source::Gpu).figure(metric, value);
+            let row = Row::new("s/v", Place::All, Source::Gpu).figure(metric, value);
             let words = row.impossible()?;
             let (_, must) = words.split_once("it must be ")?;
             Some(must.trim_end_matches("; measure it again").to_string())
@@ -616,7 +616,7 @@ mod tests {
     fn a_failure_stays() {
         let pass = GateResult::judge(GateId::H1, true, "clean");
         let fail = GateResult::judge(GateId::H1, false, "race");
-        let row = Row::new("s/v", On::All, Source::Emulator)
+        let row = Row::new("s/v", Place::All, Source::Emulator)
             .verdict(&fail)
             .verdict(&pass);
         assert_eq!(

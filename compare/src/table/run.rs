@@ -5,7 +5,7 @@ use super::files::{SESSION, entries, is_run, read, to_lines, write_atomically};
 use super::kernels;
 use super::merge::Table;
 use super::names::ROWS;
-use super::row::{On, Row, Source, Subject};
+use super::row::{Place, Row, Source, Subject};
 use super::session::{Progress, Session, StageMeta};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Run {
         row.session = self.session.name.clone();
         row.identity = kernels::identity(&self.session.stages, &row);
         // What the compiler made has its own code.
-        if row.by != Source::Ptxas {
+        if row.source != Source::Ptxas {
             row.code = kernels::code(&self.table, self.session.compiled_arch(), &row);
         }
         self.table.append(row);
@@ -40,12 +40,12 @@ impl Run {
     }
 
     pub fn cases(&self) -> impl Iterator<Item = &Row> {
-        let is_case = |row: &&Row| matches!(row.on, On::Case(..));
+        let is_case = |row: &&Row| matches!(row.place, Place::Case(..));
         self.table.rows().filter(is_case)
     }
 
     pub fn has_evidence(&self) -> bool {
-        let is_measured = |row: &Row| row.identity.is_some() && !row.by.is_of_build();
+        let is_measured = |row: &Row| row.identity.is_some() && !row.source.is_of_build();
         self.table.rows().any(is_measured)
     }
 
@@ -67,7 +67,9 @@ impl Run {
         run.table.restamp_on(arch, stages, built);
         let is_other = |row: &Row| kernels::is_stale(stages, row);
         let subjects = |table: &Table, is: &dyn Fn(&Row) -> bool| -> BTreeSet<Subject> {
-            let rows = table.rows().filter(|row| !row.by.is_of_build() && is(row));
+            let rows = table
+                .rows()
+                .filter(|row| !row.source.is_of_build() && is(row));
             rows.map(|row| row.subject.clone()).collect()
         };
         let others = subjects(&run.table, &|row| is_other(row));

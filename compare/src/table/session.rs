@@ -1,6 +1,6 @@
 //! `session.json`: what is common to all rows of a run; and the stages as they are built.
 
-use super::row::{Place, Source, Subject};
+use super::row::{ProblemPlace, Source, Subject};
 pub use common::claim::Relation;
 use common::device::BackendKind;
 use common::inputs::Family;
@@ -191,8 +191,8 @@ impl StageMeta {
     }
 
     /// The claims' problem in its first element type.
-    pub fn first_place(&self) -> Place {
-        Place::claims(self.first_dtype())
+    pub fn first_place(&self) -> ProblemPlace {
+        ProblemPlace::claims(self.first_dtype())
     }
 }
 
@@ -211,7 +211,7 @@ pub struct Claim {
     /// The metric; p50 stands for p50, p90 and mean, each of which must reach the target.
     pub metric: Metric,
     pub relation: Relation,
-    pub on: Place,
+    pub place: ProblemPlace,
     /// The only GPU that it is about.
     pub gpu: Option<String>,
     pub why: String,
@@ -221,7 +221,10 @@ impl Claim {
     /// Identifies it among the claims of its stage, whatever it promises: `swizzle p50 over stage0-scalar wmma-qk on mission f16 full`.
     pub fn id(&self) -> String {
         let Self {
-            family, metric, on, ..
+            family,
+            metric,
+            place,
+            ..
         } = self;
         let relation = match &self.relation {
             Relation::Faster { base, .. } => format!("over {base}"),
@@ -230,7 +233,7 @@ impl Claim {
             Relation::AtLeast { .. } => "at least".to_string(),
             Relation::AtMost { .. } => "at most".to_string(),
         };
-        format!("{family} {metric} {relation} on {on}{}", self.of_gpu())
+        format!("{family} {metric} {relation} on {place}{}", self.of_gpu())
     }
 
     fn of_gpu(&self) -> String {
@@ -281,9 +284,11 @@ impl fmt::Display for Claim {
             format!(": {}", self.metric)
         };
         write!(f, "{}{what} {}", self.family, self.prediction())?;
-        match (&self.relation, self.on.dtype) {
-            (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.on),
-            (_, dtype) if self.on != Place::claims(dtype) => write!(f, " on {}", self.on),
+        match (&self.relation, self.place.dtype) {
+            (Relation::FasterThanPeer { .. }, _) => write!(f, " on {}", self.place),
+            (_, dtype) if self.place != ProblemPlace::claims(dtype) => {
+                write!(f, " on {}", self.place)
+            }
             (_, Dtype::F16) => Ok(()),
             (_, dtype) => write!(f, " with {dtype}"),
         }?;

@@ -5,7 +5,7 @@ use super::merge::BUILD;
 use super::names::{DRAWS, ROWS, SESSIONS};
 use super::run::newest_run;
 use super::*;
-use crate::testing::scenario::{each, known, row, run};
+use crate::testing::scenario::{each, row, run, view};
 use crate::testing::{CPASYNC, US, VARIANTS, WMMA, emulated, instance, mission, timed};
 use common::metric::Metric;
 use std::error::Error;
@@ -40,7 +40,7 @@ fn a_session_replaces_rows_of_its_keys() {
             timed; built 96 0; {read}; wmma ptxas: code none & timed; built 88 0; wmma ptxas: code none"
         ),
         |line| {
-            let (_, table) = known(line);
+            let (_, table) = view(line);
             let kind = match line {
                 _ if line.contains("peers") => Source::Peers,
                 _ if line.contains("draw") => Source::Draw,
@@ -49,7 +49,7 @@ fn a_session_replaces_rows_of_its_keys() {
                 _ => Source::Gpu,
             };
             let is_shown = |row: &&Row| kind != Source::Ptxas || row.subject.as_str() == WMMA;
-            let rows = table.by(kind).filter(is_shown).map(|row| {
+            let rows = table.rows_by(kind).filter(is_shown).map(|row| {
                 let metrics = [Metric::P50, Metric::Registers, Metric::LoopInstructions];
                 let figures = metrics.map(|of| row.value(of).map(|value| format!(" {value}")));
                 let figures: String = figures.into_iter().flatten().collect();
@@ -118,7 +118,7 @@ fn a_session_replaces_rows_of_its_keys() {
 
 #[test]
 fn a_time_of_the_same_key_is_that_of_the_later_session() {
-    let (_, table) = known("timed & timed 31 19 14");
+    let (_, table) = view("timed & timed 31 19 14");
     let row = table
         .row(&WMMA.into(), &mission(), Source::Gpu)
         .expect("both sessions timed it");
@@ -128,7 +128,7 @@ fn a_time_of_the_same_key_is_that_of_the_later_session() {
 
 #[test]
 fn a_time_that_a_later_session_did_not_take_stays() {
-    let (_, table) = known("timed & timed 31 19 14; - wmma");
+    let (_, table) = view("timed & timed 31 19 14; - wmma");
     let row = table
         .row(&WMMA.into(), &mission(), Source::Gpu)
         .expect("the first session timed it");
@@ -137,7 +137,7 @@ fn a_time_that_a_later_session_did_not_take_stays() {
 
 #[test]
 fn a_pair_is_stale_where_its_base_alone_has_changed() {
-    let (stages, table) = known("timed @ timed; identity 0 new");
+    let (stages, table) = view("timed @ timed; identity 0 new");
     let (new, base) = (CPASYNC.into(), WMMA.into());
     let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
     assert!(kernels::is_stale(&stages, pair));
@@ -147,7 +147,7 @@ fn a_pair_is_stale_where_its_base_alone_has_changed() {
 
 #[test]
 fn a_pair_is_stale_where_its_subject_alone_has_changed() {
-    let (stages, table) = known("timed @ timed; identity 1 new");
+    let (stages, table) = view("timed @ timed; identity 1 new");
     let (new, base) = (CPASYNC.into(), WMMA.into());
     let pair = table.pair(&new, &base, &mission(), Source::Gpu).unwrap();
     assert!(kernels::is_stale(&stages, pair));
@@ -157,7 +157,7 @@ fn a_pair_is_stale_where_its_subject_alone_has_changed() {
 
 #[test]
 fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
-    let (_, whole) = known("timed; wmma gpu all: cases 9");
+    let (_, whole) = view("timed; wmma gpu all: cases 9");
     let found = each(
         "wmma gpu all: cases 2
         wmma gpu all: cases 9
@@ -166,12 +166,12 @@ fn verdicts_over_more_cases_of_the_same_kernel_cover_a_passing_row() {
         identity 0 new; wmma gpu all: cases 2",
         |line| {
             let quick = run(&format!("timed; {line}"));
-            let covers = |on: &On| {
-                let row = quick.table.row(&WMMA.into(), on, Source::Gpu);
+            let covers = |place: &Place| {
+                let row = quick.table.row(&WMMA.into(), place, Source::Gpu);
                 whole.covers(row.unwrap())
             };
             assert!(!covers(&mission()), "a latency is of no cases");
-            covers(&On::All).to_string()
+            covers(&Place::All).to_string()
         },
     );
     insta::assert_snapshot!(found, @"
@@ -198,11 +198,11 @@ fn what_the_sources_no_longer_declare_goes() {
         emulated; without-stage 1
         emulated; without-stage 1; without-stage 0",
         |sources| {
-            let (stages, mut table) = known(&format!("{sessions} @ {sources}"));
+            let (stages, mut table) = view(&format!("{sessions} @ {sources}"));
             table.prune(&stages);
             let mut subjects: Vec<&str> = table.rows().map(|row| row.subject.as_str()).collect();
             subjects.dedup();
-            let pairs = table.rows().filter(|row| row.against.is_some()).count();
+            let pairs = table.rows().filter(|row| row.paired_with.is_some()).count();
             let sessions = table.sessions.len();
             format!("{}; {pairs} pairs; {sessions} sessions", subjects.join(" "))
         },
@@ -222,7 +222,7 @@ fn what_the_sources_no_longer_declare_goes() {
 /// A change of a comment and its revert; a change of the machine code, after which that variant's rows stay as they were: STALE.
 #[test]
 fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
-    let (_, table) = known("timed; built 96 0");
+    let (_, table) = view("timed; built 96 0");
     let table = std::cell::RefCell::new(table);
     let found = each(
         "timed; built 96 0; identity 0 commented
@@ -234,7 +234,7 @@ fn rows_of_the_same_machine_code_are_of_the_sources_as_they_are() {
             table.restamp(&built.session.stages, &built.table);
             let rows = table
                 .rows()
-                .filter(|row| row.by == Source::Gpu && row.on == mission());
+                .filter(|row| row.source == Source::Gpu && row.place == mission());
             lines(rows.map(|row| {
                 let of = [&row.identity, &row.code].map(|of| of.as_deref().unwrap_or("none"));
                 format!("{}: {}, {}", row.key(), of[0], of[1])
@@ -294,13 +294,13 @@ fn the_machine_code_of_a_row_is_that_of_its_instance_on_its_gpu() {
     torch-flash | mission f16 full | peers
         -
     ");
-    let (_, table) = known(
+    let (_, table) = view(
         "timed; built 96 0; archs sm_80 sm_90a & emulated; built 96 0; card NVIDIA H200; archs sm_90",
     );
     assert_eq!(table.compiled_arch(), Some("sm_90a"));
     let older = format!("{built}; + wmma | f16 d64 sm_80 | ptxas | code x");
-    let on = "wmma | mission f16 full | gpu";
-    assert_eq!(of(&older, on), of(built, on));
+    let place = "wmma | mission f16 full | gpu";
+    assert_eq!(of(&older, place), of(built, place));
     let all = |changes: &str| of(&format!("{built}{changes}"), "wmma | all | gpu");
     assert_eq!(all("").unwrap().len(), 16);
     assert_eq!(all("; + wmma | f16 d64 sm_89 | ptxas | code x"), all(""));
@@ -335,13 +335,13 @@ fn a_run_of_other_sources_keeps_what_is_of_the_same_machine_code() {
 fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     let folder = tempfile::tempdir().unwrap();
     let (stages, whole) =
-        known("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
+        view("timed; built 96 0; clean; peers mission 10 torch-flash 16 & emulated");
     let mut results = Results::default();
     assert!(results.is_empty() && results.main(&[]).is_none());
     results.put(Some("nvidia-h200"), &whole);
     results
         .gpus
-        .insert("nvidia-l4".into(), known("timed; - !gpu").1);
+        .insert("nvidia-l4".into(), view("timed; - !gpu").1);
     results.write(folder.path()).unwrap();
     fs::create_dir(folder.path().join("notes")).unwrap();
     // A run is no table, nor is what is hidden.
@@ -354,13 +354,13 @@ fn tables_are_written_as_one_of_the_build_and_one_for_each_gpu_model() {
     assert_eq!(read.files(), results.files());
     assert!(read.gpus.keys().eq(["nvidia-h200", "nvidia-l4"]));
     assert_eq!(read.main(&stages), Some("nvidia-h200"), "it has most rows");
-    let (rebuilt, fresh) = known("timed; - !gpu @ emulated; rebuilt");
-    let other = known("timed; rebuilt; - !gpu").1;
+    let (rebuilt, fresh) = view("timed; - !gpu @ emulated; rebuilt");
+    let other = view("timed; rebuilt; - !gpu").1;
     read.gpus.insert("nvidia-l4".into(), other);
     assert_eq!(read.main(&rebuilt), Some("nvidia-l4"), "of these kernels");
     read.gpus.insert("nvidia-l4".into(), fresh);
     // Both parts are the whole; the sessions are those that their rows name.
-    let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.by.is_of_build()));
+    let of_build = |table: &Table| Vec::from_iter(table.rows().map(|row| row.source.is_of_build()));
     assert!(read.of_gpu("nvidia-h200").rows().eq(whole.rows()));
     assert!(!read.build.is_empty() && !of_build(&read.build).contains(&false));
     assert!(!of_build(&read.gpus["nvidia-h200"]).contains(&true));
@@ -415,7 +415,7 @@ fn a_run_is_read_back_and_its_bytes_are_the_same_for_the_same_rows() {
 #[test]
 fn a_time_below_the_floor_of_its_gpu_is_refused_where_a_table_is_read() {
     let mut results = Results::default();
-    results.put(Some("nvidia-h200"), &known("timed").1);
+    results.put(Some("nvidia-h200"), &view("timed").1);
     for (file, line) in [
         (
             ROWS,
@@ -457,7 +457,7 @@ fn a_table_of_two_gpu_models_or_of_a_session_that_is_not_there_is_refused() {
         (named, false, "an unknown GPU"),
         (drawn, true, "NVIDIA H200"),
     ] {
-        let (_, table) = known(words);
+        let (_, table) = view(words);
         let folder = tempfile::tempdir().unwrap();
         let mut results = Results::default();
         results.put(Some("nvidia-h100"), &table);

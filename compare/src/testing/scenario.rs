@@ -8,7 +8,8 @@ use super::{CPASYNC, GPU, SCALAR, US, WMMA, emulated, table, timed};
 use crate::judge::candidate::Candidate;
 use crate::table::session::{DeviceCompiler, Git, Gpu, Progress, Tier};
 use crate::table::{
-    Figure, Judged, Key, Negative, On, Place, Relation, Row, Run, Source, StageMeta, Subject, Table,
+    Figure, Judged, Key, Negative, Place, ProblemPlace, Relation, Row, Run, Source, StageMeta,
+    Subject, Table,
 };
 use common::metric::Metric;
 use common::problem::{Dtype, Mask};
@@ -172,7 +173,7 @@ fn edit(mut run: Run, words: &str) -> Run {
         "peers" => run.peers(all[1], all[2].parse().unwrap(), &peers(3)),
         "beside" => run.beside(
             &subject(all[1]).to_string(),
-            &Place::new(all[2], Dtype::F16, Mask::Full),
+            &ProblemPlace::new(all[2], Dtype::F16, Mask::Full),
             all[3].parse().unwrap(),
             &peers(4),
         ),
@@ -185,7 +186,7 @@ fn edit(mut run: Run, words: &str) -> Run {
             variant.name = all[2].into();
             stage.variants.push(variant);
             let rows: Vec<Row> = run.table.about(&like).cloned().collect();
-            let rows = rows.into_iter().filter(|row| row.against.is_none());
+            let rows = rows.into_iter().filter(|row| row.paired_with.is_none());
             let subject = Subject::variant(like.stage(), all[2]);
             rows.fold(run, |run, row| {
                 run.with(Row {
@@ -237,7 +238,7 @@ fn edit(mut run: Run, words: &str) -> Run {
 
 /// What is known after the sessions of `SESSION & SESSION @ SOURCES`, oldest first; `none` is no session. The sources are those of a
 /// run.
-pub fn known(line: &str) -> (Vec<StageMeta>, Table) {
+pub fn view(line: &str) -> (Vec<StageMeta>, Table) {
     let (sessions, sources) = line.split_once(" @ ").unwrap_or((line, "emulated"));
     let sessions = sessions.split(" & ").filter(|words| *words != "none");
     let sessions = sessions
@@ -253,8 +254,8 @@ fn metric(name: &str) -> Option<Metric> {
 }
 
 fn subject(name: &str) -> Subject {
-    let known = SHORT.iter().find(|(short, _)| *short == name);
-    known.map_or(name, |(_, full)| full).into()
+    let view = SHORT.iter().find(|(short, _)| *short == name);
+    view.map_or(name, |(_, full)| full).into()
 }
 
 fn has(row: &Row, words: &[&str]) -> bool {
@@ -265,11 +266,15 @@ fn has(row: &Row, words: &[&str]) -> bool {
         "{} {} {} {}",
         row.subject.stage(),
         row.subject.name(),
-        row.on,
-        row.by
+        row.place,
+        row.source
     );
     of.extend(short.map(|(short, _)| format!(" {short}")));
-    of += if row.against.is_some() { " pair" } else { "" };
+    of += if row.paired_with.is_some() {
+        " pair"
+    } else {
+        ""
+    };
     let is_in = |word: &str| of.split_whitespace().any(|other| other == word);
     let mut words = words.iter();
     words.all(|word| {
@@ -281,11 +286,11 @@ fn has(row: &Row, words: &[&str]) -> bool {
 pub fn row(text: &str) -> Row {
     let mut parts = text.split('|').map(str::trim);
     let mut part = || parts.next().expect("subject | place | source");
-    let (of, on, by) = (part(), part(), part());
-    let mut by = by.split_whitespace();
-    let source = value::<Source>(by.next().unwrap()).expect("a source");
-    let mut row = Row::new(subject(of), place(on), source);
-    row.against = by.next().map(subject);
+    let (name, words, measured_by) = (part(), part(), part());
+    let mut measured_by = measured_by.split_whitespace();
+    let source = value::<Source>(measured_by.next().unwrap()).expect("a source");
+    let mut row = Row::new(subject(name), place(words), source);
+    row.paired_with = measured_by.next().map(subject);
     parts.for_each(|change| set(&mut row, change));
     row
 }
@@ -306,21 +311,21 @@ pub fn candidate(line: &str) -> Candidate {
 }
 
 /// As it is shown.
-pub fn place(text: &str) -> On {
+pub fn place(text: &str) -> Place {
     let words: Vec<&str> = text.split_whitespace().collect();
     let problem = |shape, dtype: &str, mask: &str| {
-        Place::new(shape, dtype.parse().unwrap(), mask.parse().unwrap())
+        ProblemPlace::new(shape, dtype.parse().unwrap(), mask.parse().unwrap())
     };
     match words[..] {
-        ["all"] => On::All,
-        [":", ..] => On::Named(words[1..].join(" ")),
-        [dtype, dim @ ("d64" | "d128"), ..] => On::Instance {
+        ["all"] => Place::All,
+        [":", ..] => Place::Named(words[1..].join(" ")),
+        [dtype, dim @ ("d64" | "d128"), ..] => Place::Instance {
             dtype: dtype.parse().unwrap(),
             head_dim: dim[1..].parse().unwrap(),
             arch: words.get(2).map(ToString::to_string),
         },
-        [shape, dtype, mask] => On::Problem(problem(shape, dtype, mask)),
-        [shape, dtype, mask, input] => On::Case(problem(shape, dtype, mask), input.into()),
+        [shape, dtype, mask] => Place::Problem(problem(shape, dtype, mask)),
+        [shape, dtype, mask, input] => Place::Case(problem(shape, dtype, mask), input.into()),
         _ => panic!("no place: {text}"),
     }
 }
@@ -362,7 +367,7 @@ pub fn set(row: &mut Row, change: &str) {
         }
     };
     match (column, metric(column)) {
-        ("under", _) => row.under = given,
+        ("under", _) => row.conditions = given,
         ("note", _) => row.note = given,
         ("code", _) => row.code = given,
         ("identity", _) => row.identity = given,

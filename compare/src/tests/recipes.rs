@@ -127,7 +127,7 @@ fn check_query(query: &str) -> Result<(), String> {
     let table = root().join("results/nvidia-h200/rows.jsonl");
     let rows = std::fs::read_to_string(table).map_err(|error| error.to_string())?;
     let is_known = |word: &&str| {
-        SQL.split(' ').any(|known| known == *word)
+        SQL.split(' ').any(|view| view == *word)
             || given.contains(word)
             || rows.contains(&format!("\"{word}\":"))
     };

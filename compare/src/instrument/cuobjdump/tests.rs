@@ -29,7 +29,7 @@ fn a_loop_by_warpgroup_multiplies_what_its_tile_holds() {
             built
                 .code
                 .iter()
-                .find(|(known, _)| *known == metric)
+                .find(|(view, _)| *view == metric)
                 .map_or(0.0, |(_, value)| *value)
         };
         assert!(value(Metric::CodeBytes) > 0.0, "{}", kernel.facts.symbol);

@@ -45,8 +45,8 @@ fn is_of(row: &Row, variant: &str) -> bool {
 }
 
 fn fitted(runs: &[&Run], unseen: Option<usize>) -> Fitted {
-    let known: Vec<Known<'_>> = runs.iter().map(|run| Known::alone(run)).collect();
-    fit(&known, &STAGES, unseen).unwrap()
+    let view: Vec<View<'_>> = runs.iter().map(|run| View::alone(run)).collect();
+    fit(&view, &STAGES, unseen).unwrap()
 }
 
 fn costs(run: &Run) -> Vec<Cost> {
@@ -55,7 +55,7 @@ fn costs(run: &Run) -> Vec<Cost> {
 
 /// Over that time: what the cost of its instance says.
 fn ratio(costs: &[Cost], row: &Row) -> f64 {
-    let problem = row.on.problem().unwrap().problem().unwrap();
+    let problem = row.place.problem().unwrap().problem().unwrap();
     let stage = loaded(&STAGES, &row.subject).unwrap();
     let prepared = stage.prepare(row.subject.name(), &problem).unwrap();
     let size = (modelled(problem.dtype), problem.shape.head_dim);
@@ -65,7 +65,7 @@ fn ratio(costs: &[Cost], row: &Row) -> f64 {
 }
 
 fn regret_by(run: &Run, model: &Model) -> Regret {
-    regret(&Known::alone(run), &STAGES, std::slice::from_ref(model)).unwrap()
+    regret(&View::alone(run), &STAGES, std::slice::from_ref(model)).unwrap()
 }
 
 #[test]
@@ -133,16 +133,16 @@ fn a_fit_goes_by_right_times_named_ones_too() {
     assert_eq!(costs(&run.clone().with(wrong(other))), expected);
     // At problems with a name, whose inputs are in the L2 cache, with random ones and where there are none.
     let named = |run: Run, shape: &str, cold: bool| {
-        let place = Place {
+        let place = ProblemPlace {
             cold,
-            ..Place::new(shape, Dtype::F16, Mask::Full)
+            ..ProblemPlace::new(shape, Dtype::F16, Mask::Full)
         };
         let run = run.with(checked(LARGE, Source::Gpu));
-        run.sampled(LARGE, On::Problem(place), &sampled(99.0))
+        run.sampled(LARGE, Place::Problem(place), &sampled(99.0))
     };
     assert_eq!(costs(&named(run.clone(), "long", true)), expected);
     assert_ne!(costs(&named(run.clone(), "long", false)), expected);
-    let long = On::Problem(Place::new("long", Dtype::F16, Mask::Full));
+    let long = Place::Problem(ProblemPlace::new("long", Dtype::F16, Mask::Full));
     let undrawn = run.with(checked(SMALL, Source::Gpu));
     assert_eq!(
         costs(&undrawn.sampled(SMALL, long, &sampled(9.0))),
@@ -198,23 +198,23 @@ fn an_instance_is_expected_to_be_like_its_variant() {
     let mut run = drawn_problems(120);
     // What other element types take says nothing of it.
     for row in times(&run) {
-        if row.on.problem().unwrap().dtype != Dtype::E4m3 {
+        if row.place.problem().unwrap().dtype != Dtype::E4m3 {
             let us = 10.0 * p50(&row);
             run.append(row.figure(Metric::P50, us));
         }
     }
     // Of one instance two times are known.
     let is_its = |row: &Row| {
-        let problem = row.on.problem().unwrap().problem().unwrap();
+        let problem = row.place.problem().unwrap().problem().unwrap();
         is_of(row, LARGE) && (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
     };
     let own: Vec<Row> = times(&run).into_iter().filter(is_its).collect();
     let is_fastest = |row: &&Row| {
-        let mut rivals = drawn(&run.table).filter(|other| other.on == row.on);
+        let mut rivals = drawn(&run.table).filter(|other| other.place == row.place);
         rivals.all(|other| p50(other) >= p50(row))
     };
-    let known = own.iter().filter(is_fastest).take(2).cloned();
-    let costs = costs(&known.fold(run.clone().without(is_its), Run::with));
+    let view = own.iter().filter(is_fastest).take(2).cloned();
+    let costs = costs(&view.fold(run.clone().without(is_its), Run::with));
     for row in own {
         let off = ratio(&costs, &row) - 1.0;
         assert!(off.abs() < 0.1, "{}: {off}", row.key());
@@ -227,7 +227,7 @@ fn no_coefficient_is_negative() {
         let mut terms = [0.0; TERMS];
         terms[..2].copy_from_slice(&[1.0, work]);
         Equation {
-            on: (0, 0),
+            place: (0, 0),
             terms,
             us,
             slower: 1.0,
@@ -242,7 +242,7 @@ fn no_coefficient_is_negative() {
 #[test]
 fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
     let subject = Subject::from(LARGE);
-    let place = Place::new("1x8x512x64", Dtype::F16, Mask::Full);
+    let place = ProblemPlace::new("1x8x512x64", Dtype::F16, Mask::Full);
     let kernel = launch(&STAGES, &subject, &place.problem().unwrap());
     let kernel = kernel.unwrap().kernel;
     // As a table rounds it.
@@ -258,12 +258,12 @@ fn a_multiprocessor_holds_as_many_blocks_as_the_machine_code_for_it_lets_it() {
         .fold(drawn_problems(0).built(96, 0), Run::with);
     let blocks = |run: Run| {
         let merged = table(&[run]);
-        resident(&Known::committed(&[], &merged), &subject, kernel)
+        resident(&View::committed(&[], &merged), &subject, kernel)
     };
     assert_eq!([drawn_problems(0), built.clone()].map(blocks), [1, 3]);
     let drawn = times(&timed([format!("{LARGE} 1x8x512x64 f16 9")])).remove(0);
     let merged = table(&[built.with(drawn).with(checked(LARGE, Source::Gpu))]);
-    let fitted = fit(&[Known::committed(&[], &merged)], &STAGES, None).unwrap();
+    let fitted = fit(&[View::committed(&[], &merged)], &STAGES, None).unwrap();
     assert_eq!(fitted.model.costs[0].resident, 3);
 }
 
@@ -298,16 +298,16 @@ fn each_part_is_judged_by_a_fit_that_has_not_seen_it() {
     assert_ne!(model(&run, None), model(&others, None));
     // What is known of one kind of problems is known by those that are left out.
     let is_alone = |row: &Row| {
-        let problem = row.on.problem().unwrap().problem().unwrap();
+        let problem = row.place.problem().unwrap().problem().unwrap();
         (problem.dtype, problem.shape.head_dim) == (Dtype::E4m3, 128)
     };
     let mut alone = others;
     for row in times(&alone).into_iter().filter(is_alone) {
         alone.append(row.figure(Metric::Draw, 4.0));
     }
-    let found = unseen_regret(&[Known::alone(&alone)], &STAGES).unwrap();
-    let kind: BTreeSet<&On> = (drawn(&alone.table).filter(|row| is_alone(row)))
-        .map(|row| &row.on)
+    let found = unseen_regret(&[View::alone(&alone)], &STAGES).unwrap();
+    let kind: BTreeSet<&Place> = (drawn(&alone.table).filter(|row| is_alone(row)))
+        .map(|row| &row.place)
         .collect();
     assert!(!kind.is_empty());
     assert_eq!(found.drawn - found.problems, kind.len(), "{found}");
@@ -346,7 +346,7 @@ fn a_wrong_choice_is_named_and_fails() {
     // The row says what it was made of.
     let mut table = Table::default();
     table.append(found.row());
-    let read = Regret::known(&table).unwrap();
+    let read = Regret::view(&table).unwrap();
     let mean = found.row().rounded().value(Metric::RegretMean);
     assert_eq!(
         (read.problems, read.at, Some(read.mean)),
@@ -392,7 +392,7 @@ fn what_the_library_does_not_have_is_neither_in_the_fit_nor_in_its_weights() {
         });
     }
     assert_eq!(costs(&with), costs(&without));
-    let unseen = |run: &Run| unseen_regret(&[Known::alone(run)], &STAGES).unwrap();
+    let unseen = |run: &Run| unseen_regret(&[View::alone(run)], &STAGES).unwrap();
     let [before, after] = [&without, &with].map(unseen);
     assert!(
         before.missed().is_empty() && after.mean > 2.0 * before.mean,
@@ -406,12 +406,12 @@ fn what_the_library_does_not_have_is_neither_in_the_fit_nor_in_its_weights() {
 fn no_equation_of_the_part_that_is_judged_is_in_its_fit() {
     let runs = [drawn_problems(60), drawn_on(&STAGES, 60, 33)];
     let is_unseen = |row: &Row| part(row) == Some(3);
-    let known = runs.each_ref().map(Known::alone);
+    let view = runs.each_ref().map(View::alone);
     let count = |unseen| {
-        let equations = equations(&known, &STAGES, 90, unseen);
+        let equations = equations(&view, &STAGES, 90, unseen);
         let all = equations.into_values().flat_map(|(_, of)| of);
         all.fold([0, 0], |mut counts, equation| {
-            counts[equation.on.0] += 1;
+            counts[equation.place.0] += 1;
             counts
         })
     };
@@ -461,7 +461,7 @@ fn times_of_another_gpu_of_the_same_capability_and_of_kernels_that_have_changed_
         row.identity = Some("before".into());
         older.table.append(row);
     }
-    let stale = drawn(&older.table).filter(|row| Known::alone(&older).is_stale(row));
+    let stale = drawn(&older.table).filter(|row| View::alone(&older).is_stale(row));
     assert!(stale.count() > 100);
     assert_eq!(model(&[&older]), model(&[&many]));
     let mut other = many;
@@ -499,12 +499,12 @@ fn what_the_model_says_is_much_the_fastest_where_nothing_was_timed_is_in_the_fil
     let run = drawn_problems(160);
     // Where it wins there is no time, and elsewhere it is told by enough.
     let wins = |row: &Row| {
-        let mut others = drawn(&run.table).filter(|other| other.on == row.on);
+        let mut others = drawn(&run.table).filter(|other| other.place == row.place);
         is_of(row, SMALL) && others.all(|other| p50(other) >= p50(row))
     };
-    let won: BTreeSet<On> = (times(&run).into_iter().filter(wins))
-        .map(|row| row.on)
+    let won: BTreeSet<Place> = (times(&run).into_iter().filter(wins))
+        .map(|row| row.place)
         .collect();
-    let costs = costs(&run.clone().without(|row| won.contains(&row.on)));
+    let costs = costs(&run.clone().without(|row| won.contains(&row.place)));
     assert!(!won.is_empty() && costs.iter().any(|cost| cost.variant == SMALL));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::{Place, Run};
+use crate::table::{ProblemPlace, Run};
 use crate::testing::scenario::{self, each, run};
 use crate::testing::{GPU, SCALAR, instances, ladder};
 use Verdict::{NoData, Pass};
@@ -7,7 +7,7 @@ use common::problem::Dtype;
 
 fn finding(run: &Run, stage: usize, claim: usize) -> Option<Finding> {
     let stage = &run.session.stages[stage];
-    judge(&Known::alone(run), stage, &stage.claims[claim]).map(|(finding, _)| finding)
+    judge(&View::alone(run), stage, &stage.claims[claim]).map(|(finding, _)| finding)
 }
 
 fn judged(run: &Run, stage: usize, claim: usize) -> String {
@@ -116,10 +116,10 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
     ]
     .map(|line| {
         let (line, sources) = line.split_once(" @ ").unwrap_or((&line, &both));
-        let (stages, table) = scenario::known(&format!("{line} @ {sources}"));
-        let known = Known::committed(&stages, &table);
-        let (finding, row) = judge(&known, &stages[0], &stages[0].claims[0]).unwrap();
-        let (base, speedup) = (row.against.as_ref().unwrap(), row.value(Metric::SpeedupP50).unwrap());
+        let (stages, table) = scenario::view(&format!("{line} @ {sources}"));
+        let view = View::committed(&stages, &table);
+        let (finding, row) = judge(&view, &stages[0], &stages[0].claims[0]).unwrap();
+        let (base, speedup) = (row.paired_with.as_ref().unwrap(), row.value(Metric::SpeedupP50).unwrap());
         format!("{} over {base} {speedup}, {:?}\n", row.subject, finding.same_preset)
     });
     insta::assert_snapshot!(found.concat(), @"
@@ -131,11 +131,11 @@ fn the_fastest_right_arms_of_the_newest_session_decide() {
     stage0-scalar/wmma-qk-32x64-k2 over stage0-scalar/scalar-16x64 1.55, None
     ");
     let mut both = run(&both);
-    let known = Known::alone(&both);
+    let view = View::alone(&both);
     let stage = &both.session.stages[0];
-    let arms = arms(&known, stage, &stage.claims[0]).unwrap();
+    let arms = arms(&view, stage, &stage.claims[0]).unwrap();
     assert_eq!((arms.0, arms.1, arms.2), (k2.into(), SCALAR.into(), None));
-    both.session.stages[0].claims[0].on = Place::claims(Dtype::E4m3);
+    both.session.stages[0].claims[0].place = ProblemPlace::claims(Dtype::E4m3);
     assert_eq!(finding(&both, 0, 0), None);
 }
 
@@ -149,10 +149,10 @@ fn a_claim_may_be_of_one_gpu_and_of_one_variant() {
             claim.family = "wmma-qk-32x64".into();
             claim.gpu = gpu.map(String::from);
         });
-        let known = Known::alone(&run);
+        let view = View::alone(&run);
         let stage = &run.session.stages[0];
-        let has_arms = arms(&known, stage, &stage.claims[0]).is_some();
-        let report = crate::judge::verdict::report(known);
+        let has_arms = arms(&view, stage, &stage.claims[0]).is_some();
+        let report = crate::judge::verdict::report(view);
         let Claimed { finding, .. } = &report.claims[0];
         let title = report.claims[0].title();
         let mut missing = report.missing.iter();
@@ -184,9 +184,9 @@ fn claims_against_peers_are_about_the_fastest_right_rival() {
         mission 10 torch-flash 20; variant cpasync cpasync-64x64; beside stage1-cpasync/cpasync-64x64 mission 30 torch-flash 20",
         |line| {
             let run = run(&format!("timed; peers {line}"));
-            let (known, stage) = (Known::alone(&run), &run.session.stages[1]);
-            let found = [2, 3].map(|claim| match judge(&known, stage, &stage.claims[claim]) {
-                Some((of, row)) => format!("{} {}", row.against.as_ref().unwrap(), of.verdict),
+            let (view, stage) = (View::alone(&run), &run.session.stages[1]);
+            let found = [2, 3].map(|claim| match judge(&view, stage, &stage.claims[claim]) {
+                Some((of, row)) => format!("{} {}", row.paired_with.as_ref().unwrap(), of.verdict),
                 None => "none".into(),
             });
             found.join(", ")
@@ -382,7 +382,7 @@ fn a_claim_is_about_the_instances_of_its_own_element_type() {
     let mut run = run(
         "timed; built 96 0; at-most 1 1 registers 96; + cpasync | e4m3 d64 sm_90a | ptxas | registers 97; + cpasync | mission e4m3 full | emulator | tiles 1",
     );
-    run.session.stages[1].claims[1].on.dtype = Dtype::E4m3;
+    run.session.stages[1].claims[1].place.dtype = Dtype::E4m3;
     assert!(judged(&run, 1, 1).starts_with("FAIL"));
 }
 
@@ -392,7 +392,7 @@ fn a_figures_claim_is_about_the_instances_of_its_own_head_size() {
         "timed; built 96 0; at-most 1 1 registers 96; + cpasync | f16 d128 sm_90a | ptxas | registers 97; + cpasync | wide f16 full | emulator | tiles 1",
     );
     assert!(judged(&run, 1, 1).starts_with("PASS: cpasync-32x64 (sm_90a) 96"));
-    run.session.stages[1].claims[1].on.shape = "wide".into();
+    run.session.stages[1].claims[1].place.shape = "wide".into();
     let wide = judged(&run, 1, 1);
     assert!(
         wide.starts_with("FAIL: cpasync-32x64 (sm_90a) 97"),
@@ -510,8 +510,8 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
         |line| {
             let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
             let run = run(words).named("9");
-            let (_, table) = scenario::known(sessions);
-            let claims = claims(&Known::of_run(&run, &table));
+            let (_, table) = scenario::view(sessions);
+            let claims = claims(&View::of_run(&run, &table));
             format!("{}; {}", word(&claims[0]), word(&claims[1]))
         },
     );
@@ -567,8 +567,8 @@ fn a_status_is_the_runs_or_the_tables_and_stale_where_a_kernel_has_changed() {
             timed & timed 24 20 15; identity 0 another"
         ),
         |line| {
-            let (stages, table) = scenario::known(line);
-            let claims = claims(&Known::committed(&stages, &table));
+            let (stages, table) = scenario::view(line);
+            let claims = claims(&View::committed(&stages, &table));
             let words: Vec<String> = claims.iter().map(word).collect();
             words.join("; ")
         },
@@ -593,10 +593,10 @@ fn a_table_has_one_row_for_each_claim_as_it_is_now() {
         "timed 24 20 15 @ emulated
         timed 24 20 15 @ emulated; refuted 0 0; claims 1 0",
         |line| {
-            let (stages, mut table) = scenario::known(line);
+            let (stages, mut table) = scenario::view(line);
             restate(&mut table, &ladder());
             restate(&mut table, &stages);
-            let rows = table.by(Source::Claim).map(|row| {
+            let rows = table.rows_by(Source::Claim).map(|row| {
                 let (gate, judged) = row.verdicts.iter().next().unwrap();
                 let is_refuted = row.note.is_some();
                 format!("{} {gate} {} {is_refuted}", row.subject, judged.verdict)

@@ -470,12 +470,12 @@ fn what_is_not_the_same_thing_is_missing_with_the_reason() {
     ");
     // What failed in the kernel before is not this one's.
     let line = "timed; wmma gpu all: C2 fail & timed; rebuilt; - gpu all";
-    let (_, table) = scenario::known(line);
+    let (_, table) = scenario::view(line);
     let row = table.row(&WMMA.into(), &mission(), Source::Gpu).unwrap();
     assert_eq!(failing(&table, row), None);
     // Of another backend there is nothing but what the build says.
     let found = differences(&timed(US), &run("emulated"));
-    let is_of_gpu = |d: &Difference| d.by == Source::Gpu || d.group == Group::Latency;
+    let is_of_gpu = |d: &Difference| d.source == Source::Gpu || d.group == Group::Latency;
     assert!(!found.iter().any(is_of_gpu));
     let outdated = Difference::outdated("stage1-cpasync");
     assert_eq!(of_differences(&[outdated]).word, "INCOMPLETE");
@@ -815,7 +815,7 @@ fn errors_are_judged_by_their_bounds() {
         found.retain(|d| d.subject.as_str() == SCALAR && d.what == What::Metric(metric));
         let said = found
             .iter()
-            .map(|d| format!("{} on {}", d.change.word(), d.on));
+            .map(|d| format!("{} on {}", d.change.word(), d.place));
         said.collect::<Vec<_>>().join("\n")
     };
     for metric in [Metric::ErrorOfBound, Metric::RowErrorOfBound] {

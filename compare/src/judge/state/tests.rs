@@ -6,29 +6,27 @@ use crate::testing::scenario::{self, each, run};
 use crate::testing::{CPASYNC, WMMA, emulated, instances};
 use common::faults::{Caught, Fault};
 
-fn states(known: &Known<'_>) -> String {
+fn states(view: &View<'_>) -> String {
     let of = |stage: &StageMeta| {
-        let states = stage
-            .subjects()
-            .map(|subject| state(known, stage, &subject));
+        let states = stage.subjects().map(|subject| state(view, stage, &subject));
         states.map(|state| format!("{state:?}")).collect::<Vec<_>>()
     };
-    let all: Vec<String> = known.stages.iter().flat_map(of).collect();
+    let all: Vec<String> = view.stages.iter().flat_map(of).collect();
     all.join(", ")
 }
 
 fn exit(run: &Run) -> String {
-    let overall = verdict::report(Known::alone(run)).overall();
+    let overall = verdict::report(View::alone(run)).overall();
     format!("{} {}", overall.exit.code(), overall.word)
 }
 
 /// Of the three variants, and how the run ends.
 fn ends(run: &Run) -> String {
-    format!("{}: {}", exit(run), states(&Known::alone(run)))
+    format!("{}: {}", exit(run), states(&View::alone(run)))
 }
 
 fn green(run: &Run, subject: &str) -> bool {
-    is_green(&Known::alone(run), &subject.into(), Source::Emulator)
+    is_green(&View::alone(run), &subject.into(), Source::Emulator)
 }
 
 #[test]
@@ -147,15 +145,15 @@ fn each_state_has_its_cause_and_its_end() {
     "#);
     // A run is judged by itself, a table by what it has.
     let selected = run("emulated; - wmma all; stages 0").named("2");
-    let (_, table) = scenario::known("emulated");
-    let on_table = states(&Known::of_run(&selected, &table));
+    let (_, table) = scenario::view("emulated");
+    let on_table = states(&View::of_run(&selected, &table));
     let found = each(
         "none
         timed
         timed @ emulated; identity 0 another",
         |line| {
-            let (stages, table) = scenario::known(line);
-            states(&Known::committed(&stages, &table))
+            let (stages, table) = scenario::view(line);
+            states(&View::committed(&stages, &table))
         },
     );
     insta::assert_snapshot!(found + &on_table, @r#"
@@ -174,8 +172,8 @@ fn a_stage_of_e4m3_alone_has_no_c4_in_the_quick_tier_and_needs_it_in_every_other
     let of = |tier: usize, dtypes: &[Dtype]| {
         let mut run = run(&format!("emulated; tier {tier}; cpasync all: C4 none"));
         run.session.stages[1].variants[0].kernels = instances("cpasync-32x64", dtypes);
-        let known = Known::alone(&run);
-        state(&known, &known.stages[1], &CPASYNC.into())
+        let view = View::alone(&run);
+        state(&view, &view.stages[1], &CPASYNC.into())
     };
     let lacking = State::NoData(vec![GateId::C4]);
     assert_eq!(of(0, &[Dtype::E4m3]), State::Green);
@@ -188,7 +186,7 @@ fn what_the_sanitizer_finds_fails_the_variant() {
     use Verdict::{Fail, NoData, Pass};
     let ended = [[Pass, Pass], [NoData, Fail], [Pass, NoData]].map(|verdicts| {
         let run = run("timed; clean").sanitized(CPASYNC, verdicts);
-        let c7 = gates(&Known::alone(&run), &CPASYNC.into()).remove(&GateId::C7);
+        let c7 = gates(&View::alone(&run), &CPASYNC.into()).remove(&GateId::C7);
         let c7 = c7.map(|of| format!("{} {:?} {:?} {}", of.verdict, of.passed, of.of, of.reason));
         format!("{}\n    {}\n", ends(&run), c7.unwrap())
     });
@@ -221,8 +219,8 @@ fn a_full_run_on_a_gpu_needs_the_sanitizer_on_every_variant_once_it_can_have_had
         |line| {
             let (words, sessions) = line.split_once(" on ").unwrap_or((line, "none"));
             let run = run(words).named("9");
-            let (_, table) = scenario::known(sessions);
-            let lacking = unsanitized(&Known::of_run(&run, &table));
+            let (_, table) = scenario::view(sessions);
+            let lacking = unsanitized(&View::of_run(&run, &table));
             let names: Vec<&str> = lacking.iter().map(Subject::name).collect();
             format!("{}\nlacking: {}", ends(&run), names.join(" "))
         },
@@ -278,13 +276,13 @@ fn a_failure_is_said_once() {
         emulated; wmma all: C2 fail
         emulated; wmma all: C2 fail @ emulated; identity 0 new",
         |line| {
-            let (stages, table) = scenario::known(line);
-            let known = Known::committed(&stages, &table);
-            let failures = failures(&known).into_iter();
+            let (stages, table) = scenario::view(line);
+            let view = View::committed(&stages, &table);
+            let failures = failures(&view).into_iter();
             let mut lines: Vec<String> = failures
                 .map(|of| format!("{} {}: {}", of.subject, of.gate, of.reason))
                 .collect();
-            let c5 = gates(&known, &WMMA.into()).remove(&GateId::C5);
+            let c5 = gates(&view, &WMMA.into()).remove(&GateId::C5);
             lines.push(format!("C5 {:?}", c5.map(|judged| judged.verdict)));
             lines.join("\n")
         },
@@ -361,7 +359,7 @@ fn what_the_self_test_finds_wrong_fails_the_run() {
         .chain([(site, run("emulated; scalar self-test: S1 fail"))]);
     let lines = all.map(|(what, run)| {
         // Figures and verdicts are counted, whatever the words.
-        let rows = run.table.by(Source::SelfTest).cloned();
+        let rows = run.table.rows_by(Source::SelfTest).cloned();
         let rows: Vec<Row> = rows.map(|row| row.note("killed")).collect();
         let wrong = self_test(&run.table).count();
         format!(

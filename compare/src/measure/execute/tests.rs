@@ -4,7 +4,7 @@ use crate::judge::state::NEEDED;
 use crate::measure::builds::builds;
 use crate::measure::plan::plan;
 use crate::measure::timer::Kernel;
-use crate::table::On;
+use crate::table::Place;
 use crate::table::Run;
 use crate::testing::{SCALAR, WMMA, samples};
 use crate::{stages, testing};
@@ -74,7 +74,7 @@ fn problem(shape: &str, dtype: Dtype) -> Problem {
 fn judged(red: Option<GateId>) -> Run {
     let mut run = testing::timed(testing::US).without(|_| true);
     for subject in [SCALAR, WMMA] {
-        let row = Row::new(subject, On::All, By::Gpu);
+        let row = Row::new(subject, Place::All, By::Gpu);
         let is_red = |gate| subject == WMMA && red == Some(gate);
         run.append(NEEDED.into_iter().fold(row, |row, gate| {
             row.verdict(&GateResult::judge(gate, !is_red(gate), "of the cases"))
@@ -129,7 +129,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
             family,
             emulated(Mode::Both),
         );
-        let row = Row::new(&case.subject, case.on(), run.session.backend.into());
+        let row = Row::new(&case.subject, case.place(), run.session.backend.into());
         let expected = rows::of_outcome(row, &outcome).rounded();
         let key = expected.key();
         assert_eq!(
@@ -141,7 +141,7 @@ fn cases_that_are_judged_together_say_what_they_say_one_by_one() {
     assert_eq!(
         run.table
             .rows()
-            .filter(|row| row.on == On::All)
+            .filter(|row| row.place == Place::All)
             .map(|row| row.value(Metric::Cases).unwrap())
             .sum::<f64>(),
         plan.cases.len() as f64
@@ -203,7 +203,13 @@ fn what_had_ended_is_summed_up_where_the_run_stops() {
     };
     assert!(executor.run(&mut run, &mut stops()).is_err());
     assert_eq!(run.cases().count(), 2);
-    assert_eq!(run.table.rows().filter(|row| row.on == On::All).count(), 2);
+    assert_eq!(
+        run.table
+            .rows()
+            .filter(|row| row.place == Place::All)
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -495,11 +501,11 @@ fn every_green_variant_is_timed_on_random_problems_and_its_outputs_judged() {
         let mut run = judged(None);
         let device = Made::new(20.0, ("wmma-qk-32x64", spoils));
         let ended = Executor::new(&plan, &stages).draws(&device, &mut run, &mut told);
-        let rows = run.table.by(By::Draw).map(|row| {
+        let rows = run.table.rows_by(By::Draw).map(|row| {
             let us = row.value(Metric::P50);
             let gates = distinct(row.failed().map(|(gate, _)| gate));
             let number = row.value(Metric::Draw).unwrap();
-            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.on)
+            format!("{} {} {number} {us:?} {gates:?}", row.subject, row.place)
         });
         format!("{}\n{}\n", ended.is_ok(), joined(rows, "\n"))
     };
@@ -557,7 +563,7 @@ fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     let run = testing::scenario::run(
         "timed 32 20 25; claims 1 0; variant scalar scalar-16x64; scalar-16x64 mission gpu: p50 28",
     );
-    let pairs = interleaved(&Known::alone(&run));
+    let pairs = interleaved(&View::alone(&run));
     let pairs = pairs
         .iter()
         .map(|(_, new, base)| (new.as_str(), base.as_str()));
@@ -565,7 +571,7 @@ fn a_run_interleaves_what_claims_compare_and_neighbouring_stages() {
     assert_eq!(pairs.collect::<Vec<_>>(), expected);
     // With one preset a claim's two pairs are the same.
     let once = testing::timed(testing::US);
-    assert_eq!(interleaved(&Known::alone(&once)).len(), 2);
+    assert_eq!(interleaved(&View::alone(&once)).len(), 2);
 }
 
 #[test]
@@ -575,12 +581,12 @@ fn what_is_green_alone_is_timed_and_judged_again_in_the_timed_buffers() {
     let executor = Executor::new(&plan, &stages);
     let timed = |device: &Made, red: Option<GateId>| {
         let mut run = judged(red);
-        let timings = green(&Known::alone(&run), plan.timings.clone());
+        let timings = green(&View::alone(&run), plan.timings.clone());
         let (mut benches, mut told) = (Benches::new(device, true), Told::default());
         executor
             .time(&mut benches, 0.6, &timings, 0, &mut run, &mut told)
             .unwrap();
-        run.table.retain(|row| row.on != On::All);
+        run.table.retain(|row| row.place != Place::All);
         run
     };
     let honest = Made::new(20.0, HONEST);
@@ -717,7 +723,7 @@ fn a_stage_is_timed_right_after_its_own_gates_and_late_cases_come_after_all_time
     assert_eq!(steps, [each.concat(), late.to_vec()].concat());
     assert_eq!(run.cases().count(), plan.cases.len());
     // A summary is of all cases, the late ones too.
-    let whole = run.table.rows().filter(|row| row.on == On::All);
+    let whole = run.table.rows().filter(|row| row.place == Place::All);
     assert_eq!(
         whole
             .filter_map(|row| row.value(Metric::Cases))
@@ -755,7 +761,7 @@ fn a_reference_that_is_not_the_hosts_ends_a_run() {
         ..Executor::new(&plan, &stages)
     };
     let mut run = judged(None);
-    let known = run.table.rows().count();
+    let view = run.table.rows().count();
     let error = executor.run(&mut run, &mut Told::default()).unwrap_err();
     let ExecuteError::Reference { case, source } = error else {
         panic!("{error}")
@@ -765,7 +771,7 @@ fn a_reference_that_is_not_the_hosts_ends_a_run() {
         matches!(source, ReferenceError::Disagreement(_)),
         "{source}"
     );
-    assert_eq!(run.table.rows().count(), known);
+    assert_eq!(run.table.rows().count(), view);
 }
 
 #[test]
@@ -782,7 +788,7 @@ fn both_arms_of_a_pair_are_judged_in_the_timed_buffers() {
     let (row, timed) = paired(20.0, HONEST);
     assert_eq!(timed, ["scalar-32x64", "wmma-qk-32x64"]);
     assert_eq!(
-        (row.subject.as_str(), row.against.as_ref()),
+        (row.subject.as_str(), row.paired_with.as_ref()),
         (WMMA, Some(&SCALAR.into()))
     );
     assert_eq!(

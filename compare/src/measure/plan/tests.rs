@@ -1,5 +1,5 @@
 use super::*;
-use crate::table::Place;
+use crate::table::ProblemPlace;
 use crate::testing::scenario::each;
 use crate::testing::{instances, ladder, of_e4m3_alone};
 use common::faults::{Fault, model_lse, model_output};
@@ -25,7 +25,7 @@ fn planned(flags: &str, backend: BackendKind) -> Plan {
 fn lines(plan: &Plan) -> String {
     let cases = plan.cases.iter();
     joined(
-        cases.map(|case| format!("{} {} {:?}", case.subject.name(), case.on(), case.mode)),
+        cases.map(|case| format!("{} {} {:?}", case.subject.name(), case.place(), case.mode)),
         "\n",
     )
 }
@@ -224,7 +224,7 @@ fn the_default_on_a_gpu_has_the_same_cases_and_times_the_problems_of_claims() {
     // And the claims' problem with E4M3, and with f16 on the one that is no default.
     assert_eq!(plan.cases.len(), in_emulator.cases.len() + 3 + 1);
     let problems = plan.timings.iter();
-    let problems = distinct(problems.map(|(problem, _)| Place::of(problem).to_string()));
+    let problems = distinct(problems.map(|(problem, _)| ProblemPlace::of(problem).to_string()));
     assert_eq!(problems, ["mission f16 full", "mission e4m3 full"]);
     assert_eq!(plan.timings.len(), 3 * 2);
     assert_eq!(plan.counted, in_emulator.counted);
@@ -240,7 +240,10 @@ fn full_adds_all_families_and_seeds() {
     assert_eq!(plan.cases.len(), by_default.len() + 3 * 20 - 2 + 2 * 6 + 3);
     let all = lines(&plan);
     let both = plan.cases.iter().zip(&by_default);
-    assert!(both.into_iter().all(|(full, case)| full.on() == case.on()));
+    assert!(
+        both.into_iter()
+            .all(|(full, case)| full.place() == case.place())
+    );
     for line in [
         "scalar-32x64 mission f16 full normal:2 Plain",
         "scalar-32x64 small e4m3 full zero-head:1 Plain",
@@ -351,7 +354,7 @@ fn bf16_is_checked_on_default_variants() {
     let timed = tier2
         .timings
         .iter()
-        .map(|(of, _)| Place::of(of).to_string());
+        .map(|(of, _)| ProblemPlace::of(of).to_string());
     let expected = [
         "mission bf16 full",
         "long bf16 full",
@@ -417,10 +420,10 @@ fn full_has_every_small_shape_on_a_gpu() {
             .all(|case| matches!(case.mode, Mode::Device | Mode::Both))
     );
     assert_eq!(both(&planned("--quick --variants scalar-32x64", Cuda)), 10);
-    let count = |pick: &dyn Fn(&Place) -> bool| {
+    let count = |pick: &dyn Fn(&ProblemPlace) -> bool| {
         plan.cases
             .iter()
-            .filter(|case| pick(&Place::of(&case.problem)))
+            .filter(|case| pick(&ProblemPlace::of(&case.problem)))
             .count()
     };
     // Named: 2 masks x (12 + 14 families) x (2 shapes x 5 seeds + 4 shapes x 1 seed).
@@ -603,8 +606,9 @@ fn what_is_counted_with_e4m3_is_compared_with_what_is_counted_too() {
     };
     assert_eq!(of("stage10-fp8"), [true; 3]);
     assert!(of("stage7-wgmma").contains(&true) && of("stage7-wgmma").contains(&false));
-    let of_e4m3 =
-        |(_, claim): &(&StageMeta, &Claim)| claim.on.dtype == Dtype::E4m3 && !claim.is_of_speed();
+    let of_e4m3 = |(_, claim): &(&StageMeta, &Claim)| {
+        claim.place.dtype == Dtype::E4m3 && !claim.is_of_speed()
+    };
     for (stage, claim) in claims(&stages).filter(of_e4m3) {
         for (new, base) in compared(&stages, stage, claim).unwrap() {
             let base = base.filter(|_| has(stage, new));
@@ -623,7 +627,7 @@ fn both_sides_of_a_claim_about_a_problem_that_is_no_case_are_timed_there() {
             .iter_mut()
             .find(|claim| matches!(claim.relation, Relation::Faster { .. }))
             .unwrap();
-        claim.on = Place::new(shape, Dtype::Bf16, Mask::Causal);
+        claim.place = ProblemPlace::new(shape, Dtype::Bf16, Mask::Causal);
         let timings = plan(&all, &request("--full"), Cuda).unwrap().timings;
         let no_cases = timings
             .iter()
@@ -647,7 +651,7 @@ fn claims_about_other_problems_are_timed_by_full_alone() {
     let mut all = ladder();
     let claims = all[1].claims.iter_mut();
     let mut of_speed = claims.filter(|claim| matches!(claim.relation, Relation::Faster { .. }));
-    of_speed.next().unwrap().on = Place::new("big", Dtype::F16, Mask::Causal);
+    of_speed.next().unwrap().place = ProblemPlace::new("big", Dtype::F16, Mask::Causal);
     let is_timed = |arguments: &str| {
         let plan = plan(&all, &request(arguments), Cuda).unwrap();
         let mut problems = plan.timings.iter().map(|(problem, _)| problem);

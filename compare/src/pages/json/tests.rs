@@ -40,7 +40,7 @@ fn diff(line: &str) -> Value {
 
 fn run(words: &str) -> Value {
     let run = scenario::run(words);
-    let report = verdict::report(crate::judge::Known::alone(&run));
+    let report = verdict::report(crate::judge::View::alone(&run));
     value(&Run::new(
         &report,
         &report.overall(),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::table::names::{DRAWS, ROWS, SESSIONS};
 use crate::table::{Results, Table};
-use crate::testing::scenario::{each, known};
+use crate::testing::scenario::{each, view};
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ const FOLDER: &str = "nvidia-h200";
 
 /// Tables of two sessions, of which the second measured one variant again.
 fn results() -> Results {
-    let (_, table) = known(
+    let (_, table) = view(
         "timed; + scalar | 1x1x17x64 f16 full | draw | draw 0 | p50 9 & timed 31 19 14; - scalar !pair",
     );
     let mut results = Results::default();
@@ -212,7 +212,7 @@ fn a_later_session_that_replaces_rows_changes_the_digest_of_an_older_one_and_no_
     let digests = |words: &str| {
         let folder = tempfile::tempdir().unwrap();
         let mut results = Results::default();
-        results.put(Some(FOLDER), &known(words).1);
+        results.put(Some(FOLDER), &view(words).1);
         results.write(folder.path()).unwrap();
         assert_eq!(
             Results::read(folder.path()).unwrap().files(),
