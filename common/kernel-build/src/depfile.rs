@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-/// Of all rules in `text`, in order. A backslash escapes a space or a `#`, `$$` is `$`, and a backslash at the end of a line
-/// continues it.
+/// Returns the prerequisites of all rules in `text`, in order. A backslash escapes a space or a
+/// `#`, `$$` is `$`, and a backslash at the end of a line continues it.
 pub(crate) fn prerequisites(text: &str) -> Vec<PathBuf> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for rule in joined.lines() {
         // A colon in a file name is not followed by a space, the one after the target is.
         let Some((_, list)) = rule.split_once(": ") else {
             continue;
         };
-        found.extend(words(list).into_iter().map(PathBuf::from));
+        paths.extend(words(list).into_iter().map(PathBuf::from));
     }
-    found
+    paths
 }
 
 fn words(list: &str) -> Vec<String> {
@@ -45,8 +45,9 @@ mod tests {
 
     #[test]
     fn reads_what_gcc_writes() {
-        let text = "/out/stage.o: /out/stage.cpp /repo/include/emulator/prelude.h \\\r\n\t/repo/a\\ b/kernel.cu /repo/x$$y.h \\\n \
-                    /repo/c\\#.h\n/repo/other.h:\n";
+        let text = "/out/stage.o: /out/stage.cpp /repo/include/emulator/prelude.h \\\r\n\
+                    \t/repo/a\\ b/kernel.cu /repo/x$$y.h \\\n /repo/c\\#.h\n\
+                    /repo/other.h:\n";
         let expected = [
             "/out/stage.cpp",
             "/repo/include/emulator/prelude.h",

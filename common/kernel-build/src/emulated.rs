@@ -1,4 +1,5 @@
-//! The emulated build: kernel.cu, compiled by the host's C++ compiler against the emulator's headers.
+//! The emulated build: kernel.cu, compiled by the host's C++ compiler against the emulator's
+//! headers.
 
 use crate::depfile;
 use crate::error::BuildError;
@@ -9,25 +10,28 @@ use object::{Object, ObjectSymbol};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// A stage to compile.
 pub(crate) struct Job<'a> {
     pub root: &'a Path,
     /// Cargo's `OUT_DIR`.
     pub out_dir: &'a Path,
-    /// `stage0_scalar`.
+    /// The name that symbols begin with: `stage0_scalar`.
     pub prefix: &'a str,
     pub kernel: &'a Path,
     /// Include folders, the emulator's before the device's.
     pub includes: &'a [&'a Path],
     /// Whether kernels are compiled; else the table of constants alone.
-    pub runs: bool,
+    pub has_kernels: bool,
 }
 
+/// A finished emulated build.
 pub(crate) struct Done {
     pub compiler: HostCompiler,
     /// Every file that the compiler read.
     pub compiled: Vec<PathBuf>,
 }
 
+/// One of the ways to compile a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
     Plain,
@@ -37,8 +41,9 @@ enum Flavour {
     Table,
 }
 
-/// With -O1 they keep one access of the source one access of the program. The linker is told of no sanitizer: the emulator
-/// has functions of its own in place of their libraries.
+/// The flags of the traced build. With -O1 they keep one access of the source one access of the
+/// program. The linker links no sanitizer: the emulator has functions of its own in place of their
+/// libraries.
 pub const TRACED_FLAGS: [&str; 7] = [
     "-DEMULATOR_TRACED",
     "-fsanitize=thread",
@@ -51,32 +56,35 @@ pub const TRACED_FLAGS: [&str; 7] = [
 
 const TABLE_FLAG: &str = "-DATTN_TABLE_ALONE";
 
-/// Of every function and variable of the emulator.
+/// The prefix of every function and variable of the emulator.
 const EMULATOR_PREFIX: &str = "emulator_";
 
 /// Compiles, isolates and archives, plain and traced, or the table alone; cargo links the archives.
 pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
     // The traced kernels first: they take the longest.
-    let flavours: &[Flavour] = match job.runs {
-        true => &[Flavour::Traced, Flavour::Plain],
-        false => &[Flavour::Table],
+    let flavours: &[Flavour] = if job.has_kernels {
+        &[Flavour::Traced, Flavour::Plain]
+    } else {
+        &[Flavour::Table]
     };
-    let libraries: Vec<Library> = flavours
-        .iter()
-        .map(|&flavour| Library::new(job, flavour))
-        .collect::<Result<_, _>>()?;
+    let mut libraries = Vec::new();
+    for &flavour in flavours {
+        libraries.push(Library::new(job, flavour)?);
+    }
     let tool = &libraries[0].tool;
     let compiler = describe(tool)?;
-    if job.runs && !tool.is_like_gnu() {
+    if job.has_kernels && !tool.is_like_gnu() {
         return Err(BuildError::NotGcc(compiler.description));
     }
 
-    let translations: Vec<(&Library, &Translation)> = libraries
-        .iter()
-        .flat_map(|library| library.translations.iter().map(move |one| (library, one)))
-        .collect();
-    parallel::try_for_each(&translations, |(library, translation)| {
-        translation.compile(job, &library.tool)
+    let mut translations = Vec::new();
+    for library in &libraries {
+        for translation in &library.translations {
+            translations.push((translation, &library.tool));
+        }
+    }
+    parallel::try_map(&translations, |(translation, tool)| {
+        translation.compile(job, tool)
     })?;
 
     let mut compiled = Vec::new();
@@ -89,7 +97,7 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
     Ok(Done { compiler, compiled })
 }
 
-/// What is known without compiling anything.
+/// Returns what is known without compiling anything.
 pub(crate) fn not_built() -> Result<Done, BuildError> {
     Ok(Done {
         compiler: describe(&tool(Flavour::Plain)?)?,
@@ -111,7 +119,9 @@ fn tool(flavour: Flavour) -> Result<cc::Tool, BuildError> {
         Flavour::Traced => &TRACED_FLAGS,
         Flavour::Table => &[TABLE_FLAG],
     };
-    own.iter().for_each(|flag| _ = build.flag(flag));
+    for flag in own {
+        build.flag(flag);
+    }
     Ok(build.try_get_compiler()?)
 }
 
@@ -138,10 +148,10 @@ impl Library {
             Flavour::Plain | Flavour::Traced => &Unit::ALL,
             Flavour::Table => &[Unit::Table],
         };
-        let translations = units
-            .iter()
-            .map(|&unit| Translation::write(job, unit, &name, &exported))
-            .collect::<Result<_, _>>()?;
+        let mut translations = Vec::new();
+        for &unit in units {
+            translations.push(Translation::write(job, unit, &name, &exported)?);
+        }
         Ok(Self {
             flavour,
             tool: tool(flavour)?,
@@ -165,8 +175,9 @@ impl Library {
     }
 }
 
-/// What one translation unit compiles of kernel.cu: the kernels of one element type, or the table that names them all.
-/// A stage's units are compiled side by side, so that a build keeps its cores busy to the end.
+/// The part of kernel.cu that one translation unit compiles: the kernels of one element type, or
+/// the table that names them all. A stage's units are compiled side by side, so that a build keeps
+/// its cores busy to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Table,
@@ -225,7 +236,8 @@ impl Translation {
     fn compile(&self, job: &Job, tool: &cc::Tool) -> Result<(), BuildError> {
         let mut compile = tool.to_command();
         if tool.is_like_gnu() {
-            // Without it, static locals of inline functions become unique symbols, which no tool makes local again.
+            // Without it, static locals of inline functions become unique symbols, which no tool
+            // makes local again.
             compile.arg("-fno-gnu-unique");
         }
         for folder in job.includes {
@@ -254,17 +266,18 @@ impl Translation {
     }
 }
 
-/// Returns the stage's table.
+/// Returns the function that hands out the stage's table.
 pub(crate) fn table_symbol(prefix: &str) -> String {
     format!("{prefix}_kernels")
 }
 
-/// Returns that of the traced build.
+/// Returns the function that hands out the table of the traced build.
 pub(crate) fn traced_table_symbol(prefix: &str) -> String {
     format!("{prefix}_traced_kernels")
 }
 
-/// Returns the text of a translation unit. The table's also defines the function `table`, which hands it out.
+/// Returns the text of a translation unit. The table's also defines the function `table`, which
+/// hands it out.
 fn unit_source(unit: Unit, prefix: &str, table: &str, kernel: &Path) -> String {
     let included = format!(
         "// Written by kernel-build.\n\
@@ -292,8 +305,8 @@ fn table_source(table: &str) -> String {
          #else\n\
          #define ATTN_CLUSTERS nullptr\n\
          #endif\n\
-         extern \"C\" const AttentionKernel *{table}(int32_t *count, const struct AttentionMaps **maps, \
-             const int32_t **clusters) {{\n    \
+         extern \"C\" const AttentionKernel *{table}(int32_t *count, \
+             const struct AttentionMaps **maps, const int32_t **clusters) {{\n    \
              *count = attention_table.count;\n    \
              *maps = ATTN_MAPS;\n    \
              *clusters = ATTN_CLUSTERS;\n    \
@@ -302,10 +315,11 @@ fn table_source(table: &str) -> String {
     )
 }
 
-/// Links the objects of a stage into one and makes every symbol but `exported` local. All stages end up in one program, where the linker keeps one of equally named
-/// inline functions and templates: two stages' kernels could silently become one. COMDAT groups are folded first, or their
-/// symbols could not become local. All code goes into one section, by which the emulator knows kernels from the rest of the
-/// program.
+/// Links the objects of a stage into one and makes every symbol but `exported` local. All stages
+/// end up in one program, where the linker keeps one of equally named inline functions and
+/// templates: two stages' kernels could silently become one. COMDAT groups are folded first, or
+/// their symbols could not become local. All code goes into one section, by which the emulator
+/// knows kernels from the rest of the program.
 fn isolate(tool: &cc::Tool, objects: &[PathBuf], exported: &str) -> Result<PathBuf, BuildError> {
     let isolated = objects[0].with_file_name(format!("{exported}.o"));
     let script = isolated.with_extension("ld");
@@ -344,21 +358,24 @@ fn isolate(tool: &cc::Tool, objects: &[PathBuf], exported: &str) -> Result<PathB
     }
 }
 
-/// Defined for others by `object`, `exported` aside.
+/// Returns the symbols that `object` defines for others, `exported` aside.
 fn foreign_symbols(object: &[u8], exported: &str) -> Result<Vec<String>, object::Error> {
     let file = object::File::parse(object)?;
     let mut names = Vec::new();
-    for symbol in file
-        .symbols()
-        .filter(|symbol| symbol.is_definition() && !symbol.is_local())
-    {
-        names.push(symbol.name()?.to_string());
+    for symbol in file.symbols() {
+        if !symbol.is_definition() || symbol.is_local() {
+            continue;
+        }
+        let name = symbol.name()?;
+        if name != exported {
+            names.push(name.to_string());
+        }
     }
-    names.retain(|name| name != exported);
     Ok(names)
 }
 
-/// Refuses a table that calls the emulator: somewhere a kernel was compiled, and the program would not link.
+/// Refuses a table that calls the emulator: somewhere a kernel was compiled, and the program would
+/// not link.
 fn holds_no_emulated_code(object: &Path, exported: &str) -> Result<(), BuildError> {
     let bytes = std::fs::read(object).map_err(BuildError::io("read", object))?;
     let unreadable = |source| BuildError::Object {
@@ -384,29 +401,24 @@ fn holds_no_emulated_code(object: &Path, exported: &str) -> Result<(), BuildErro
 }
 
 fn describe(tool: &cc::Tool) -> Result<HostCompiler, BuildError> {
-    let ask = |flag: &str| {
-        run(
-            Command::new(tool.path()).arg(flag),
-            "the C++ compiler",
-            flag,
-        )
-    };
-    let version = ask("-dumpversion")?;
-    let major = String::from_utf8_lossy(&version.stdout)
-        .trim()
-        .split('.')
-        .next()
-        .and_then(|text| text.parse().ok());
-    let description = ask("--version")?.stdout;
-    let description = String::from_utf8_lossy(&description)
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_string();
-    Ok(HostCompiler { major, description })
+    let version = ask(tool, "-dumpversion")?;
+    let description = ask(tool, "--version")?;
+    let major_digits = version.trim().split('.').next().unwrap_or_default();
+    Ok(HostCompiler {
+        major: major_digits.parse().ok(),
+        description: description.lines().next().unwrap_or_default().to_string(),
+    })
 }
 
-/// An error carries all that `command` printed.
+/// Returns what the compiler prints when called with `flag` alone.
+fn ask(tool: &cc::Tool, flag: &str) -> Result<String, BuildError> {
+    let mut command = Command::new(tool.path());
+    command.arg(flag);
+    let output = run(&mut command, "the C++ compiler", flag)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a program to its end. An error carries all that it printed.
 pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Output, BuildError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|source| BuildError::Start {
@@ -417,15 +429,19 @@ pub(crate) fn run(command: &mut Command, tool: &str, what: &str) -> Result<Outpu
     if output.status.success() {
         return Ok(output);
     }
-    let said = [&output.stdout, &output.stderr]
-        .map(|bytes| String::from_utf8_lossy(bytes))
-        .concat();
     Err(BuildError::Tool {
         tool: tool.into(),
         what: what.into(),
         status: output.status.to_string(),
-        output: said,
+        output: printed(&output),
     })
+}
+
+/// Returns the text of both streams.
+pub(crate) fn printed(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text += &String::from_utf8_lossy(&output.stderr);
+    text
 }
 
 #[cfg(test)]
@@ -457,12 +473,14 @@ mod tests {
             .get_compiler()
     }
 
-    const KERNELS: &str = "template <class T> __attribute__((noinline)) int twice(T x) { return 2 * x + VALUE; }\n\
-                           inline int &counter() { static int count = VALUE; return count; }\n\
-                           inline int variable = VALUE;\n\
-                           int offender(int x) { return x; }\n\
-                           namespace { int hidden(int x) { return twice(x) + counter() + variable; } }\n\
-                           extern \"C\" int table(int x) { return hidden(offender(x)); }\n";
+    const KERNELS: &str = "\
+template <class T> __attribute__((noinline)) int twice(T x) { return 2 * x + VALUE; }
+inline int &counter() { static int count = VALUE; return count; }
+inline int variable = VALUE;
+int offender(int x) { return x; }
+namespace { int hidden(int x) { return twice(x) + counter() + variable; } }
+extern \"C\" int table(int x) { return hidden(offender(x)); }
+";
 
     #[test]
     fn offending_globals_are_named() {
@@ -510,7 +528,8 @@ mod tests {
     #[test]
     fn a_table_that_calls_the_emulator_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let calls = "extern \"C\" void emulator_barrier(); extern \"C\" void table() { emulator_barrier(); }\n";
+        let calls = "extern \"C\" void emulator_barrier(); \
+                     extern \"C\" void table() { emulator_barrier(); }\n";
         let error = holds_no_emulated_code(&compile(folder.path(), calls), "table").unwrap_err();
         let BuildError::EmulatedCode { symbols, .. } = error else {
             panic!("{error}")

@@ -1,99 +1,105 @@
 //! The GPU build: nvcc to cubins and PTX, fatbinary to one image, and ptxas' report.
 
-use crate::emulated::run;
+use crate::emulated::{printed, run};
 use crate::error::BuildError;
 use crate::identity::hex_sha256;
+use crate::parallel;
+use crate::ptxas::ReportProblem;
 use crate::report::{ArchitectureBuild, EntryBuild, GpuCode};
 use crate::{ptxas, sass};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
-/// Flags of every nvcc call; part of a stage's identity. No -lineinfo and no -G: both change what is hashed. 177 is
-/// "declared but never referenced", which each constant of a preset would print once per instance.
+/// Flags of every nvcc call; part of a stage's identity. No -lineinfo and no -G: both change what
+/// is hashed. 177 is "declared but never referenced", which each constant of a preset would print
+/// once per instance.
 pub(crate) const FLAGS: [&str; 5] = ["-std=c++17", "-O3", "-Xptxas", "-v", "-diag-suppress=177"];
 
-/// Code that faults when run.
+/// Warnings of code that faults when run.
 const FATAL_WARNINGS: [&str; 1] = ["cannot perform wmma load or store on local memory"];
 
-/// Of nvcc, per stage.
-const PARALLEL: usize = 2;
-
-/// What `ATTENTION_CUDA_ARCHS` means when unset. PTX is for compute_80: that of compute_90a runs on no later GPU.
+/// The value of `ATTENTION_CUDA_ARCHS` when unset. PTX is for compute_80: that of compute_90a runs
+/// on no later GPU.
 pub(crate) const DEFAULT_ARCHITECTURES: &str = "sm_89,sm_90a,compute_80";
 
+/// The architectures that GPU code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Architectures {
-    /// `sm_90a`: machine code.
+    /// The architectures of machine code: `sm_90a`.
     pub machine: Vec<String>,
-    /// `compute_80`: PTX.
+    /// The architectures of PTX: `compute_80`.
     pub ptx: Vec<String>,
 }
 
 impl Architectures {
-    /// Of `ATTENTION_CUDA_ARCHS`.
+    /// Reads the value of `ATTENTION_CUDA_ARCHS`.
     pub fn parse(text: &str) -> Result<Self, BuildError> {
-        let items: Vec<&str> = text
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty())
-            .collect();
-        let of_kind = |kind: &str| -> Vec<String> {
-            items
-                .iter()
-                .filter(|item| item.strip_prefix(kind).is_some_and(is_version))
-                .map(|item| item.to_string())
-                .collect()
+        let unreadable = BuildError::Variable {
+            name: "ATTENTION_CUDA_ARCHS",
+            value: text.to_string(),
+            expected: "distinct sm_NN (at least one: resources are read from machine code) and \
+                       compute_NN, separated by commas, such as sm_89,sm_90a,compute_80",
         };
-        let (machine, ptx) = (of_kind("sm_"), of_kind("compute_"));
-        let distinct: std::collections::BTreeSet<_> = items.iter().collect();
-        if machine.is_empty()
-            || machine.len() + ptx.len() != items.len()
-            || distinct.len() != items.len()
-        {
-            return Err(BuildError::Variable {
-                name: "ATTENTION_CUDA_ARCHS",
-                value: text.to_string(),
-                expected: "distinct sm_NN (at least one: resources are read from machine code) and compute_NN, separated by \
-                           commas, such as sm_89,sm_90a,compute_80",
-            });
+        let mut machine = Vec::new();
+        let mut ptx = Vec::new();
+        let mut seen = BTreeSet::new();
+        for item in text.split(',').map(str::trim) {
+            if item.is_empty() {
+                continue;
+            }
+            if is_version_of("sm_", item) {
+                machine.push(item.to_string());
+            } else if is_version_of("compute_", item) {
+                ptx.push(item.to_string());
+            } else {
+                return Err(unreadable);
+            }
+            if !seen.insert(item) {
+                return Err(unreadable);
+            }
+        }
+        if machine.is_empty() {
+            return Err(unreadable);
         }
         Ok(Self { machine, ptx })
     }
 
-    /// For code that needs one of `only` (empty: any); `None` if no machine code is left.
-    pub fn among(self, only: &[&str]) -> Option<Self> {
+    /// Keeps the architectures of code that needs one of `only` (empty: any); returns `None` if no
+    /// machine code is left.
+    pub fn among(mut self, only: &[&str]) -> Option<Self> {
         if only.is_empty() {
             return Some(self);
         }
-        let machine: Vec<_> = self
-            .machine
-            .into_iter()
-            .filter(|name| only.contains(&name.as_str()))
-            .collect();
-        (!machine.is_empty()).then_some(Self {
-            machine,
-            ptx: Vec::new(),
-        })
+        self.machine.retain(|name| only.contains(&name.as_str()));
+        self.ptx.clear();
+        if self.machine.is_empty() {
+            return None;
+        }
+        Some(self)
     }
 }
 
-/// `90a` of `sm_90a`.
-fn is_version(text: &str) -> bool {
-    let digits = text.trim_end_matches(['a', 'f']);
-    text.len() - digits.len() <= 1
+/// Returns whether `name` is `kind` with a version: `sm_90a`.
+fn is_version_of(kind: &str, name: &str) -> bool {
+    let Some(version) = name.strip_prefix(kind) else {
+        return false;
+    };
+    let digits = version.trim_end_matches(['a', 'f']);
+    version.len() - digits.len() <= 1
         && digits.len() >= 2
         && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// A kernel to compile.
 pub(crate) struct Job<'a> {
     pub root: &'a Path,
     /// Cargo's `OUT_DIR`.
     pub out_dir: &'a Path,
-    /// `stage0_scalar`.
+    /// The name that symbols begin with: `stage0_scalar`.
     pub prefix: &'a str,
-    /// Relative to the root.
+    /// The source, relative to the root.
     pub kernel: &'a str,
     pub include: &'a Path,
     pub identity: &'a str,
@@ -101,7 +107,23 @@ pub(crate) struct Job<'a> {
     pub architectures: &'a Architectures,
 }
 
-/// In `OUT_DIR`.
+impl Job<'_> {
+    /// Returns the hash of everything that a build depends on.
+    fn key(&self, version: &str) -> String {
+        let inputs = format!(
+            "{} {} {:?} {} {:?} {:?}",
+            self.identity,
+            self.prefix,
+            self.nvcc,
+            version,
+            self.architectures,
+            std::env::var_os("NVCC_CCBIN")
+        );
+        hex_sha256(&[inputs.as_bytes()])
+    }
+}
+
+/// The name of the image in `OUT_DIR`.
 pub(crate) const FATBIN: &str = "attention.fatbin";
 
 /// A finished build and its inputs.
@@ -111,69 +133,52 @@ struct Kept {
     code: GpuCode,
 }
 
-/// Keeps the last fatbin if nothing that it depends on has changed: an edit of the emulator's headers reruns the build
-/// script, too.
+/// Keeps the last fatbin if nothing that it depends on has changed: an edit of the emulator's
+/// headers reruns the build script, too.
 pub(crate) fn build(job: &Job) -> Result<GpuCode, BuildError> {
     let version = nvcc_version(job.nvcc)?;
     let fatbin = job.out_dir.join(FATBIN);
     let kept_path = job.out_dir.join("gpu.json");
-    let key = format!(
-        "{} {} {:?} {} {:?} {:?}",
-        job.identity,
-        job.prefix,
-        job.nvcc,
-        version,
-        job.architectures,
-        std::env::var_os("NVCC_CCBIN")
-    );
-    let key = hex_sha256(&[key.as_bytes()]);
-    let kept = std::fs::read(&kept_path)
-        .ok()
-        .and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
-    if let Some(kept) = kept.filter(|kept| kept.key == key && fatbin.is_file()) {
-        return Ok(kept.code);
+    let key = job.key(&version);
+    if let Some(code) = kept_code(&kept_path, &key)
+        && fatbin.is_file()
+    {
+        return Ok(code);
     }
     let code = compile(job, version, &fatbin)?;
-    let text = serde_json::to_vec(&Kept {
-        key,
-        code: code.clone(),
-    })?;
+    let kept = Kept { key, code };
+    let text = serde_json::to_vec(&kept)?;
     std::fs::write(&kept_path, text).map_err(BuildError::io("write", &kept_path))?;
-    Ok(code)
+    Ok(kept.code)
+}
+
+/// Returns the code of the last build if its inputs were those of `key`.
+fn kept_code(path: &Path, key: &str) -> Option<GpuCode> {
+    let text = std::fs::read(path).ok()?;
+    let kept: Kept = serde_json::from_slice(&text).ok()?;
+    (kept.key == key).then_some(kept.code)
 }
 
 fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError> {
     let Architectures { machine, ptx } = job.architectures;
     let images: Vec<&String> = machine.iter().chain(ptx).collect();
-    let results: Vec<Mutex<Option<Result<String, BuildError>>>> =
-        images.iter().map(|_| Mutex::new(None)).collect();
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..PARALLEL.min(images.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(image) = images.get(index) else {
-                        break;
-                    };
-                    *results[index].lock().expect("no panic under the lock") =
-                        Some(nvcc_call(job, image));
-                }
-            });
-        }
-    });
-    let mut outputs = Vec::new();
-    for result in results {
-        let result = result.into_inner().expect("no panic under the lock");
-        outputs.push(result.expect("every index was taken")?);
+    let outputs = parallel::try_map(&images, |image| nvcc_call(job, image))?;
+    let mut architectures = Vec::new();
+    // Machine code comes first.
+    for (name, output) in machine.iter().zip(&outputs) {
+        architectures.push(read_architecture(job, name, output)?);
     }
-    let architectures = machine
-        .iter()
-        .zip(&outputs)
-        .map(|(name, output)| read_architecture(job, name, output))
-        .collect::<Result<_, _>>()?;
+    join_images(job, &images, fatbin)?;
+    Ok(GpuCode {
+        nvcc,
+        flags: FLAGS.map(String::from).to_vec(),
+        architectures,
+        ptx: ptx.clone(),
+    })
+}
 
-    // nvcc -fatbin would compile everything a second time.
+/// Joins the images in one file. nvcc -fatbin would compile everything a second time.
+fn join_images(job: &Job, images: &[&String], fatbin: &Path) -> Result<(), BuildError> {
     let real = job
         .nvcc
         .canonicalize()
@@ -181,7 +186,7 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
     let mut join = Command::new(real.with_file_name("fatbinary"));
     join.arg("-64")
         .arg(format!("--create={}", fatbin.display()));
-    for image in &images {
+    for image in images {
         let (kind, number) = match image.strip_prefix("sm_") {
             Some(number) => ("elf", number),
             None => ("ptx", image.trim_start_matches("compute_")),
@@ -192,26 +197,19 @@ fn compile(job: &Job, nvcc: String, fatbin: &Path) -> Result<GpuCode, BuildError
         ));
     }
     run(&mut join, "fatbinary", job.kernel)?;
-    Ok(GpuCode {
-        nvcc,
-        flags: FLAGS.map(String::from).to_vec(),
-        architectures,
-        ptx: ptx.clone(),
-    })
+    Ok(())
 }
 
 fn image_path(job: &Job, image: &str) -> PathBuf {
-    job.out_dir.join(format!(
-        "{image}.{}",
-        if image.starts_with("sm_") {
-            "cubin"
-        } else {
-            "ptx"
-        }
-    ))
+    let extension = if image.starts_with("sm_") {
+        "cubin"
+    } else {
+        "ptx"
+    };
+    job.out_dir.join(format!("{image}.{extension}"))
 }
 
-/// One compilation; what nvcc printed.
+/// Compiles one image and returns what nvcc printed.
 fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
     let mut command = Command::new(job.nvcc);
     command
@@ -236,24 +234,26 @@ fn nvcc_call(job: &Job, image: &str) -> Result<String, BuildError> {
         .arg(image_path(job, image));
     let what = format!("{} for {image}", job.kernel);
     let output = run(&mut command, "nvcc", &what)?;
-    let said = [&output.stdout, &output.stderr]
-        .map(|bytes| String::from_utf8_lossy(bytes))
-        .concat();
-    let is_fatal = |line: &&str| FATAL_WARNINGS.iter().any(|warning| line.contains(warning));
-    let warnings: Vec<&str> = said.lines().filter(is_fatal).collect();
-    if warnings.is_empty() {
-        Ok(said)
-    } else {
-        Err(BuildError::FatalWarning {
-            what,
-            warnings: warnings.join("\n"),
-        })
+    let text = printed(&output);
+    let mut fatal = Vec::new();
+    for line in text.lines() {
+        if FATAL_WARNINGS.iter().any(|warning| line.contains(warning)) {
+            fatal.push(line);
+        }
     }
+    if !fatal.is_empty() {
+        return Err(BuildError::FatalWarning {
+            what,
+            warnings: fatal.join("\n"),
+        });
+    }
+    Ok(text)
 }
 
+/// Reads the entries of a cubin and of the report `output`.
 fn read_architecture(job: &Job, name: &str, output: &str) -> Result<ArchitectureBuild, BuildError> {
     let what = format!("{} for {name}", job.kernel);
-    let fail = |problem: String| BuildError::Ptxas {
+    let fail = |problem| BuildError::Ptxas {
         what: what.clone(),
         problem,
         output: output.to_string(),
@@ -265,10 +265,10 @@ fn read_architecture(job: &Job, name: &str, output: &str) -> Result<Architecture
         source,
     })?;
     let mut entries = Vec::new();
-    for (symbol, resources) in ptxas::parse(output).map_err(&fail)? {
-        let sass_sha256 = hashes
-            .remove(&symbol)
-            .ok_or_else(|| fail(format!("{symbol} has no code in the cubin")))?;
+    for ptxas::EntryResources { symbol, resources } in ptxas::parse(output).map_err(&fail)? {
+        let Some(sass_sha256) = hashes.remove(&symbol) else {
+            return Err(fail(ReportProblem::NoCode(symbol)));
+        };
         let warnings = ptxas::warnings(output, &symbol);
         entries.push(EntryBuild {
             symbol,
@@ -278,7 +278,7 @@ fn read_architecture(job: &Job, name: &str, output: &str) -> Result<Architecture
         });
     }
     if entries.is_empty() {
-        return Err(fail("no entry".to_string()));
+        return Err(fail(ReportProblem::NoEntry));
     }
     entries.sort_by(|a, b| a.symbol.cmp(&b.symbol));
     Ok(ArchitectureBuild {
@@ -298,7 +298,7 @@ fn nvcc_version(nvcc: &Path) -> Result<String, BuildError> {
     })
 }
 
-/// `13.0.88` of "Cuda compilation tools, release 13.0, V13.0.88".
+/// Reads `13.0.88` from "Cuda compilation tools, release 13.0, V13.0.88".
 fn parse_version(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.contains(", release "))?;
     Some(line.rsplit_once(", V")?.1.trim().to_string())
@@ -307,49 +307,61 @@ fn parse_version(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolkit::{REMEDY, Surroundings, find_nvcc};
+    use crate::toolkit::{REMEDY, find_nvcc};
+    use std::collections::BTreeMap;
 
-    /// The constants that `ptx` stores to global memory, in order; a register that holds no constant stands as it is.
+    /// Returns the constants that `ptx` stores to global memory, in order; a register that holds no
+    /// constant stands as it is.
     fn stored(ptx: &str) -> Vec<String> {
-        let mut constants = std::collections::BTreeMap::new();
+        let mut constants = BTreeMap::new();
         let mut values = Vec::new();
-        for line in ptx.lines().filter_map(|line| line.trim().strip_suffix(';')) {
-            let (instruction, operands) =
-                line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let operands: Vec<&str> = operands
+        for line in ptx.lines() {
+            let Some(statement) = line.trim().strip_suffix(';') else {
+                continue;
+            };
+            let (instruction, operand_text) = statement
+                .split_once(char::is_whitespace)
+                .unwrap_or((statement, ""));
+            let operands: Vec<&str> = operand_text
                 .split(',')
                 .map(|operand| operand.trim_matches([' ', '\t', '{', '}']))
                 .collect();
             if instruction.starts_with("mov.") && !operands[1].starts_with('%') {
                 constants.insert(operands[0], bits(operands[1]));
             } else if instruction.starts_with("st.global") {
-                let known =
-                    |value: &&str| constants.get(value).cloned().unwrap_or_else(|| bits(value));
-                values.extend(operands[1..].iter().map(known));
+                for &operand in &operands[1..] {
+                    let constant = constants.get(operand).cloned();
+                    values.push(constant.unwrap_or_else(|| bits(operand)));
+                }
             }
         }
         values
     }
 
-    /// `ff800000` for a constant of 32 bits, however PTX spells it: `0fFF800000`, `-8388608`.
+    /// Returns `ff800000` for a constant of 32 bits, however PTX spells it: `0fFF800000`,
+    /// `-8388608`.
     fn bits(constant: &str) -> String {
-        let value = constant
-            .parse::<i64>()
-            .ok()
-            .or_else(|| i64::from_str_radix(constant.strip_prefix("0f")?, 16).ok());
-        value.map_or(constant.to_string(), |value| {
-            format!("{:08x}", value as u32)
-        })
+        if let Ok(value) = constant.parse::<i64>() {
+            return format!("{:08x}", value as u32);
+        }
+        let float_bits = constant.strip_prefix("0f").unwrap_or_default();
+        match u32::from_str_radix(float_bits, 16) {
+            Ok(value) => format!("{value:08x}"),
+            Err(_) => constant.to_string(),
+        }
     }
 
-    /// The pinned or installed nvcc; without one, `None` and a line that says so, or a failure where CI is set.
+    fn workspace_root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .nth(2)
+            .unwrap()
+    }
+
+    /// Returns the pinned or installed nvcc. Without one it prints so and returns `None`, or fails
+    /// where CI is set.
     fn nvcc(root: &Path) -> Option<PathBuf> {
-        let around = Surroundings {
-            variable: &|name| std::env::var_os(name),
-            is_file: &Path::is_file,
-            root,
-        };
-        let nvcc = find_nvcc(&around).unwrap();
+        let nvcc = find_nvcc(root).unwrap();
         if nvcc.is_none() {
             assert!(
                 std::env::var_os("CI").is_none(),
@@ -360,13 +372,11 @@ mod tests {
         nvcc
     }
 
-    /// A driver would translate these kernels of the timer when it loads them: without a GPU only ptxas looks at them.
+    /// A driver would translate these kernels of the timer when it loads them: without a GPU only
+    /// ptxas looks at them.
     #[test]
     fn the_timers_kernels_assemble_for_every_architecture() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .nth(2)
-            .unwrap();
+        let root = workspace_root();
         let Some(nvcc) = nvcc(root) else { return };
         let ptxas = nvcc.canonicalize().unwrap().with_file_name("ptxas");
         let source = root.join("common/src/device/cuda/helpers.ptx");
@@ -389,67 +399,72 @@ mod tests {
         }
     }
 
-    /// What kernels show to `compare explain` they show in the emulator alone.
-    #[test]
-    fn observation_takes_no_machine_code() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .nth(2)
-            .unwrap();
-        let Some(nvcc) = nvcc(root) else { return };
-        let stages = std::fs::read_dir(root).unwrap();
-        let kernels = stages.map(|entry| entry.unwrap().path().join("kernel.cu"));
-        let mut seen = 0;
-        for kernel in kernels.filter(|kernel| kernel.is_file()) {
-            let text = std::fs::read_to_string(&kernel).unwrap();
-            // The variant that is declared first stands for all.
-            let is_variant = |line: &&str| line.starts_with("ATTN_") && line.contains("VARIANT(");
-            let first = text.lines().find(is_variant);
-            let shown: Vec<&str> = text
-                .lines()
-                .filter(|line| !is_variant(line) || Some(*line) == first)
-                .collect();
-            let shown = shown.join("\n");
-            let silent = without_calls(&without_calls(&shown, "ATTN_PLACES("), "ATTN_OBSERVE(");
-            assert_ne!(shown, silent, "{}", kernel.display());
-            let machine_code = |text: &str| {
-                let folder = tempfile::tempdir().unwrap();
-                let source = folder.path().join("kernel.cu");
-                std::fs::write(&source, text).unwrap();
-                // The stage's own headers.
-                for entry in std::fs::read_dir(kernel.parent().unwrap()).unwrap() {
-                    let path = entry.unwrap().path();
-                    if path.extension().is_some_and(|extension| extension == "cuh") {
-                        std::fs::copy(&path, folder.path().join(path.file_name().unwrap()))
-                            .unwrap();
-                    }
-                }
-                let job = Job {
-                    root,
-                    out_dir: folder.path(),
-                    prefix: "test",
-                    kernel: source.to_str().unwrap(),
-                    include: &root.join("common/cuda"),
-                    identity: "",
-                    nvcc: &nvcc,
-                    architectures: &Architectures::parse("sm_90a").unwrap(),
-                };
-                nvcc_call(&job, "sm_90a").unwrap();
-                sass::text_hashes(&std::fs::read(image_path(&job, "sm_90a")).unwrap()).unwrap()
-            };
-            let both = std::thread::scope(|scope| {
-                [&shown, &silent]
-                    .map(|text| scope.spawn(|| machine_code(text)))
-                    .map(|thread| thread.join().unwrap())
-            });
-            assert_eq!(both[0], both[1], "{}", kernel.display());
-            seen += 1;
+    /// Compiles a stage's kernel with another text and returns the hashes of its machine code.
+    fn machine_code(nvcc: &Path, kernel: &Path, text: &str) -> BTreeMap<String, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("kernel.cu");
+        std::fs::write(&source, text).unwrap();
+        // The stage's own headers.
+        for entry in std::fs::read_dir(kernel.parent().unwrap()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "cuh") {
+                std::fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+            }
         }
-        assert!(seen >= 10, "{seen} stages");
+        let root = workspace_root();
+        let job = Job {
+            root,
+            out_dir: folder.path(),
+            prefix: "test",
+            kernel: source.to_str().unwrap(),
+            include: &root.join("common/cuda"),
+            identity: "",
+            nvcc,
+            architectures: &Architectures::parse("sm_90a").unwrap(),
+        };
+        nvcc_call(&job, "sm_90a").unwrap();
+        sass::text_hashes(&std::fs::read(image_path(&job, "sm_90a")).unwrap()).unwrap()
     }
 
-    /// `text` with an empty statement for each that starts with `call`, which may go over several lines and be all that an
-    /// `if` guards.
+    fn is_variant(line: &str) -> bool {
+        line.starts_with("ATTN_") && line.contains("VARIANT(")
+    }
+
+    /// Returns the text of a kernel with the variant that is declared first: it stands for all.
+    fn with_first_variant(text: &str) -> String {
+        let first = text.lines().find(|line| is_variant(line));
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.retain(|line| !is_variant(line) || Some(*line) == first);
+        lines.join("\n")
+    }
+
+    /// Kernels show their values to `compare explain` in the emulator alone.
+    #[test]
+    fn observation_takes_no_machine_code() {
+        let root = workspace_root();
+        let Some(nvcc) = nvcc(root) else { return };
+        let mut kernel_count = 0;
+        for entry in std::fs::read_dir(root).unwrap() {
+            let kernel = entry.unwrap().path().join("kernel.cu");
+            if !kernel.is_file() {
+                continue;
+            }
+            let text = with_first_variant(&std::fs::read_to_string(&kernel).unwrap());
+            let silent = without_calls(&without_calls(&text, "ATTN_PLACES("), "ATTN_OBSERVE(");
+            assert_ne!(text, silent, "{}", kernel.display());
+            let (observed_code, silent_code) = std::thread::scope(|scope| {
+                let observed = scope.spawn(|| machine_code(&nvcc, &kernel, &text));
+                let unobserved = scope.spawn(|| machine_code(&nvcc, &kernel, &silent));
+                (observed.join().unwrap(), unobserved.join().unwrap())
+            });
+            assert_eq!(observed_code, silent_code, "{}", kernel.display());
+            kernel_count += 1;
+        }
+        assert!(kernel_count >= 10, "{kernel_count} stages");
+    }
+
+    /// Returns `text` with an empty statement for each that starts with `call`, which may go over
+    /// several lines and be all that an `if` guards.
     fn without_calls(text: &str, call: &str) -> String {
         let mut parts = text.split(call);
         let mut rest = parts.next().unwrap().to_owned();
@@ -460,13 +475,11 @@ mod tests {
         rest
     }
 
-    /// nvcc once started half of the rows of such an array at 0: see `common/docs/nvcc-array-initialisers.md`.
+    /// nvcc once started half of the rows of such an array at 0: see
+    /// `common/docs/nvcc-array-initialisers.md`.
     #[test]
     fn every_row_starts_with_the_empty_state() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .nth(2)
-            .unwrap();
+        let root = workspace_root();
         let Some(nvcc) = nvcc(root) else { return };
         let folder = tempfile::tempdir().unwrap();
         let job = Job {
@@ -489,8 +502,10 @@ mod tests {
 
     #[test]
     fn stored_constants_are_read_however_they_are_spelt() {
-        let ptx = "\tmov.b32 \t%r1, 0fFF800000;\n\tst.global.v2.b32 \t[%rd2], {%r1, 0f00000000};\n\tst.global.b32 \t[%rd2+8], \
-                   -8388608;\n\tst.global.b32 \t[%rd2+12], %r7;\n";
+        let ptx = "\tmov.b32 \t%r1, 0fFF800000;\n\
+                   \tst.global.v2.b32 \t[%rd2], {%r1, 0f00000000};\n\
+                   \tst.global.b32 \t[%rd2+8], -8388608;\n\
+                   \tst.global.b32 \t[%rd2+12], %r7;\n";
         assert_eq!(stored(ptx), ["ff800000", "00000000", "ff800000", "%r7"]);
     }
 
@@ -540,66 +555,100 @@ mod tests {
         }
     }
 
-    /// Of a kernel for one architecture; both programs are scripts.
-    #[test]
-    fn a_build_is_kept_while_its_inputs_are_the_same_and_refuses_code_that_faults_or_is_missing() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let here = folder.path().display();
-        let nvcc = format!(
-            "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'tools, release 13.0, V13.0.88'\necho call >> {here}/calls\n\
-             for out; do :; done\necho 'extern \"C\" void kernel() {{}}' | c++ -ffunction-sections -x c++ -c - -o \"$out\"\n\
-             cat {here}/said\n"
-        );
-        for (name, text) in [
-            ("nvcc", &*nvcc),
-            ("fatbinary", "#!/bin/sh\ntouch \"${2#--create=}\"\n"),
-        ] {
-            std::fs::write(at(name), text).unwrap();
-            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    /// A kernel for one architecture, with scripts for nvcc and fatbinary.
+    struct FakeToolkit {
+        folder: tempfile::TempDir,
+    }
+
+    const REPORT: &str = "ptxas info    : Compiling entry function 'kernel' for 'sm_90a'\n\
+                          ptxas info    : Used 14 registers\n";
+
+    impl FakeToolkit {
+        fn new() -> Self {
+            let toolkit = Self {
+                folder: tempfile::tempdir().unwrap(),
+            };
+            let folder = toolkit.folder.path().display();
+            toolkit.add_script(
+                "nvcc",
+                &format!(
+                    "[ \"$1\" = --version ] && exec echo 'tools, release 13.0, V13.0.88'\n\
+                     echo call >> {folder}/calls\n\
+                     for out; do :; done\n\
+                     echo 'extern \"C\" void kernel() {{}}' \
+                     | c++ -ffunction-sections -x c++ -c - -o \"$out\"\n\
+                     cat {folder}/report\n"
+                ),
+            );
+            toolkit.add_script("fatbinary", "touch \"${2#--create=}\"\n");
+            toolkit
         }
-        let build_as = |identity: &str, said: &str| {
-            std::fs::write(at("said"), said).unwrap();
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        fn add_script(&self, name: &str, text: &str) {
+            use std::os::unix::fs::PermissionsExt;
+            let path = self.path(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+
+        /// Builds sources of `identity` by an nvcc that prints `report`.
+        fn build(&self, identity: &str, report: &str) -> Result<GpuCode, BuildError> {
+            std::fs::write(self.path("report"), report).unwrap();
             build(&Job {
-                root: folder.path(),
-                out_dir: folder.path(),
+                root: self.folder.path(),
+                out_dir: self.folder.path(),
                 prefix: "test",
                 kernel: "kernel.cu",
-                include: folder.path(),
+                include: self.folder.path(),
                 identity,
-                nvcc: &at("nvcc"),
+                nvcc: &self.path("nvcc"),
                 architectures: &Architectures::parse("sm_90a").unwrap(),
             })
-        };
-        let calls = || {
-            std::fs::read_to_string(at("calls"))
-                .unwrap()
-                .lines()
-                .count()
-        };
-        let said = "ptxas info    : Compiling entry function 'kernel' for 'sm_90a'\nptxas info    : Used 14 registers\n";
-        let code = build_as("one", said).unwrap();
+        }
+
+        /// Returns how often nvcc has compiled.
+        fn call_count(&self) -> usize {
+            let calls = std::fs::read_to_string(self.path("calls")).unwrap();
+            calls.lines().count()
+        }
+    }
+
+    #[test]
+    fn a_build_is_kept_while_its_inputs_are_the_same() {
+        let toolkit = FakeToolkit::new();
+        let code = toolkit.build("one", REPORT).unwrap();
         let entry = &code.architectures[0].entries[0];
         assert_eq!((&*entry.symbol, entry.resources.registers), ("kernel", 14));
-        assert_eq!(build_as("one", said).unwrap(), code);
-        assert_eq!(calls(), 1);
-        std::fs::remove_file(at(FATBIN)).unwrap();
-        build_as("one", said).unwrap();
-        build_as("two", said).unwrap();
-        assert_eq!(calls(), 3, "without its image, and of other sources");
-        let refusal = |said: &str| build_as("three", said).unwrap_err().to_string();
-        let fatal = format!("{said}warning: {}", FATAL_WARNINGS[0]);
+        assert_eq!(toolkit.build("one", REPORT).unwrap(), code);
+        assert_eq!(toolkit.call_count(), 1);
+        std::fs::remove_file(toolkit.path(FATBIN)).unwrap();
+        toolkit.build("one", REPORT).unwrap();
+        assert_eq!(toolkit.call_count(), 2, "without its image");
+        toolkit.build("two", REPORT).unwrap();
+        assert_eq!(toolkit.call_count(), 3, "of other sources");
+    }
+
+    #[test]
+    fn code_that_faults_or_is_missing_is_refused() {
+        let toolkit = FakeToolkit::new();
+        let refusal = |report: &str| toolkit.build("one", report).unwrap_err().to_string();
+        let fatal = format!("{REPORT}warning: {}", FATAL_WARNINGS[0]);
         assert!(refusal(&fatal).contains("a fault when run"));
         assert!(refusal("").contains("no entry"));
-        let other = said.replace("'kernel'", "'other'");
+        let other = REPORT.replace("'kernel'", "'other'");
         assert!(refusal(&other).contains("other has no code in the cubin"));
     }
 
     #[test]
     fn version_is_read_from_nvccs_answer() {
-        let text = "nvcc: NVIDIA (R) Cuda compiler driver\nBuilt on Wed_Aug_20_01:58:59_PM_PDT_2025\nCuda compilation tools, \
-                    release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n";
+        let text = "nvcc: NVIDIA (R) Cuda compiler driver\n\
+                    Built on Wed_Aug_20_01:58:59_PM_PDT_2025\n\
+                    Cuda compilation tools, release 13.0, V13.0.88\n\
+                    Build cuda_13.0.r13.0/compiler.36424714_0\n";
         assert_eq!(parse_version(text).as_deref(), Some("13.0.88"));
         assert_eq!(parse_version("g++ 12"), None);
     }

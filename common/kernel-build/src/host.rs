@@ -6,9 +6,10 @@ use std::sync::Once;
 
 type Variable = (OsString, OsString);
 
-/// Returns a build in C++ by the compiler that the environment names, and by no flags but those that
-/// are added to it. Flags of CXXFLAGS would follow ours and beat them (`-ffast-math`, `-O0`), and
-/// kernels of one identity would compute different values. What is left out is a warning of cargo.
+/// Returns a build in C++ by the compiler that the environment names, and by no flags but those
+/// that are added to it. Flags of CXXFLAGS would follow ours and beat them (`-ffast-math`, `-O0`),
+/// and kernels of one identity would compute different values. Cargo warns of each flag that is
+/// left out.
 pub fn host_build() -> cc::Build {
     let surroundings = Surroundings::new(std::env::vars_os());
     static WARNED: Once = Once::new();
@@ -22,10 +23,10 @@ pub fn host_build() -> cc::Build {
     surroundings.build()
 }
 
-/// What cc may see of the environment.
+/// The part of the environment that cc may see.
 struct Surroundings {
     variables: Vec<Variable>,
-    /// `CXXFLAGS is`
+    /// The subjects of warnings: `CXXFLAGS is`.
     ignored: Vec<String>,
 }
 
@@ -36,22 +37,28 @@ impl Surroundings {
             ignored: vec![],
         };
         for (name, value) in variables {
-            let shown = name.to_string_lossy().into_owned();
-            if is_for("CXXFLAGS", &name) {
-                if !value.is_empty() {
-                    kept.ignored.push(format!("{shown} is"));
-                }
-            } else if let Some(compiler) = is_for("CXX", &name)
-                .then(|| without_flags(&value))
-                .flatten()
-            {
-                kept.ignored.push(format!("the flags in {shown} are"));
-                kept.variables.push((name, compiler.into()));
-            } else {
-                kept.variables.push((name, value));
-            }
+            kept.add(name, value);
         }
         kept
+    }
+
+    /// Keeps a variable, without the flags that it holds.
+    fn add(&mut self, name: OsString, value: OsString) {
+        let shown = name.to_string_lossy().into_owned();
+        if is_for("CXXFLAGS", &name) {
+            if !value.is_empty() {
+                self.ignored.push(format!("{shown} is"));
+            }
+            return;
+        }
+        if is_for("CXX", &name)
+            && let Some(compiler) = without_flags(&value)
+        {
+            self.ignored.push(format!("the flags in {shown} are"));
+            self.variables.push((name, compiler.into()));
+            return;
+        }
+        self.variables.push((name, value));
     }
 
     fn build(&self) -> cc::Build {
@@ -65,28 +72,30 @@ impl Surroundings {
     }
 }
 
-/// Whether cc reads `name` in place of the variable `base`: HOST_CXX, CXX_x86_64_unknown_linux_gnu.
+/// Returns whether cc reads `name` in place of the variable `base`: HOST_CXX,
+/// CXX_x86_64_unknown_linux_gnu.
 fn is_for(base: &str, name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else {
+    let Some(text) = name.to_str() else {
         return false;
     };
-    let plain = name
+    let plain = text
         .strip_prefix("HOST_")
-        .or_else(|| name.strip_prefix("TARGET_"));
-    plain.unwrap_or(name) == base
-        || name
-            .strip_prefix(base)
-            .is_some_and(|target| target.starts_with('_'))
+        .or_else(|| text.strip_prefix("TARGET_"))
+        .unwrap_or(text);
+    let suffix = text.strip_prefix(base);
+    plain == base || suffix.is_some_and(|target| target.starts_with('_'))
 }
 
-/// The compiler of `g++ -O0`, with a launcher before it (`ccache g++`); `None` if it has no flags.
+/// Returns the compiler of `g++ -O0`, with a launcher before it (`ccache g++`); `None` if it has no
+/// flags.
 fn without_flags(compiler: &OsStr) -> Option<String> {
-    let text = compiler.to_str().filter(|text| !Path::new(text).exists())?;
-    let is_flag = |word: &&str| word.starts_with('-');
-    text.split_whitespace().any(|word| is_flag(&word)).then(|| {
-        let words = text.split_whitespace().take_while(|word| !is_flag(word));
-        words.collect::<Vec<_>>().join(" ")
-    })
+    let text = compiler.to_str()?;
+    if Path::new(text).exists() {
+        return None;
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let first_flag = words.iter().position(|word| word.starts_with('-'))?;
+    Some(words[..first_flag].join(" "))
 }
 
 #[cfg(test)]
@@ -94,17 +103,18 @@ mod tests {
     use super::*;
 
     fn surroundings(set: &[(&str, &str)]) -> Surroundings {
-        let set = set
-            .iter()
-            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let inherited = std::env::vars_os().filter(|(name, _)| {
+        let mut variables: Vec<Variable> = std::env::vars_os().collect();
+        variables.retain(|(name, _)| {
             !is_for("CXX", name) && !is_for("CXXFLAGS", name) && name != "CARGO_ENCODED_RUSTFLAGS"
         });
-        Surroundings::new(inherited.chain(set))
+        for (name, value) in set {
+            variables.push((name.into(), value.into()));
+        }
+        Surroundings::new(variables)
     }
 
-    /// What the preprocessor defines of fast mathematics, optimisation and the processor, by the
-    /// compiler and flags that a kernel would get.
+    /// Returns the preprocessor's definitions about fast mathematics, optimisation and the
+    /// processor, with the compiler and flags that a kernel would get.
     fn defined(set: &[(&str, &str)]) -> Vec<String> {
         let target = "x86_64-unknown-linux-gnu";
         let tool = surroundings(set)
@@ -128,13 +138,15 @@ mod tests {
             "__FINITE_MATH_ONLY__",
         ];
         let text = String::from_utf8(output.stdout).unwrap();
-        let found = text.lines().filter(|line| {
-            let name = line.split(' ').nth(1);
-            names.iter().any(|wanted| name == Some(wanted))
-        });
-        let mut found: Vec<String> = found.map(String::from).collect();
-        found.sort();
-        found
+        let mut definitions = Vec::new();
+        for line in text.lines() {
+            let name = line.split(' ').nth(1).unwrap();
+            if names.contains(&name) {
+                definitions.push(line.to_string());
+            }
+        }
+        definitions.sort();
+        definitions
     }
 
     #[test]
@@ -177,11 +189,14 @@ mod tests {
             ("CFLAGS", "-O0", Some("-O0"), &[]),
             ("LIBFOO_CXXFLAGS", "-O0", Some("-O0"), &[]),
         ] {
-            let set = surroundings(&[(name, value)]);
-            let found = set.variables.iter().find(|(other, _)| other == name);
-            let found = found.map(|(_, value)| value.to_str().unwrap());
-            assert_eq!(found, kept, "{name}={value}");
-            assert_eq!(set.ignored, ignored, "{name}={value}");
+            let seen = surroundings(&[(name, value)]);
+            let variable = seen.variables.iter().find(|(other, _)| other == name);
+            assert_eq!(
+                variable.map(|(_, text)| text.to_str().unwrap()),
+                kept,
+                "{name}={value}"
+            );
+            assert_eq!(seen.ignored, ignored, "{name}={value}");
         }
     }
 }

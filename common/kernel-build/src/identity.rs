@@ -1,8 +1,9 @@
 //! Which sources a stage's GPU code is made of, and their hash.
 //!
-//! The headers are found by following `#include` lines, not through a compiler: the emulated build sees its own version
-//! of some device headers, and nvcc may be absent. Conditional compilation is ignored, so the set may be too large,
-//! never too small; an include through a macro is refused (see [`hidden`]).
+//! The headers are found by following `#include` lines, not through a compiler: the emulated build
+//! sees its own version of some device headers, and nvcc may be absent. Conditional compilation is
+//! ignored, so the set may be too large, never too small; an include through a macro is refused
+//! (see [`Sources::hidden`]).
 
 use crate::error::BuildError;
 use sha2::{Digest, Sha256};
@@ -10,14 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
+/// The sources of a stage's GPU code.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Path relative to the workspace root, with forward slashes, and content.
+    /// The contents by path, which is relative to the workspace root and has forward slashes.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Sources {
-    /// Follows includes from `kernel` into its own folder and into `device_headers`, all under `root`.
+    /// Follows includes from `kernel` into its own folder and into `device_headers`, all under
+    /// `root`.
     pub fn collect(root: &Path, kernel: &Path, device_headers: &Path) -> Result<Self, BuildError> {
         let mut files = BTreeMap::new();
         let mut queue = vec![normalised(kernel)];
@@ -29,26 +32,17 @@ impl Sources {
             let content = std::fs::read(&path).map_err(BuildError::io("read", &path))?;
             let folder = path.parent().unwrap_or(root);
             for include in includes(&String::from_utf8_lossy(&content)) {
-                let candidates = [
-                    include.quoted.then(|| folder.join(include.name)),
-                    Some(device_headers.join(include.name)),
-                ];
-                // What is in neither place is the toolkit's or the C++ library's: their versions are recorded instead.
-                queue.extend(
-                    candidates
-                        .into_iter()
-                        .flatten()
-                        .find(|path| path.is_file())
-                        .map(|path| normalised(&path)),
-                );
+                if let Some(header) = include.find(folder, device_headers) {
+                    queue.push(normalised(&header));
+                }
             }
             files.insert(relative(root, &path), content);
         }
         Ok(Self { files })
     }
 
-    /// SHA-256 over flags, names and tokens: a better comment or a line broken elsewhere does not make measured figures those
-    /// of another kernel.
+    /// Returns the SHA-256 over flags, names and tokens: a better comment or a line broken
+    /// elsewhere does not make measured figures those of another kernel.
     pub fn identity(&self, flags: &[&str]) -> String {
         let mut hash = Sha256::new();
         // Every part goes with its length, or "ab"+"c" would hash like "a"+"bc".
@@ -67,7 +61,8 @@ impl Sources {
         hex(&hash.finalize())
     }
 
-    /// The first of `compiled` that lies under `folders` and yet is not among these sources.
+    /// Returns the first of `compiled` that lies under `folders` and yet is not among these
+    /// sources.
     pub fn hidden<'a>(
         &self,
         root: &Path,
@@ -75,157 +70,189 @@ impl Sources {
         compiled: &'a [PathBuf],
     ) -> Option<&'a PathBuf> {
         compiled.iter().find(|path| {
-            let path = normalised(path);
-            folders.iter().any(|folder| path.starts_with(folder))
-                && !self.files.contains_key(&relative(root, &path))
+            let clean = normalised(path);
+            folders.iter().any(|folder| clean.starts_with(folder))
+                && !self.files.contains_key(&relative(root, &clean))
         })
     }
 }
 
-/// The tokens of C++ one a line, which is C++ without comments and white space as far as neither counts. A directive ends with an
-/// empty line. Text in which lines or white space may count as a value is left as it is.
+/// Returns the tokens of C++ one a line, which is C++ without comments and white space as far as
+/// neither counts. A directive ends with an empty line. Text in which lines or white space may
+/// count as a value is left as it is.
 fn code(text: &str) -> String {
     let joined = text.replace("\r\n", "\n").replace("\\\n", "");
     let tokens = tokens(&joined);
-    let depends_on_lines = |token: &&str| {
-        let is_raw_string = token
-            .split_once('"')
-            .is_some_and(|(prefix, _)| prefix.ends_with('R'));
-        is_raw_string || ["assert", "source_location", "__LINE__"].contains(token)
-    };
-    match tokens.iter().any(depends_on_lines) {
-        true => text.to_string(),
-        false => tokens.join("\n"),
+    if tokens.iter().any(|token| depends_on_lines(token)) {
+        text.to_string()
+    } else {
+        tokens.join("\n")
     }
 }
 
-/// Of more than one character, longest first.
+/// Returns whether a token's value depends on lines or on white space.
+fn depends_on_lines(token: &str) -> bool {
+    if let Some((prefix, _)) = token.split_once('"') {
+        // A raw string.
+        return prefix.ends_with('R');
+    }
+    ["assert", "source_location", "__LINE__"].contains(&token)
+}
+
+/// Punctuators of more than one character, longest first.
 const PUNCTUATORS: [&str; 26] = [
     "<<=", ">>=", "...", "->*", "::", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&",
     "||", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##", ".*",
 ];
 
-/// The tokens of text without continued lines, and an empty one behind every directive.
+/// Returns the tokens of text without continued lines, and an empty one behind every directive.
 fn tokens(text: &str) -> Vec<&str> {
-    let (mut tokens, mut rest) = (Vec::new(), text);
-    let mut directive: Option<usize> = None; // how many tokens there were before it
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    // The number of tokens before the directive that is being read.
+    let mut directive_start: Option<usize> = None;
     let mut is_line_start = true;
     while let Some(first) = rest.chars().next() {
         if first == '\n' {
-            if directive.take().is_some() {
+            if directive_start.take().is_some() {
                 tokens.push("");
             }
             is_line_start = true;
         }
-        let skipped = if rest.starts_with("//") {
-            rest.find('\n').unwrap_or(rest.len())
-        } else if rest.starts_with("/*") {
-            rest.find("*/").map_or(rest.len(), |at| at + 2)
-        } else if first.is_whitespace() {
-            first.len_utf8()
-        } else {
-            0
-        };
+        let skipped = comment_or_space_length(rest, first);
         if skipped > 0 {
             rest = &rest[skipped..];
             continue;
         }
         if first == '#' && is_line_start {
-            directive = Some(tokens.len());
+            directive_start = Some(tokens.len());
         }
         is_line_start = false;
-        let length = match directive.map(|start| &tokens[start..]) {
-            Some(["#", "include"]) if first == '<' => Some(literal(rest, '>')),
+        let directive = directive_start.map_or(&[][..], |start| &tokens[start..]);
+        let length = if directive == ["#", "include"] && first == '<' {
+            literal_length(rest, '>')
+        } else if directive == ["#", "define"] && rest[word_length(rest)..].starts_with('(') {
             // A macro has parameters if no white space stands before them.
-            Some(["#", "define"]) if rest[word(rest)..].starts_with('(') => Some(word(rest) + 1),
-            _ => None,
+            word_length(rest) + 1
+        } else {
+            token_length(rest, first)
         };
-        let (token, after) = rest.split_at(length.unwrap_or_else(|| token_length(rest, first)));
-        tokens.push(token);
-        rest = after;
+        tokens.push(&rest[..length]);
+        rest = &rest[length..];
     }
     tokens
 }
 
-/// Bytes of the token that `text` starts with.
+/// Returns the length of the comment or white space that `text` starts with, in bytes.
+fn comment_or_space_length(text: &str, first: char) -> usize {
+    if text.starts_with("//") {
+        text.find('\n').unwrap_or(text.len())
+    } else if text.starts_with("/*") {
+        text.find("*/").map_or(text.len(), |start| start + 2)
+    } else if first.is_whitespace() {
+        first.len_utf8()
+    } else {
+        0
+    }
+}
+
+/// Returns the length of the token that `text` starts with, in bytes.
 fn token_length(text: &str, first: char) -> usize {
-    let starts_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
-    if starts_number(text) || first == '.' && starts_number(&text[1..]) {
-        return number(text);
+    if starts_with_digit(text) || first == '.' && starts_with_digit(&text[1..]) {
+        return number_length(text);
     }
     // A literal with its prefix and suffix.
-    let prefix = word(text);
-    match text[prefix..].chars().next() {
-        Some(quote @ ('"' | '\'')) => {
-            let end = prefix + literal(&text[prefix..], quote);
-            end + word(&text[end..])
-        }
-        _ if prefix > 0 => prefix,
-        _ => {
-            let known = PUNCTUATORS.iter().find(|known| text.starts_with(**known));
-            known.map_or(first.len_utf8(), |known| known.len())
-        }
+    let prefix = word_length(text);
+    if let Some(quote @ ('"' | '\'')) = text[prefix..].chars().next() {
+        let end = prefix + literal_length(&text[prefix..], quote);
+        return end + word_length(&text[end..]);
     }
+    if prefix > 0 {
+        return prefix;
+    }
+    PUNCTUATORS
+        .iter()
+        .find(|punctuator| text.starts_with(**punctuator))
+        .map_or(first.len_utf8(), |punctuator| punctuator.len())
 }
 
-/// Bytes of the identifier or keyword that `text` starts with.
-fn word(text: &str) -> usize {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.find(|c| !is_part(c)).unwrap_or(text.len())
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Bytes of the number that `text` starts with, as the preprocessor sees it: `1e-5f`, `0x1p+3`, `1'000`.
-fn number(text: &str) -> usize {
+/// Returns the length of the identifier or keyword that `text` starts with, in bytes.
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len())
+}
+
+/// Returns the length of the number that `text` starts with, in bytes, as the preprocessor sees it:
+/// `1e-5f`, `0x1p+3`, `1'000`.
+fn number_length(text: &str) -> usize {
     let mut before = ' ';
-    let end = text.char_indices().find(|&(_, c)| {
-        let is_exponents_sign = matches!(c, '+' | '-') && matches!(before, 'e' | 'E' | 'p' | 'P');
+    for (position, c) in text.char_indices() {
+        let is_exponent_sign = matches!(c, '+' | '-') && matches!(before, 'e' | 'E' | 'p' | 'P');
+        if !c.is_alphanumeric() && !matches!(c, '_' | '.' | '\'') && !is_exponent_sign {
+            return position;
+        }
         before = c;
-        !(c.is_alphanumeric() || matches!(c, '_' | '.' | '\'') || is_exponents_sign)
-    });
-    end.map_or(text.len(), |(at, _)| at)
+    }
+    text.len()
 }
 
-/// Bytes of the literal that `text` starts with, its quotes included; those of the line where it does not end in it.
-fn literal(text: &str, quote: char) -> usize {
+/// Returns the length of the literal that `text` starts with, in bytes, its quotes included; that
+/// of the line where it does not end in it.
+fn literal_length(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
-    for (at, character) in text.char_indices().skip(1) {
+    for (position, character) in text.char_indices().skip(1) {
         match character {
-            '\n' => return at,
+            '\n' => return position,
             _ if is_escaped => is_escaped = false,
             '\\' => is_escaped = true,
-            _ if character == quote => return at + 1,
+            _ if character == quote => return position + 1,
             _ => {}
         }
     }
     text.len()
 }
 
+/// An `#include` line.
 struct Include<'a> {
     name: &'a str,
-    quoted: bool,
+    is_quoted: bool,
+}
+
+impl Include<'_> {
+    /// Returns the header's path. A header in neither folder is the toolkit's or the C++ library's:
+    /// their versions are recorded instead.
+    fn find(&self, folder: &Path, device_headers: &Path) -> Option<PathBuf> {
+        let beside = folder.join(self.name);
+        if self.is_quoted && beside.is_file() {
+            return Some(beside);
+        }
+        let device_header = device_headers.join(self.name);
+        device_header.is_file().then_some(device_header)
+    }
 }
 
 fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
-    text.lines().filter_map(|line| {
-        let rest = line
-            .trim_start()
-            .strip_prefix('#')?
-            .trim_start()
-            .strip_prefix("include")?
-            .trim_start();
-        let (quoted, close) = match rest.chars().next()? {
-            '"' => (true, '"'),
-            '<' => (false, '>'),
-            _ => return None,
-        };
-        Some(Include {
-            name: rest[1..].split_once(close)?.0,
-            quoted,
-        })
-    })
+    text.lines().filter_map(include)
 }
 
-/// `path` without `.` and `..`, so that one file has one name.
+/// Returns the header that a line includes.
+fn include(line: &str) -> Option<Include<'_>> {
+    let directive = line.trim_start().strip_prefix('#')?;
+    let operand = directive.trim_start().strip_prefix("include")?.trim_start();
+    let (is_quoted, rest, close) = if let Some(rest) = operand.strip_prefix('"') {
+        (true, rest, '"')
+    } else {
+        (false, operand.strip_prefix('<')?, '>')
+    };
+    let (name, _) = rest.split_once(close)?;
+    Some(Include { name, is_quoted })
+}
+
+/// Returns `path` without `.` and `..`, so that one file has one name.
 pub(crate) fn normalised(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
@@ -238,16 +265,17 @@ pub(crate) fn normalised(path: &Path) -> PathBuf {
     clean
 }
 
-/// `path` relative to `root`, with forward slashes.
+/// Returns `path` relative to `root`, with forward slashes.
 pub(crate) fn relative(root: &Path, path: &Path) -> String {
-    let path = path.strip_prefix(root).unwrap_or(path);
-    path.components()
+    path.strip_prefix(root)
+        .unwrap_or(path)
+        .components()
         .map(|part| part.as_os_str().to_string_lossy())
         .collect::<Vec<_>>()
         .join("/")
 }
 
-/// SHA-256 of the concatenation, in hexadecimal.
+/// Returns the SHA-256 of the concatenation, in hexadecimal.
 pub(crate) fn hex_sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -257,10 +285,11 @@ pub(crate) fn hex_sha256(parts: &[&[u8]]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
+    let mut text = String::new();
+    for byte in bytes {
         write!(text, "{byte:02x}").expect("writing to a string");
-        text
-    })
+    }
+    text
 }
 
 #[cfg(test)]
@@ -278,7 +307,8 @@ mod tests {
         };
         write(
             "stage/kernel.cu",
-            "#include <attn/a.cuh>\n#include <mma.h>\n#  include \"local.h\"\n// #include <attn/d.cuh>\n",
+            "#include <attn/a.cuh>\n#include <mma.h>\n\
+             #  include \"local.h\"\n// #include <attn/d.cuh>\n",
         );
         write("stage/local.h", "int local;\n");
         write(

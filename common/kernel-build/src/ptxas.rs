@@ -2,97 +2,167 @@
 
 use crate::report::Resources;
 
-/// In the order printed, or what could not be read.
-pub(crate) fn parse(output: &str) -> Result<Vec<(String, Resources)>, String> {
-    // (symbol, resources, whether its "Used" line was seen)
-    let mut entries: Vec<(String, Resources, bool)> = Vec::new();
-    // Properties are printed for called functions too, without their callers: they count against every entry.
-    let mut called = Resources::default();
-    let mut in_entry = false;
+/// A report of ptxas that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportProblem {
+    #[error("no number before '{unit}' in '{line}'")]
+    NoNumber { unit: &'static str, line: String },
+    #[error("'Used' before any entry")]
+    UsedBeforeEntry,
+    #[error("two 'Used' lines for {0}")]
+    UsedTwice(String),
+    #[error("no register count for {0}")]
+    NoRegisters(String),
+    #[error("{0} has no code in the cubin")]
+    NoCode(String),
+    #[error("no entry")]
+    NoEntry,
+}
+
+/// A kernel and its resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryResources {
+    pub symbol: String,
+    pub resources: Resources,
+}
+
+/// Returns the entries in the order printed.
+pub(crate) fn parse(output: &str) -> Result<Vec<EntryResources>, ReportProblem> {
+    let mut reader = Reader::default();
     for line in output.lines() {
-        let Some(text) = line
-            .trim_start()
-            .strip_prefix("ptxas info")
-            .map(|rest| rest.trim_start_matches([' ', ':']))
-        else {
+        reader.read_line(line)?;
+    }
+    reader.finish()
+}
+
+/// An entry whose block is being read.
+struct OpenEntry {
+    symbol: String,
+    resources: Resources,
+    has_used_line: bool,
+}
+
+#[derive(Default)]
+struct Reader {
+    entries: Vec<OpenEntry>,
+    /// The resources of called functions. Properties are printed for these too, without their
+    /// callers: they count against every entry.
+    called: Resources,
+    /// Whether the properties that follow are those of the last entry.
+    is_in_entry: bool,
+}
+
+impl Reader {
+    fn read_line(&mut self, line: &str) -> Result<(), ReportProblem> {
+        let Some(rest) = line.trim_start().strip_prefix("ptxas info") else {
             if line.contains("bytes stack frame") {
-                let resources = match entries.last_mut() {
-                    Some((_, resources, _)) if in_entry => resources,
-                    _ => &mut called,
-                };
-                resources.stack_frame_bytes += count_before(line, "bytes stack frame")?;
-                resources.spill_store_bytes += count_before(line, "bytes spill stores")?;
-                resources.spill_load_bytes += count_before(line, "bytes spill loads")?;
+                self.read_properties(line)?;
             }
-            continue;
+            return Ok(());
         };
-        if let Some(rest) = text.strip_prefix("Compiling entry function '") {
-            let symbol = rest.split('\'').next().unwrap_or_default();
-            entries.push((symbol.to_string(), Resources::default(), false));
-            in_entry = true;
-        } else if let Some(function) = text.strip_prefix("Function properties for ") {
-            in_entry = entries
+        let info = rest.trim_start_matches([' ', ':']);
+        if let Some(quoted) = info.strip_prefix("Compiling entry function '") {
+            self.begin_entry(quoted.split('\'').next().unwrap_or_default());
+        } else if let Some(function) = info.strip_prefix("Function properties for ") {
+            self.is_in_entry = self
+                .entries
                 .last()
-                .is_some_and(|(symbol, ..)| symbol == function.trim());
-        } else if text.starts_with("Used ") {
-            let (symbol, resources, used) = entries.last_mut().ok_or("'Used' before any entry")?;
-            if *used {
-                return Err(format!("two 'Used' lines for {symbol}"));
-            }
-            *used = true;
-            for item in text.trim_start_matches("Used ").split(", ") {
-                if item.ends_with(" registers") {
-                    resources.registers = count_before(item, "registers")?;
-                } else if item.ends_with(" bytes smem") {
-                    resources.static_shared_bytes = count_before(item, "bytes smem")?;
-                }
-                // Others ("barriers", "bytes cmem[0]", "bytes cumulative stack size", "bytes lmem") repeat or do not concern us.
-            }
+                .is_some_and(|entry| entry.symbol == function.trim());
+        } else if let Some(usage) = info.strip_prefix("Used ") {
+            self.read_usage(usage)?;
         }
+        Ok(())
     }
-    if let Some((symbol, ..)) = entries
-        .iter()
-        .find(|(_, resources, used)| !used || resources.registers == 0)
-    {
-        return Err(format!("no register count for {symbol}"));
+
+    fn begin_entry(&mut self, symbol: &str) {
+        self.entries.push(OpenEntry {
+            symbol: symbol.to_string(),
+            resources: Resources::default(),
+            has_used_line: false,
+        });
+        self.is_in_entry = true;
     }
-    for (_, resources, _) in &mut entries {
-        resources.stack_frame_bytes += called.stack_frame_bytes;
-        resources.spill_store_bytes += called.spill_store_bytes;
-        resources.spill_load_bytes += called.spill_load_bytes;
+
+    /// Reads the line of stack and spills.
+    fn read_properties(&mut self, line: &str) -> Result<(), ReportProblem> {
+        let resources = match self.entries.last_mut() {
+            Some(entry) if self.is_in_entry => &mut entry.resources,
+            _ => &mut self.called,
+        };
+        resources.stack_frame_bytes += count_before(line, "bytes stack frame")?;
+        resources.spill_store_bytes += count_before(line, "bytes spill stores")?;
+        resources.spill_load_bytes += count_before(line, "bytes spill loads")?;
+        Ok(())
     }
-    Ok(entries
-        .into_iter()
-        .map(|(symbol, resources, _)| (symbol, resources))
-        .collect())
+
+    /// Reads the items of a "Used" line.
+    fn read_usage(&mut self, usage: &str) -> Result<(), ReportProblem> {
+        let entry = self
+            .entries
+            .last_mut()
+            .ok_or(ReportProblem::UsedBeforeEntry)?;
+        if entry.has_used_line {
+            return Err(ReportProblem::UsedTwice(entry.symbol.clone()));
+        }
+        entry.has_used_line = true;
+        for item in usage.split(", ") {
+            if item.ends_with(" registers") {
+                entry.resources.registers = count_before(item, "registers")?;
+            } else if item.ends_with(" bytes smem") {
+                entry.resources.static_shared_bytes = count_before(item, "bytes smem")?;
+            }
+            // Others ("barriers", "bytes cmem[0]", "bytes cumulative stack size", "bytes lmem")
+            // repeat or do not concern us.
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<EntryResources>, ReportProblem> {
+        let mut finished = Vec::new();
+        for entry in self.entries {
+            if !entry.has_used_line || entry.resources.registers == 0 {
+                return Err(ReportProblem::NoRegisters(entry.symbol));
+            }
+            let mut resources = entry.resources;
+            resources.stack_frame_bytes += self.called.stack_frame_bytes;
+            resources.spill_store_bytes += self.called.spill_store_bytes;
+            resources.spill_load_bytes += self.called.spill_load_bytes;
+            finished.push(EntryResources {
+                symbol: entry.symbol,
+                resources,
+            });
+        }
+        Ok(finished)
+    }
 }
 
-/// Of an entry whose asynchronous products ptxas takes apart, or whose setmaxnreg it ignores (C7508 to C7519). A line that
-/// names no function counts against every entry.
+/// Returns the warnings that ptxas takes an entry's asynchronous products apart or ignores its
+/// setmaxnreg (C7508 to C7519). A line that names no function counts against every entry.
 pub(crate) fn warnings(output: &str, symbol: &str) -> Vec<String> {
-    let concerns = |line: &&str| {
-        line.contains("(C75") && (!line.contains('\'') || line.contains(&format!("'{symbol}'")))
-    };
-    output
-        .lines()
-        .filter(concerns)
-        .map(|line| {
-            line.trim_start_matches("ptxas info")
-                .trim_matches([' ', ':'])
-                .into()
-        })
-        .collect()
+    let quoted_symbol = format!("'{symbol}'");
+    let mut warnings = Vec::new();
+    for line in output.lines() {
+        if !line.contains("(C75") || line.contains('\'') && !line.contains(&quoted_symbol) {
+            continue;
+        }
+        let text = line
+            .trim_start_matches("ptxas info")
+            .trim_matches([' ', ':']);
+        warnings.push(text.to_string());
+    }
+    warnings
 }
 
-fn count_before(text: &str, unit: &str) -> Result<u32, String> {
-    let bad = || format!("no number before '{unit}' in '{}'", text.trim());
-    let end = text.find(unit).ok_or_else(bad)?;
-    let digits = text[..end]
-        .trim_end()
-        .rsplit([' ', ','])
-        .next()
-        .unwrap_or_default();
-    digits.parse().map_err(|_| bad())
+fn count_before(text: &str, unit: &'static str) -> Result<u32, ReportProblem> {
+    parsed_count(text, unit).ok_or_else(|| ReportProblem::NoNumber {
+        unit,
+        line: text.trim().to_string(),
+    })
+}
+
+fn parsed_count(text: &str, unit: &str) -> Option<u32> {
+    let before = text[..text.find(unit)?].trim_end();
+    before.rsplit([' ', ',']).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -110,14 +180,16 @@ ptxas info    : Compile time = 8.193 ms
 ptxas info    : Compiling entry function 'stage0_scalar_wmma_32x64_e4m3_d64' for 'sm_89'
 ptxas info    : Function properties for stage0_scalar_wmma_32x64_e4m3_d64
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 14 registers, used 1 barriers, 256 bytes smem, 576 bytes cmem[0], 8 bytes cmem[2]
+ptxas info    : Used 14 registers, used 1 barriers, 256 bytes smem, 576 bytes cmem[0], \
+8 bytes cmem[2]
 ptxas info    : Compile time = 1.122 ms
 ";
 
     /// nvcc 13.0.88, sm_90a: spills, a warning above, no constant banks.
     const SPILLS: &str = "\
 kernel.cu(7): warning #177-D: member \"x\" was declared but never referenced
-ptxas info    : Overriding global maxrregcount 64 with entry-specific value 255 computed using thread count
+ptxas info    : Overriding global maxrregcount 64 with entry-specific value 255 computed using \
+thread count
 ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_Z6kernelILi64EEvPf' for 'sm_90a'
 ptxas info    : Function properties for _Z6kernelILi64EEvPf
@@ -126,6 +198,13 @@ ptxas info    : Used 255 registers, used 1 barriers, 664 bytes cumulative stack 
 ptxas info    : Compile time = 72.334 ms
 ";
 
+    fn entry(symbol: &str, resources: Resources) -> EntryResources {
+        EntryResources {
+            symbol: symbol.to_string(),
+            resources,
+        }
+    }
+
     #[test]
     fn reads_static_shared_memory() {
         let expected = Resources {
@@ -133,12 +212,13 @@ ptxas info    : Compile time = 72.334 ms
             static_shared_bytes: 256,
             ..Resources::default()
         };
+        let symbols = [
+            "stage0_scalar_wmma_32x64_e4m3_d128",
+            "stage0_scalar_wmma_32x64_e4m3_d64",
+        ];
         assert_eq!(
             parse(STATIC_SHARED).unwrap(),
-            [
-                ("stage0_scalar_wmma_32x64_e4m3_d128".to_string(), expected),
-                ("stage0_scalar_wmma_32x64_e4m3_d64".to_string(), expected),
-            ]
+            symbols.map(|symbol| entry(symbol, expected))
         );
     }
 
@@ -153,21 +233,21 @@ ptxas info    : Compile time = 72.334 ms
         };
         assert_eq!(
             parse(SPILLS).unwrap(),
-            [("_Z6kernelILi64EEvPf".to_string(), expected)]
+            [entry("_Z6kernelILi64EEvPf", expected)]
         );
     }
 
     #[test]
     fn spills_of_a_called_function_count_against_the_entry() {
-        let called = "ptxas info    : Function properties for _Z6helperf\n    48 bytes stack frame, 4 bytes spill stores, 8 \
-                      bytes spill loads\n";
+        let called = "ptxas info    : Function properties for _Z6helperf\n    \
+                      48 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n";
         let mut expected = parse(SPILLS).unwrap();
-        expected[0].1.stack_frame_bytes += 48;
-        expected[0].1.spill_store_bytes += 4;
-        expected[0].1.spill_load_bytes += 8;
+        expected[0].resources.stack_frame_bytes += 48;
+        expected[0].resources.spill_store_bytes += 4;
+        expected[0].resources.spill_load_bytes += 8;
         assert_eq!(parse(&format!("{SPILLS}{called}")).unwrap(), expected);
-        let of_two = parse(&format!("{STATIC_SHARED}{called}")).unwrap();
-        let spills = of_two.iter().map(|(_, of_one)| of_one.spill_load_bytes);
+        let entries = parse(&format!("{STATIC_SHARED}{called}")).unwrap();
+        let spills = entries.iter().map(|entry| entry.resources.spill_load_bytes);
         assert_eq!(spills.collect::<Vec<_>>(), [8, 8]);
     }
 
@@ -179,32 +259,29 @@ ptxas info    : Compile time = 72.334 ms
             .map(|line| format!("{line}\n"))
             .collect();
         assert_eq!(
-            parse(&cut),
-            Err("no register count for _Z6kernelILi64EEvPf".to_string())
+            parse(&cut).unwrap_err().to_string(),
+            "no register count for _Z6kernelILi64EEvPf"
         );
         assert!(parse(&SPILLS.replace("Used 255", "Used many")).is_err());
         assert!(parse(&SPILLS.replace("Used 255 registers, used", "Used")).is_err());
         let twice = format!("{SPILLS}ptxas info    : Used 9 registers\n");
         let expected = "two 'Used' lines for _Z6kernelILi64EEvPf";
-        assert_eq!(parse(&twice), Err(expected.to_string()));
+        assert_eq!(parse(&twice).unwrap_err().to_string(), expected);
     }
 
     #[test]
-    fn what_ptxas_takes_apart_is_told_of_the_entry_it_names() {
-        let of = |symbol| {
-            format!(
-                "(C7510) wgmma.mma_async instructions are serialized due to a call in function '{symbol}'"
-            )
-        };
+    fn warnings_belong_to_the_entry_they_name() {
+        let serialized = "(C7510) wgmma.mma_async instructions are serialized due to a call in \
+                          function 'one'";
+        let ignored = "(C7508) setmaxnreg is ignored";
         let output = format!(
-            "ptxas info    : {}\nptxas info    : (C7508) setmaxnreg is ignored\nptxas info    : (C7600) of no product\n{SPILLS}",
-            of("one")
+            "ptxas info    : {serialized}\n\
+             ptxas info    : {ignored}\n\
+             ptxas info    : (C7600) of no product\n\
+             {SPILLS}"
         );
-        assert_eq!(
-            warnings(&output, "one"),
-            [of("one"), "(C7508) setmaxnreg is ignored".to_string()]
-        );
-        assert_eq!(warnings(&output, "on"), ["(C7508) setmaxnreg is ignored"]);
+        assert_eq!(warnings(&output, "one"), [serialized, ignored]);
+        assert_eq!(warnings(&output, "on"), [ignored]);
         assert!(warnings(SPILLS, "_Z6kernelILi64EEvPf").is_empty());
     }
 

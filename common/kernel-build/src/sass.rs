@@ -1,11 +1,11 @@
-//! The identity of machine code: a hash of each entry's own section; the whole file depends on paths and on the other
-//! entries.
+//! The identity of machine code: a hash of each entry's own section; the whole file depends on
+//! paths and on the other entries.
 
 use crate::identity::hex_sha256;
 use object::{Object, ObjectSection};
 use std::collections::BTreeMap;
 
-/// SHA-256 of `.text.<symbol>`, by symbol.
+/// Returns the SHA-256 of `.text.<symbol>`, by symbol.
 pub(crate) fn text_hashes(cubin: &[u8]) -> Result<BTreeMap<String, String>, object::Error> {
     let file = object::File::parse(cubin)?;
     let mut hashes = BTreeMap::new();

@@ -4,65 +4,100 @@ use crate::error::BuildError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// By `scripts/cuda-toolkit`, relative to the workspace root.
+/// The nvcc that `scripts/cuda-toolkit` installs, relative to the workspace root.
 const IN_WORKSPACE: &str = ".cuda/nvidia/cu13/bin/nvcc";
 
 pub(crate) const REMEDY: &str = "run scripts/cuda-toolkit, or set NVCC or CUDA_HOME";
 
-/// What the search looks at, for tests.
-pub(crate) struct Surroundings<'a> {
-    /// An environment variable's value; an empty one counts as unset.
-    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    pub is_file: &'a dyn Fn(&Path) -> bool,
-    pub root: &'a Path,
+/// Everything the search looks at, so that tests can stand in for it.
+struct Surroundings<'a> {
+    /// Returns an environment variable's value; an empty one counts as unset.
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
+    is_file: &'a dyn Fn(&Path) -> bool,
+    root: &'a Path,
 }
 
-/// `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH`, then the workspace's own `.cuda/`. Only `NVCC` is a demand: if it names
-/// nothing, going on silently would build with another compiler than the one asked for.
-pub(crate) fn find_nvcc(around: &Surroundings) -> Result<Option<PathBuf>, BuildError> {
-    let variable = |name: &str| (around.variable)(name).filter(|value| !value.is_empty());
-    let on_path = |program: &Path| {
-        let folders = variable("PATH")?;
-        std::env::split_paths(&folders)
-            .map(|folder| folder.join(program))
-            .find(|path| (around.is_file)(path))
-    };
-    if let Some(value) = variable("NVCC") {
-        let named = PathBuf::from(&value);
-        let is_bare_name = named.components().count() == 1;
-        let path = if is_bare_name {
-            on_path(&named)
-        } else {
-            Some(named).filter(|path| (around.is_file)(path))
-        };
-        return match path {
-            Some(path) => Ok(Some(path)),
-            None => Err(BuildError::Variable {
+/// Searches this machine for nvcc, as the environment and the workspace at `root` direct.
+pub(crate) fn find_nvcc(root: &Path) -> Result<Option<PathBuf>, BuildError> {
+    Surroundings {
+        variable: &|name| std::env::var_os(name),
+        is_file: &Path::is_file,
+        root,
+    }
+    .find_nvcc()
+}
+
+impl Surroundings<'_> {
+    /// Searches `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH`, then the workspace's own `.cuda/`. Only
+    /// `NVCC` is a demand: if it names nothing, going on silently would build with another compiler
+    /// than the one asked for.
+    fn find_nvcc(&self) -> Result<Option<PathBuf>, BuildError> {
+        if let Some(value) = set_variable(self.variable, "NVCC") {
+            let nvcc = self.named_nvcc(Path::new(&value));
+            return nvcc.map(Some).ok_or_else(|| BuildError::Variable {
                 name: "NVCC",
                 value: value.to_string_lossy().into_owned(),
                 expected: "the path of nvcc, or its name on PATH; unset it to search",
-            }),
-        };
+            });
+        }
+        for home in homes(self.variable) {
+            if (self.is_file)(&home.nvcc) {
+                return Ok(Some(home.nvcc));
+            }
+        }
+        if let Some(nvcc) = self.find_on_path(Path::new("nvcc")) {
+            return Ok(Some(nvcc));
+        }
+        let installed = self.root.join(IN_WORKSPACE);
+        Ok((self.is_file)(&installed).then_some(installed))
     }
-    let homes = homes(around.variable).into_iter().map(|(_, path)| path);
-    let last = [around.root.join(IN_WORKSPACE)];
-    let mut places = homes.chain(on_path(Path::new("nvcc"))).chain(last);
-    Ok(places.find(|path| (around.is_file)(path)))
+
+    /// Returns the program that `NVCC` names, if it exists.
+    fn named_nvcc(&self, name: &Path) -> Option<PathBuf> {
+        let is_bare_name = name.components().count() == 1;
+        if is_bare_name {
+            self.find_on_path(name)
+        } else {
+            (self.is_file)(name).then(|| name.to_path_buf())
+        }
+    }
+
+    fn find_on_path(&self, program: &Path) -> Option<PathBuf> {
+        let folders = set_variable(self.variable, "PATH")?;
+        std::env::split_paths(&folders)
+            .map(|folder| folder.join(program))
+            .find(|path| (self.is_file)(path))
+    }
 }
 
-/// `CUDA_HOME` and `CUDA_PATH`, where set, with where nvcc should be.
-fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<(&'static str, PathBuf)> {
-    let home = |name| {
-        let value = variable(name).filter(|value| !value.is_empty())?;
-        Some((name, Path::new(&value).join("bin/nvcc")))
-    };
-    ["CUDA_HOME", "CUDA_PATH"]
-        .into_iter()
-        .filter_map(home)
-        .collect()
+/// Returns the value of a variable that is set and not empty.
+fn set_variable(variable: &dyn Fn(&str) -> Option<OsString>, name: &str) -> Option<OsString> {
+    variable(name).filter(|value| !value.is_empty())
 }
 
-/// `CUDA_HOME` and `CUDA_PATH` where they name no toolkit: the search passes over them.
+/// A toolkit's folder, as a variable names it.
+struct Home {
+    variable: &'static str,
+    /// The path where nvcc should be.
+    nvcc: PathBuf,
+}
+
+/// Returns the folders of `CUDA_HOME` and `CUDA_PATH`, where set.
+fn homes(variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Home> {
+    let mut homes = Vec::new();
+    for name in ["CUDA_HOME", "CUDA_PATH"] {
+        if let Some(folder) = set_variable(variable, name) {
+            homes.push(Home {
+                variable: name,
+                nvcc: Path::new(&folder).join("bin/nvcc"),
+            });
+        }
+    }
+    homes
+}
+
+/// Returns `CUDA_HOME` and `CUDA_PATH` where they name no toolkit, each with the reason: the search
+/// passes over them.
 pub fn homes_without_nvcc() -> Vec<(&'static str, String)> {
     without_nvcc(&|name| std::env::var_os(name), &Path::is_file)
 }
@@ -71,11 +106,13 @@ fn without_nvcc(
     variable: &dyn Fn(&str) -> Option<OsString>,
     is_file: &dyn Fn(&Path) -> bool,
 ) -> Vec<(&'static str, String)> {
-    let missing = homes(variable)
+    homes(variable)
         .into_iter()
-        .filter(|(_, path)| !is_file(path));
-    missing
-        .map(|(name, path)| (name, format!("{} does not exist", path.display())))
+        .filter(|home| !is_file(&home.nvcc))
+        .map(|home| {
+            let reason = format!("{} does not exist", home.nvcc.display());
+            (home.variable, reason)
+        })
         .collect()
 }
 
@@ -84,20 +121,24 @@ mod tests {
     use super::*;
 
     fn find(variables: &[(&str, &str)], files: &[&str]) -> Result<Option<String>, String> {
-        let variable = |name: &str| {
-            variables
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| OsString::from(value))
-        };
+        let variable = |name: &str| value_of(variables, name);
         let is_file = |path: &Path| files.iter().any(|file| Path::new(file) == path);
         let around = Surroundings {
             variable: &variable,
             is_file: &is_file,
             root: Path::new("/w"),
         };
-        let found = find_nvcc(&around).map_err(|error| error.to_string())?;
-        Ok(found.map(|nvcc| nvcc.to_string_lossy().into_owned()))
+        match around.find_nvcc() {
+            Ok(nvcc) => Ok(nvcc.map(|path| path.to_string_lossy().into_owned())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn value_of(variables: &[(&str, &str)], name: &str) -> Option<OsString> {
+        variables
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| OsString::from(value))
     }
 
     const ALL: [&str; 5] = [
@@ -117,8 +158,10 @@ mod tests {
             ("PATH", "/a:/b"),
         ];
         for (left_out, expected) in ALL.into_iter().enumerate() {
-            let expected = Some(expected.to_string());
-            assert_eq!(find(&variables[left_out..], &ALL), Ok(expected));
+            assert_eq!(
+                find(&variables[left_out..], &ALL),
+                Ok(Some(expected.to_string()))
+            );
         }
         assert_eq!(find(&variables[1..], &[]), Ok(None));
     }
@@ -151,12 +194,11 @@ mod tests {
             find(&variables, &ALL),
             Ok(Some("/opt/b/bin/nvcc".to_string()))
         );
-        let variable = |name: &str| {
-            let of = |(known, value): &(&str, &str)| (*known == name).then(|| value.into());
-            variables.iter().find_map(of)
-        };
-        let said = without_nvcc(&variable, &|path| path.starts_with("/opt/b"));
-        let gone = "/gone/bin/nvcc does not exist".to_string();
-        assert_eq!(said, [("CUDA_HOME", gone)]);
+        let variable = |name: &str| value_of(&variables, name);
+        let reason = "/gone/bin/nvcc does not exist".to_string();
+        assert_eq!(
+            without_nvcc(&variable, &|path| path.starts_with("/opt/b")),
+            [("CUDA_HOME", reason)]
+        );
     }
 }
