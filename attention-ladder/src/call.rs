@@ -7,14 +7,14 @@ use common::image::STRIDE_ALIGN;
 use common::params::AttentionTensor;
 use common::problem::{Dtype, Mask, Problem, Shape};
 
-/// Of O, f16 or bf16.
+/// The size of an element of O, f16 or bf16.
 const OUTPUT_BYTES: usize = 2;
 
 fn invalid(message: String) -> Failure {
     Failure::new(Code::Invalid, message)
 }
 
-/// What no rule but the GPU's refuses, with or without addresses.
+/// A call that no rule but the GPU's refuses, with or without addresses.
 #[derive(Debug)]
 pub struct Checked {
     pub(crate) problem: Problem,
@@ -54,21 +54,30 @@ impl Checked {
 
     /// Refuses a launch that lacks an address.
     pub(crate) fn addresses(&self) -> Result<(), Failure> {
-        let mut named = ["q", "k", "v", "o"].into_iter().zip(&self.tensors);
-        if let Some((name, _)) = named.find(|(_, tensor)| tensor.data.is_null()) {
-            return Err(invalid(format!("the address of {name} is null")));
+        for (name, tensor) in ["q", "k", "v", "o"].into_iter().zip(&self.tensors) {
+            if tensor.data.is_null() {
+                return Err(invalid(format!("the address of {name} is null")));
+            }
         }
         let dtype = self.problem.dtype;
         let is_scaled = dtype == Dtype::E4m3;
-        let mut inputs = ["q", "k", "v"].into_iter().zip(&self.tensors);
-        match inputs.find(|(_, tensor)| tensor.scales.is_null() == is_scaled) {
-            Some((name, _)) if is_scaled => Err(invalid(format!(
-                "{name} has no scales: E4M3 needs one f32 per batch and head"
-            ))),
-            Some((name, _)) => Err(invalid(format!("{name} is {dtype} and has scales"))),
-            None => Ok(()),
+        for (name, tensor) in ["q", "k", "v"].into_iter().zip(&self.tensors) {
+            let has_scales = !tensor.scales.is_null();
+            if is_scaled && !has_scales {
+                return Err(invalid(format!(
+                    "{name} has no scales: E4M3 needs one f32 per batch and head"
+                )));
+            }
+            if !is_scaled && has_scales {
+                return Err(invalid(format!("{name} is {dtype} and has scales")));
+            }
         }
+        Ok(())
     }
+}
+
+fn unsupported(message: String) -> Failure {
+    Failure::new(Code::Unsupported, message)
 }
 
 fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
@@ -77,32 +86,27 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         crate::ATTENTION_LADDER_E4M3 => Dtype::E4m3,
         crate::ATTENTION_LADDER_BF16 => Dtype::Bf16,
         other => {
-            let message =
-                format!("dtype {other} is not supported: ATTENTION_LADDER_F16, _E4M3 or _BF16");
-            return Err(Failure::new(Code::Unsupported, message));
+            return Err(unsupported(format!(
+                "dtype {other} is not supported: ATTENTION_LADDER_F16, _E4M3 or _BF16"
+            )));
         }
     };
     let mask = match call.mask {
         crate::ATTENTION_LADDER_FULL => Mask::Full,
         crate::ATTENTION_LADDER_CAUSAL => Mask::Causal,
         other => {
-            let message = format!(
+            return Err(unsupported(format!(
                 "mask {other} is not supported: ATTENTION_LADDER_FULL or ATTENTION_LADDER_CAUSAL"
-            );
-            return Err(Failure::new(Code::Unsupported, message));
+            )));
         }
     };
     if call.flags & !crate::ATTENTION_LADDER_BATCH_INVARIANT != 0 {
-        let message = format!(
-            "flags {} are not supported: 0 or ATTENTION_LADDER_BATCH_INVARIANT; fill the call with zeros first",
+        return Err(unsupported(format!(
+            "flags {} are not supported: 0 or ATTENTION_LADDER_BATCH_INVARIANT; \
+             fill the call with zeros first",
             call.flags
-        );
-        return Err(Failure::new(Code::Unsupported, message));
+        )));
     }
-    let extent = |name: &str, value: i32| {
-        let least = "every extent of a problem is at least 1";
-        usize::try_from(value).map_err(|_| invalid(format!("{name} is {value}: {least}")))
-    };
     let shape = Shape {
         batch: extent("batch", call.batch)?,
         heads_q: extent("heads_q", call.heads_q)?,
@@ -111,189 +115,305 @@ fn problem(call: &AttentionLadderCall) -> Result<Problem, Failure> {
         seq_kv: extent("seq_kv", call.seq_kv)?,
         head_dim: extent("head_dim", call.head_dim)?,
     };
-    let problem = match call.softmax_scale {
-        0.0 => Problem::new(shape, dtype, mask),
-        scale => Problem::with_scale(shape, dtype, mask, scale),
-    };
-    Ok(problem?)
+    if call.softmax_scale == 0.0 {
+        Ok(Problem::new(shape, dtype, mask)?)
+    } else {
+        Ok(Problem::with_scale(shape, dtype, mask, call.softmax_scale)?)
+    }
 }
 
-/// Q, K, V and O; refuses addresses of log-sum-exps and scales that kernels cannot use.
+fn extent(name: &str, value: i32) -> Result<usize, Failure> {
+    usize::try_from(value).map_err(|_| {
+        invalid(format!(
+            "{name} is {value}: every extent of a problem is at least 1"
+        ))
+    })
+}
+
+/// An array of f32 in GPU memory: log-sum-exps or scales.
+struct Floats {
+    name: &'static str,
+    address: *const f32,
+    count: usize,
+}
+
+impl Floats {
+    /// Returns the arrays that a call has beside its tensors; an address may be null.
+    fn of_call(call: &AttentionLadderCall, problem: &Problem) -> [Self; 4] {
+        let [batch, heads_q, rows, _] = problem.shape.q_extents();
+        let heads_kv = problem.shape.heads_kv;
+        let floats = |name, address, count| Self {
+            name,
+            address,
+            count,
+        };
+        [
+            floats("lse", call.lse.cast_const(), batch * heads_q * rows),
+            floats("q's scales", call.q.scales, batch * heads_q),
+            floats("k's scales", call.k.scales, batch * heads_kv),
+            floats("v's scales", call.v.scales, batch * heads_kv),
+        ]
+    }
+}
+
+/// Reads Q, K, V and O; refuses addresses of log-sum-exps and scales that kernels cannot use.
 fn tensors(call: &AttentionLadderCall, problem: &Problem) -> Result<[AttentionTensor; 4], Failure> {
-    let (of_q, of_kv) = (problem.shape.q_extents(), problem.shape.kv_extents());
-    let bytes = problem.dtype.bytes();
-    let of_floats = [
-        ("lse", call.lse.cast_const()),
-        ("q's scales", call.q.scales),
-        ("k's scales", call.k.scales),
-        ("v's scales", call.v.scales),
-    ];
+    let floats = Floats::of_call(call, problem);
     // A kernel that reads or writes there ends the context.
-    if let Some(&(name, address)) = of_floats.iter().find(|(_, address)| !address.is_aligned()) {
-        return Err(invalid(format!(
-            "the address of {name} is {address:p}: it must be a multiple of {} bytes",
-            align_of::<f32>()
-        )));
+    for array in &floats {
+        if !array.address.is_aligned() {
+            return Err(invalid(format!(
+                "the address of {} is {:p}: it must be a multiple of {} bytes",
+                array.name,
+                array.address,
+                align_of::<f32>()
+            )));
+        }
     }
-    let tensors = [
-        tensor("q", &call.q, of_q, bytes)?,
-        tensor("k", &call.k, of_kv, bytes)?,
-        tensor("v", &call.v, of_kv, bytes)?,
-        tensor("o", &call.o, of_q, OUTPUT_BYTES)?,
-    ];
-    if call.o.data.is_null() {
-        return Ok(tensors);
+    let q_extents = problem.shape.q_extents();
+    let kv_extents = problem.shape.kv_extents();
+    let bytes = problem.dtype.bytes();
+    let q = tensor("q", &call.q, q_extents, bytes)?;
+    let k = tensor("k", &call.k, kv_extents, bytes)?;
+    let v = tensor("v", &call.v, kv_extents, bytes)?;
+    let o = tensor("o", &call.o, q_extents, OUTPUT_BYTES)?;
+    if o.data.is_null() {
+        return Ok([q, k, v, o]);
     }
-    let o = Rows::new(&tensors[3], of_q, OUTPUT_BYTES);
-    let overlaps = |name: &str| {
-        let message = format!("the output overlaps {name} in memory: it needs elements of its own");
-        invalid(message)
-    };
-    if o.overlap_themselves() {
+
+    let output = Rows::new(&o, q_extents, OUTPUT_BYTES);
+    if output.overlap_themselves() {
         return Err(overlaps("itself"));
     }
-    for (name, tensor, extents) in [
-        ("q", &tensors[0], of_q),
-        ("k", &tensors[1], of_kv),
-        ("v", &tensors[2], of_kv),
+    for (name, input, extents) in [
+        ("q", &q, q_extents),
+        ("k", &k, kv_extents),
+        ("v", &v, kv_extents),
     ] {
-        if !tensor.data.is_null() && o.overlap(&Rows::new(tensor, extents, bytes)) {
+        if !input.data.is_null() && output.overlap(&Rows::new(input, extents, bytes)) {
             return Err(overlaps(name));
         }
     }
-    let [batch, heads_q, rows, _] = of_q;
-    let of_scales = [heads_q, of_kv[1], of_kv[1]].map(|heads| batch * heads);
-    let counts = std::iter::once(batch * heads_q * rows).chain(of_scales);
-    for ((name, address), count) in of_floats.into_iter().zip(counts) {
-        if !address.is_null() && o.overlap(&Rows::dense(address, count)) {
-            return Err(overlaps(name));
+    for array in &floats {
+        if !array.address.is_null() && output.overlap(&Rows::dense(array.address, array.count)) {
+            return Err(overlaps(array.name));
         }
     }
-    Ok(tensors)
+    Ok([q, k, v, o])
 }
 
-/// Where a tensor's rows lie, in bytes.
+fn overlaps(name: &str) -> Failure {
+    invalid(format!(
+        "the output overlaps {name} in memory: it needs elements of its own"
+    ))
+}
+
+/// The place of a tensor's rows in memory, in bytes.
 struct Rows {
     start: i128,
     length: i128,
-    /// Stride, and how many there are.
-    steps: [(i128, i128); 3],
+    steps: [Step; 3],
 }
 
-/// Of a sum: a stride, and from how many of it to how many.
-type Term = (i128, i128, i128);
+/// A dimension: its stride, and how many of them there are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Step {
+    stride: i128,
+    count: i128,
+}
 
-fn extremes(terms: impl IntoIterator<Item = Term>) -> (i128, i128) {
-    terms
-        .into_iter()
-        .fold((0, 0), |(least, most), (stride, from, to)| {
-            (least + stride * from, most + stride * to)
-        })
+/// A part of a sum: a stride, and the least and the most of it that may be added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Term {
+    stride: i128,
+    least: i128,
+    most: i128,
+}
+
+/// Returns the least of the sums of the terms.
+fn least_sum(terms: &[Term]) -> i128 {
+    terms.iter().map(|term| term.stride * term.least).sum()
+}
+
+/// Returns the largest of the sums of the terms.
+fn largest_sum(terms: &[Term]) -> i128 {
+    terms.iter().map(|term| term.stride * term.most).sum()
+}
+
+/// An interval, its ends excluded.
+#[derive(Clone, Copy)]
+struct Window {
+    start: i128,
+    end: i128,
 }
 
 impl Rows {
     fn new(tensor: &AttentionTensor, extents: [usize; 4], element_bytes: usize) -> Self {
-        let strides = [tensor.batch_stride, tensor.head_stride, tensor.row_stride];
-        let in_bytes = |stride: i64| i128::from(stride) * element_bytes as i128;
+        let [batch, heads, rows, columns] = extents.map(|extent| extent as i128);
+        let bytes = element_bytes as i128;
+        let step = |stride: i64, count| Step {
+            stride: i128::from(stride) * bytes,
+            count,
+        };
         Self {
             start: tensor.data as usize as i128,
-            length: in_bytes(extents[3] as i64),
-            steps: [0, 1, 2].map(|i| (in_bytes(strides[i]), extents[i] as i128)),
+            length: columns * bytes,
+            steps: [
+                step(tensor.batch_stride, batch),
+                step(tensor.head_stride, heads),
+                step(tensor.row_stride, rows),
+            ],
         }
     }
 
-    /// One row of floats.
-    fn dense(address: *const f32, floats: usize) -> Self {
+    /// Returns one row of floats.
+    fn dense(address: *const f32, count: usize) -> Self {
         Self {
             start: address as usize as i128,
-            length: (floats * size_of::<f32>()) as i128,
-            steps: [(1, 1); 3],
+            length: (count * size_of::<f32>()) as i128,
+            steps: [Step {
+                stride: 1,
+                count: 1,
+            }; 3],
         }
-    }
-
-    fn terms(&self, sign: i128) -> impl Iterator<Item = Term> {
-        let terms = self.steps.iter();
-        terms.map(move |&(stride, count)| {
-            let far = sign * (count - 1);
-            (stride, far.min(0), far.max(0))
-        })
     }
 
     fn overlap_themselves(&self) -> bool {
-        let mut from_narrow = self.steps;
-        from_narrow.sort_unstable();
+        let mut steps = self.steps;
+        steps.sort_unstable();
         let mut end = self.length;
-        from_narrow.iter().any(|&(stride, count)| {
-            let overlaps = count > 1 && stride < end;
+        for Step { stride, count } in steps {
+            if count > 1 && stride < end {
+                return true;
+            }
             end += stride * (count - 1);
-            overlaps
-        })
+        }
+        false
     }
 
-    /// Exact, so that one buffer can hold q, k, v and o next to each other.
+    /// Returns whether rows share a byte with others. It is exact, so that one buffer can hold q,
+    /// k, v and o next to each other.
     fn overlap(&self, other: &Self) -> bool {
         let distance = self.start - other.start;
-        let window = (-self.length, other.length);
-        let (least, most) = extremes(self.terms(1).chain(other.terms(-1)));
-        if distance + most <= window.0 || distance + least >= window.1 {
+        let window = Window {
+            start: -self.length,
+            end: other.length,
+        };
+        let [a, b, c] = self.steps.map(Step::added);
+        let [d, e, f] = other.steps.map(Step::subtracted);
+        let terms = [a, b, c, d, e, f];
+        if distance + largest_sum(&terms) <= window.start
+            || distance + least_sum(&terms) >= window.end
+        {
             return false;
         }
-        let mut terms: Vec<Term> = self.terms(1).chain(other.terms(-1)).collect();
-        terms.sort_unstable_by(|a, b| b.cmp(a));
-        terms.dedup_by(|term, kept| {
-            let is_same = term.0 == kept.0;
-            if is_same {
-                (kept.1, kept.2) = (kept.1 + term.1, kept.2 + term.2);
-            }
-            is_same
-        });
-        reaches(distance, &terms, window)
+        reaches(distance, &merged(terms), window)
     }
 }
 
-/// Whether `distance` plus some sum of the terms lies within the window, its ends excluded.
-fn reaches(distance: i128, terms: &[Term], window: (i128, i128)) -> bool {
-    let Some((&(stride, from, to), narrower)) = terms.split_first() else {
-        return window.0 < distance && distance < window.1;
-    };
-    let (least, most) = extremes(narrower.iter().copied());
-    let first = -(distance + most - window.0 - 1).div_euclid(stride);
-    let last = (window.1 - 1 - least - distance).div_euclid(stride);
-    (first.max(from)..=last.min(to))
-        .any(|times| reaches(distance + times * stride, narrower, window))
+impl Step {
+    /// Returns the term of a row's place.
+    fn added(self) -> Term {
+        Term {
+            stride: self.stride,
+            least: 0,
+            most: self.count - 1,
+        }
+    }
+
+    /// Returns the term of a distance from a row's place.
+    fn subtracted(self) -> Term {
+        Term {
+            stride: self.stride,
+            least: 1 - self.count,
+            most: 0,
+        }
+    }
 }
 
+/// Returns one term for each stride, the widest first.
+fn merged(terms: [Term; 6]) -> Vec<Term> {
+    let mut merged = terms.to_vec();
+    merged.sort_unstable_by(|left, right| right.cmp(left));
+    merged.dedup_by(|term, kept| {
+        if term.stride != kept.stride {
+            return false;
+        }
+        kept.least += term.least;
+        kept.most += term.most;
+        true
+    });
+    merged
+}
+
+/// Returns whether `distance` plus some sum of the terms lies within the window.
+fn reaches(distance: i128, terms: &[Term], window: Window) -> bool {
+    let Some((&term, narrower)) = terms.split_first() else {
+        return window.start < distance && distance < window.end;
+    };
+    let to_start = distance + largest_sum(narrower) - window.start - 1;
+    let first = -to_start.div_euclid(term.stride);
+    let to_end = window.end - 1 - least_sum(narrower) - distance;
+    let last = to_end.div_euclid(term.stride);
+    (first.max(term.least)..=last.min(term.most))
+        .any(|times| reaches(distance + times * term.stride, narrower, window))
+}
+
+/// A dimension as the caller passed it.
+struct Stride<'a> {
+    tensor: &'a str,
+    dimension: &'a str,
+    elements: i64,
+    element_bytes: i64,
+}
+
+impl Stride<'_> {
+    /// Returns the stride, or `dense` where there is one element: a stride between elements of
+    /// which there is one says nothing, and callers leave anything there.
+    fn checked(&self, extent: usize, dense: usize) -> Result<i64, Failure> {
+        if extent == 1 {
+            return Ok(dense as i64);
+        }
+        let align = STRIDE_ALIGN as i64;
+        let bytes = self.elements.saturating_mul(self.element_bytes);
+        if self.elements <= 0 || bytes % align != 0 {
+            return Err(invalid(format!(
+                "the {} stride of {} is {} elements: it must be positive and a multiple of \
+                 {} elements ({align} bytes); key heads that several query heads share are \
+                 not expanded, heads_kv says how many there are",
+                self.dimension,
+                self.tensor,
+                self.elements,
+                align / self.element_bytes
+            )));
+        }
+        Ok(self.elements)
+    }
+}
+
+/// Checks a tensor's address and strides.
 fn tensor(
     name: &str,
     tensor: &AttentionLadderTensor,
     [batch, heads, rows, columns]: [usize; 4],
     element_bytes: usize,
 ) -> Result<AttentionTensor, Failure> {
-    let align = STRIDE_ALIGN as i64;
     if !(tensor.data as usize).is_multiple_of(STRIDE_ALIGN) {
         return Err(invalid(format!(
-            "the address of {name} is {:p}: it must be a multiple of {align} bytes",
+            "the address of {name} is {:p}: it must be a multiple of {STRIDE_ALIGN} bytes",
             tensor.data
         )));
     }
-    // A stride between elements of which there is one says nothing: callers leave anything there.
-    let stride = |dimension: &str, stride: i64, extent: usize, dense: usize| {
-        if extent == 1 {
-            return Ok(dense as i64);
-        }
-        let in_bytes = stride.saturating_mul(element_bytes as i64);
-        if stride <= 0 || in_bytes % align != 0 {
-            return Err(invalid(format!(
-                "the {dimension} stride of {name} is {stride} elements: it must be positive and a multiple of {} elements \
-                 ({align} bytes); key heads that several query heads share are not expanded, heads_kv says how many there are",
-                align / element_bytes as i64
-            )));
-        }
-        Ok(stride)
+    let stride = |dimension, elements| Stride {
+        tensor: name,
+        dimension,
+        elements,
+        element_bytes: element_bytes as i64,
     };
-    let row_stride = stride("row", tensor.row_stride, rows, columns)?;
-    let head_stride = stride("head", tensor.head_stride, heads, rows * columns)?;
-    let batch_stride = stride("batch", tensor.batch_stride, batch, heads * rows * columns)?;
+    let row_stride = stride("row", tensor.row_stride).checked(rows, columns)?;
+    let head_stride = stride("head", tensor.head_stride).checked(heads, rows * columns)?;
+    let batch_stride =
+        stride("batch", tensor.batch_stride).checked(batch, heads * rows * columns)?;
     if row_stride < columns as i64 {
         return Err(invalid(format!(
             "the row stride of {name} is {row_stride} elements, less than the {columns} of a row"
@@ -311,6 +431,7 @@ fn tensor(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ptr::null_mut;
 
     fn call() -> AttentionLadderCall {
         let tensor = AttentionLadderTensor {
@@ -328,7 +449,7 @@ mod tests {
                 data: (1 << 20) as *mut _,
                 ..tensor
             },
-            lse: std::ptr::null_mut(),
+            lse: null_mut(),
             dtype: crate::ATTENTION_LADDER_F16,
             mask: crate::ATTENTION_LADDER_FULL,
             batch: 1,
@@ -342,144 +463,153 @@ mod tests {
         }
     }
 
-    fn refusal(change: impl FnOnce(&mut AttentionLadderCall)) -> (Code, String) {
+    fn refusal(change: impl FnOnce(&mut AttentionLadderCall)) -> Failure {
         let mut call = call();
         change(&mut call);
-        let checked = Checked::new(&call).and_then(|checked| checked.addresses());
-        let failure = checked.unwrap_err();
-        (failure.code, failure.message)
+        match Checked::new(&call) {
+            Ok(checked) => checked.addresses().unwrap_err(),
+            Err(failure) => failure,
+        }
+    }
+
+    fn expect_unsupported(change: impl FnOnce(&mut AttentionLadderCall), words: &str) {
+        expect_refusal(change, Code::Unsupported, words);
+    }
+
+    fn expect_invalid(change: impl FnOnce(&mut AttentionLadderCall), words: &str) {
+        expect_refusal(change, Code::Invalid, words);
+    }
+
+    fn expect_refusal(change: impl FnOnce(&mut AttentionLadderCall), code: Code, words: &str) {
+        let failure = refusal(change);
+        assert_eq!(failure.code, code, "{failure:?}");
+        assert!(failure.message.contains(words), "{failure:?}");
     }
 
     #[test]
-    fn wrong_calls_are_told_what_is_expected() {
-        let expect = |(code, message): (Code, String), expected: Code, words: &str| {
-            assert!(
-                code == expected && message.contains(words),
-                "{code:?}: {message}"
-            );
-        };
-        let (unsupported, invalid) = (Code::Unsupported, Code::Invalid);
-        expect(
-            refusal(|c| c.dtype = 3),
-            unsupported,
-            "dtype 3 is not supported",
-        );
-        expect(
-            refusal(|c| c.mask = 2),
-            unsupported,
-            "mask 2 is not supported",
-        );
-        expect(
-            refusal(|c| c.flags = 2),
-            unsupported,
-            "flags 2 are not supported",
-        );
-        expect(
-            refusal(|c| c.head_dim = 96),
-            unsupported,
-            "head_dim = 96 is not supported",
-        );
-        expect(
-            refusal(|c| c.lse = 66 as *mut f32),
-            invalid,
+    fn numbers_without_a_meaning_are_unsupported() {
+        expect_unsupported(|c| c.dtype = 3, "dtype 3 is not supported");
+        expect_unsupported(|c| c.mask = 2, "mask 2 is not supported");
+        expect_unsupported(|c| c.flags = 2, "flags 2 are not supported");
+        expect_unsupported(|c| c.head_dim = 96, "head_dim = 96 is not supported");
+    }
+
+    #[test]
+    fn extents_and_scales_that_are_no_problem_are_invalid() {
+        expect_invalid(|c| c.heads_kv = 3, "does not divide heads_q = 8");
+        expect_invalid(|c| c.seq_q = 0, "seq_q is 0");
+        expect_invalid(|c| c.seq_q = -1, "seq_q is -1");
+        expect_invalid(|c| c.softmax_scale = -1.0, "softmax_scale = -1");
+    }
+
+    #[test]
+    fn addresses_are_aligned_and_not_null() {
+        expect_invalid(
+            |c| c.lse = 66 as *mut f32,
             "address of lse is 0x42: it must be a multiple of 4 bytes",
         );
-        expect(
-            refusal(|c| c.k.scales = 65 as *const f32),
-            invalid,
+        expect_invalid(
+            |c| c.k.scales = 65 as *const f32,
             "address of k's scales is 0x41: it must be a multiple of 4 bytes",
         );
-        expect(
-            refusal(|c| c.heads_kv = 3),
-            invalid,
-            "does not divide heads_q = 8",
-        );
-        expect(refusal(|c| c.seq_q = 0), invalid, "seq_q is 0");
-        expect(refusal(|c| c.seq_q = -1), invalid, "seq_q is -1");
-        expect(
-            refusal(|c| c.softmax_scale = -1.0),
-            invalid,
-            "softmax_scale = -1",
-        );
-        expect(
-            refusal(|c| c.k.data = 8 as *mut _),
-            invalid,
-            "address of k is 0x8",
-        );
-        expect(
-            refusal(|c| c.k.data = std::ptr::null_mut()),
-            invalid,
-            "address of k is null",
-        );
-        expect(
-            refusal(|c| c.o.data = std::ptr::null_mut()),
-            invalid,
-            "address of o is null",
-        );
-        expect(
-            refusal(|c| c.v.row_stride = 68),
-            invalid,
+        expect_invalid(|c| c.k.data = 8 as *mut _, "address of k is 0x8");
+        expect_invalid(|c| c.k.data = null_mut(), "address of k is null");
+        expect_invalid(|c| c.o.data = null_mut(), "address of o is null");
+    }
+
+    #[test]
+    fn strides_are_multiples_of_bytes_and_hold_a_row() {
+        expect_invalid(
+            |c| c.v.row_stride = 68,
             "the row stride of v is 68 elements",
         );
-        expect(
-            refusal(|c| c.v.row_stride = 32),
-            invalid,
-            "less than the 64 of a row",
-        );
-        expect(
-            refusal(|c| c.k.head_stride = 0),
-            invalid,
-            "are not expanded",
-        );
-        expect(
-            refusal(|c| c.dtype = crate::ATTENTION_LADDER_E4M3),
-            invalid,
-            "q has no scales",
-        );
-        expect(
-            refusal(|c| c.q.scales = 16 as *const f32),
-            invalid,
-            "q is f16 and has scales",
-        );
+        expect_invalid(|c| c.v.row_stride = 32, "less than the 64 of a row");
+        expect_invalid(|c| c.k.head_stride = 0, "are not expanded");
         // Bytes, not elements.
-        let codes = |c: &mut AttentionLadderCall| {
-            c.dtype = crate::ATTENTION_LADDER_E4M3;
-            c.q.row_stride = 72;
-        };
-        expect(
-            refusal(codes),
-            invalid,
+        expect_invalid(
+            |c| {
+                c.dtype = crate::ATTENTION_LADDER_E4M3;
+                c.q.row_stride = 72;
+            },
             "the row stride of q is 72 elements: it must be positive and a multiple of 16",
         );
-        let scaled_bf16 = |c: &mut AttentionLadderCall| {
-            c.dtype = crate::ATTENTION_LADDER_BF16;
-            c.v.scales = 16 as *const f32;
-        };
-        expect(refusal(scaled_bf16), invalid, "v is bf16 and has scales");
+    }
+
+    #[test]
+    fn scales_belong_to_e4m3_alone() {
+        expect_invalid(
+            |c| c.dtype = crate::ATTENTION_LADDER_E4M3,
+            "q has no scales",
+        );
+        expect_invalid(|c| c.q.scales = 16 as *const f32, "q is f16 and has scales");
+        expect_invalid(
+            |c| {
+                c.dtype = crate::ATTENTION_LADDER_BF16;
+                c.v.scales = 16 as *const f32;
+            },
+            "v is bf16 and has scales",
+        );
     }
 
     #[test]
     fn a_batch_larger_than_any_grid_is_unsupported() {
-        let (code, message) = refusal(|c| c.batch = 65_536);
-        assert_eq!(code, Code::Unsupported, "{message}");
+        let failure = refusal(|c| c.batch = 65_536);
+        assert_eq!(failure.code, Code::Unsupported, "{failure:?}");
     }
 
     #[test]
-    fn an_output_shares_no_byte_with_an_input_or_itself() {
-        let shared = |change: fn(&mut AttentionLadderCall)| refusal(change).1;
-        let at = |c: &mut AttentionLadderCall, address: usize| c.o.data = address as *mut _;
-        assert!(shared(|c| c.o = c.q).contains("the output overlaps q in memory"));
-        assert!(shared(|c| c.o.row_stride = 32 * 1024).contains("the output overlaps itself"));
-        assert!(shared(|c| c.o.head_stride = 64).contains("the output overlaps itself"));
-        // What ends where O starts or starts where O ends, and 16 bytes of it in O: of two batches, in codes, half as wide as O,
-        // whose rows lie 16 bytes apart.
-        let dense = |heads: i64, rows: i64, row_stride: i64| AttentionLadderTensor {
+    fn an_output_shares_no_byte_with_q_or_itself() {
+        expect_invalid(|c| c.o = c.q, "the output overlaps q in memory");
+        expect_invalid(|c| c.o.row_stride = 32 * 1024, "the output overlaps itself");
+        expect_invalid(|c| c.o.head_stride = 64, "the output overlaps itself");
+    }
+
+    fn dense(heads: i64, rows: i64, row_stride: i64) -> AttentionLadderTensor {
+        AttentionLadderTensor {
             batch_stride: heads * rows * row_stride,
             head_stride: rows * row_stride,
             row_stride,
             ..call().q
-        };
-        let (start, end) = (1 << 20, (1 << 20) + 2 * 8 * 32 * 72 * 2 - 16);
+        }
+    }
+
+    /// Returns a call of two batches, in codes half as wide as O, whose rows lie 16 bytes apart.
+    fn call_with_gaps(output_address: usize) -> AttentionLadderCall {
+        AttentionLadderCall {
+            q: dense(8, 32, 64),
+            k: dense(4, 48, 64),
+            v: dense(4, 48, 64),
+            o: AttentionLadderTensor {
+                data: output_address as *mut _,
+                ..dense(8, 32, 72)
+            },
+            dtype: crate::ATTENTION_LADDER_E4M3,
+            batch: 2,
+            heads_kv: 4,
+            seq_q: 32,
+            seq_kv: 48,
+            ..call()
+        }
+    }
+
+    fn place(call: &mut AttentionLadderCall, name: &str, address: usize) {
+        let pointer = address as *mut f32;
+        match name {
+            "q" => call.q.data = pointer.cast(),
+            "k" => call.k.data = pointer.cast(),
+            "v" => call.v.data = pointer.cast(),
+            "lse" => call.lse = pointer,
+            "q's scales" => call.q.scales = pointer,
+            "k's scales" => call.k.scales = pointer,
+            "v's scales" => call.v.scales = pointer,
+            _ => panic!("{name}"),
+        }
+    }
+
+    #[test]
+    fn an_output_may_touch_other_memory_and_not_overlap_it() {
+        let start = 1 << 20;
+        let end = start + 2 * 8 * 32 * 72 * 2 - 16;
         for (name, bytes) in [
             ("q", 2 * 8 * 32 * 64),
             ("k", 2 * 4 * 48 * 64),
@@ -489,95 +619,91 @@ mod tests {
             ("k's scales", 2 * 4 * 4),
             ("v's scales", 2 * 4 * 4),
         ] {
+            // Memory that ends where O starts or starts where O ends, and 16 bytes of it in O.
             for (address, is_shared) in [
                 (start - bytes, false),
                 (start - bytes + 16, true),
                 (end - 16, true),
                 (end, false),
             ] {
-                let mut call = AttentionLadderCall {
-                    q: dense(8, 32, 64),
-                    k: dense(4, 48, 64),
-                    v: dense(4, 48, 64),
-                    o: AttentionLadderTensor {
-                        data: start as *mut _,
-                        ..dense(8, 32, 72)
-                    },
-                    dtype: crate::ATTENTION_LADDER_E4M3,
-                    batch: 2,
-                    heads_kv: 4,
-                    seq_q: 32,
-                    seq_kv: 48,
-                    ..call()
-                };
-                let at = address as *mut f32;
-                match name {
-                    "q" => call.q.data = at.cast(),
-                    "k" => call.k.data = at.cast(),
-                    "v" => call.v.data = at.cast(),
-                    "lse" => call.lse = at,
-                    "q's scales" => call.q.scales = at,
-                    "k's scales" => call.k.scales = at,
-                    _ => call.v.scales = at,
-                }
-                let checked = Checked::new(&call);
-                let says = format!("the output overlaps {name} in memory");
-                let is_refused = checked.is_err_and(|failure| failure.message.contains(&says));
+                let mut call = call_with_gaps(start);
+                place(&mut call, name, address);
+                let expected = format!("the output overlaps {name} in memory");
+                let is_refused =
+                    Checked::new(&call).is_err_and(|failure| failure.message.contains(&expected));
                 assert_eq!(is_refused, is_shared, "{name} at {address}");
             }
         }
-        // Rows [q, k, v, o] of 512 positions and 8 heads in one buffer, and o as [heads, rows] where q is [rows, heads].
-        let packed = |place: usize| AttentionLadderTensor {
-            data: (256 + place * 8 * 64 * 2) as *mut _,
+    }
+
+    /// Returns a tensor of rows [q, k, v, o] of 512 positions and 8 heads in one buffer.
+    fn packed(position: usize) -> AttentionLadderTensor {
+        AttentionLadderTensor {
+            data: (256 + position * 8 * 64 * 2) as *mut _,
             batch_stride: 4 * 8 * 512 * 64,
             head_stride: 64,
             row_stride: 4 * 8 * 64,
             ..call().q
-        };
-        let mut call = AttentionLadderCall {
+        }
+    }
+
+    fn packed_call() -> AttentionLadderCall {
+        AttentionLadderCall {
             q: packed(0),
             k: packed(1),
             v: packed(2),
             o: packed(3),
             batch: 3,
             ..call()
-        };
-        for batch in [1, 3] {
-            Checked::new(&AttentionLadderCall { batch, ..call }).unwrap();
         }
-        at(&mut call, 256 + 2 * 8 * 64 * 2 + 7 * 64 * 2);
-        let failure = Checked::new(&call).unwrap_err();
-        assert!(
-            failure.message.contains("the output overlaps v"),
-            "{failure:?}"
-        );
-        call.o = AttentionLadderTensor {
+    }
+
+    #[test]
+    fn one_buffer_may_hold_inputs_and_output_side_by_side() {
+        for batch in [1, 3] {
+            let call = AttentionLadderCall {
+                batch,
+                ..packed_call()
+            };
+            Checked::new(&call).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_output_between_the_inputs_of_one_buffer_is_refused() {
+        let mut in_v = packed_call();
+        in_v.o.data = (256 + 2 * 8 * 64 * 2 + 7 * 64 * 2) as *mut _;
+        expect_overlap(&in_v, "v");
+        // O is [heads, rows] where q is [rows, heads].
+        let mut transposed = packed_call();
+        transposed.o = AttentionLadderTensor {
             head_stride: 512 * 64,
             row_stride: 64,
             ..packed(0)
         };
-        let failure = Checked::new(&call).unwrap_err();
-        assert!(
-            failure.message.contains("the output overlaps q"),
-            "{failure:?}"
-        );
+        expect_overlap(&transposed, "q");
+    }
+
+    fn expect_overlap(call: &AttentionLadderCall, name: &str) {
+        let failure = Checked::new(call).unwrap_err();
+        let expected = format!("the output overlaps {name} in memory");
+        assert!(failure.message.contains(&expected), "{failure:?}");
     }
 
     #[test]
     fn mask_and_scale_are_those_of_the_call() {
-        let problem = |mask, softmax_scale| {
-            let call = AttentionLadderCall {
+        let checked_problem = |mask, softmax_scale| {
+            let masked_call = AttentionLadderCall {
                 mask,
                 softmax_scale,
                 ..call()
             };
-            let problem = Checked::new(&call).unwrap().problem;
-            (problem.mask, problem.softmax_scale)
+            Checked::new(&masked_call).unwrap().problem
         };
-        let full = problem(crate::ATTENTION_LADDER_FULL, 0.0);
-        assert_eq!(full, (Mask::Full, 0.125));
-        let causal = problem(crate::ATTENTION_LADDER_CAUSAL, 0.5);
-        assert_eq!(causal, (Mask::Causal, 0.5));
+        let full = checked_problem(crate::ATTENTION_LADDER_FULL, 0.0);
+        assert_eq!((full.mask, full.softmax_scale), (Mask::Full, 0.125));
+        let causal = checked_problem(crate::ATTENTION_LADDER_CAUSAL, 0.5);
+        assert_eq!((causal.mask, causal.softmax_scale), (Mask::Causal, 0.5));
     }
 
     #[test]
@@ -614,17 +740,17 @@ mod tests {
         (whole.o.head_stride, whole.o.row_stride) = (64, 8 * 64);
         let mut checked = Checked::new(&AttentionLadderCall {
             o: AttentionLadderTensor {
-                data: std::ptr::null_mut(),
+                data: null_mut(),
                 ..whole.q
             },
-            lse: std::ptr::null_mut(),
+            lse: null_mut(),
             ..whole
         })
         .unwrap();
         checked.write_to(Some(&whole.o), whole.lse).unwrap();
         let expected = format!("{:?}", Checked::new(&whole).unwrap());
         assert_eq!(format!("{checked:?}"), expected);
-        checked.write_to(None, std::ptr::null_mut()).unwrap();
+        checked.write_to(None, null_mut()).unwrap();
         assert_eq!(checked.tensors[3].data, whole.o.data);
         assert!(checked.lse.is_null() && !checked.wanted.lse);
         whole.o.data = 8 as *mut _;

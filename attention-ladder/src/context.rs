@@ -8,8 +8,8 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUresult, CUstream};
 use std::sync::OnceLock;
 
-/// What a caller without a context gets: the one that the CUDA runtime uses. Made by the first call
-/// that needs it, and kept.
+/// The context of a caller that has none: the one that the CUDA runtime uses. Made by the first
+/// call that needs it, and kept.
 #[derive(Default)]
 pub struct Primary(OnceLock<Result<Handle, DriverError>>);
 
@@ -23,13 +23,14 @@ unsafe impl Sync for Handle {}
 
 impl Primary {
     fn get(&self, device: CUdevice) -> Result<CUcontext, DriverError> {
-        let retained = self.0.get_or_init(|| {
+        let handle = self.0.get_or_init(|| {
             let mut context = std::ptr::null_mut();
             // SAFETY: writes one handle.
-            let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
-            retained.result().map(|()| Handle(context))
+            unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) }
+                .result()
+                .map(|()| Handle(context))
         });
-        retained.map(|handle| handle.0)
+        handle.map(|Handle(context)| context)
     }
 }
 
@@ -49,13 +50,15 @@ impl Current {
             CUresult::CUDA_SUCCESS | CUresult::CUDA_ERROR_INVALID_CONTEXT => {}
             error => return Err(entering(DriverError(error))),
         }
-        let wanted = match is_default(stream) {
-            true => primary.get(device),
-            false => context_of(stream),
-        };
+        let context = if is_default(stream) {
+            primary.get(device)
+        } else {
+            context_of(stream)
+        }
+        .map_err(entering)?;
         // SAFETY: the primary context is retained as long as the process lives, and the caller's
         // stream keeps its own.
-        let pushed = unsafe { sys::cuCtxPushCurrent_v2(wanted.map_err(entering)?) };
+        let pushed = unsafe { sys::cuCtxPushCurrent_v2(context) };
         pushed.result().map_err(entering)?;
         Ok(Self { is_pushed: true })
     }
@@ -71,18 +74,20 @@ impl Drop for Current {
     }
 }
 
-/// Whether it is null, `CU_STREAM_LEGACY` or `CU_STREAM_PER_THREAD`: streams of whatever context is
-/// current.
+/// Returns whether a stream is null, `CU_STREAM_LEGACY` or `CU_STREAM_PER_THREAD`: streams of
+/// whatever context is current.
 fn is_default(stream: CUstream) -> bool {
     (stream as usize) <= 2
 }
 
 /// Returns the primary context for a green context's stream: the launch goes to the stream's own.
 fn context_of(stream: CUstream) -> Result<CUcontext, DriverError> {
-    let (mut context, mut green) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let mut context = std::ptr::null_mut();
+    let mut green = std::ptr::null_mut();
     // SAFETY: writes two handles; the stream is the caller's.
-    let asked = unsafe { sys::cuStreamGetCtx_v2(stream, &mut context, &mut green) };
-    asked.result().map(|()| context)
+    unsafe { sys::cuStreamGetCtx_v2(stream, &mut context, &mut green) }
+        .result()
+        .map(|()| context)
 }
 
 fn entering(error: DriverError) -> Failure {
@@ -96,10 +101,9 @@ mod tests {
 
     #[test]
     fn null_legacy_and_per_thread_are_default_streams() {
-        let stream = |number: usize| number as CUstream;
-        for number in [0, 1, 2] {
-            assert!(is_default(stream(number)), "{number}");
+        for number in [0_usize, 1, 2] {
+            assert!(is_default(number as CUstream), "{number}");
         }
-        assert!(!is_default(stream(3)));
+        assert!(!is_default(3_usize as CUstream));
     }
 }

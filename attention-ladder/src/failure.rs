@@ -4,6 +4,7 @@ use common::device::cuda::CudaError;
 use common::problem::ProblemError;
 use common::stage::{LoadError, Unsupported};
 
+/// The kind of a failure, as C sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     Unsupported = crate::ATTENTION_LADDER_UNSUPPORTED as isize,
@@ -13,6 +14,7 @@ pub enum Code {
     Internal = crate::ATTENTION_LADDER_INTERNAL as isize,
 }
 
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub code: Code,
@@ -80,7 +82,7 @@ mod tests {
             value: 1 << 20,
             max: 65_535,
         };
-        let of_library = LoadError {
+        let broken_stage = LoadError {
             stage: "stage5-swizzle",
             problem: String::new(),
         };
@@ -88,7 +90,7 @@ mod tests {
             (Failure::from(no_kernel), Code::Unsupported),
             (too_large.into(), Code::Unsupported),
             (ProblemError::Scale { scale: 0.0 }.into(), Code::Invalid),
-            (of_library.into(), Code::Internal),
+            (broken_stage.into(), Code::Internal),
             (CudaError::Sticky.into(), Code::Driver),
         ] {
             assert_eq!(failure.code, code, "{}", failure.message);

@@ -24,8 +24,8 @@ use std::hash::Hash;
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
-/// More than a host has.
-const MOST_GPUS: usize = 64;
+/// The number of GPUs that are told apart; more than a host has.
+const MAX_GPUS: usize = 64;
 
 struct Gpu {
     device: CUdevice,
@@ -33,30 +33,37 @@ struct Gpu {
     capability: (u32, u32),
     stages: Vec<LoadedStage>,
     chooser: Chooser,
-    /// By the stage's id.
+    /// The loaded code, by the stage's id.
     libraries: Mutex<HashMap<&'static str, Library>>,
-    plans: RwLock<Known<PlanOf, Plan>>,
+    plans: RwLock<TwoGenerationCache<PlanKey, Plan>>,
 }
 
-type PlanOf = (Shape, Dtype, Mask, Wanted);
+/// Everything that the choice of a variant depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct PlanKey {
+    shape: Shape,
+    dtype: Dtype,
+    mask: Mask,
+    wanted: Wanted,
+}
 
-/// Per GPU. A loop that decodes has a new shape in every step.
-const MOST_PLANS: usize = 4096;
+/// The number of plans that are kept per GPU. A loop that decodes has a new shape in every step.
+const MAX_PLANS: usize = 4096;
 
-/// Values of the keys asked for last, roughly, in two halves, of which the older goes when the younger is full.
-struct Known<K, V> {
+/// A cache in two halves, of which the older goes when the younger is full. It keeps at least the
+/// half of its capacity that was inserted last.
+struct TwoGenerationCache<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
-    most: usize,
+    capacity: usize,
 }
 
-impl<K: Eq + Hash, V: Copy> Known<K, V> {
-    /// At most `most`, and half of them at least.
-    fn new(most: usize) -> Self {
+impl<K: Eq + Hash, V: Copy> TwoGenerationCache<K, V> {
+    fn new(capacity: usize) -> Self {
         Self {
             young: HashMap::new(),
             old: HashMap::new(),
-            most,
+            capacity,
         }
     }
 
@@ -65,15 +72,15 @@ impl<K: Eq + Hash, V: Copy> Known<K, V> {
     }
 
     fn insert(&mut self, key: K, value: V) {
-        if self.young.len() >= self.most / 2 {
+        if self.young.len() >= self.capacity / 2 {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key, value);
     }
 }
 
-/// Leaked, once for each variant.
-fn interned(name: &str) -> &'static CStr {
+/// Returns a copy of a variant's name that lives as long as the process. Each name is leaked once.
+fn leak_name(name: &str) -> &'static CStr {
     static NAMES: Mutex<BTreeMap<String, &'static CStr>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = names.get(name) {
@@ -84,10 +91,11 @@ fn interned(name: &str) -> &'static CStr {
     leaked
 }
 
-/// Of no context, like its kernels.
+/// A stage's code, which belongs to no context, like its kernels.
 #[derive(Clone, Copy)]
 struct Library(sys::CUlibrary);
 
+/// A kernel and the launch for one problem.
 #[derive(Clone, Copy)]
 struct Plan {
     kernel: sys::CUkernel,
@@ -95,7 +103,7 @@ struct Plan {
     threads: u32,
     shared_bytes: u32,
     boxes: Option<BoxRows>,
-    /// `stage8-overlap/overlap-lazy-64x128`.
+    /// The stage and variant: `stage8-overlap/overlap-lazy-64x128`.
     name: &'static CStr,
 }
 
@@ -110,20 +118,15 @@ fn driver(doing: &'static str) -> impl Fn(DriverError) -> Failure {
     move |error| CudaError::Driver { doing, error }.into()
 }
 
-/// Opened by the first call that needs it.
+/// Returns a GPU, which the first call that needs it opens.
 fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
-    static GPUS: [OnceLock<Result<Gpu, Failure>>; MOST_GPUS] =
-        [const { OnceLock::new() }; MOST_GPUS];
-    let slot = usize::try_from(device)
-        .ok()
-        .and_then(|ordinal| Some((ordinal, GPUS.get(ordinal)?)));
-    let Some((ordinal, slot)) = slot else {
+    static GPUS: [OnceLock<Result<Gpu, Failure>>; MAX_GPUS] = [const { OnceLock::new() }; MAX_GPUS];
+    let ordinal = usize::try_from(device).unwrap_or(MAX_GPUS);
+    let Some(slot) = GPUS.get(ordinal) else {
+        let last = MAX_GPUS - 1;
         return Err(Failure::new(
             Code::Invalid,
-            format!(
-                "device {device} is not a number of a GPU, 0 to {}",
-                MOST_GPUS - 1
-            ),
+            format!("device {device} is not a number of a GPU, 0 to {last}"),
         ));
     };
     slot.get_or_init(|| open(ordinal, choice::stages()?))
@@ -133,17 +136,17 @@ fn gpu(device: i32) -> Result<&'static Gpu, Failure> {
 
 fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
     // A stage without code for any architecture that was asked for is as if it were not there.
-    let without = stages[0].info().id;
+    let first_stage = stages[0].info().id;
     stages.retain(|stage| stage.attention.artifacts().fatbin.is_some());
     if stages.is_empty() {
-        let stage = without.to_string();
+        let stage = first_stage.to_string();
         return Err(CudaError::NotBuilt { stage }.into());
     }
     let (device, info) = cuda::find(ordinal)?;
     let limits: DeviceLimits = info.limits();
-    stages
-        .iter_mut()
-        .for_each(|stage| stage.device = Some(limits));
+    for stage in &mut stages {
+        stage.device = Some(limits);
+    }
     let chooser = Chooser::new(
         &stages,
         &choice::models(),
@@ -160,11 +163,11 @@ fn open(ordinal: usize, mut stages: Vec<LoadedStage>) -> Result<Gpu, Failure> {
         stages,
         chooser,
         libraries: Mutex::default(),
-        plans: RwLock::new(Known::new(MOST_PLANS)),
+        plans: RwLock::new(TwoGenerationCache::new(MAX_PLANS)),
     })
 }
 
-/// Chooses and loads what takes `call`; its name.
+/// Chooses and loads the variant that takes `call`, and returns its name.
 pub fn query(call: &Checked, device: i32) -> Result<&'static CStr, Failure> {
     gpu(device)?.query(call)
 }
@@ -185,16 +188,18 @@ impl Gpu {
         Ok(self.plan(&call.problem, call.wanted)?.name)
     }
 
+    /// Puts one launch into `stream`.
+    ///
     /// # Safety
-    /// As [`launch`].
+    /// Its rules are those of [`launch`].
     unsafe fn launch(&self, call: &Checked, stream: CUstream) -> Result<(), Failure> {
         let _current = Current::enter(self.device, &self.primary, stream)?;
         let plan = self.plan(&call.problem, call.wanted)?;
         let params = maps::params(&call.problem, call.tensors, call.lse);
-        let mut launch = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
+        let mut argument = maps::launch(&call.problem, params, plan.boxes, cuda::encode)
             .map_err(driver("encoding a tensor map"))?;
         let [x, y, z] = plan.grid;
-        let mut arguments = [(&raw mut launch).cast::<c_void>()];
+        let mut arguments = [(&raw mut argument).cast::<c_void>()];
         // SAFETY: the driver takes a kernel for a function, and launches it in the stream's
         // context, or, on a default stream, in the current one. The entry takes AttentionLaunch, or
         // AttentionParams, with which that begins, by value; the driver has copied it when the call
@@ -215,15 +220,20 @@ impl Gpu {
         })
     }
 
-    /// A context is current.
+    /// Returns the plan for a problem, which the first call makes. A context is current.
     fn plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
-        let key = (problem.shape, problem.dtype, problem.mask, wanted);
-        let known = self
+        let key = PlanKey {
+            shape: problem.shape,
+            dtype: problem.dtype,
+            mask: problem.mask,
+            wanted,
+        };
+        let cached = self
             .plans
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&key);
-        if let Some(plan) = known {
+        if let Some(plan) = cached {
             return Ok(plan);
         }
         let plan = relaxed(|| self.new_plan(problem, wanted))?;
@@ -236,7 +246,8 @@ impl Gpu {
 
     fn new_plan(&self, problem: &Problem, wanted: Wanted) -> Result<Plan, Failure> {
         let (stage, prepared) = self.chooser.choose(&self.stages, problem, wanted)?;
-        let (id, kernel) = (stage.info().id, prepared.kernel);
+        let id = stage.info().id;
+        let kernel = prepared.kernel;
         let no_code = |error| CudaError::NoCode {
             stage: id.to_string(),
             symbol: kernel.symbol.clone(),
@@ -252,7 +263,7 @@ impl Gpu {
             threads: kernel.threads,
             shared_bytes: kernel.dynamic_shared_bytes as u32,
             boxes: kernel.boxes,
-            name: interned(&format!("{id}/{}", kernel.variant)),
+            name: leak_name(&format!("{id}/{}", kernel.variant)),
         })
     }
 
@@ -266,11 +277,11 @@ impl Gpu {
             return Ok(library);
         }
         let fatbin = stage.attention.artifacts().fatbin.unwrap_or_default();
-        let mut library = null_mut();
+        let mut handle = null_mut();
         // SAFETY: the image is one that fatbinary wrote, as long as it says; no options are given.
         let loaded = unsafe {
             sys::cuLibraryLoadData(
-                &mut library,
+                &mut handle,
                 fatbin.as_ptr().cast(),
                 null_mut(),
                 null_mut(),
@@ -281,8 +292,8 @@ impl Gpu {
             )
         };
         loaded.result()?;
-        libraries.insert(id, Library(library));
-        Ok(Library(library))
+        libraries.insert(id, Library(handle));
+        Ok(Library(handle))
     }
 
     /// Returns a kernel with as much shared memory as its launches need, in each context of the
@@ -294,7 +305,8 @@ impl Gpu {
         shared_bytes: i32,
     ) -> Result<sys::CUkernel, DriverError> {
         let limit = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        let (mut kernel, mut function) = (null_mut(), null_mut());
+        let mut kernel = null_mut();
+        let mut function = null_mut();
         // SAFETY: the library is loaded, the kernel is of it and the function of the kernel; each
         // call writes one handle.
         unsafe {
@@ -309,17 +321,19 @@ impl Gpu {
 
 /// Lets `work` load code although a stream is being captured: it is not part of the graph.
 fn relaxed<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let exchange = |mode: &mut CaptureMode| {
-        // SAFETY: reads and writes one value.
-        unsafe { sys::cuThreadExchangeStreamCaptureMode(mode) }
-            .result()
-            .map_err(driver("setting the mode of capture"))
-    };
     let mut mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    exchange(&mut mode)?;
-    let done = work();
-    exchange(&mut mode)?;
-    done
+    exchange_capture_mode(&mut mode)?;
+    let result = work();
+    exchange_capture_mode(&mut mode)?;
+    result
+}
+
+/// Sets the thread's mode of capture, and writes the mode before to `mode`.
+fn exchange_capture_mode(mode: &mut CaptureMode) -> Result<(), Failure> {
+    // SAFETY: reads and writes one value.
+    unsafe { sys::cuThreadExchangeStreamCaptureMode(mode) }
+        .result()
+        .map_err(driver("setting the mode of capture"))
 }
 
 #[cfg(test)]

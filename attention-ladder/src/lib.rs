@@ -1,5 +1,5 @@
-//! Attention forward on NVIDIA GPUs, as a library for C and anything that calls C; `include/attention_ladder.h` is generated from this
-//! file.
+//! Attention forward on NVIDIA GPUs, as a library for C and anything that calls C;
+//! `include/attention_ladder.h` is generated from this file.
 //!
 //! Memory, workspace, stream and context are the caller's. A launch neither allocates nor
 //! synchronises once its kernel is loaded in the context, which [`attention_ladder_query`] does; it
@@ -7,7 +7,8 @@
 //! the fastest by a model of this GPU, else of the nearest, among those that support the problem.
 //! In a context that has a part of the GPU, such as a green one, it is the same variant.
 //!
-//! A release build without GPU code is refused unless `ATTENTION_CUDA=off` requests one; that library says so when it is called.
+//! A release build without GPU code is refused unless `ATTENTION_CUDA=off` requests one; that
+//! library says so when it is called.
 
 mod call;
 mod choice;
@@ -25,8 +26,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub const ATTENTION_LADDER_OK: i32 = 0;
 /// No kernel supports this problem, writes log-sum-exps for it, or runs on this device.
 pub const ATTENTION_LADDER_UNSUPPORTED: i32 = 1;
-/// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes (lse, scales: 4 bytes), an output that
-/// overlaps an input.
+/// An argument is wrong: a null pointer, an address or stride that is not a multiple of 16 bytes
+/// (lse, scales: 4 bytes), an output that overlaps an input.
 pub const ATTENTION_LADDER_INVALID: i32 = 2;
 /// No driver, a driver that is too old, no such GPU, or a library built without GPU code.
 pub const ATTENTION_LADDER_UNAVAILABLE: i32 = 3;
@@ -44,22 +45,26 @@ pub const ATTENTION_LADDER_BF16: i32 = 2;
 
 /// Every key is visible to every query.
 pub const ATTENTION_LADDER_FULL: i32 = 0;
-/// Bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q. A query that sees no key gives 0.
+/// Bottom-right aligned: key j is visible to query i iff j <= i + seq_kv - seq_q. A query that sees
+/// no key gives 0.
 pub const ATTENTION_LADDER_CAUSAL: i32 = 1;
 
-/// In `flags`: the kernel is chosen by head_dim, dtype, mask, seq_q and seq_kv alone, so that a sequence gives the same bits whatever else
-/// is in the batch. Slower where the grid is much smaller or larger than that of 32 heads.
+/// Bit of `flags`: the kernel is chosen by head_dim, dtype, mask, seq_q and seq_kv alone, so that a
+/// sequence gives the same bits whatever else is in the batch. Slower where the grid is much
+/// smaller or larger than that of 32 heads.
 pub const ATTENTION_LADDER_BATCH_INVARIANT: i32 = 1;
 
-/// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous, and the address is a multiple of 16 bytes. Where an
-/// extent is more than 1, its stride is a positive multiple of 16 bytes; that of rows is at least head_dim.
+/// A tensor [batch, heads, rows, head_dim] in GPU memory. head_dim is contiguous, and the address
+/// is a multiple of 16 bytes. Where an extent is more than 1, its stride is a positive multiple of
+/// 16 bytes; that of rows is at least head_dim.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionLadderTensor {
     /// Address of element [0, 0, 0, 0] on the GPU; may be null for a query.
     pub data: *mut c_void,
-    /// [batch, heads] scales, dense, on the GPU, for Q, K and V in E4M3; else null. Each must be positive and finite, which is not
-    /// checked: give a head of zeros the scale 1, since 0 turns masked keys into NaN.
+    /// [batch, heads] scales, dense, on the GPU, for Q, K and V in E4M3; else null. Each must be
+    /// positive and finite, which is not checked: give a head of zeros the scale 1, since 0 turns
+    /// masked keys into NaN.
     pub scales: *const f32,
     /// Elements from [b, h, s, d] to [b + 1, h, s, d].
     pub batch_stride: i64,
@@ -69,24 +74,28 @@ pub struct AttentionLadderTensor {
     pub row_stride: i64,
 }
 
-/// One attention forward call. Fill it with zeros first: later versions add fields at the end, where 0 means what this version does.
+/// One attention forward call. Fill it with zeros first: later versions add fields at the end,
+/// where 0 means what this version does.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionLadderCall {
     /// [batch, heads_q, seq_q, head_dim]
     pub q: AttentionLadderTensor,
-    /// [batch, heads_kv, seq_kv, head_dim]. Finite Q and K give finite results while scaled scores, and their sums on the way, are below
-    /// 2^127. Scores are f32, which cannot distinguish keys whose scores differ by less than about 2^-24 of their size.
+    /// [batch, heads_kv, seq_kv, head_dim]. Finite Q and K give finite results while scaled scores,
+    /// and their sums on the way, are below 2^127. Scores are f32, which cannot distinguish keys
+    /// whose scores differ by less than about 2^-24 of their size.
     pub k: AttentionLadderTensor,
-    /// [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides, rows that do not see the key may be NaN,
-    /// as in PyTorch: their weight is 0, and 0 * NaN is NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values
-    /// near the largest give inf where their sum over the keys exceeds f32, as in PyTorch's flash backend.
+    /// [batch, heads_kv, seq_kv, head_dim]. Where it is NaN or inf at a key that the mask hides,
+    /// rows that do not see the key may be NaN, as in PyTorch: their weight is 0, and 0 * NaN is
+    /// NaN. Weights of up to 1 are summed in f32 before they are normalised: bf16 values near the
+    /// largest give inf where their sum over the keys exceeds f32, as in PyTorch's flash backend.
     pub v: AttentionLadderTensor,
-    /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that overlaps q, k, v, scales, lse or
-    /// itself is refused.
+    /// [batch, heads_q, seq_q, head_dim], bf16 where Q is, else f16. In memory of its own: one that
+    /// overlaps q, k, v, scales, lse or itself is refused.
     pub o: AttentionLadderTensor,
-    /// [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural logarithm, -inf for a row that
-    /// sees no key. Null: not wanted. For a query, any non-null address requests it.
+    /// [batch, heads_q, seq_q], dense, on the GPU: log-sum-exp of each row's scaled scores, natural
+    /// logarithm, -inf for a row that sees no key. Null: not wanted. For a query, any non-null
+    /// address requests it.
     pub lse: *mut f32,
     /// ATTENTION_LADDER_F16, ATTENTION_LADDER_E4M3 or ATTENTION_LADDER_BF16.
     pub dtype: i32,
@@ -134,23 +143,26 @@ fn code(result: Result<(), i32>) -> i32 {
     result.err().unwrap_or(ATTENTION_LADDER_OK)
 }
 
-/// What `call` points to, checked.
+/// Checks the call that `call` points to.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
 unsafe fn read(call: *const AttentionLadderCall) -> Result<Checked, Failure> {
     // SAFETY: what the caller promises.
-    let call = unsafe { call.as_ref() };
-    Checked::new(call.ok_or_else(|| Failure::new(Code::Invalid, "call is null"))?)
+    match unsafe { call.as_ref() } {
+        Some(target) => Checked::new(target),
+        None => Err(Failure::new(Code::Invalid, "call is null")),
+    }
 }
 
-/// For Rust: the call, if a kernel could take it on some GPU, with or without addresses; else the code of the failure.
+/// Checks a call of Rust's: returns it if a kernel could take it on some GPU, with or without
+/// addresses, else the code of the failure.
 pub fn check(call: &AttentionLadderCall) -> Result<Checked, i32> {
     guarded(|| Checked::new(call))
 }
 
-/// For Rust: lets a call that is checked write to memory that was allocated since: an output, unless it has one, and log-sum-exps,
-/// unless they are null.
+/// Lets a call that is checked write to memory that was allocated since: an output, unless it has
+/// one, and log-sum-exps, unless they are null.
 pub fn write_to(
     call: &mut Checked,
     o: Option<&AttentionLadderTensor>,
@@ -159,23 +171,24 @@ pub fn write_to(
     guarded(|| call.write_to(o, lse))
 }
 
-/// As [`attention_ladder_launch`], of a call that is checked.
+/// Does what [`attention_ladder_launch`] does, for a call that is checked.
 ///
 /// # Safety
-/// As there.
+/// Its rules are those of [`attention_ladder_launch`].
 pub unsafe fn launch(call: &Checked, device: i32, stream: *mut c_void) -> Result<(), i32> {
     // SAFETY: what the caller promises.
     guarded(|| unsafe { gpu::launch(call, device, stream) })
 }
 
-/// As [`attention_ladder_variant`], of a call that is checked.
+/// Does what [`attention_ladder_variant`] does, for a call that is checked.
 pub fn variant(call: &Checked, device: i32) -> Result<&'static CStr, i32> {
     guarded(|| gpu::query(call, device))
 }
 
-/// ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from 0),
-/// else the reason. Loads the kernel in the context that attention_ladder_launch uses for a default
-/// stream, so that a launch of the same problem there allocates nothing. Addresses may be null.
+/// Returns ATTENTION_LADDER_OK if `call` can be launched on GPU number `device` of the driver (from
+/// 0), else the reason. Loads the kernel in the context that attention_ladder_launch uses for a
+/// default stream, so that a launch of the same problem there allocates nothing. Addresses may be
+/// null.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
@@ -186,13 +199,14 @@ pub unsafe extern "C" fn attention_ladder_query(
 ) -> i32 {
     code(guarded(|| {
         // SAFETY: what the caller promises.
-        let call = unsafe { read(call) }?;
-        gpu::query(&call, device).map(drop)
+        let checked = unsafe { read(call) }?;
+        gpu::query(&checked, device).map(drop)
     }))
 }
 
-/// The stage and variant that a launch of `call` uses, such as "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the
-/// reason that attention_ladder_last_error gives. The string lives as long as the process.
+/// Returns the stage and variant that a launch of `call` uses, such as
+/// "stage8-overlap/overlap-lazy-64x128"; null if there is none, for the reason that
+/// attention_ladder_last_error returns. The string lives as long as the process.
 ///
 /// # Safety
 /// `call` is null, or points to a call.
@@ -203,13 +217,14 @@ pub unsafe extern "C" fn attention_ladder_variant(
 ) -> *const c_char {
     let name = guarded(|| {
         // SAFETY: what the caller promises.
-        let call = unsafe { read(call) }?;
-        gpu::query(&call, device)
+        let checked = unsafe { read(call) }?;
+        gpu::query(&checked, device)
     });
     name.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Writes to `bytes` how much GPU memory a launch of `call` needs in addition to its tensors: 0 in this version.
+/// Writes to `bytes` how much GPU memory a launch of `call` needs in addition to its tensors: 0 in
+/// this version.
 ///
 /// # Safety
 /// `call` is null, or points to a call; `bytes` is null, or points to a size_t.
@@ -221,10 +236,12 @@ pub unsafe extern "C" fn attention_ladder_workspace(
 ) -> i32 {
     code(guarded(|| {
         // SAFETY: what the caller promises.
-        let (call, bytes) = unsafe { (read(call)?, bytes.as_mut()) };
-        let bytes = bytes.ok_or_else(|| Failure::new(Code::Invalid, "bytes is null"))?;
-        gpu::query(&call, device)?;
-        *bytes = 0;
+        let (checked, answer) = unsafe { (read(call)?, bytes.as_mut()) };
+        let Some(needed_bytes) = answer else {
+            return Err(Failure::new(Code::Invalid, "bytes is null"));
+        };
+        gpu::query(&checked, device)?;
+        *needed_bytes = 0;
         Ok(())
     }))
 }
@@ -237,8 +254,9 @@ pub unsafe extern "C" fn attention_ladder_workspace(
 /// attention_ladder_workspace says; null for 0.
 ///
 /// # Safety
-/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay within, until the launch has
-/// finished, and that the context can access. `stream` is a stream of that GPU, which lives.
+/// `call` is null, or points to a call whose addresses are GPU memory that extents and strides stay
+/// within, until the launch has finished, and that the context can access. `stream` is a stream of
+/// that GPU, which lives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn attention_ladder_launch(
     call: *const AttentionLadderCall,
@@ -254,14 +272,14 @@ pub unsafe extern "C" fn attention_ladder_launch(
     }))
 }
 
-/// Why the last failed call on this thread failed, as a sentence; empty if none has. Valid until the next failure on the
-/// thread.
+/// Returns why the last failed call on this thread failed, as a sentence; empty if none has. Valid
+/// until the next failure on the thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn attention_ladder_last_error() -> *const c_char {
     LAST_ERROR.with(|last| last.borrow().as_ptr())
 }
 
-/// The library's version, "0.1.0".
+/// Returns the library's version, "0.1.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn attention_ladder_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -272,19 +290,21 @@ pub extern "C" fn attention_ladder_version() -> *const c_char {
 mod tests {
     use super::*;
 
+    fn last_error() -> String {
+        // SAFETY: the string is this thread's, and no call comes between.
+        let message = unsafe { CStr::from_ptr(attention_ladder_last_error()) };
+        message.to_string_lossy().into_owned()
+    }
+
     #[test]
     fn a_failure_is_a_code_and_a_message_even_where_the_library_panics() {
-        let last = || {
-            // SAFETY: the string is this thread's, and no call comes between.
-            let message = unsafe { CStr::from_ptr(attention_ladder_last_error()) };
-            message.to_string_lossy().into_owned()
-        };
         assert_eq!(code(guarded(|| Ok(()))), ATTENTION_LADDER_OK);
-        let refuse = || Err::<(), _>(Failure::new(Code::Invalid, "a\0b"));
-        assert_eq!(code(guarded(refuse)), ATTENTION_LADDER_INVALID);
-        assert_eq!(last(), "a b");
-        let panic = || panic!("a driver lacks a function");
-        assert_eq!(code(guarded(panic)), ATTENTION_LADDER_INTERNAL);
-        assert!(last().starts_with("the library failed"), "{}", last());
+        let refused = guarded::<()>(|| Err(Failure::new(Code::Invalid, "a\0b")));
+        assert_eq!(code(refused), ATTENTION_LADDER_INVALID);
+        assert_eq!(last_error(), "a b");
+        let panicked = guarded::<()>(|| panic!("a driver lacks a function"));
+        assert_eq!(code(panicked), ATTENTION_LADDER_INTERNAL);
+        let message = last_error();
+        assert!(message.starts_with("the library failed"), "{message}");
     }
 }

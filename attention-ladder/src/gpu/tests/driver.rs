@@ -83,10 +83,10 @@ impl Driver {
 
     fn context(&self, name: &str, device: c_int, is_green: bool) -> CUcontext {
         type Make = unsafe extern "C" fn(*const c_char, c_int, c_int) -> CUcontext;
-        let name = CString::new(name).unwrap();
+        let c_name = CString::new(name).unwrap();
         // SAFETY: the name is copied.
         unsafe {
-            self.symbol::<Make>("driver_make_context")(name.as_ptr(), device, is_green.into())
+            self.symbol::<Make>("driver_make_context")(c_name.as_ptr(), device, is_green.into())
         }
     }
 
@@ -112,12 +112,12 @@ impl Driver {
         text.to_str().unwrap().into()
     }
 
-    /// The contexts of this thread, the current one last.
+    /// Returns the contexts of this thread, the current one last.
     fn stack(&self) -> String {
         self.text("driver_stack")
     }
 
-    /// What has been called since the last time.
+    /// Returns the calls since the last time.
     fn log(&self) -> Vec<String> {
         self.text("driver_log").lines().map(Into::into).collect()
     }
@@ -129,14 +129,14 @@ impl Driver {
             .result()
             .unwrap();
         self.log();
-        let done = work();
+        let result = work();
         let mut popped = null_mut();
         // SAFETY: writes one handle.
         unsafe { sys::cuCtxPopCurrent_v2(&mut popped) }
             .result()
             .unwrap();
         assert_eq!(popped, context, "the stack is as it was");
-        done
+        result
     }
 }
 
@@ -148,7 +148,7 @@ fn build() -> Library {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libcuda.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/driver.c");
-    let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+    let compilation = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
         .args([
             "-std=gnu11",
             "-Wall",
@@ -162,9 +162,9 @@ fn build() -> Library {
         .output()
         .expect("the C compiler starts");
     assert!(
-        built.status.success(),
+        compilation.status.success(),
         "{}",
-        String::from_utf8_lossy(&built.stderr)
+        String::from_utf8_lossy(&compilation.stderr)
     );
     // SAFETY: it has no initialisers.
     unsafe { Library::new(&path) }.unwrap()
@@ -174,7 +174,7 @@ fn gpu(ordinal: usize) -> Gpu {
     open(ordinal, STAGES.iter().copied().map(Coded::load).collect()).unwrap()
 }
 
-/// Of 512 rows; 1x8x512x64 by default.
+/// Returns a call of 512 rows of 64 columns.
 fn call(heads: i32) -> Checked {
     let tensor = |address: usize| AttentionLadderTensor {
         data: address as *mut _,
@@ -210,8 +210,8 @@ fn launch(gpu: &Gpu, heads: i32, stream: CUstream) -> Result<(), Failure> {
     unsafe { gpu.launch(&call(heads), stream) }
 }
 
-/// What a second launch of a problem asks the driver for.
-fn launched(driver: &Driver, gpu: &Gpu, stream: CUstream) -> Vec<String> {
+/// Launches a problem twice and returns the calls of the second time.
+fn second_launch(driver: &Driver, gpu: &Gpu, stream: CUstream) -> Vec<String> {
     launch(gpu, 8, stream).unwrap();
     driver.log();
     launch(gpu, 8, stream).unwrap();
@@ -229,7 +229,7 @@ fn a_launch_stays_in_whatever_context_of_the_gpu_is_current() {
     ] {
         driver.within(context, || {
             assert_eq!(
-                launched(&driver, &gpu, DEFAULT),
+                second_launch(&driver, &gpu, DEFAULT),
                 [format!("launch in {name}")]
             );
         });
@@ -242,14 +242,13 @@ fn default_streams_by_their_other_names_are_those_of_the_current_context() {
     let driver = Driver::take();
     let gpu = gpu(0);
     let green = driver.context("green", 0, true);
-    for stream in [1, 2] {
-        let stream = stream as CUstream;
+    for number in [1_usize, 2] {
+        let stream = number as CUstream;
         driver.within(green, || {
-            assert_eq!(launched(&driver, &gpu, stream), ["launch in green"]);
+            assert_eq!(second_launch(&driver, &gpu, stream), ["launch in green"]);
         });
-        let log = launched(&driver, &gpu, stream);
         assert_eq!(
-            log,
+            second_launch(&driver, &gpu, stream),
             ["push primary 0", "launch in primary 0", "pop primary 0"]
         );
     }
@@ -261,12 +260,12 @@ fn nested_contexts_get_their_own_launches_and_are_left_as_they_were() {
     let gpu = gpu(0);
     let [outer, inner] = ["outer", "inner"].map(|name| driver.context(name, 0, true));
     driver.within(outer, || {
-        assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in outer"]);
+        assert_eq!(second_launch(&driver, &gpu, DEFAULT), ["launch in outer"]);
         driver.within(inner, || {
-            assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in inner"]);
+            assert_eq!(second_launch(&driver, &gpu, DEFAULT), ["launch in inner"]);
             assert_eq!(driver.stack(), "outer, inner");
         });
-        assert_eq!(launched(&driver, &gpu, DEFAULT), ["launch in outer"]);
+        assert_eq!(second_launch(&driver, &gpu, DEFAULT), ["launch in outer"]);
         assert_eq!(driver.stack(), "outer");
     });
 }
@@ -276,12 +275,14 @@ fn a_stream_of_another_context_takes_the_launch_there() {
     let driver = Driver::take();
     let gpu = gpu(0);
     let (primary, green) = (driver.primary(0), driver.context("green", 0, true));
-    let (of_primary, of_green) = (driver.stream(primary), driver.stream(green));
+    let primary_stream = driver.stream(primary);
+    let green_stream = driver.stream(green);
     driver.within(primary, || {
-        assert_eq!(launched(&driver, &gpu, of_green), ["launch in green"]);
+        let log = second_launch(&driver, &gpu, green_stream);
+        assert_eq!(log, ["launch in green"]);
     });
     driver.within(green, || {
-        let log = launched(&driver, &gpu, of_primary);
+        let log = second_launch(&driver, &gpu, primary_stream);
         assert_eq!(log, ["launch in primary 0"]);
     });
 }
@@ -290,18 +291,23 @@ fn a_stream_of_another_context_takes_the_launch_there() {
 fn a_thread_without_a_context_enters_the_streams() {
     let driver = Driver::take();
     let gpu = gpu(0);
-    let user = driver.context("user's", 0, false);
-    let log = launched(&driver, &gpu, driver.stream(user));
-    let asked = "ask for a stream's context";
+    let user = driver.stream(driver.context("user's", 0, false));
+    let question = "ask for a stream's context";
     assert_eq!(
-        log,
-        [asked, "push user's", "launch in user's", "pop user's"]
+        second_launch(&driver, &gpu, user),
+        [question, "push user's", "launch in user's", "pop user's"]
     );
     // A green context's stream is launched to from the primary context.
     let green = driver.stream(driver.context("green", 0, true));
-    let log = launched(&driver, &gpu, green);
-    let expected = [asked, "push primary 0", "launch in green", "pop primary 0"];
-    assert_eq!(log, expected);
+    assert_eq!(
+        second_launch(&driver, &gpu, green),
+        [
+            question,
+            "push primary 0",
+            "launch in green",
+            "pop primary 0"
+        ]
+    );
     assert_eq!(driver.stack(), "");
 }
 
@@ -312,9 +318,8 @@ fn a_thread_without_a_context_or_a_stream_enters_the_primary_context_which_is_ma
     launch(&gpu, 8, DEFAULT).unwrap();
     let first = driver.log();
     assert_eq!(first[..2], ["retain primary 0", "push primary 0"]);
-    let log = launched(&driver, &gpu, DEFAULT);
     assert_eq!(
-        log,
+        second_launch(&driver, &gpu, DEFAULT),
         ["push primary 0", "launch in primary 0", "pop primary 0"]
     );
     assert_eq!(driver.stack(), "");
@@ -325,14 +330,12 @@ fn a_context_of_another_gpu_is_left_for_the_call_and_current_again_after_it() {
     let driver = Driver::take();
     let gpu = gpu(1);
     driver.within(driver.primary(0), || {
-        let log = launched(&driver, &gpu, DEFAULT);
         assert_eq!(
-            log,
+            second_launch(&driver, &gpu, DEFAULT),
             ["push primary 1", "launch in primary 1", "pop primary 1"]
         );
-        let green = driver.context("green", 1, true);
-        let log = launched(&driver, &gpu, driver.stream(green));
-        assert_eq!(log[2], "launch in green");
+        let green = driver.stream(driver.context("green", 1, true));
+        assert_eq!(second_launch(&driver, &gpu, green)[2], "launch in green");
         assert_eq!(driver.stack(), "primary 0");
     });
 }
@@ -381,26 +384,25 @@ fn one_kernel_serves_every_context_and_so_do_those_of_other_problems() {
 fn each_thread_launches_in_its_own_context() {
     let driver = Driver::take();
     let gpu = &gpu(0);
-    let contexts = ["one", "two", "three", "four"].map(|name| driver.context(name, 0, true));
-    let contexts = contexts.map(|context| context as usize);
+    let names = ["one", "two", "three", "four"];
+    let addresses = names.map(|name| driver.context(name, 0, true) as usize);
     std::thread::scope(|scope| {
-        for context in contexts {
+        for address in addresses {
             scope.spawn(move || {
                 // SAFETY: the context is the driver's; the thread ends with it.
-                let pushed = unsafe { sys::cuCtxPushCurrent_v2(context as CUcontext) };
+                let pushed = unsafe { sys::cuCtxPushCurrent_v2(address as CUcontext) };
                 pushed.result().unwrap();
-                (0..50).for_each(|_| launch(gpu, 8, DEFAULT).unwrap());
+                for _ in 0..50 {
+                    launch(gpu, 8, DEFAULT).unwrap();
+                }
             });
         }
     });
     let log = driver.log();
-    for name in ["one", "two", "three", "four"] {
-        let line = format!("launch in {name}");
-        assert_eq!(
-            log.iter().filter(|said| **said == line).count(),
-            50,
-            "{name}"
-        );
+    for name in names {
+        let expected = format!("launch in {name}");
+        let launches = log.iter().filter(|line| **line == expected);
+        assert_eq!(launches.count(), 50, "{name}");
     }
     assert!(!log.iter().any(|line| line.starts_with("pop")), "{log:?}");
 }
@@ -409,7 +411,7 @@ fn each_thread_launches_in_its_own_context() {
 fn a_failed_launch_leaves_the_contexts_as_they_were() {
     let driver = Driver::take();
     let gpu = gpu(0);
-    launched(&driver, &gpu, DEFAULT);
+    second_launch(&driver, &gpu, DEFAULT);
     driver.fail_next_launch();
     let failure = launch(&gpu, 8, DEFAULT).unwrap_err();
     assert_eq!(failure.code, Code::Driver);
