@@ -1,5 +1,5 @@
-//! Tensors and the current stream of PyTorch, through DLPack's table of C functions (version 1.3, `DLPackExchangeAPI`):
-//! several times as fast as asking a tensor's methods one by one.
+//! Tensors and the current stream of PyTorch, through DLPack's table of C functions (version 1.3,
+//! `DLPackExchangeAPI`): several times as fast as asking a tensor's methods one by one.
 
 use pyo3::exceptions::{PyImportError, PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -9,13 +9,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyInt, PyType};
 use std::ffi::c_void;
 
-/// `kDLCUDA`.
+/// The device type `kDLCUDA`.
 const CUDA: i32 = 2;
 
-/// Of the table; minor versions add to it.
+/// The major version of the table; minor versions add to it.
 const MAJOR: u32 = 1;
 
-/// `DLTensor`.
+/// The struct `DLTensor`.
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -30,7 +30,7 @@ struct DlTensor {
     byte_offset: u64,
 }
 
-/// `DLPackExchangeAPI`.
+/// The struct `DLPackExchangeAPI`.
 #[repr(C)]
 struct Exchange {
     major: u32,
@@ -47,55 +47,88 @@ struct Torch {
     exchange: &'static Exchange,
     is_grad_enabled: Py<PyAny>,
     is_inference_mode_enabled: Py<PyAny>,
-    /// Something that is true, where a call is not for kernels alone: a transform of torch.func, a mode, torch.jit.trace.
+    /// Functions that return something true where a call is not for kernels alone: within a
+    /// transform of torch.func, a mode, torch.jit.trace.
     interceptors: [Py<PyAny>; 4],
     forward_ad: Py<PyAny>,
 }
 
 fn torch(py: Python<'_>) -> PyResult<&Torch> {
     static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
-    TORCH.get_or_try_init(py, || {
-        let torch = py.import("torch")?;
-        let tensor = torch.getattr("Tensor")?;
-        let native = torch.getattr("_C")?;
-        let capsule = tensor.getattr("__dlpack_c_exchange_api__").map_err(|_| {
-            PyImportError::new_err(
-                "this PyTorch has no DLPack exchange table: attention_ladder needs 2.10 or later",
-            )
-        })?;
-        // SAFETY: a capsule of this name holds the table, which lives as long as the process; of another object this is null, with
-        // an exception.
-        let table = unsafe {
-            ffi::PyCapsule_GetPointer(capsule.as_ptr(), c"dlpack_exchange_api".as_ptr())
-                .cast::<Exchange>()
-                .as_ref()
-        };
-        let exchange = table.ok_or_else(|| PyErr::fetch(py))?;
-        if exchange.major != MAJOR {
-            return Err(PyImportError::new_err(format!(
-                "this PyTorch has DLPack {}.{}: attention_ladder supports version {MAJOR}",
-                exchange.major, exchange.minor
-            )));
-        }
-        Ok(Torch {
+    TORCH.get_or_try_init(py, || Torch::load(py))
+}
+
+impl Torch {
+    fn load(py: Python<'_>) -> PyResult<Self> {
+        let module = py.import("torch")?;
+        let tensor = module.getattr("Tensor")?;
+        let native = module.getattr("_C")?;
+        let functorch = native.getattr("_functorch")?;
+        let forward_ad = py.import("torch.autograd.forward_ad")?;
+        Ok(Self {
+            exchange: exchange_of(&tensor)?,
             tensor: tensor.cast_into::<PyType>()?.unbind(),
-            exchange,
-            is_grad_enabled: torch.getattr("is_grad_enabled")?.unbind(),
-            is_inference_mode_enabled: torch.getattr("is_inference_mode_enabled")?.unbind(),
+            is_grad_enabled: module.getattr("is_grad_enabled")?.unbind(),
+            is_inference_mode_enabled: module.getattr("is_inference_mode_enabled")?.unbind(),
             interceptors: [
-                native
-                    .getattr("_functorch")?
-                    .getattr("maybe_current_level")?
-                    .unbind(),
+                functorch.getattr("maybe_current_level")?.unbind(),
                 native.getattr("_len_torch_dispatch_stack")?.unbind(),
                 native.getattr("_len_torch_function_stack")?.unbind(),
                 native.getattr("_get_tracing_state")?.unbind(),
             ],
-            forward_ad: py.import("torch.autograd.forward_ad")?.into_any().unbind(),
+            forward_ad: forward_ad.into_any().unbind(),
         })
-    })
+    }
+
+    /// Returns whether something takes calls apart before kernels see them.
+    fn is_intercepting(&self, py: Python<'_>) -> PyResult<bool> {
+        for interceptor in &self.interceptors {
+            if interceptor.bind(py).call0()?.is_truthy()? {
+                return Ok(true);
+            }
+        }
+        let forward_ad = self.forward_ad.bind(py);
+        let level: i64 = forward_ad
+            .getattr(intern!(py, "_current_level"))?
+            .extract()?;
+        Ok(level >= 0)
+    }
+
+    /// Returns whether a write to `out` is an error of PyTorch's: it is outside of inference mode.
+    fn is_locked(&self, py: Python<'_>, out: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if !out.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+            return Ok(false);
+        }
+        let is_inference_mode_enabled = self.is_inference_mode_enabled.bind(py);
+        Ok(!is_inference_mode_enabled.call0()?.is_truthy()?)
+    }
 }
 
+/// Returns the table that PyTorch's class of tensors holds.
+fn exchange_of(tensor: &Bound<'_, PyAny>) -> PyResult<&'static Exchange> {
+    let capsule = tensor.getattr("__dlpack_c_exchange_api__").map_err(|_| {
+        PyImportError::new_err(
+            "this PyTorch has no DLPack exchange table: attention_ladder needs 2.10 or later",
+        )
+    })?;
+    // SAFETY: a capsule of this name holds the table, which lives as long as the process; of
+    // another object this is null, with an exception.
+    let table = unsafe {
+        ffi::PyCapsule_GetPointer(capsule.as_ptr(), c"dlpack_exchange_api".as_ptr())
+            .cast::<Exchange>()
+            .as_ref()
+    };
+    let exchange = table.ok_or_else(|| PyErr::fetch(tensor.py()))?;
+    if exchange.major != MAJOR {
+        return Err(PyImportError::new_err(format!(
+            "this PyTorch has DLPack {}.{}: attention_ladder supports version {MAJOR}",
+            exchange.major, exchange.minor
+        )));
+    }
+    Ok(exchange)
+}
+
+/// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     F16,
@@ -105,19 +138,20 @@ pub enum Kind {
     Other,
 }
 
-/// Valid as long as the tensor is not resized.
+/// A tensor's description, valid as long as the tensor is not resized.
 pub struct Tensor<'a, 'py> {
-    /// What the caller calls it.
+    /// The caller's name for it.
     pub name: &'static str,
     pub object: &'a Bound<'py, PyAny>,
-    /// Of a tensor without memory, such as a fake one, null.
+    /// The address of the first element; null if a tensor has no memory, such as a fake one.
     pub data: *mut c_void,
     pub kind: Kind,
-    /// The first four.
+    /// The first four extents.
     shape: [i64; 4],
+    /// The first four strides.
     strides: [i64; 4],
     dimensions: usize,
-    /// `None` elsewhere than on a GPU.
+    /// The number of its GPU; `None` elsewhere.
     pub gpu: Option<i32>,
 }
 
@@ -139,7 +173,7 @@ impl Tensor<'_, '_> {
     }
 }
 
-/// Reads the tensor's memory; what has none is refused.
+/// Reads where a tensor's memory is; one that has none is refused.
 pub fn read<'a, 'py>(
     name: &'static str,
     object: &'a Bound<'py, PyAny>,
@@ -152,24 +186,27 @@ pub fn read<'a, 'py>(
             object.get_type().name()?
         )));
     }
-    let read = describe(torch, name, object);
-    let why = match read {
-        Ok(read) if read.is_empty() || !read.data.is_null() => return Ok(read),
+    let reason = match describe(torch, name, object) {
+        Ok(tensor) if tensor.is_empty() || !tensor.data.is_null() => return Ok(tensor),
         Ok(_) => "its address is null".into(),
         Err(error) => error.value(py).to_string(),
     };
-    let of = |name| {
-        object
-            .getattr(name)
-            .map_or("?".into(), |value| value.to_string())
-    };
     Err(PyNotImplementedError::new_err(format!(
-        "{name} has no memory that a kernel could read ({}, {}, on {}; PyTorch: {}): pass a dense tensor on a GPU",
-        of("layout"),
-        of("dtype"),
-        of("device"),
-        why.lines().next().unwrap_or_default()
+        "{name} has no memory that a kernel could read ({}, {}, on {}; PyTorch: {}): \
+         pass a dense tensor on a GPU",
+        shown_attribute(object, "layout"),
+        shown_attribute(object, "dtype"),
+        shown_attribute(object, "device"),
+        reason.lines().next().unwrap_or_default()
     )))
+}
+
+/// Returns an attribute as Python shows it; `?` if there is none.
+fn shown_attribute(object: &Bound<'_, PyAny>, name: &str) -> String {
+    match object.getattr(name) {
+        Ok(value) => value.to_string(),
+        Err(_) => "?".to_string(),
+    }
 }
 
 fn describe<'a, 'py>(
@@ -177,10 +214,10 @@ fn describe<'a, 'py>(
     name: &'static str,
     object: &'a Bound<'py, PyAny>,
 ) -> PyResult<Tensor<'a, 'py>> {
-    let describe = torch.exchange.describe.ok_or_else(|| {
-        PyRuntimeError::new_err("this PyTorch has no dltensor_from_py_object_no_sync in its DLPack table: attention_ladder needs 2.10 or later")
-    })?;
-    let mut read = DlTensor {
+    let Some(describe) = torch.exchange.describe else {
+        return Err(lacks_function("dltensor_from_py_object_no_sync"));
+    };
+    let mut description = DlTensor {
         data: std::ptr::null_mut(),
         device_type: 0,
         device_id: 0,
@@ -193,62 +230,84 @@ fn describe<'a, 'py>(
         byte_offset: 0,
     };
     // SAFETY: the object is a tensor, and the function fills in the struct or sets an exception.
-    if unsafe { describe(object.as_ptr().cast(), &mut read) } != 0 {
+    if unsafe { describe(object.as_ptr().cast(), &mut description) } != 0 {
         return Err(PyErr::fetch(object.py()));
     }
-    let dimensions = read.dimensions.max(0) as usize;
-    let four = |start: *const i64| {
-        let mut four = [0; 4];
-        for (i, value) in four.iter_mut().enumerate().take(dimensions) {
-            // SAFETY: the tensor holds as many extents and strides as it has dimensions.
-            *value = unsafe { *start.add(i) };
-        }
-        four
-    };
+    let dimensions = description.dimensions.max(0) as usize;
+    let first = description.data.cast::<u8>();
     Ok(Tensor {
         name,
         object,
-        data: read
-            .data
-            .cast::<u8>()
-            .wrapping_add(read.byte_offset as usize)
-            .cast(),
-        kind: match (read.code, read.bits, read.lanes) {
+        data: first.wrapping_add(description.byte_offset as usize).cast(),
+        kind: match (description.code, description.bits, description.lanes) {
             (2, 16, 1) => Kind::F16,
             (4, 16, 1) => Kind::Bf16,
             (10, 8, 1) => Kind::E4m3,
             (2, 32, 1) => Kind::F32,
             _ => Kind::Other,
         },
-        shape: four(read.shape),
-        strides: four(read.strides),
+        // SAFETY: the tensor holds as many extents and strides as it has dimensions.
+        shape: unsafe { first_four(description.shape, dimensions) },
+        // SAFETY: as above.
+        strides: unsafe { first_four(description.strides, dimensions) },
         dimensions,
-        gpu: (read.device_type == CUDA).then_some(read.device_id),
+        gpu: (description.device_type == CUDA).then_some(description.device_id),
     })
 }
 
-/// Reads what a fake tensor, or one on the device "meta", says of itself. `None`: an extent is a symbol.
-pub fn imagine<'a, 'py>(
+/// Returns the first four of `count` numbers, and zeros for those that are missing.
+///
+/// # Safety
+/// `start` points to `count` numbers.
+unsafe fn first_four(start: *const i64, count: usize) -> [i64; 4] {
+    let mut numbers = [0; 4];
+    for (index, number) in numbers.iter_mut().enumerate().take(count) {
+        // SAFETY: the index is less than the count.
+        *number = unsafe { *start.add(index) };
+    }
+    numbers
+}
+
+fn lacks_function(name: &str) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "this PyTorch has no {name} in its DLPack table: attention_ladder needs 2.10 or later"
+    ))
+}
+
+/// The first four of a tuple of integers, and how many there are.
+struct Integers {
+    first: [i64; 4],
+    count: usize,
+}
+
+/// Reads a tuple; returns `None` if one of its items is a symbol.
+fn integers(values: &Bound<'_, PyAny>) -> PyResult<Option<Integers>> {
+    let mut integers = Integers {
+        first: [0; 4],
+        count: 0,
+    };
+    for value in values.try_iter()? {
+        // A symbol converted to an integer would be bound to it.
+        let Ok(integer) = value?.cast_into::<PyInt>() else {
+            return Ok(None);
+        };
+        if let Some(slot) = integers.first.get_mut(integers.count) {
+            *slot = integer.extract()?;
+        }
+        integers.count += 1;
+    }
+    Ok(Some(integers))
+}
+
+/// Reads the attributes of a fake tensor, or of one on the device "meta". Returns `None` if an
+/// extent is a symbol.
+pub fn read_fake_tensor<'a, 'py>(
     name: &'static str,
     object: &'a Bound<'py, PyAny>,
 ) -> PyResult<Option<Tensor<'a, 'py>>> {
-    let four = |values: Bound<'py, PyAny>| -> PyResult<Option<([i64; 4], usize)>> {
-        let (mut four, mut dimensions) = ([0; 4], 0);
-        for value in values.try_iter()? {
-            // A symbol converted to an integer would be bound to it.
-            let Ok(value) = value?.cast_into::<PyInt>() else {
-                return Ok(None);
-            };
-            if let Some(place) = four.get_mut(dimensions) {
-                *place = value.extract()?;
-            }
-            dimensions += 1;
-        }
-        Ok(Some((four, dimensions)))
-    };
-    let shape = four(object.getattr("shape")?)?;
-    let strides = four(object.call_method0("stride")?)?;
-    let (Some((shape, dimensions)), Some((strides, _))) = (shape, strides) else {
+    let shape = integers(&object.getattr("shape")?)?;
+    let strides = integers(&object.call_method0("stride")?)?;
+    let (Some(shape_integers), Some(stride_integers)) = (shape, strides) else {
         return Ok(None);
     };
     let device = object.getattr("device")?;
@@ -264,9 +323,9 @@ pub fn imagine<'a, 'py>(
             "torch.float32" => Kind::F32,
             _ => Kind::Other,
         },
-        shape,
-        strides,
-        dimensions,
+        shape: shape_integers.first,
+        strides: stride_integers.first,
+        dimensions: shape_integers.count,
         gpu: is_gpu.then_some(device.getattr("index")?.extract().unwrap_or(0)),
     }))
 }
@@ -275,24 +334,16 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     object.is_instance(torch(object.py())?.tensor.bind(object.py()))
 }
 
-/// Whether PyTorch's dispatcher would do nothing with a call but give its tensors to a kernel, as far as they do not tell by what they
-/// hold: no transform, mode, subclass, gradient, tangent or lazy negation.
+/// Returns whether PyTorch's dispatcher would do nothing with a call but pass its tensors to a
+/// kernel, as far as they do not tell by their memory: no transform, mode, subclass, gradient,
+/// tangent or lazy negation.
 pub fn are_plain<'py>(
     py: Python<'py>,
     inputs: [Option<&Bound<'py, PyAny>>; 6],
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<bool> {
     let torch = torch(py)?;
-    for interceptor in &torch.interceptors {
-        if interceptor.bind(py).call0()?.is_truthy()? {
-            return Ok(false);
-        }
-    }
-    let level = torch
-        .forward_ad
-        .bind(py)
-        .getattr(intern!(py, "_current_level"))?;
-    if level.extract::<i64>()? >= 0 {
+    if torch.is_intercepting(py)? {
         return Ok(false);
     }
     let is_grad_enabled = torch.is_grad_enabled.bind(py).call0()?.is_truthy()?;
@@ -304,26 +355,22 @@ pub fn are_plain<'py>(
             return Ok(false);
         }
     }
-    let Some(out) = out else { return Ok(true) };
-    // A write to it outside of inference mode is an error of PyTorch's.
-    let is_locked = out.call_method0(intern!(py, "is_inference"))?.is_truthy()?
-        && !torch
-            .is_inference_mode_enabled
-            .bind(py)
-            .call0()?
-            .is_truthy()?;
-    Ok(!is_locked)
+    match out {
+        Some(tensor) => Ok(!torch.is_locked(py, tensor)?),
+        None => Ok(true),
+    }
 }
 
-/// PyTorch's current one.
+/// Returns PyTorch's current stream on a GPU.
 pub fn stream(py: Python<'_>, gpu: i32) -> PyResult<*mut c_void> {
+    let Some(current_stream) = torch(py)?.exchange.stream else {
+        return Err(lacks_function("current_work_stream"));
+    };
     let mut stream = std::ptr::null_mut();
-    let ask = torch(py)?.exchange.stream;
-    let ask =
-        ask.ok_or_else(|| PyRuntimeError::new_err("this PyTorch has no current_work_stream in its DLPack table: attention_ladder needs 2.10 or later"))?;
     // SAFETY: writes one handle or sets an exception.
-    match unsafe { ask(CUDA, gpu, &mut stream) } {
-        0 => Ok(stream),
-        _ => Err(PyErr::fetch(py)),
+    let status = unsafe { current_stream(CUDA, gpu, &mut stream) };
+    if status != 0 {
+        return Err(PyErr::fetch(py));
     }
+    Ok(stream)
 }

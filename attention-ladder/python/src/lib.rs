@@ -1,6 +1,6 @@
-//! `attention_ladder` of Python: reads PyTorch's tensors by DLPack, and launches through the C interface on PyTorch's current
-//! stream. The GIL is released meanwhile: the first call for a problem loads code, and a launch waits where the stream's
-//! queue is full.
+//! `attention_ladder` of Python: reads PyTorch's tensors by DLPack, and launches through the C
+//! interface on PyTorch's current stream. The GIL is released meanwhile: the first call for a
+//! problem loads code, and a launch waits where the stream's queue is full.
 
 mod dlpack;
 
@@ -16,24 +16,35 @@ use std::ptr::{NonNull, null, null_mut};
 
 type Object<'a, 'py> = &'a Bound<'py, PyAny>;
 
-/// Its extents, and the tensor for C.
-fn four(tensor: &Tensor<'_, '_>) -> PyResult<([i64; 4], AttentionLadderTensor)> {
-    let name = tensor.name;
-    let (&[b, h, s, d], &[batch_stride, head_stride, row_stride, element_stride], 4) =
-        (tensor.shape(), tensor.strides(), tensor.dimensions())
-    else {
-        return Err(PyValueError::new_err(format!(
-            "{name} has {} dimensions: expected [batch, heads, rows, head_dim]",
-            tensor.dimensions()
-        )));
+/// Four extents: batch, heads, rows and columns.
+type Extents = [i64; 4];
+
+/// Returns the extents of a tensor of rank 4.
+fn extents(tensor: &Tensor<'_, '_>) -> PyResult<Extents> {
+    match (tensor.shape(), tensor.dimensions()) {
+        (&[batch, heads, rows, columns], 4) => Ok([batch, heads, rows, columns]),
+        (_, dimensions) => Err(PyValueError::new_err(format!(
+            "{} has {dimensions} dimensions: expected [batch, heads, rows, head_dim]",
+            tensor.name
+        ))),
+    }
+}
+
+/// Returns a tensor of rank 4 as C takes it.
+fn as_rank_4(tensor: &Tensor<'_, '_>) -> PyResult<AttentionLadderTensor> {
+    let [_, _, _, columns] = extents(tensor)?;
+    let &[batch_stride, head_stride, row_stride, element_stride] = tensor.strides() else {
+        unreachable!("a tensor has as many strides as extents");
     };
-    if element_stride != 1 && d != 1 {
+    if element_stride != 1 && columns != 1 {
         return Err(PyValueError::new_err(format!(
-            "the last dimension of {name} has a stride of {element_stride} elements: it must be contiguous"
+            "the last dimension of {} has a stride of {element_stride} elements: \
+             it must be contiguous",
+            tensor.name
         )));
     }
-    let described = AttentionLadderTensor {
-        // What has no element has no place, and overlaps nothing.
+    Ok(AttentionLadderTensor {
+        // A tensor without elements has no place, and overlaps nothing.
         data: if tensor.is_empty() {
             null_mut()
         } else {
@@ -43,70 +54,71 @@ fn four(tensor: &Tensor<'_, '_>) -> PyResult<([i64; 4], AttentionLadderTensor)> 
         batch_stride,
         head_stride,
         row_stride,
-    };
-    Ok(([b, h, s, d], described))
+    })
 }
 
-/// `[batch, heads]`, which E4M3 has and nothing else.
-fn scales_of(tensor: &Tensor<'_, '_>, scales: Option<&Tensor<'_, '_>>) -> PyResult<*const f32> {
-    let (name, is_scaled) = (tensor.name, tensor.kind == Kind::E4m3);
-    let scales = match scales {
-        Some(scales) if is_scaled => scales,
-        None if !is_scaled => return Ok(null()),
-        given => {
-            return Err(PyValueError::new_err(format!(
-                "{name} has {}: float8_e4m3fn needs {name}_scale, float32 [batch, heads]; other types have none",
-                if given.is_some() {
-                    "scales"
-                } else {
-                    "no scales"
-                }
-            )));
+/// Returns the address of a tensor's scales, `[batch, heads]`, which E4M3 has and nothing else.
+fn scale_address(tensor: &Tensor<'_, '_>, scales: Option<&Tensor<'_, '_>>) -> PyResult<*const f32> {
+    let is_scaled = tensor.kind == Kind::E4m3;
+    match scales {
+        None if !is_scaled => Ok(null()),
+        Some(present) if is_scaled => {
+            refuse_unfit_scales(tensor, present)?;
+            Ok(present.data.cast_const().cast())
         }
-    };
-    let (batch, heads) = (tensor.shape()[0], tensor.shape()[1]);
+        _ => {
+            let name = tensor.name;
+            let state = if is_scaled { "no scales" } else { "scales" };
+            Err(PyValueError::new_err(format!(
+                "{name} has {state}: float8_e4m3fn needs {name}_scale, float32 [batch, heads]; \
+                 other types have none"
+            )))
+        }
+    }
+}
+
+fn refuse_unfit_scales(tensor: &Tensor<'_, '_>, scales: &Tensor<'_, '_>) -> PyResult<()> {
+    let [batch, heads, _, _] = extents(tensor)?;
     let is_dense = scales.shape() == [batch, heads]
         && (heads == 1 || scales.strides()[1] == 1)
         && (batch == 1 || scales.strides()[0] == heads);
-    if !(is_dense || scales.is_empty() && tensor.is_empty())
-        || scales.kind != Kind::F32
-        || scales.gpu != tensor.gpu
-    {
-        return Err(PyValueError::new_err(format!(
-            "{name}_scale must be a contiguous float32 tensor [batch, heads] = [{batch}, {heads}] on the device of {name}"
-        )));
+    let is_nothing = scales.is_empty() && tensor.is_empty();
+    if (is_dense || is_nothing) && scales.kind == Kind::F32 && scales.gpu == tensor.gpu {
+        return Ok(());
     }
-    Ok(scales.data.cast_const().cast())
+    let name = tensor.name;
+    Err(PyValueError::new_err(format!(
+        "{name}_scale must be a contiguous float32 tensor [batch, heads] = [{batch}, {heads}] \
+         on the device of {name}"
+    )))
 }
 
-/// 0, the default of C, for none.
-fn number(scale: Option<Object<'_, '_>>) -> PyResult<f32> {
-    let Some(scale) = scale else {
+/// Reads the softmax scale; returns 0, the default of C, for none.
+fn softmax_scale(argument: Option<Object<'_, '_>>) -> PyResult<f32> {
+    let Some(scale) = argument else {
         return Ok(0.0);
     };
     let is_number = scale.is_instance_of::<PyFloat>()
         || !scale.is_instance_of::<PyBool>() && !dlpack::is_tensor(scale)?;
-    let number = if is_number {
-        scale.extract().ok()
-    } else {
-        None
-    };
-    match number {
-        Some(0.0) => Err(PyValueError::new_err(
-            "scale = 0 is not a positive finite number",
-        )),
-        Some(number) => Ok(number),
-        None => Err(PyTypeError::new_err(format!(
-            "scale is a {}: expected a number, such as float(scale), through which no gradient flows",
-            scale.get_type().name()?
-        ))),
+    if is_number && let Ok(number) = scale.extract::<f32>() {
+        if number == 0.0 {
+            return Err(PyValueError::new_err(
+                "scale = 0 is not a positive finite number",
+            ));
+        }
+        return Ok(number);
     }
+    Err(PyTypeError::new_err(format!(
+        "scale is a {}: expected a number, such as float(scale), through which no gradient flows",
+        scale.get_type().name()?
+    )))
 }
 
+/// Returns the exception for a failure that the library has just reported.
 fn failed(code: i32) -> PyErr {
     // SAFETY: the string is this thread's, and no call comes between.
-    let message = unsafe { CStr::from_ptr(ladder::attention_ladder_last_error()) };
-    let message = message.to_string_lossy().into_owned();
+    let last_error = unsafe { CStr::from_ptr(ladder::attention_ladder_last_error()) };
+    let message = last_error.to_string_lossy().into_owned();
     match code {
         ladder::ATTENTION_LADDER_UNSUPPORTED => PyNotImplementedError::new_err(message),
         ladder::ATTENTION_LADDER_INVALID => PyValueError::new_err(message),
@@ -114,56 +126,39 @@ fn failed(code: i32) -> PyErr {
     }
 }
 
-/// What is asked for, as far as it is no tensor.
+/// The options of a call: everything that is no tensor.
 struct Options {
     is_causal: bool,
     scale: f32,
     is_batch_invariant: bool,
 }
 
+/// The tensors of a call.
+struct Tensors<'a, 'py> {
+    qkv: [Tensor<'a, 'py>; 3],
+    out: Option<Tensor<'a, 'py>>,
+    /// The scales of q, k and v; `None` if they are not asked for.
+    scales: Option<[Option<Tensor<'a, 'py>>; 3]>,
+}
+
 /// A call as C takes it: tensors that belong together, whose shapes C has not judged yet.
-struct Described {
+struct DescribedCall {
     call: AttentionLadderCall,
     gpu: Option<i32>,
-    /// There are no elements to write, or no keys: nothing is launched.
+    /// Whether there are no elements to write, or no keys: nothing is launched.
     is_empty: bool,
 }
 
-/// `scales`: `None`, if they are not asked for.
-fn described(
-    [q, k, v]: &[Tensor<'_, '_>; 3],
-    out: Option<&Tensor<'_, '_>>,
-    scales: Option<&[Option<Tensor<'_, '_>>; 3]>,
-    options: &Options,
-) -> PyResult<Described> {
-    let ([batch, heads_q, seq_q, head_dim], mut q_tensor) = four(q)?;
-    let ([_, heads_kv, seq_kv, _], mut k_tensor) = four(k)?;
-    let (_, mut v_tensor) = four(v)?;
-    let (dtype, stored, in_words) = match q.kind {
-        Kind::F16 => (ladder::ATTENTION_LADDER_F16, Kind::F16, "float16"),
-        Kind::Bf16 => (ladder::ATTENTION_LADDER_BF16, Kind::Bf16, "bfloat16"),
-        Kind::E4m3 => (ladder::ATTENTION_LADDER_E4M3, Kind::F16, "float16"),
-        Kind::F32 | Kind::Other => {
-            return Err(PyNotImplementedError::new_err(format!(
-                "{} is not supported: q, k and v are float16, bfloat16 or float8_e4m3fn",
-                q.object.getattr(intern!(q.object.py(), "dtype"))?
-            )));
-        }
-    };
-    if k.kind != q.kind || v.kind != q.kind {
-        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
-    }
-    if k.shape() != [batch, heads_kv, seq_kv, head_dim] || v.shape() != k.shape() {
-        return Err(PyValueError::new_err(format!(
-            "q is {:?}, k {:?} and v {:?}: k and v must have one shape, and batch and head_dim of q",
-            q.shape(),
-            k.shape(),
-            v.shape()
-        )));
-    }
-    if k.gpu != q.gpu || v.gpu != q.gpu {
-        return Err(PyValueError::new_err("q, k and v must be on one device"));
-    }
+/// Describes a call to C, and refuses tensors that do not belong together.
+fn describe_call(tensors: &Tensors<'_, '_>, options: &Options) -> PyResult<DescribedCall> {
+    let [q, k, v] = &tensors.qkv;
+    let [batch, heads_q, seq_q, head_dim] = extents(q)?;
+    let mut q_tensor = as_rank_4(q)?;
+    let [_, heads_kv, seq_kv, _] = extents(k)?;
+    let mut k_tensor = as_rank_4(k)?;
+    let mut v_tensor = as_rank_4(v)?;
+    let element_type = ElementType::of_inputs(q)?;
+    refuse_unequal_inputs(&tensors.qkv)?;
     if heads_kv == 0 && heads_q != 0 {
         return Err(PyValueError::new_err(format!(
             "heads_kv = 0 does not divide heads_q = {heads_q}"
@@ -173,40 +168,32 @@ fn described(
         data: null_mut(),
         ..q_tensor
     };
-    if let Some(out) = out {
-        if out.shape() != q.shape() || out.gpu != q.gpu || out.kind != stored {
-            return Err(PyValueError::new_err(format!(
-                "out must be a {in_words} tensor {:?} on the device of q",
-                q.shape()
-            )));
-        }
-        (_, o_tensor) = four(out)?;
+    if let Some(out) = &tensors.out {
+        refuse_unfit_output(out, q, &element_type)?;
+        o_tensor = as_rank_4(out)?;
     }
-    if let Some([of_q, of_k, of_v]) = scales {
-        q_tensor.scales = scales_of(q, of_q.as_ref())?;
-        k_tensor.scales = scales_of(k, of_k.as_ref())?;
-        v_tensor.scales = scales_of(v, of_v.as_ref())?;
+    if let Some([q_scale, k_scale, v_scale]) = &tensors.scales {
+        q_tensor.scales = scale_address(q, q_scale.as_ref())?;
+        k_tensor.scales = scale_address(k, k_scale.as_ref())?;
+        v_tensor.scales = scale_address(v, v_scale.as_ref())?;
     }
-    // C knows no empty problem: its rules are those of a problem of one. What does not fit is too large for any kernel, and refused
-    // as such.
-    let extent = |value: i64| i32::try_from(value.max(1)).unwrap_or(i32::MAX);
     let call = AttentionLadderCall {
         q: q_tensor,
         k: k_tensor,
         v: v_tensor,
         o: o_tensor,
         lse: null_mut(),
-        dtype,
+        dtype: element_type.dtype,
         mask: if options.is_causal {
             ladder::ATTENTION_LADDER_CAUSAL
         } else {
             ladder::ATTENTION_LADDER_FULL
         },
-        batch: extent(batch),
-        heads_q: extent(if heads_q == 0 { heads_kv } else { heads_q }),
-        heads_kv: extent(heads_kv),
-        seq_q: extent(seq_q),
-        seq_kv: extent(seq_kv),
+        batch: nonempty_extent(batch),
+        heads_q: nonempty_extent(if heads_q == 0 { heads_kv } else { heads_q }),
+        heads_kv: nonempty_extent(heads_kv),
+        seq_q: nonempty_extent(seq_q),
+        seq_kv: nonempty_extent(seq_kv),
         head_dim: i32::try_from(head_dim).unwrap_or(i32::MAX),
         softmax_scale: options.scale,
         flags: if options.is_batch_invariant {
@@ -215,47 +202,118 @@ fn described(
             0
         },
     };
-    Ok(Described {
+    Ok(DescribedCall {
         call,
         gpu: q.gpu,
         is_empty: [batch, heads_q, seq_q, seq_kv].contains(&0),
     })
 }
 
-/// The GPU of a call, or what is missing beside the tensors' place: there may be no GPU to put them on.
+/// Returns an extent for C, which knows no empty problem: its rules are those of a problem of one.
+/// An extent that does not fit is too large for any kernel, and refused as such.
+fn nonempty_extent(value: i64) -> i32 {
+    i32::try_from(value.max(1)).unwrap_or(i32::MAX)
+}
+
+/// The type of a call's inputs, and of its output.
+struct ElementType {
+    dtype: i32,
+    output: Kind,
+    output_name: &'static str,
+}
+
+impl ElementType {
+    fn of_inputs(q: &Tensor<'_, '_>) -> PyResult<Self> {
+        let (dtype, output, output_name) = match q.kind {
+            Kind::F16 => (ladder::ATTENTION_LADDER_F16, Kind::F16, "float16"),
+            Kind::Bf16 => (ladder::ATTENTION_LADDER_BF16, Kind::Bf16, "bfloat16"),
+            Kind::E4m3 => (ladder::ATTENTION_LADDER_E4M3, Kind::F16, "float16"),
+            Kind::F32 | Kind::Other => {
+                return Err(PyNotImplementedError::new_err(format!(
+                    "{} is not supported: q, k and v are float16, bfloat16 or float8_e4m3fn",
+                    q.object.getattr(intern!(q.object.py(), "dtype"))?
+                )));
+            }
+        };
+        Ok(Self {
+            dtype,
+            output,
+            output_name,
+        })
+    }
+}
+
+/// Refuses inputs that differ in type, shape or device.
+fn refuse_unequal_inputs([q, k, v]: &[Tensor<'_, '_>; 3]) -> PyResult<()> {
+    if k.kind != q.kind || v.kind != q.kind {
+        return Err(PyTypeError::new_err("q, k and v must have one dtype"));
+    }
+    let [batch, _, _, head_dim] = extents(q)?;
+    let [batch_k, _, _, head_dim_k] = extents(k)?;
+    if [batch_k, head_dim_k] != [batch, head_dim] || v.shape() != k.shape() {
+        return Err(PyValueError::new_err(format!(
+            "q is {:?}, k {:?} and v {:?}: \
+             k and v must have one shape, and batch and head_dim of q",
+            q.shape(),
+            k.shape(),
+            v.shape()
+        )));
+    }
+    if k.gpu != q.gpu || v.gpu != q.gpu {
+        return Err(PyValueError::new_err("q, k and v must be on one device"));
+    }
+    Ok(())
+}
+
+fn refuse_unfit_output(
+    out: &Tensor<'_, '_>,
+    q: &Tensor<'_, '_>,
+    element_type: &ElementType,
+) -> PyResult<()> {
+    if out.shape() == q.shape() && out.gpu == q.gpu && out.kind == element_type.output {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "out must be a {} tensor {:?} on the device of q",
+        element_type.output_name,
+        q.shape()
+    )))
+}
+
+/// Returns the GPU of a call, or reports what is missing beside the tensors' place: there may be no
+/// GPU to put them on.
 fn device_of(call: &Checked, gpu: Option<i32>) -> PyResult<i32> {
-    gpu.ok_or_else(|| match ladder::variant(call, 0) {
-        Ok(_) => {
-            PyValueError::new_err("q, k and v are not on a GPU: the kernels are for NVIDIA GPUs")
-        }
-        Err(code) => failed(code),
-    })
+    if let Some(device) = gpu {
+        return Ok(device);
+    }
+    ladder::variant(call, 0).map_err(failed)?;
+    Err(PyValueError::new_err(
+        "q, k and v are not on a GPU: the kernels are for NVIDIA GPUs",
+    ))
 }
 
-fn read_all<'a, 'py>(
-    names: [&'static str; 3],
-    [a, b, c]: [Option<Object<'a, 'py>>; 3],
-) -> PyResult<[Option<Tensor<'a, 'py>>; 3]> {
-    let read =
-        |name, object: Option<_>| object.map(|object| dlpack::read(name, object)).transpose();
-    Ok([read(names[0], a)?, read(names[1], b)?, read(names[2], c)?])
+fn read_optional<'a, 'py>(
+    name: &'static str,
+    object: Option<Object<'a, 'py>>,
+) -> PyResult<Option<Tensor<'a, 'py>>> {
+    object
+        .map(|present| dlpack::read(name, present))
+        .transpose()
 }
 
-const SCALES: [&str; 3] = ["q_scale", "k_scale", "v_scale"];
-
-/// `name` of the package, called with `argument`.
-fn allocated<'py>(
+/// Calls the package's function `name` with `argument`.
+fn call_package<'py>(
     name: &Bound<'py, PyString>,
     argument: Object<'_, 'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static PACKAGE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = argument.py();
-    let find = || PyResult::Ok(py.import("attention_ladder")?.unbind());
-    let package = PACKAGE.get_or_try_init(py, find)?.bind(py);
-    package.getattr(name)?.call1((argument,))
+    let package =
+        PACKAGE.get_or_try_init(py, || PyResult::Ok(py.import("attention_ladder")?.unbind()))?;
+    package.bind(py).getattr(name)?.call1((argument,))
 }
 
-/// For when the GIL is released.
+/// A launch that needs no GIL.
 struct Launch {
     call: Checked,
     device: i32,
@@ -266,19 +324,18 @@ struct Launch {
 unsafe impl Send for Launch {}
 
 impl Launch {
-    /// The message of a failure is this thread's.
+    /// Launches; the message of a failure is this thread's.
     fn launch(self) -> Result<(), i32> {
-        let (call, device, stream) = (&self.call, self.device, self.stream);
         // SAFETY: the arguments that Python passed hold the tensors, PyTorch says where their
         // elements lie, and the stream is its current one. PyTorch's allocator gives memory that
         // was freed on a stream to that stream alone, and all of it is the primary context's, which
         // green contexts share.
-        unsafe { ladder::launch(call, device, stream) }
+        unsafe { ladder::launch(&self.call, self.device, self.stream) }
     }
 }
 
-/// The arguments of one call, as Python gives them.
-struct Given<'a, 'py> {
+/// The arguments of one call, as Python passes them.
+struct Arguments<'a, 'py> {
     qkv: [Object<'a, 'py>; 3],
     out: Option<Object<'a, 'py>>,
     is_causal: bool,
@@ -289,10 +346,31 @@ struct Given<'a, 'py> {
     is_dispatched: bool,
 }
 
-/// Attention of q, k and v on the current stream: out, or the pair of it and the log-sum-exps.
-/// None, and nothing is done, if the dispatcher has to take the call apart first, unless that has
-/// been done. Else it is within `record`, a context manager that names it for a profiler, if there
-/// is one. All arguments by position.
+impl<'a, 'py> Arguments<'a, 'py> {
+    /// Reads the tensors' memory.
+    fn read(&self) -> PyResult<Tensors<'a, 'py>> {
+        let [q, k, v] = self.qkv;
+        let [q_scale, k_scale, v_scale] = self.scales;
+        Ok(Tensors {
+            qkv: [
+                dlpack::read("q", q)?,
+                dlpack::read("k", k)?,
+                dlpack::read("v", v)?,
+            ],
+            out: read_optional("out", self.out)?,
+            scales: Some([
+                read_optional("q_scale", q_scale)?,
+                read_optional("k_scale", k_scale)?,
+                read_optional("v_scale", v_scale)?,
+            ]),
+        })
+    }
+}
+
+/// Computes attention of q, k and v on the current stream and returns out, or the pair of it and
+/// the log-sum-exps. Returns None, and nothing is done, if the dispatcher has to take the call
+/// apart first, unless that has been done. Else it is within `record`, a context manager that names
+/// it for a profiler, if there is one. All arguments are by position.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, out, is_causal, scale, q_scale, k_scale, v_scale, return_lse, batch_invariant, is_dispatched, record, /))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
@@ -316,7 +394,7 @@ fn sdpa<'py>(
     if !is_dispatched && !dlpack::are_plain(py, inputs, out)? {
         return Ok(None);
     }
-    let given = Given {
+    let arguments = Arguments {
         qkv: [q, k, v],
         out,
         is_causal,
@@ -326,85 +404,103 @@ fn sdpa<'py>(
         batch_invariant,
         is_dispatched,
     };
-    if let Some(record) = record {
-        record.call_method0("__enter__")?;
+    if let Some(recorder) = record {
+        recorder.call_method0("__enter__")?;
     }
-    let attended = attend(py, &given);
-    if let Some(record) = record {
-        record.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    let attended = attend(py, &arguments);
+    if let Some(recorder) = record {
+        recorder.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
     }
     attended
 }
 
-/// None, and nothing is done, if a tensor has no memory and the dispatcher has not seen the call.
-fn attend<'py>(py: Python<'py>, given: &Given<'_, 'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+/// Checks, allocates and launches. Returns None, and nothing is done, if a tensor has no memory and
+/// the dispatcher has not seen the call.
+fn attend<'py>(
+    py: Python<'py>,
+    arguments: &Arguments<'_, 'py>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let options = Options {
-        is_causal: given.is_causal,
+        is_causal: arguments.is_causal,
         // Not before: a symbol that is converted is bound to its value.
-        scale: number(given.scale)?,
-        is_batch_invariant: given.batch_invariant,
+        scale: softmax_scale(arguments.scale)?,
+        is_batch_invariant: arguments.batch_invariant,
     };
-    let [q, k, v] = given.qkv;
-    let read = || {
-        let qkv = [
-            dlpack::read("q", q)?,
-            dlpack::read("k", k)?,
-            dlpack::read("v", v)?,
-        ];
-        let out = given.out.map(|out| dlpack::read("out", out)).transpose()?;
-        PyResult::Ok((qkv, out, read_all(SCALES, given.scales)?))
+    let tensors = match arguments.read() {
+        Ok(tensors) => tensors,
+        // A tensor without memory is the dispatcher's, once.
+        Err(_) if !arguments.is_dispatched => return Ok(None),
+        Err(error) => return Err(error),
     };
-    let (qkv, out, scales) = match read() {
-        // What has no memory is the dispatcher's, once.
-        Err(_) if !given.is_dispatched => return Ok(None),
-        read => read?,
-    };
-    let described = described(&qkv, out.as_ref(), Some(&scales), &options)?;
+    let described = describe_call(&tensors, &options)?;
     let call = ladder::check(&described.call).map_err(failed)?;
-    if let Some(out) = given.out {
-        let find = || {
-            let native = py.import("torch")?.getattr("_C")?;
-            PyResult::Ok(native.getattr("_increment_version")?.unbind())
-        };
-        // Backward needs to know. torch.autograd.graph.increment_version, without its Python.
-        let increment_version = INCREMENT_VERSION.get_or_try_init(py, find)?;
-        increment_version.bind(py).call1(((out,),))?;
+    if let Some(out) = arguments.out {
+        increment_version(out)?;
     }
-    let device = (!described.is_empty)
-        .then(|| device_of(&call, described.gpu))
-        .transpose()?;
-    let is_e4m3 = qkv[0].kind == Kind::E4m3;
-    write(py, given, call, is_e4m3, device).map(Some)
+    let gpu = if described.is_empty {
+        None
+    } else {
+        Some(device_of(&call, described.gpu)?)
+    };
+    let is_e4m3 = tensors.qkv[0].kind == Kind::E4m3;
+    let memory = Memory::allocate(py, arguments, is_e4m3)?;
+    match gpu {
+        Some(device) => memory.launch(py, call, device)?,
+        None => memory.fill()?,
+    }
+    memory.into_result(py).map(Some)
 }
 
-/// Allocates what `given` does not bring along and fills it: by a launch, or without a device by
-/// itself, since there are no elements or no keys.
-fn write<'py>(
-    py: Python<'py>,
-    given: &Given<'_, 'py>,
-    mut call: Checked,
-    is_e4m3: bool,
-    device: Option<i32>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let [q, ..] = given.qkv;
-    // Not before: a call that is refused allocates nothing.
-    let result = match given.out {
-        Some(out) => out.clone(),
-        None if is_e4m3 => allocated(intern!(py, "_empty_out"), q)?,
-        // Without `_empty_out`, which would ask for the type again.
-        None => allocated(intern!(py, "_empty_like"), q)?,
-    };
-    let lse = given
-        .return_lse
-        .then(|| allocated(intern!(py, "_empty_lse"), q))
-        .transpose()?;
-    if let Some(device) = device {
-        let new_output = match given.out {
-            Some(_) => None,
-            None => Some(four(&dlpack::read("out", &result)?)?.1),
+/// Tells backward that a tensor is written: torch.autograd.graph.increment_version, without its
+/// Python.
+fn increment_version(tensor: Object<'_, '_>) -> PyResult<()> {
+    static INCREMENT_VERSION: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = tensor.py();
+    let function = INCREMENT_VERSION.get_or_try_init(py, || {
+        let native = py.import("torch")?.getattr("_C")?;
+        PyResult::Ok(native.getattr("_increment_version")?.unbind())
+    })?;
+    function.bind(py).call1(((tensor,),))?;
+    Ok(())
+}
+
+/// The tensors that a call writes to.
+struct Memory<'py> {
+    out: Bound<'py, PyAny>,
+    is_out_new: bool,
+    lse: Option<Bound<'py, PyAny>>,
+}
+
+impl<'py> Memory<'py> {
+    /// Allocates the tensors that the arguments do not bring along. A call that is refused has
+    /// allocated nothing.
+    fn allocate(py: Python<'py>, arguments: &Arguments<'_, 'py>, is_e4m3: bool) -> PyResult<Self> {
+        let [q, ..] = arguments.qkv;
+        let out = match arguments.out {
+            Some(out) => out.clone(),
+            None if is_e4m3 => call_package(intern!(py, "_empty_out"), q)?,
+            // Without `_empty_out`, which would ask for the type again.
+            None => call_package(intern!(py, "_empty_like"), q)?,
         };
-        let new_lse = match &lse {
+        let lse = if arguments.return_lse {
+            Some(call_package(intern!(py, "_empty_lse"), q)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            out,
+            is_out_new: arguments.out.is_none(),
+            lse,
+        })
+    }
+
+    fn launch(&self, py: Python<'py>, mut call: Checked, device: i32) -> PyResult<()> {
+        let new_output = if self.is_out_new {
+            Some(as_rank_4(&dlpack::read("out", &self.out)?)?)
+        } else {
+            None
+        };
+        let new_lse = match &self.lse {
             Some(lse) => dlpack::read("lse", lse)?.data.cast(),
             None => null_mut(),
         };
@@ -414,17 +510,24 @@ fn write<'py>(
             call,
             device,
         };
-        py.detach(move || launch.launch()).map_err(failed)?;
-    } else {
-        result.call_method0("zero_")?;
-        if let Some(lse) = &lse {
+        py.detach(move || launch.launch()).map_err(failed)
+    }
+
+    /// Fills the tensors without a launch, since there are no elements or no keys.
+    fn fill(&self) -> PyResult<()> {
+        self.out.call_method0("zero_")?;
+        if let Some(lse) = &self.lse {
             lse.call_method1("fill_", (f32::NEG_INFINITY,))?;
         }
+        Ok(())
     }
-    Ok(match lse {
-        Some(lse) => PyTuple::new(py, [result, lse])?.into_any(),
-        None => result,
-    })
+
+    fn into_result(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match self.lse {
+            Some(lse) => Ok(PyTuple::new(py, [self.out, lse])?.into_any()),
+            None => Ok(self.out),
+        }
+    }
 }
 
 /// Refuses what a launch on tensors like these would refuse, as far as their shapes are no symbols.
@@ -443,35 +546,42 @@ fn check(
     batch_invariant: bool,
 ) -> PyResult<()> {
     let mut scales = [None, None, None];
-    for ((place, name), scale) in scales
-        .iter_mut()
-        .zip(SCALES)
-        .zip([q_scale, k_scale, v_scale])
+    for (index, (name, argument)) in [
+        ("q_scale", q_scale),
+        ("k_scale", k_scale),
+        ("v_scale", v_scale),
+    ]
+    .into_iter()
+    .enumerate()
     {
-        let Some(scale) = scale else { continue };
-        *place = dlpack::imagine(name, scale)?;
-        if place.is_none() {
+        let Some(object) = argument else { continue };
+        scales[index] = dlpack::read_fake_tensor(name, object)?;
+        if scales[index].is_none() {
             return Ok(());
         }
     }
-    let qkv = (
-        dlpack::imagine("q", q)?,
-        dlpack::imagine("k", k)?,
-        dlpack::imagine("v", v)?,
-    );
-    if let (Some(q), Some(k), Some(v)) = qkv {
-        let options = Options {
-            is_causal,
-            scale: number(scale)?,
-            is_batch_invariant: batch_invariant,
-        };
-        let described = described(&[q, k, v], None, Some(&scales), &options)?;
-        ladder::check(&described.call).map_err(failed)?;
-    }
+    let fake_q = dlpack::read_fake_tensor("q", q)?;
+    let fake_k = dlpack::read_fake_tensor("k", k)?;
+    let fake_v = dlpack::read_fake_tensor("v", v)?;
+    let (Some(q_tensor), Some(k_tensor), Some(v_tensor)) = (fake_q, fake_k, fake_v) else {
+        return Ok(());
+    };
+    let options = Options {
+        is_causal,
+        scale: softmax_scale(scale)?,
+        is_batch_invariant: batch_invariant,
+    };
+    let tensors = Tensors {
+        qkv: [q_tensor, k_tensor, v_tensor],
+        out: None,
+        scales: Some(scales),
+    };
+    let described = describe_call(&tensors, &options)?;
+    ladder::check(&described.call).map_err(failed)?;
     Ok(())
 }
 
-/// Stage and variant of a launch.
+/// Returns the stage and variant of a launch.
 #[pyfunction]
 #[pyo3(signature = (q, k, v, is_causal, scale, return_lse, batch_invariant, /))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
@@ -486,15 +596,19 @@ fn variant(
 ) -> PyResult<String> {
     let options = Options {
         is_causal,
-        scale: number(scale)?,
+        scale: softmax_scale(scale)?,
         is_batch_invariant: batch_invariant,
     };
-    let qkv = [
-        dlpack::read("q", q)?,
-        dlpack::read("k", k)?,
-        dlpack::read("v", v)?,
-    ];
-    let mut described = described(&qkv, None, None, &options)?;
+    let tensors = Tensors {
+        qkv: [
+            dlpack::read("q", q)?,
+            dlpack::read("k", k)?,
+            dlpack::read("v", v)?,
+        ],
+        out: None,
+        scales: None,
+    };
+    let mut described = describe_call(&tensors, &options)?;
     if return_lse {
         described.call.lse = NonNull::dangling().as_ptr();
     }

@@ -4,11 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Built with the tests of the workspace, the module holds the emulator, whose variables of a thread have to be there when a program
-/// starts. What Python starts is without it.
-const RUN: &str = "import os, runpy, sys; del os.environ['LD_PRELOAD']; runpy.run_path(sys.argv[1], run_name='__main__')";
+/// A program that runs the script it is passed. Built with the tests of the workspace, the module
+/// holds the emulator, whose variables of a thread have to be there when a program starts.
+/// Processes that Python starts are without it.
+const RUN: &str = "\
+import os, runpy, sys
+del os.environ['LD_PRELOAD']
+runpy.run_path(sys.argv[1], run_name='__main__')
+";
 
-const MYPY: &str = "import os, sys; del os.environ['LD_PRELOAD']; import mypy.__main__; mypy.__main__.console_entry()";
+const MYPY: &str = "\
+import os, sys
+del os.environ['LD_PRELOAD']
+import mypy.__main__
+mypy.__main__.console_entry()
+";
 
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,28 +31,28 @@ struct Installed {
 }
 
 impl Installed {
-    /// Without a Python: none, and in CI a failure.
+    /// Installs the package. Returns `None` where there is no Python, and fails in CI.
     fn new() -> Option<Self> {
         let python = folder().join("../../.python/bin/python");
         if !python.is_file() {
-            let why = "there is no .python/; run scripts/python";
-            assert!(std::env::var_os("CI").is_none(), "{why}");
-            println!("not checked: {why}");
+            let reason = "there is no .python/; run scripts/python";
+            assert!(std::env::var_os("CI").is_none(), "{reason}");
+            println!("not checked: {reason}");
             return None;
         }
         let site = tempfile::tempdir().unwrap();
         let package = site.path().join("attention_ladder");
         std::fs::create_dir(&package).unwrap();
-        for file in std::fs::read_dir(folder().join("package/attention_ladder")).unwrap() {
-            let file = file.unwrap();
+        for entry in std::fs::read_dir(folder().join("package/attention_ladder")).unwrap() {
+            let file = entry.unwrap();
             if file.file_type().unwrap().is_file() {
                 std::fs::copy(file.path(), package.join(file.file_name())).unwrap();
             }
         }
         // Cargo builds the library beside the tests.
-        let built = std::env::current_exe().unwrap();
-        let built = built.with_file_name("libattention_ladder_native.so");
-        std::fs::copy(built, package.join("_native.abi3.so")).unwrap();
+        let test = std::env::current_exe().unwrap();
+        let library = test.with_file_name("libattention_ladder_native.so");
+        std::fs::copy(library, package.join("_native.abi3.so")).unwrap();
         Some(Self { site, python })
     }
 
@@ -60,7 +70,7 @@ impl Installed {
     }
 }
 
-/// What a program that succeeds prints.
+/// Returns what a program prints, which must succeed.
 fn succeeded(output: Output) -> String {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{text}");
