@@ -1,10 +1,11 @@
 //! The criterion benchmark that every stage runs: `cargo bench -p stage0-scalar`.
 //!
-//! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every variant at the mission
-//! shape, in each dtype and mask. Without a GPU it reads the emulator's wall time at the small shape,
-//! which says nothing about a GPU and is labelled so. Either way a variant is gated on the very inputs first, and a variant that is
-//! not green ends the run with exit code 1. What the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks
-//! for, is skipped and said. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
+//! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every
+//! variant at the mission shape, in each dtype and mask. Without a GPU it reads the emulator's wall
+//! time at the small shape, which says nothing about a GPU and is labelled so. Either way a variant
+//! is gated on the very inputs first, and a variant that is not green ends the run with exit code
+//! 1. What the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks for, is
+//! skipped and said. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
 //!
 //! ```text
 //! fn main() -> std::process::ExitCode {
@@ -27,13 +28,14 @@ use common::timing::Plan;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion};
 use std::error::Error;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Compared by gate C5 on a GPU.
+/// The number of launches that gate C5 compares on a GPU.
 const GATE_LAUNCHES: usize = 3;
 
-/// Every variant of `stage`; for `main` of `benches/attention.rs`.
+/// Runs every variant of `stage`; for `main` of `benches/attention.rs`.
 pub fn main(stage: &'static dyn Attention) -> ExitCode {
     match run(stage) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,57 +55,71 @@ fn run(attention: &'static dyn Attention) -> Result<(), Box<dyn Error>> {
         .configure_from_args();
     let gpu = open_gpu(&stage);
     let asked = DeviceLimits::asked(None)?;
-    stage.device =
-        DeviceLimits::of_launches(asked, gpu.as_ref().ok().map(|gpu| gpu.info().limits()))?;
+    let gpu_limits = gpu.as_ref().ok().map(|device| device.info().limits());
+    stage.device = DeviceLimits::of_launches(asked, gpu_limits)?;
     if let Some(device) = asked {
         eprintln!("{}: limited to what {device} offers", stage.info().id);
     }
     match gpu {
-        Ok(device) => {
-            eprintln!(
-                "{}: device time on {}, warm L2",
-                stage.info().id,
-                device.info().name
-            );
-            let mut group = criterion.benchmark_group(stage.info().id);
-            each_case(&stage, "mission", |variant, problem, id| {
-                on_gpu(&mut group, &device, &stage, variant, &problem, id);
-            })?;
-            group.finish();
-        }
+        Ok(device) => bench_gpu(&mut criterion, &device, &stage)?,
         Err(reason) => {
             eprintln!("{}: emulated, because {reason}", stage.info().id);
-            let mut group =
-                criterion.benchmark_group(format!("{} (emulated, not a latency)", stage.info().id));
-            group.sample_size(10);
-            each_case(&stage, "small", |variant, problem, id| {
-                on_emulator(&mut group, &stage, variant, &problem, id)
-            })?;
-            group.finish();
+            bench_emulator(&mut criterion, &stage)?;
         }
     }
     criterion.final_summary();
     Ok(())
 }
 
-/// The first, if it can run this stage; or why not.
-fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, String> {
+fn bench_gpu(
+    criterion: &mut Criterion,
+    device: &CudaDevice,
+    stage: &LoadedStage,
+) -> Result<(), Box<dyn Error>> {
+    let id = stage.info().id;
+    eprintln!("{id}: device time on {}, warm L2", device.info().name);
+    let mut group = criterion.benchmark_group(id);
+    for case in cases(stage, "mission")? {
+        time_on_gpu(&mut group, device, &case);
+    }
+    group.finish();
+    Ok(())
+}
+
+fn bench_emulator(criterion: &mut Criterion, stage: &LoadedStage) -> Result<(), Box<dyn Error>> {
+    let title = format!("{} (emulated, not a latency)", stage.info().id);
+    let mut group = criterion.benchmark_group(title);
+    group.sample_size(10);
+    for case in cases(stage, "small")? {
+        time_on_emulator(&mut group, &case);
+    }
+    group.finish();
+    Ok(())
+}
+
+/// Opens the first GPU, if it can run this stage; else returns why not.
+fn open_gpu(stage: &LoadedStage) -> Result<CudaDevice, CudaError> {
     if stage.attention.artifacts().fatbin.is_none() {
         return Err(CudaError::NotBuilt {
             stage: stage.info().id.to_string(),
-        }
-        .to_string());
+        });
     }
-    CudaDevice::open(0).map_err(|error| error.to_string())
+    CudaDevice::open(0)
 }
 
-/// With every dtype and mask.
-fn each_case(
-    stage: &LoadedStage,
-    shape_name: &str,
-    mut body: impl FnMut(&str, Problem, BenchmarkId),
-) -> Result<(), Box<dyn Error>> {
+/// A variant and the problem that it is timed on.
+struct Case<'a> {
+    stage: &'a LoadedStage,
+    variant: &'a str,
+    problem: Problem,
+    id: BenchmarkId,
+}
+
+/// Returns the cases of a shape, with every dtype and mask. A case that cannot run is skipped, with
+/// a line that says so.
+fn cases<'a>(stage: &'a LoadedStage, shape_name: &str) -> Result<Vec<Case<'a>>, Box<dyn Error>> {
     let shape = parse_shape(shape_name)?;
+    let mut cases = Vec::new();
     for dtype in Dtype::ALL {
         for mask in Mask::ALL {
             let problem = Problem::new(shape, dtype, mask)?;
@@ -112,32 +128,40 @@ fn each_case(
                     eprintln!("skipped: {unsupported}");
                     continue;
                 }
-                body(
+                cases.push(Case {
+                    stage,
                     variant,
                     problem,
-                    BenchmarkId::new(variant, format!("{shape_name}-{dtype}-{mask}")),
-                );
+                    id: BenchmarkId::new(variant, format!("{shape_name}-{dtype}-{mask}")),
+                });
             }
         }
     }
-    Ok(())
+    Ok(cases)
 }
 
+/// A case that passed its gates.
 struct Gated {
     staged: Staged,
-    /// Dense, as judged.
+    /// The output that was judged, dense.
     output: Vec<f32>,
 }
 
-/// By every correctness gate, on the inputs that will be timed.
-fn gate(
-    stage: &LoadedStage,
-    variant: &str,
-    problem: &Problem,
-    target: Target<'_>,
-) -> Result<Gated, Box<dyn Error>> {
+impl Gated {
+    fn is_output(&self, output: &RotatedOutput) -> bool {
+        let values = self.staged.values(&output.execution.output);
+        let bits = |value: &f32| value.to_bits();
+        values.iter().map(bits).eq(self.output.iter().map(bits))
+    }
+}
+
+/// Judges a case by every correctness gate, on the inputs that will be timed.
+fn gate(case: &Case<'_>, target: Target<'_>) -> Result<Gated, Box<dyn Error>> {
+    let Case {
+        variant, problem, ..
+    } = case;
     let family = Family::Normal;
-    let checked = check(stage, variant, problem, family, target)?;
+    let checked = check(case.stage, variant, problem, family, target)?;
     if let Some(failed) = checked.gates.iter().find(|result| result.is_fail()) {
         let Problem {
             shape, dtype, mask, ..
@@ -155,88 +179,69 @@ fn gate(
     })
 }
 
-/// Ends the process: criterion cannot stop from inside, and after a hang nothing may wait for the GPU.
-fn stop(error: &dyn std::fmt::Display) -> ! {
+/// Returns the value, or ends the process: criterion cannot stop from inside, and after a hang
+/// nothing may wait for the GPU.
+fn or_stop<T, E: Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|error| stop(&error))
+}
+
+fn stop(error: &dyn Display) -> ! {
     eprintln!("no benchmark: {error}");
     std::process::exit(1)
 }
 
-fn on_gpu(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    device: &CudaDevice,
-    stage: &LoadedStage,
-    variant: &str,
-    problem: &Problem,
-    id: BenchmarkId,
-) {
+fn time_on_gpu(group: &mut BenchmarkGroup<'_, WallTime>, device: &CudaDevice, case: &Case<'_>) {
     let plan = Plan::default();
     // Criterion calls the closure only if its filter takes the id, and once per sample.
     let mut green: Option<(Gated, Arm<'_>)> = None;
-    group.bench_function(id, |bencher| {
+    group.bench_function(case.id.clone(), |bencher| {
         let (_, arm) = green.get_or_insert_with(|| {
             let target = Target::Cuda {
                 device,
                 launches: GATE_LAUNCHES,
             };
-            let gated = gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error));
-            let arm =
-                arm(device, stage, variant, &gated.staged).unwrap_or_else(|error| stop(&error));
+            let gated = or_stop(gate(case, target));
+            let arm = or_stop(open_arm(device, case, &gated.staged));
             (gated, arm)
         });
-        bencher.iter_custom(|launches| {
-            arm.device_time(launches, &plan)
-                .unwrap_or_else(|error| stop(&error))
-        });
+        bencher.iter_custom(|launches| or_stop(arm.device_time(launches, &plan)));
     });
     if let Some((gated, arm)) = green {
-        let outputs = arm.outputs().unwrap_or_else(|error| stop(&error));
-        let bits =
-            |values: &[f32]| -> Vec<u32> { values.iter().map(|value| value.to_bits()).collect() };
-        let gated_bits = bits(&gated.output);
-        let is_gated = |output: &RotatedOutput| {
-            bits(&gated.staged.values(&output.execution.output)) == gated_bits
-        };
-        if !outputs.iter().all(is_gated) {
+        let outputs = or_stop(arm.outputs());
+        if !outputs.iter().all(|output| gated.is_output(output)) {
             stop(&format!(
-                "{variant}: the timed buffers do not hold the output that the gates judged"
+                "{}: the timed buffers do not hold the output that the gates judged",
+                case.variant
             ));
         }
     }
 }
 
-fn arm<'d>(
+fn open_arm<'d>(
     device: &'d CudaDevice,
-    stage: &LoadedStage,
-    variant: &str,
+    case: &Case<'_>,
     staged: &Staged,
 ) -> Result<Arm<'d>, Box<dyn Error>> {
     let pool = device.pool(vec![staged.clone()], false)?;
-    Ok(device.arm(stage, &stage.prepare(variant, &staged.problem)?, &pool)?)
+    let prepared = case.stage.prepare(case.variant, &staged.problem)?;
+    Ok(device.arm(case.stage, &prepared, &pool)?)
 }
 
-fn on_emulator(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    stage: &LoadedStage,
-    variant: &str,
-    problem: &Problem,
-    id: BenchmarkId,
-) {
+fn time_on_emulator(group: &mut BenchmarkGroup<'_, WallTime>, case: &Case<'_>) {
     let mut green: Option<Gated> = None;
-    group.bench_function(id, |bencher| {
+    group.bench_function(case.id.clone(), |bencher| {
         let gated = green.get_or_insert_with(|| {
             let target = Target::Emulated {
                 schedules: &tier0::SCHEDULES,
                 traced: &[],
                 suppress: None,
             };
-            gate(stage, variant, problem, target).unwrap_or_else(|error| stop(&error))
+            or_stop(gate(case, target))
         });
-        let prepared = stage
-            .prepare(variant, problem)
-            .unwrap_or_else(|error| stop(&error));
+        let prepared = or_stop(case.stage.prepare(case.variant, &case.problem));
         bencher.iter(|| {
-            emulated::execute(&prepared, &gated.staged, tier0::SCHEDULES[0], None)
-                .unwrap_or_else(|fault| stop(&fault))
+            let schedule = tier0::SCHEDULES[0];
+            or_stop(emulated::execute(&prepared, &gated.staged, schedule, None))
         });
     });
 }
