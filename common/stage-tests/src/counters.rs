@@ -1,4 +1,5 @@
-//! What the emulator counts: a pull request shows "bank conflicts 12,288 -> 0" as a change in a snapshot.
+//! The emulator's counters: a pull request shows "bank conflicts 12,288 -> 0" as a change in a
+//! snapshot.
 
 use crate::{Snapshot, load};
 use common::device::Staged;
@@ -12,26 +13,28 @@ use emulator::Schedule;
 use emulator::trace::Counted;
 use std::fmt::Write;
 
-/// Counters are exact for one host compiler; the snapshots are of this version of GCC. `.ci/run` reads this line.
+/// Counters are exact for one host compiler; the snapshots are of this version of GCC. `.ci/run`
+/// reads this line.
 const PINNED_GCC: u32 = 12;
 
-/// Of `small` the whole launch is counted, of `mission` the first and the last block. Under the causal mask these are the ones
-/// with the fewest and the most keys: a kernel that computes tiles which the mask hides is as right as one that skips them.
+/// The problems that are counted: the whole launch of `small`, the first and the last block of
+/// `mission`. Under the causal mask these are the ones with the fewest and the most keys: a kernel
+/// that computes tiles which the mask hides is as right as one that skips them.
 const COUNTED: [(&str, Mask); 3] = [
     ("small", Mask::Full),
     ("mission", Mask::Full),
     ("mission", Mask::Causal),
 ];
 
-/// Fails unless the counters are the same under every schedule. Returns those of each family's first preset, in f16 or the first
-/// element type that the stage takes.
+/// Fails unless the counters are the same under every schedule. Returns those of each family's
+/// first preset, in f16 or the first element type that the stage takes.
 pub fn counters(attention: &'static dyn Attention) -> Snapshot {
     let stage = load(attention);
     let compiler = &stage.report.compiler;
     if compiler.major != Some(PINNED_GCC) {
-        let found = &compiler.description;
         return Snapshot::NotHere(format!(
-            "the snapshot holds for GCC {PINNED_GCC}, this is {found}; name one in CXX"
+            "the snapshot holds for GCC {PINNED_GCC}, this is {}; name one in CXX",
+            compiler.description
         ));
     }
     if let Some(device) = stage.device {
@@ -58,21 +61,27 @@ pub fn counters(attention: &'static dyn Attention) -> Snapshot {
                 .prepare(variant, &problem)
                 .unwrap_or_else(|unsupported| panic!("{unsupported}"));
             let count = |schedule| counted(&prepared, &staged, shape == "small", schedule);
-            let counted = count(SCHEDULES[0]);
-            for schedule in &SCHEDULES[1..] {
-                assert_eq!(count(*schedule), counted, "{name}, {variant}, {schedule:?}");
+            let counters = count(SCHEDULES[0]);
+            for &schedule in &SCHEDULES[1..] {
+                assert_eq!(count(schedule), counters, "{name}, {variant}, {schedule:?}");
             }
-            write(&mut text, &format!("{name}, {variant}"), &counted).expect("a String takes all");
+            let title = format!("{name}, {variant}");
+            write(&mut text, &title, &counters).expect("a String takes all");
         }
     }
     Snapshot::Text(text.trim_end().to_string())
 }
 
-/// The counters of all blocks, or of the two at the ends of the grid.
-fn counted(prepared: &Prepared<'_>, staged: &Staged, all: bool, schedule: Schedule) -> Counted {
+/// Returns the counters of all blocks, or of the two at the ends of the grid.
+fn counted(
+    prepared: &Prepared<'_>,
+    staged: &Staged,
+    is_whole: bool,
+    schedule: Schedule,
+) -> Counted {
     let ends = [[0; 3], prepared.grid.map(|size| size - 1)];
     let selection = Selection {
-        blocks: (!all).then_some(&ends),
+        blocks: (!is_whole).then_some(&ends),
         ..Selection::default()
     };
     trace(prepared, staged, schedule, &selection)
@@ -81,17 +90,17 @@ fn counted(prepared: &Prepared<'_>, staged: &Staged, all: bool, schedule: Schedu
 }
 
 fn write(text: &mut String, name: &str, counted: &Counted) -> std::fmt::Result {
-    let (blocks, bytes) = (counted.launch_blocks, counted.shared_bytes_touched);
+    let blocks = counted.launch_blocks;
+    let bytes = counted.shared_bytes_touched;
     match counted.launch() {
-        Some(launch) => {
-            writeln!(
-                text,
-                "{name}: {blocks} blocks, each in {bytes} bytes of shared memory\n{launch}\n"
-            )
-        }
+        Some(launch) => writeln!(
+            text,
+            "{name}: {blocks} blocks, each in {bytes} bytes of shared memory\n{launch}\n"
+        ),
         None => writeln!(
             text,
-            "{name}: the first and the last of {blocks} blocks, which differ, each in {bytes} bytes of shared memory\n{}\n",
+            "{name}: the first and the last of {blocks} blocks, which differ, each in {bytes} \
+             bytes of shared memory\n{}\n",
             counted.sum
         ),
     }

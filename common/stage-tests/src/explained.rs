@@ -1,4 +1,5 @@
-//! What kernels show of a row, beside the model of each step: nothing where they are right, and where they are not the line.
+//! The values that kernels show of a row, beside the model of each step: nothing deviates where
+//! they are right, and where they are not the line is named.
 
 use crate::load;
 use crate::tier0::is_without;
@@ -28,45 +29,50 @@ const CASES: [(&str, Dtype, Mask, Family); 9] = [
     ("2x4:2x70:300x64", Dtype::Bf16, Mask::Causal, Family::Large),
 ];
 
-fn cases() -> impl Iterator<Item = (String, Problem, Family)> {
+/// A problem with its inputs.
+struct Case {
+    name: String,
+    problem: Problem,
+    family: Family,
+    inputs: Inputs,
+}
+
+fn cases() -> impl Iterator<Item = Case> {
     CASES.into_iter().map(|(shape, dtype, mask, family)| {
         let extents = parse_shape(shape).expect("a shape");
         let problem = Problem::new(extents, dtype, mask).expect("a problem that every stage takes");
-        (
-            format!("{shape} {dtype} {mask} {family}:0"),
+        Case {
+            name: format!("{shape} {dtype} {mask} {family}:0"),
             problem,
             family,
-        )
+            inputs: Inputs::generate(&problem, family, 0),
+        }
     })
 }
 
-/// Fails unless the model has nothing to say of the row that is furthest off and of the first, in each family, and the kernel
-/// shows every key that the row sees and every column, and marks its steps. With MUTANT_VARIANT set, what is said of the first case that fails is
-/// printed instead, for `scripts/explain-mutants`, which has planted a mistake: `-` for the default, a variant, or a part of its name.
+/// Fails unless the model has nothing to say of the row that is furthest off and of the first, in
+/// each family, and the kernel shows every key that the row sees and every column, and marks its
+/// steps. With MUTANT_VARIANT set, what is said of the first case that fails is printed instead,
+/// for `scripts/explain-mutants`, which has planted a mistake: `-` for the default, a variant, or a
+/// part of its name.
 pub fn explained(attention: &'static dyn Attention) {
     let stage = load(attention);
     if let Ok(word) = std::env::var("MUTANT_VARIANT") {
-        println!("{}", failing(&stage, &word));
+        println!("{}", first_failure(&stage, &word));
         return;
     }
     let mut wrong = Vec::new();
     for variant in stage.family_variants() {
-        for (name, problem, family) in cases() {
-            let inputs = Inputs::generate(&problem, family, 0);
-            if is_without(&stage, variant, problem.dtype) {
+        for case in cases() {
+            if is_without(&stage, variant, case.problem.dtype) {
                 continue;
             }
-            let prepared = stage
-                .prepare(variant, &problem)
-                .expect("every stage takes every problem");
-            for row in [None, Some([0, problem.shape.heads_q - 1, 0])] {
-                let found = investigate(&prepared, &inputs, Some(family), row);
-                let found = found.unwrap_or_else(|error| panic!("{variant} {name}: {error}"));
-                if found.is_explained() || found.is_red() || !shows_all(&problem, &found) {
-                    let deviation = &found.explained.deviation;
+            for row in [None, Some([0, case.problem.shape.heads_q - 1, 0])] {
+                let result = investigate_case(&stage, variant, &case, row);
+                if result.is_explained() || result.is_red() || !shows_all(&case.problem, &result) {
                     wrong.push(format!(
-                        "{variant} {name}, row {:?}: {deviation:?}",
-                        found.row
+                        "{variant} {}, row {:?}: {:?}",
+                        case.name, result.row, result.explained.deviation
                     ));
                 }
             }
@@ -75,63 +81,79 @@ pub fn explained(attention: &'static dyn Attention) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn shows_all(problem: &Problem, found: &Investigated) -> bool {
-    let steps = || found.explained.chains.iter().flat_map(|chain| &chain.steps);
-    let visible = problem.visible_keys(found.row[2]);
-    let has_keys =
-        (0..visible as i64).all(|key| steps().any(|step| step.scores.contains_key(&key)));
-    let observations = &found.traced.observations;
-    let is_marked = [Step::Mask, Step::Exponential, Step::Sum]
-        .iter()
-        .all(|step| {
-            let mut passed = observations.ways.iter().flatten();
-            passed.any(|passed| passed.does == Does::Step(*step))
-        });
-    let is_counted = observations
-        .visible
-        .iter()
-        .any(|(keys, _)| *keys as usize == visible);
-    let is_whole = steps().all(|step| {
-        step.max.is_some() && step.sum.is_some() && step.output.len() == problem.shape.head_dim
-    });
-    has_keys
-        && is_whole
-        && (is_marked && is_counted || steps().count() == 0)
-        && steps().any(|step| !step.probabilities.is_empty()) == (steps().count() > 0)
+fn investigate_case(
+    stage: &LoadedStage,
+    variant: &str,
+    case: &Case,
+    row: Option<[usize; 3]>,
+) -> Investigated {
+    let prepared = stage
+        .prepare(variant, &case.problem)
+        .expect("every stage takes every problem");
+    investigate(&prepared, &case.inputs, Some(case.family), row)
+        .unwrap_or_else(|error| panic!("{variant} {}: {error}", case.name))
 }
 
-/// What is said of the first case that fails, as fields between tabs: the case, the gate, the quantity, and then the places to
-/// look at, each with its callers.
-fn failing(stage: &LoadedStage, word: &str) -> String {
-    let variants = stage.variants();
-    let named = variants.iter().find(|name| **name == word);
-    let named = named.or_else(|| {
-        variants
-            .iter()
-            .find(|name| name.contains(word) && word != "-")
+/// Returns whether a kernel shows every key that the row sees and every column, and marks its
+/// steps.
+fn shows_all(problem: &Problem, result: &Investigated) -> bool {
+    let mut steps = Vec::new();
+    for chain in &result.explained.chains {
+        steps.extend(&chain.steps);
+    }
+    let visible = problem.visible_keys(result.row[2]);
+    let has_keys =
+        (0..visible as i64).all(|key| steps.iter().any(|step| step.scores.contains_key(&key)));
+    let is_whole = steps.iter().all(|step| {
+        step.max.is_some() && step.sum.is_some() && step.output.len() == problem.shape.head_dim
     });
-    let variant = named.map_or(stage.default_variant(), |name| name);
-    for (name, problem, family) in cases() {
-        let inputs = Inputs::generate(&problem, family, 0);
-        let Some(gate) = failed(stage, variant, &problem, family) else {
+    let has_probabilities = steps.iter().any(|step| !step.probabilities.is_empty());
+    if steps.is_empty() {
+        return has_keys;
+    }
+    has_keys && is_whole && has_probabilities && marks_steps(result, visible)
+}
+
+/// Returns whether a kernel marks its steps and counts the keys that the row sees.
+fn marks_steps(result: &Investigated, visible: usize) -> bool {
+    let observations = &result.traced.observations;
+    for step in [Step::Mask, Step::Exponential, Step::Sum] {
+        let mut passed = observations.ways.iter().flatten();
+        if !passed.any(|place| place.does == Does::Step(step)) {
+            return false;
+        }
+    }
+    observations
+        .visible
+        .iter()
+        .any(|(keys, _)| *keys as usize == visible)
+}
+
+/// Describes the first case that fails, as fields between tabs: the case, the gate, the quantity,
+/// and then the places to look at, each with its callers.
+fn first_failure(stage: &LoadedStage, word: &str) -> String {
+    let variant = variant_by_word(stage, word);
+    for case in cases() {
+        let Some(gate) = failing_gate(stage, variant, &case) else {
             continue;
         };
-        let prepared = stage.prepare(variant, &problem).expect("it was launched");
-        let found = investigate(&prepared, &inputs, Some(family), None)
-            .unwrap_or_else(|error| panic!("{variant} {name}: {error}"));
-        let mut fields = vec!["EXPLAINED".to_string(), format!("{variant} {name}"), gate];
-        let chain = |places: &[Place]| {
-            let words: Vec<String> = places.iter().map(Place::to_string).collect();
-            words.join(" < ")
-        };
-        if let Some(hazard) = found.traced.hazards.first() {
+        let result = investigate_case(stage, variant, &case, None);
+        let mut fields = vec![
+            "EXPLAINED".to_string(),
+            format!("{variant} {}", case.name),
+            gate,
+        ];
+        if let Some(hazard) = result.traced.hazards.first() {
             fields.push(format!("hazard: {}", hazard.kind.label()));
             fields.push(hazard.missing.replace(['\n', '\t'], " "));
-            let sides = hazard.first.iter().chain(&hazard.second);
-            fields.extend(sides.map(|side| chain(&side.places)));
-        } else if let Some(deviation) = &found.explained.deviation {
+            for side in hazard.first.iter().chain(&hazard.second) {
+                fields.push(call_chain(&side.places));
+            }
+        } else if let Some(deviation) = &result.explained.deviation {
             fields.push(deviation.quantity.to_string());
-            fields.extend(deviation.look.iter().map(|look| chain(&look.places)));
+            for look in &deviation.look {
+                fields.push(call_chain(&look.places));
+            }
         } else {
             fields.push("nothing".to_string());
         }
@@ -140,15 +162,33 @@ fn failing(stage: &LoadedStage, word: &str) -> String {
     format!("SURVIVES\t{variant}")
 }
 
-/// The first gate that fails, if one does.
-fn failed(stage: &LoadedStage, variant: &str, problem: &Problem, family: Family) -> Option<String> {
-    stage.prepare(variant, problem).ok()?;
+/// Returns the variant of this name, else one that has it as a part; the default for `-`.
+fn variant_by_word<'a>(stage: &'a LoadedStage, word: &str) -> &'a str {
+    let variants = stage.variants();
+    let exact = variants.iter().find(|name| **name == word);
+    let partial = variants
+        .iter()
+        .find(|name| word != "-" && name.contains(word));
+    exact
+        .or(partial)
+        .copied()
+        .unwrap_or_else(|| stage.default_variant())
+}
+
+fn call_chain(places: &[Place]) -> String {
+    let words: Vec<String> = places.iter().map(Place::to_string).collect();
+    words.join(" < ")
+}
+
+/// Returns the first gate that fails, if one does.
+fn failing_gate(stage: &LoadedStage, variant: &str, case: &Case) -> Option<String> {
+    stage.prepare(variant, &case.problem).ok()?;
     let target = Target::Emulated {
         schedules: &[Schedule::InOrder, Schedule::Reversed],
         traced: &[Schedule::InOrder],
         suppress: None,
     };
-    let failed = failures(check(stage, variant, problem, family, target));
+    let failed = failures(check(stage, variant, &case.problem, case.family, target));
     failed.first().map(|result| result.gate.to_string())
 }
 
@@ -158,7 +198,11 @@ mod tests {
 
     #[test]
     fn each_dtype_is_explained() {
-        let has = |dtype: &Dtype| CASES.iter().any(|(_, of, ..)| of == dtype);
-        assert!(Dtype::ALL.iter().all(has));
+        for dtype in Dtype::ALL {
+            assert!(
+                CASES.iter().any(|(_, tried, ..)| *tried == dtype),
+                "{dtype}"
+            );
+        }
     }
 }

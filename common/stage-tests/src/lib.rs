@@ -1,6 +1,6 @@
-//! The tests that every stage runs: `cargo test -p stage0-scalar`. A stage's `tests/stage.rs` is one line and the
-//! modules of its own tests (in `tests/stage/`), so that a stage has one test program; the snapshots
-//! beside it are the stage's own:
+//! The tests that every stage runs: `cargo test -p stage0-scalar`. A stage's `tests/stage.rs` is
+//! one line and the modules of its own tests (in `tests/stage/`), so that a stage has one test
+//! program; the snapshots beside it are the stage's own:
 //!
 //! ```text
 //! stage_tests::tests!(stage0_scalar::Scalar);
@@ -38,15 +38,17 @@ use common::resources::ARCHITECTURES;
 use common::stage::{Attention, LoadedStage};
 use std::collections::BTreeSet;
 
-/// What a test compares with its snapshot, unless the snapshot was made with another compiler.
+/// The text that a test compares with its snapshot, unless the snapshot was made with another
+/// compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Snapshot {
     Text(String),
-    /// It cannot be compared here; why.
+    /// The reason why it cannot be compared here.
     NotHere(String),
 }
 
-/// Declares the tests of a stage, given its unit struct. They and their snapshots belong to the crate that calls this.
+/// Declares the tests of a stage, given its unit struct. They and their snapshots belong to the
+/// crate that calls this.
 #[macro_export]
 macro_rules! tests {
     ($stage:path) => {
@@ -108,85 +110,70 @@ macro_rules! assert_recorded {
     };
 }
 
-/// Says why a test has nothing to check here. With CI set it fails instead.
+/// Prints why a test has nothing to check here. With CI set it fails instead.
 pub fn not_checked(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "not checked: {reason}");
     println!("not checked: {reason}");
 }
 
-/// Fails unless every variant is green on every case of tier T0: gates C1 to C6, C8 where it writes log-sum-exps, and H1; and
-/// unless no tile is taller than what lies between the heads of the tensors that are checked.
+/// Fails unless every variant is green on every case of tier T0: gates C1 to C6, C8 where it writes
+/// log-sum-exps, and H1; and unless no tile is taller than what lies between the heads of the
+/// tensors that are checked.
 pub fn tier_0(attention: &'static dyn Attention) {
     let stage = load(attention);
     for kernel in &stage.kernels {
         let tallest = kernel.block_m.max(kernel.block_n);
         assert!(
             tallest <= GAP_ROWS,
-            "{}: a tile of {tallest} rows may reach the next head, which masking would hide: see image::GAP_ROWS",
+            "{}: a tile of {tallest} rows may reach the next head, which masking would hide: see \
+             image::GAP_ROWS",
             kernel.variant
         );
     }
-    let variants = stage.variants().into_iter();
-    let failures: Vec<String> = variants
-        .flat_map(|variant| tier0::failures(&stage, variant))
-        .collect();
+    let mut failures = Vec::new();
+    for variant in stage.variants() {
+        failures.extend(tier0::failures(&stage, variant));
+    }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Fails unless every known device can run the stage's default there for every dtype and head size, and of two families
-/// that a claim compares one preset that both have. A device without the stage's instructions runs nothing of it.
+/// Fails unless every known device can run the stage's default there for every dtype and head size,
+/// and of two families that a claim compares one preset that both have. A device without the
+/// stage's instructions runs nothing of it.
 pub fn devices(attention: &'static dyn Attention) {
     let mut stage = load(attention);
     let info = attention.info();
     for (arch, _) in ARCHITECTURES {
-        stage.device = Some(arch.parse().expect("it is in the table"));
-        let runs = |variant: &str| {
-            stage
-                .kernels
-                .iter()
-                .filter(|k| k.variant == variant)
-                .all(|k| stage.refuse(k).is_ok())
-        };
+        let device: DeviceLimits = arch.parse().expect("it is in the table");
+        stage.device = Some(device);
         let only = attention.artifacts().architectures;
-        if !only.is_empty()
-            && !only
-                .iter()
-                .any(|of| stage.device.is_some_and(|device| device.is(of)))
-        {
+        if !only.is_empty() && !only.iter().any(|name| device.is(name)) {
+            let mut kernels = stage.kernels.iter();
             assert!(
-                !stage
-                    .kernels
-                    .iter()
-                    .any(|kernel| stage.refuse(kernel).is_ok()),
+                kernels.all(|kernel| stage.refuse(kernel).is_err()),
                 "{arch} has not the instructions"
             );
             continue;
         }
         assert!(
-            runs(stage.default_variant()),
+            runs(&stage, stage.default_variant()),
             "{arch}: the default {} does not fit",
             stage.default_variant()
         );
         for claim in info.claims {
-            let Some(base) = claim.relation.base().filter(|base| base.stage == info.id) else {
+            let Some(base) = claim.relation.base() else {
                 continue;
             };
             // A claim may also name variants; then it compares those.
-            if [claim.family, base.family]
-                .iter()
-                .any(|name| stage.variants().contains(name))
+            let variants = stage.variants();
+            if base.stage != info.id
+                || variants.contains(&claim.family)
+                || variants.contains(&base.family)
             {
                 continue;
             }
-            let presets = |family: &str| -> BTreeSet<&str> {
-                let kernels = stage.kernels.iter();
-                kernels
-                    .filter(|kernel| kernel.family == family && runs(&kernel.variant))
-                    .map(|kernel| kernel.variant.trim_start_matches(family))
-                    .collect()
-            };
             assert!(
-                !presets(claim.family).is_disjoint(&presets(base.family)),
+                !presets(&stage, claim.family).is_disjoint(&presets(&stage, base.family)),
                 "{arch}: no preset of both {} and {} fits, which a claim compares",
                 claim.family,
                 base.family
@@ -195,7 +182,27 @@ pub fn devices(attention: &'static dyn Attention) {
     }
 }
 
-/// The stage as it is built, limited to the device that the environment asks for.
+/// Returns whether the device can run all kernels of a variant.
+fn runs(stage: &LoadedStage, variant: &str) -> bool {
+    stage
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.variant == variant)
+        .all(|kernel| stage.refuse(kernel).is_ok())
+}
+
+/// Returns the presets of a family that the device can run, each as the end of a variant's name.
+fn presets<'a>(stage: &'a LoadedStage, family: &str) -> BTreeSet<&'a str> {
+    let mut presets = BTreeSet::new();
+    for kernel in &stage.kernels {
+        if kernel.family == family && runs(stage, &kernel.variant) {
+            presets.insert(kernel.variant.trim_start_matches(family));
+        }
+    }
+    presets
+}
+
+/// Loads the stage as it is built, limited to the device that the environment asks for.
 pub fn load(attention: &'static dyn Attention) -> LoadedStage {
     let mut stage = LoadedStage::load(attention).unwrap_or_else(|error| panic!("{error}"));
     stage.device = DeviceLimits::asked(None).unwrap_or_else(|error| panic!("{error}"));

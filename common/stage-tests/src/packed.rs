@@ -1,4 +1,5 @@
-//! Of families that pack the query heads of a key head into one tile: which row is which query's and head's, and which keys it sees.
+//! Tests of families that pack the query heads of a key head into one tile: which row is which
+//! query's and head's, and which keys it sees.
 
 use crate::load;
 use common::check::{StagedInputs, Target, check, failures, launch};
@@ -23,8 +24,9 @@ fn variants_of<'a>(stage: &'a LoadedStage, family: &str) -> Vec<&'a str> {
     variants
 }
 
-/// Judges each variant of `family` by the gates, with query heads that differ in their scales; C8 has the log-sum-exps, which every
-/// second launch is asked for. `extents`: key heads, queries, keys and head_dim.
+/// Judges each variant of `family` by the gates, with query heads that differ in their scales; C8
+/// has the log-sum-exps, which every second launch is asked for. The extents are key heads,
+/// queries, keys and head_dim.
 pub fn packed_rows(
     attention: &'static dyn Attention,
     family: &str,
@@ -54,7 +56,7 @@ pub fn packed_rows(
     }
 }
 
-/// [`packed_rows`] where rows and blocks of 64 or 128 rows meet.
+/// Calls [`packed_rows`] for problems in which rows and blocks of 64 or 128 rows meet.
 pub fn packed_blocks(attention: &'static dyn Attention, family: &str) {
     use Dtype::{Bf16, E4m3, F16};
     use Mask::{Causal, Full};
@@ -64,7 +66,8 @@ pub fn packed_blocks(attention: &'static dyn Attention, family: &str) {
         // 195 rows: warpgroups and blocks end within a query, and the last of these is ragged.
         (3, [2, 65, 203, 128], E4m3, &Mask::ALL),
         (3, [2, 65, 203, 64], Bf16, &Mask::ALL),
-        // 320 rows, of which the first 280 see no key: five groups of 64, so that a block of two has one alone.
+        // 320 rows, of which the first 280 see no key: five groups of 64, so that a block of two
+        // has one alone.
         (8, [1, 40, 5, 64], E4m3, &[Causal]),
         (8, [1, 40, 5, 128], F16, &[Causal]),
         // Groups that are larger than a block.
@@ -77,7 +80,8 @@ pub fn packed_blocks(attention: &'static dyn Attention, family: &str) {
     }
 }
 
-/// Judges the log-sum-exps of 16 heads that are rows of one tile, whose scores around 2^30 only their scales tell apart.
+/// Judges the log-sum-exps of 16 heads that are rows of one tile, whose scores around 2^30 only
+/// their scales tell apart.
 pub fn packed_far_rows(attention: &'static dyn Attention, family: &str) {
     let shape = Shape {
         heads_kv: 1,
@@ -85,16 +89,16 @@ pub fn packed_far_rows(attention: &'static dyn Attention, family: &str) {
         ..Shape::bhsd(1, 16, 1, 64)
     };
     let operand = |extents: [usize; 4], scales: Vec<f32>| {
-        let head = |scale: &f32| vec![448.0 * scale; extents[2] * extents[3]];
-        let values = scales.iter().flat_map(head).collect();
+        let mut values = Vec::new();
+        for scale in &scales {
+            values.extend(vec![448.0 * scale; extents[2] * extents[3]]);
+        }
         Operand::rounded(extents, Dtype::E4m3, values, Some(scales))
     };
+    let head_scales = (16..32).map(|multiple| 32.0 * multiple as f32).collect();
     let inputs = Inputs {
         problem: Problem::new(shape, Dtype::E4m3, Mask::Full).unwrap(),
-        q: operand(
-            shape.q_extents(),
-            (16..32).map(|of| 32.0 * of as f32).collect(),
-        ),
+        q: operand(shape.q_extents(), head_scales),
         k: operand(shape.kv_extents(), vec![1.0]),
         v: operand(shape.kv_extents(), vec![1.0]),
     };

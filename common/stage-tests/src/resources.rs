@@ -1,64 +1,92 @@
-//! What ptxas gives every instance: a pull request shows a change in registers as a change in a snapshot, and one that goes
-//! beyond the committed caps fails. `UPDATE_CAPS=1 cargo test -p STAGE resources` writes the caps anew.
+//! The resources of every instance: a pull request shows a change in registers as a change in a
+//! snapshot, and one that goes beyond the committed caps fails. `UPDATE_CAPS=1 cargo test -p STAGE
+//! resources` writes the caps anew.
 
 use crate::{Snapshot, load};
-use common::resources::{Caps, judge};
-use common::stage::{Attention, LoadedStage};
+use common::resources::{Caps, PtxasEntry, judge};
+use common::stage::{Attention, Kernel, LoadedStage};
 use common::verdict::Verdict;
-use kernel_build::report::GpuBuild;
+use kernel_build::report::{GpuBuild, GpuCode};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The snapshot holds for this compiler alone; `scripts/cuda-toolkit` pins it.
 const PINNED_NVCC: &str = "13.0.88";
 
+/// An instance for one architecture.
+type Entry<'a> = (&'a Kernel, PtxasEntry);
+
 /// Fails unless every instance passes gate R1. Returns one line per instance and architecture.
 pub fn resources(attention: &'static dyn Attention) -> Snapshot {
     let mut stage = load(attention);
-    let updates = std::env::var_os("UPDATE_CAPS").is_some();
-    let (nvcc, architectures) = match &stage.report.gpu {
-        GpuBuild::Built(code) => (
-            code.nvcc.clone(),
-            code.architectures.iter().map(|arch| arch.name.as_str()),
-        ),
+    let is_update = std::env::var_os("UPDATE_CAPS").is_some();
+    let nvcc = match &stage.report.gpu {
+        GpuBuild::Built(code) => {
+            if is_update {
+                refuse_other_builds(attention, code);
+            }
+            code.nvcc.clone()
+        }
         GpuBuild::Absent { reason, remedy } => {
-            assert!(!updates, "no caps are written: {reason}; {remedy}");
+            assert!(!is_update, "no caps are written: {reason}; {remedy}");
             return Snapshot::NotHere(format!("{reason}; {remedy}"));
         }
     };
-    if updates {
-        let only = attention.artifacts().architectures;
-        let names = Caps::ARCHITECTURES
-            .map(|name| (only.is_empty() || only.contains(&name)).then_some(name));
-        let names: Vec<&str> = names.into_iter().flatten().collect();
-        assert!(
-            architectures.eq(names.iter().copied()),
-            "caps hold for {}: unset ATTENTION_CUDA_ARCHS",
-            names.join(", ")
-        );
-        assert!(
-            nvcc.contains(PINNED_NVCC),
-            "caps hold for nvcc {PINNED_NVCC}, this is {nvcc}"
-        );
+    if is_update {
         update_caps(&mut stage);
     } else {
-        let caps = Caps::parse(attention.artifacts().caps).expect("the stage was loaded");
-        let is_declared = |symbol: &str| stage.kernels.iter().any(|kernel| kernel.symbol == symbol);
-        let stale: Vec<_> = caps.keys().filter(|symbol| !is_declared(symbol)).collect();
-        assert!(
-            stale.is_empty(),
-            "caps.csv has lines of no instance; UPDATE_CAPS=1 takes them out: {stale:?}"
-        );
+        refuse_stale_caps(&stage);
     }
-    let of_kernel = |kernel| {
-        stage
-            .ptxas_entries(kernel)
-            .into_iter()
-            .map(move |entry| (kernel, entry))
-    };
-    let entries: Vec<_> = stage.kernels.iter().flat_map(of_kernel).collect();
-    let mut lines = Vec::new();
-    for (kernel, entry) in &entries {
+
+    let mut entries = Vec::new();
+    for kernel in &stage.kernels {
+        for entry in stage.ptxas_entries(kernel) {
+            entries.push((kernel, entry));
+        }
+    }
+    refuse_excess(&entries);
+    refuse_equal_code(&entries);
+    if !nvcc.contains(PINNED_NVCC) {
+        return Snapshot::NotHere(format!(
+            "the snapshot holds for nvcc {PINNED_NVCC}, this is {nvcc}"
+        ));
+    }
+    let mut lines: Vec<String> = entries.iter().map(line).collect();
+    lines.sort();
+    Snapshot::Text(lines.join("\n"))
+}
+
+/// Fails where caps would be written from other compilers or architectures than those they are for.
+fn refuse_other_builds(attention: &'static dyn Attention, code: &GpuCode) {
+    let only = attention.artifacts().architectures;
+    let mut names = Caps::ARCHITECTURES.to_vec();
+    names.retain(|name| only.is_empty() || only.contains(name));
+    let architectures = code.architectures.iter().map(|arch| arch.name.as_str());
+    assert!(
+        architectures.eq(names.iter().copied()),
+        "caps hold for {}: unset ATTENTION_CUDA_ARCHS",
+        names.join(", ")
+    );
+    assert!(
+        code.nvcc.contains(PINNED_NVCC),
+        "caps hold for nvcc {PINNED_NVCC}, this is {}",
+        code.nvcc
+    );
+}
+
+fn refuse_stale_caps(stage: &LoadedStage) {
+    let caps = Caps::parse(stage.attention.artifacts().caps).expect("the stage was loaded");
+    let mut stale: Vec<_> = caps.keys().collect();
+    stale.retain(|symbol| !stage.kernels.iter().any(|kernel| kernel.symbol == **symbol));
+    assert!(
+        stale.is_empty(),
+        "caps.csv has lines of no instance; UPDATE_CAPS=1 takes them out: {stale:?}"
+    );
+}
+
+/// Fails where an instance takes more than its caps allow.
+fn refuse_excess(entries: &[Entry<'_>]) {
+    for (kernel, entry) in entries {
         let result = judge(&kernel.facts, entry);
         assert_eq!(
             result.verdict,
@@ -67,34 +95,35 @@ pub fn resources(attention: &'static dyn Attention) -> Snapshot {
             kernel.symbol,
             result.reason
         );
-        let r = &entry.resources;
-        lines.push(format!(
-            "{:7} {:38} {:3} registers {:6} B shared {} B stack {} B spilled",
-            entry.arch,
-            kernel.symbol,
-            r.registers,
-            kernel.dynamic_shared_bytes + r.static_shared_bytes as usize,
-            r.stack_frame_bytes,
-            r.spill_store_bytes + r.spill_load_bytes,
-        ));
     }
-    let mut by_code: BTreeMap<_, &str> = BTreeMap::new();
-    for (kernel, entry) in &entries {
+}
+
+/// Fails where two variants have the same machine code.
+fn refuse_equal_code(entries: &[Entry<'_>]) {
+    let mut variants: BTreeMap<_, &str> = BTreeMap::new();
+    for (kernel, entry) in entries {
         let variant = kernel.variant.as_str();
-        let known = by_code.insert((&entry.arch, &entry.sass_sha256), variant);
+        let other = variants.insert((&entry.arch, &entry.sass_sha256), variant);
         assert!(
-            known.is_none_or(|known| known == variant),
-            "{}: {variant} and {known:?} compile to the same code: what tells them apart does nothing",
+            other.is_none_or(|name| name == variant),
+            "{}: {variant} and {other:?} compile to the same code: \
+             what tells them apart does nothing",
             entry.arch
         );
     }
-    if !nvcc.contains(PINNED_NVCC) {
-        return Snapshot::NotHere(format!(
-            "the snapshot holds for nvcc {PINNED_NVCC}, this is {nvcc}"
-        ));
-    }
-    lines.sort();
-    Snapshot::Text(lines.join("\n"))
+}
+
+fn line((kernel, entry): &Entry<'_>) -> String {
+    let resources = &entry.resources;
+    format!(
+        "{:7} {:38} {:3} registers {:6} B shared {} B stack {} B spilled",
+        entry.arch,
+        kernel.symbol,
+        resources.registers,
+        kernel.dynamic_shared_bytes + resources.static_shared_bytes as usize,
+        resources.stack_frame_bytes,
+        resources.spill_store_bytes + resources.spill_load_bytes,
+    )
 }
 
 /// Writes the stage's `caps.csv` for what its instances take now.

@@ -1,4 +1,4 @@
-//! Which scales of scores FP8 tensor cores are given.
+//! The scales of scores that FP8 tensor cores are given.
 
 use crate::load;
 use common::device::Staged;
@@ -13,8 +13,9 @@ use std::f32::consts::LOG2_E;
 
 const ROWS: usize = 64;
 
-/// Of every 32 columns of Q and K one is 448. The others of the odd keys have products of 7.5, all lost beside it, those of the
-/// even ones the same sum in two products, of which 1 is lost: keys of equal weight, and V of 1 and -1 add up to 0.
+/// Returns inputs in which one of every 32 columns of Q and K is 448. The others of the odd keys
+/// have products of 7.5, all lost beside it, those of the even ones the same sum in two products,
+/// of which 1 is lost: keys of equal weight, and V of 1 and -1 add up to 0.
 fn inputs(head_dim: usize, softmax_scale: f32) -> Inputs {
     let shape = Shape::bhsd(1, 1, ROWS, head_dim);
     let problem = Problem::with_scale(shape, Dtype::E4m3, Mask::Full, softmax_scale).unwrap();
@@ -35,12 +36,13 @@ fn inputs(head_dim: usize, softmax_scale: f32) -> Inputs {
     Inputs::from_parts(&problem, q, k, v).unwrap()
 }
 
-/// Fails unless FP8 tensor cores sum a head's codes up to the largest scale of scores of its size, and no further.
+/// Fails unless FP8 tensor cores sum a head's codes up to the largest scale of scores of its size,
+/// and no further.
 pub fn largest_scale(attention: &'static dyn Attention) {
     let stage = load(attention);
     for (head_dim, largest) in [(64, 0.0625f32 / 528.0), (128, 0.0625 / 1056.0)] {
-        for (of_largest, is_exact) in [(0.999, false), (1.001, true)] {
-            let inputs = inputs(head_dim, largest * of_largest / LOG2_E);
+        for (fraction, is_exact) in [(0.999, false), (1.001, true)] {
+            let inputs = inputs(head_dim, largest * fraction / LOG2_E);
             for variant in stage.variants() {
                 let prepared = stage.prepare(variant, &inputs.problem).unwrap();
                 let staged = Staged::new(&inputs, Layout::Packed);
@@ -49,7 +51,7 @@ pub fn largest_scale(attention: &'static dyn Attention) {
                 assert_eq!(
                     output.iter().all(|&o| o == 0.0),
                     is_exact,
-                    "{variant}, head_dim {head_dim}, {of_largest} of its largest scale: {}",
+                    "{variant}, head_dim {head_dim}, {fraction} of its largest scale: {}",
                     output[0]
                 );
             }

@@ -4,13 +4,14 @@ use crate::load;
 use common::stage::Attention;
 use common::suppression::{Presets, suppress_each};
 
-/// Fails unless a gate kills every mutant: one preset per family without one of its synchronisation sites, but for
-/// those that the stage lists as redundant. (`compare selftest` asks the other presets too.)
+/// Fails unless a gate kills every mutant: one preset per family without one of its synchronisation
+/// sites, but for those that the stage lists as redundant. (`compare selftest` asks the other
+/// presets too.)
 pub fn synchronisation(attention: &'static dyn Attention) {
     let suppressed = suppress_each(&[&load(attention)], Presets::OnePerFamily, |_| ());
     assert!(suppressed.broken.is_empty(), "{:#?}", suppressed.broken);
-    let sites = suppressed.sites.iter();
-    let wrong: Vec<_> = sites.filter(|site| site.remedy().is_some()).collect();
+    let mut wrong: Vec<_> = suppressed.sites.iter().collect();
+    wrong.retain(|site| site.remedy().is_some());
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(suppressed.errors.is_empty(), "{:#?}", suppressed.errors);
 }

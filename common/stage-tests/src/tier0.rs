@@ -6,21 +6,20 @@ use common::stage::{Kernel, LoadedStage, Unsupported};
 use common::tier0::{Case, cases, extremes, others};
 use emulator::Schedule;
 
-/// Runs every case on `variant` that the device can run. Returns one line per gate that failed or case that did not run;
-/// empty means green.
+/// Runs every case on `variant` that the device can run. Returns one line per gate that failed or
+/// case that did not run; empty means green.
 pub(crate) fn failures(stage: &LoadedStage, variant: &str) -> Vec<String> {
-    let traced = cases().into_iter().map(|case| (case, case.schedules));
-    let plain = extremes()
-        .into_iter()
-        .chain(others())
-        .map(|case| (case, &[][..]));
-    traced
-        .chain(plain)
-        .flat_map(|(case, traced)| failures_on(stage, variant, &case, traced))
-        .collect()
+    let mut failures = Vec::new();
+    for case in cases() {
+        failures.extend(failures_on(stage, variant, &case, case.schedules));
+    }
+    for case in extremes().into_iter().chain(others()) {
+        failures.extend(failures_on(stage, variant, &case, &[]));
+    }
+    failures
 }
 
-/// [`failures`] on one case, traced under these schedules.
+/// Returns the [`failures`] on one case, traced under these schedules.
 pub(crate) fn failures_on(
     stage: &LoadedStage,
     variant: &str,
@@ -32,21 +31,16 @@ pub(crate) fn failures_on(
         family,
         schedules,
     } = *case;
-    let case = format!(
+    let name = format!(
         "{variant} {} {} {} {family}",
         problem.shape, problem.dtype, problem.mask
     );
-    match check(
-        stage,
-        variant,
-        &problem,
-        family,
-        Target::Emulated {
-            schedules,
-            traced,
-            suppress: None,
-        },
-    ) {
+    let target = Target::Emulated {
+        schedules,
+        traced,
+        suppress: None,
+    };
+    match check(stage, variant, &problem, family, target) {
         Err(NoOutput::Unsupported(Unsupported::Device { .. })) => vec![],
         Err(NoOutput::Unsupported(Unsupported::Instance { .. }))
             if is_without(stage, variant, problem.dtype) =>
@@ -55,12 +49,13 @@ pub(crate) fn failures_on(
         }
         outcome => check::failures(outcome)
             .into_iter()
-            .map(|result| format!("{case}: {} FAIL: {}", result.gate, result.reason))
+            .map(|result| format!("{name}: {} FAIL: {}", result.gate, result.reason))
             .collect(),
     }
 }
 
-/// Whether `variant` may do without this dtype: one that no variant of its stage has, and BF16 unless it is the default.
+/// Returns whether `variant` may do without this dtype: one that no variant of its stage has, and
+/// BF16 unless it is the default.
 pub(crate) fn is_without(stage: &LoadedStage, variant: &str, dtype: Dtype) -> bool {
     let takes = |kernel: &Kernel| kernel.variant == variant && kernel.dtype == dtype;
     let is_optional = dtype == Dtype::Bf16 && variant != stage.info().default_variant;
