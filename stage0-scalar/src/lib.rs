@@ -1,5 +1,5 @@
-//! Stage 0, the control of the ladder: tiled online softmax with scalar P·V, in two families. `scalar` computes Q·Kᵀ by
-//! FMA, `wmma-qk` on tensor cores; everything else is the same code.
+//! Stage 0, the control of the ladder: tiled online softmax with scalar P·V, in two families.
+//! `scalar` computes Q·Kᵀ by FMA, `wmma-qk` on tensor cores; everything else is the same code.
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
@@ -79,8 +79,8 @@ const INFO: StageInfo = StageInfo {
     redundant: &[Redundant {
         family: "scalar",
         site: "Q was written by all threads",
-        reason: "wmma-qk loads its fragments of Q right after it; scalar reads Q in the loop alone, behind the barriers \
-                 around the first K and V",
+        reason: "wmma-qk loads its fragments of Q right after it; scalar reads Q in the loop \
+                 alone, behind the barriers around the first K and V",
     }],
 };
 

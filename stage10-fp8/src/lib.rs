@@ -1,5 +1,5 @@
-//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone is converted to FP16. For E4M3
-//! alone: problems of other element types are Unsupported.
+//! Stage 10: scores of E4M3 on FP8 tensor cores. Q and K are multiplied as they land, and V alone
+//! is converted to FP16. For E4M3 alone: problems of other element types are Unsupported.
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;

@@ -1,6 +1,7 @@
-//! Stage 11: what bounds head_dim 64 spread. Warpgroups with the same rows split the keys, so that four of them compute on a
-//! multiprocessor that has rows for two, and FP32 arithmetic is spread among the exponentials, where it does not hold up wgmma.
-//! In the family `zigzag` the rows of a block lie apart, so that under the causal mask all blocks have the same work; in `packed` they
+//! Stage 11: what bounds head_dim 64 spread. Warpgroups with the same rows split the keys, so that
+//! four of them compute on a multiprocessor that has rows for two, and FP32 arithmetic is spread
+//! among the exponentials, where it does not hold up wgmma. In the family `zigzag` the rows of a
+//! block lie apart, so that under the causal mask all blocks have the same work; in `packed` they
 //! are those of all query heads of a key head.
 
 use common::claim::{self, Base, Claim, Relation, Where};

@@ -1,6 +1,7 @@
-//! Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile, and the keys of a tile are split
-//! over the blocks of a cluster, which merge their outputs through distributed shared memory. A part is a warpgroup's, with 64 rows,
-//! or a warp's, with 16; E4M3 is always a warp's, which converts it in registers.
+//! Stage 12: few queries, many keys. The query heads that read the same keys are rows of one tile,
+//! and the keys of a tile are split over the blocks of a cluster, which merge their outputs through
+//! distributed shared memory. A part is a warpgroup's, with 64 rows, or a warp's, with 16; E4M3 is
+//! always a warp's, which converts it in registers.
 
 use common::claim::{self, Base, Claim, Where};
 use common::metric::Metric;
@@ -49,7 +50,8 @@ const INFO: StageInfo = StageInfo {
         Claim::none(
             "decode",
             &[Metric::LoopSts],
-            "products take P and Q from the registers in which they are made, and codes are converted there",
+            "products take P and Q from the registers in which they are made, and codes are \
+             converted there",
         ),
         Claim {
             on: claim::E4M3,

@@ -1,6 +1,6 @@
-//! Stage 13: keys split over the warpgroups of a block, which have the same 64 query rows. All tiles are requested at once; in the
-//! end each warpgroup owns a share of the columns, and they exchange their parts through shared memory. For grids that give each
-//! multiprocessor one block.
+//! Stage 13: keys split over the warpgroups of a block, which have the same 64 query rows. All
+//! tiles are requested at once; in the end each warpgroup owns a share of the columns, and they
+//! exchange their parts through shared memory. For grids that give each multiprocessor one block.
 
 use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
@@ -45,7 +45,8 @@ const INFO: StageInfo = StageInfo {
     redundant: &[Redundant {
         family: "shares",
         site: "as for K and V",
-        reason: "racecheck (C7) needs it: where warps have come to different numbers of named barriers, it takes the block's for none",
+        reason: "racecheck (C7) needs it: where warps have come to different numbers of named \
+                 barriers, it takes the block's for none",
     }],
 };
 

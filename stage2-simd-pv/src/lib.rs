@@ -32,7 +32,8 @@ const INFO: StageInfo = StageInfo {
                 at_most: 0.65,
             },
             on: claim::BOTH,
-            why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of the loads",
+            why: "P·V takes 9 loads for 32 products a lane instead of 10 for 16, and is most of \
+                  the loads",
         },
         Claim {
             family: "simd-pv",

@@ -45,15 +45,16 @@ const INFO: StageInfo = StageInfo {
         Claim::none(
             "wmma-pv",
             &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
-            "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
+            "rows end in padding, so that no access of a warp meets a bank twice that it reads or \
+             copies",
         ),
         Claim {
             family: "wmma-pv",
             metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
             on: claim::BOTH,
-            why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
-                  reads both, and reads are more",
+            why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; \
+                  no padding spares them and the reads both, and reads are more",
         },
     ],
     redundant: &[],

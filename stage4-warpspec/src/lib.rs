@@ -1,5 +1,6 @@
-//! Stage 4: warps with roles. Producer warps copy K and V into a ring, consumer warps compute as in stage 3; they meet at
-//! mbarriers, one that says full and one that says empty for each slot of the ring.
+//! Stage 4: warps with roles. Producer warps copy K and V into a ring, consumer warps compute as in
+//! stage 3; they meet at mbarriers, one that says full and one that says empty for each slot of the
+//! ring.
 
 use common::claim::{self, Base, Claim, Relation};
 use common::metric::Metric;
@@ -55,7 +56,8 @@ const INFO: StageInfo = StageInfo {
             // 128 blocks.
             relation: Relation::AtMost { bound: 128.0 },
             on: claim::BOTH,
-            why: "one barrier a block, before the roles part; nobody waits for the slowest warp of a tile",
+            why: "one barrier a block, before the roles part; nobody waits for the slowest warp of \
+                  a tile",
         },
         Claim {
             family: "warpspec",
@@ -72,15 +74,16 @@ const INFO: StageInfo = StageInfo {
         Claim::none(
             "warpspec",
             &[Metric::SharedReadConflicts, Metric::AsyncWriteConflicts],
-            "rows end in padding, so that no access of a warp meets a bank twice that it reads or copies",
+            "rows end in padding, so that no access of a warp meets a bank twice that it reads or \
+             copies",
         ),
         Claim {
             family: "warpspec",
             metrics: &[Metric::SharedWriteConflictShare],
             relation: Relation::AtMost { bound: 0.46 },
             on: claim::BOTH,
-            why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; no padding spares them and the \
-                  reads both, and reads are more",
+            why: "stores of an accumulator, whose lanes hold pairs of rows, meet each bank twice; \
+                  no padding spares them and the reads both, and reads are more",
         },
         Claim::none(
             "warpspec",

@@ -1,6 +1,7 @@
-//! Stage 5: tiles in shared memory that ldmatrix reads without bank conflicts, mma.sync, scores and output in registers.
-//! Three families share all code but the layout of the tiles: `mma-linear`, `mma-padded` and `swizzle`, so that the gain of
-//! registers and the gain of conflict-free reads can be told apart.
+//! Stage 5: tiles in shared memory that ldmatrix reads without bank conflicts, mma.sync, scores and
+//! output in registers. Three families share all code but the layout of the tiles: `mma-linear`,
+//! `mma-padded` and `swizzle`, so that the gain of registers and the gain of conflict-free reads
+//! can be told apart.
 
 use common::claim::{self, Base, Claim, Relation, Rival, Where};
 use common::metric::Metric;
@@ -33,7 +34,7 @@ const LINEAR: Base = Base {
     family: "mma-linear",
 };
 
-/// What its blocks of 32 rows are on GPUs that give a block 99 KB.
+/// The kernel for GPUs that give a block 99 KB, with blocks of 32 rows.
 const ROWS_32: Base = Base {
     stage: "stage5-swizzle",
     family: "swizzle-32x128-k4",
@@ -116,18 +117,21 @@ const INFO: StageInfo = StageInfo {
             metrics: &[Metric::AsyncCopyShare],
             relation: Relation::AtLeast { bound: 0.95 },
             on: claim::E4M3,
-            why: "Q, K and V all come by cp.async, and the scales, which every thread reads, by loads",
+            why: "Q, K and V all come by cp.async, and the scales, which every thread reads, by \
+                  loads",
         },
         Claim::none(
             "mma-padded",
             &[Metric::SharedReadConflicts, Metric::SharedWriteConflicts],
-            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in \
+             different banks",
         ),
         Claim {
             family: "mma-padded",
             metrics: &[Metric::AsyncWriteConflicts],
             relation: Relation::AtMost { bound: 0.0 },
-            // With E4M3 two rows are copied at a time, and the padding between them makes the second one meet the first.
+            // With E4M3 two rows are copied at a time, and the padding between them makes the
+            // second one meet the first.
             on: claim::F16,
             why: "8 lanes copy one row",
         },
@@ -138,7 +142,8 @@ const INFO: StageInfo = StageInfo {
                 Metric::SharedWriteConflicts,
                 Metric::AsyncWriteConflicts,
             ],
-            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in different banks",
+            "8 rows of one chunk column lie in 8 different groups of banks, rows of the merge in \
+             different banks",
         ),
         Claim::none(
             "mma-linear",

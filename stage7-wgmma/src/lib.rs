@@ -1,5 +1,5 @@
-//! Stage 7: products by warpgroup. wgmma reads its operands in shared memory by descriptor; scores, probabilities and
-//! output stay in registers.
+//! Stage 7: products by warpgroup. wgmma reads its operands in shared memory by descriptor; scores,
+//! probabilities and output stay in registers.
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;

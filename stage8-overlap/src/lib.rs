@@ -1,8 +1,9 @@
-//! Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads gives its registers to those that
-//! compute, and the output of one tile is under way while the exponentials of the next are computed. Three families share all
-//! code but the maximum, `overlap` waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles,
-//! and who multiplies when: in `overlap-turns`, lazy too, one warpgroup does while the other has its exponentials. `overlap-packed` is
-//! that with rows of all query heads of a key head.
+//! Stage 8: copies, products and exponentials at the same time. A warpgroup that only loads gives
+//! its registers to those that compute, and the output of one tile is under way while the
+//! exponentials of the next are computed. Three families share all code but the maximum, `overlap`
+//! waits for that of each tile, `overlap-lazy` takes exponentials under those of earlier tiles, and
+//! who multiplies when: in `overlap-turns`, lazy too, one warpgroup does while the other has its
+//! exponentials. `overlap-packed` is that with rows of all query heads of a key head.
 
 use common::claim::{self, Base, Claim, Relation, Where};
 use common::metric::Metric;
@@ -78,7 +79,8 @@ const INFO: StageInfo = StageInfo {
     redundant: &[Redundant {
         family: "overlap-packed",
         site: "All warps have seen both phases end",
-        reason: "in one pass no slot is filled again before the other warpgroup's next turn, for which all warps have ended theirs",
+        reason: "in one pass no slot is filled again before the other warpgroup's next turn, for \
+                 which all warps have ended theirs",
     }],
 };
 

@@ -1,6 +1,7 @@
-//! Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows: each takes every second tile of
-//! keys, and they exchange halves of their outputs through distributed shared memory. For grids that do not fill the GPU. E4M3 is
-//! multiplied as it lands, as in stage 10, and log-sum-exps of it are Unsupported.
+//! Stage 9: keys split over a cluster. Two blocks on two multiprocessors share 64 query rows: each
+//! takes every second tile of keys, and they exchange halves of their outputs through distributed
+//! shared memory. For grids that do not fill the GPU. E4M3 is multiplied as it lands, as in stage
+//! 10, and log-sum-exps of it are Unsupported.
 
 use common::claim::{Base, Claim, Where};
 use common::metric::Metric;
@@ -12,7 +13,8 @@ include!(concat!(env!("OUT_DIR"), "/artifacts.rs"));
 /// The stage.
 pub struct Cluster;
 
-/// The fastest before it where a grid does not fill the GPU: keys split over the warps of one block.
+/// The fastest before it where a grid does not fill the GPU: keys split over the warps of one
+/// block.
 const TMA: Base = Base {
     stage: "stage6-tma",
     family: "tma",
@@ -47,7 +49,8 @@ const INFO: StageInfo = StageInfo {
     redundant: &[Redundant {
         family: "cluster",
         site: "who arrived at the cluster barrier waits there",
-        reason: "the barrier does without threads that have exited, but nothing says that it does after they arrived",
+        reason: "the barrier does without threads that have exited, but nothing says that it does \
+                 after they arrived",
     }],
 };
 

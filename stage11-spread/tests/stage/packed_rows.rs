@@ -1,5 +1,5 @@
-//! In the family `packed` rows of a block are the queries of all heads of a group: which row is which query's and head's, and which
-//! keys it sees.
+//! In the family `packed` rows of a block are the queries of all heads of a group: which row is
+//! which query's and head's, and which keys it sees.
 
 use common::device::Staged;
 use common::evidence::count;
@@ -31,7 +31,8 @@ fn rows_of_a_group_see_many_keys() {
     }
 }
 
-/// Of 132 rows the first and the 64th, of queries 0 and 16, see a tile of 64 or 128 keys, one key less or one more.
+/// The first and the 64th of 132 rows, of queries 0 and 16, see a tile of 64 or 128 keys, one key
+/// less or one more.
 #[test]
 fn the_first_row_of_a_warpgroup_may_see_whole_tiles() {
     for whole in [64 + 16, 64 + 32, 128 + 16, 128 + 32] {

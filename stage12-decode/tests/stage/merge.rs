@@ -1,4 +1,5 @@
-//! How parts of the keys are merged: maxima that only one part has, in the first or second row of a pair that a thread holds.
+//! How parts of the keys are merged: maxima that only one part has, in the first or second row of a
+//! pair that a thread holds.
 
 use common::check::{StagedInputs, Target, failures, launch};
 use common::inputs::{Inputs, Operand};
@@ -14,12 +15,14 @@ const TARGET: Target<'_> = Target::Emulated {
     suppress: None,
 };
 
-/// Each team of each variant has one of these tiles of 64 keys at least: the first team the first, the last team the last.
+/// Each team of each variant has one of these tiles of 64 keys at least: the first team the first,
+/// the last team the last.
 const KEYS: usize = 4096;
 const TILE: usize = 64;
 
-/// Judges every variant on two octets of rows, one row of each pair. Only rows of `octet` see anything of K, of which `key(index)` is one
-/// column; V is 1 for the keys that `counts` and 0 for others.
+/// Judges every variant on two octets of rows, one row of each pair. Only rows of `octet` see
+/// anything of K, of which `key(index)` is one column; V is 1 for the keys that `counts` and 0 for
+/// others.
 fn right(octet: usize, key: impl Fn(usize) -> f32, counts: impl Fn(usize) -> bool) {
     let shape = Shape {
         seq_kv: KEYS,

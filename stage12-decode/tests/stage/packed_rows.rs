@@ -1,4 +1,5 @@
-//! Rows of a tile are the queries of all heads of a group: which row is which query's and head's, and which keys it sees.
+//! Rows of a tile are the queries of all heads of a group: which row is which query's and head's,
+//! and which keys it sees.
 
 use common::problem::{Dtype, Mask};
 use stage12_decode::Decode;

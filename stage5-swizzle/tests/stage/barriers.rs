@@ -1,5 +1,5 @@
-//! racecheck seems to go by how many barriers a thread has passed: between groups that passed unequal numbers it misses what
-//! `__syncthreads` orders.
+//! racecheck seems to go by how many barriers a thread has passed: between groups that passed
+//! unequal numbers it misses what `__syncthreads` orders.
 
 use common::device::Staged;
 use common::evidence::count;

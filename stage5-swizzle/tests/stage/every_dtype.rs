@@ -1,4 +1,5 @@
-//! The tests that every stage runs ask for each element type: of kernels that support no problem every case fails.
+//! The tests that every stage runs ask for each element type: of kernels that support no problem
+//! every case fails.
 
 use common::problem::{Dtype, Problem};
 use common::stage::{Artifacts, Attention, Kernel, StageInfo, Unsupported};
@@ -26,8 +27,8 @@ impl Attention for Refusing {
 
 #[test]
 fn tier_0_has_cases_of_each() {
-    let said = catch_unwind(|| stage_tests::tier_0(&Refusing)).unwrap_err();
-    let said = said.downcast::<String>().unwrap();
+    let panic = catch_unwind(|| stage_tests::tier_0(&Refusing)).unwrap_err();
+    let message = panic.downcast::<String>().unwrap();
     let default = Swizzle.info().default_variant;
     // The five of common::tier0, the extremes and the others; of BF16 two, and its wide range.
     for (dtype, cases) in [
@@ -35,7 +36,10 @@ fn tier_0_has_cases_of_each() {
         (Dtype::E4m3, 5 + 3 + 6),
         (Dtype::Bf16, 2 + 4 + 6),
     ] {
-        let of = |line: &&str| line.starts_with(default) && line.contains(&format!(" {dtype} "));
-        assert_eq!(said.lines().filter(of).count(), cases, "{dtype}: {said}");
+        let word = format!(" {dtype} ");
+        let lines = message
+            .lines()
+            .filter(|line| line.starts_with(default) && line.contains(&word));
+        assert_eq!(lines.count(), cases, "{dtype}: {message}");
     }
 }

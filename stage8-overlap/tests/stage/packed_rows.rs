@@ -1,5 +1,5 @@
-//! In the family `overlap-packed` rows of a block are the queries of all heads of a group: which row is which query's and head's, and
-//! which keys it sees.
+//! In the family `overlap-packed` rows of a block are the queries of all heads of a group: which
+//! row is which query's and head's, and which keys it sees.
 
 use common::device::Staged;
 use common::evidence::count;
@@ -22,8 +22,8 @@ fn rows_are_right_where_blocks_meet() {
     stage_tests::packed_blocks(&Overlap, "overlap-packed");
 }
 
-/// Over more tiles than the ring has. Of 132 rows the first and the 64th, of queries 0 and 16, see whole tiles of 128 keys, one key less
-/// or one more.
+/// Over more tiles than the ring has. Of 132 rows the first and the 64th, of queries 0 and 16, see
+/// whole tiles of 128 keys, one key less or one more.
 #[test]
 fn rows_of_a_group_see_many_keys() {
     for whole in [7 * 128 + 16, 7 * 128 + 32] {
@@ -34,7 +34,8 @@ fn rows_of_a_group_see_many_keys() {
     right(4, [1, 33, 1000, 128], Dtype::Bf16, Mask::Full);
 }
 
-/// Eight blocks of 32 queries each see 32, 64, … 256 keys: four of them one tile of 128, four of them two.
+/// Eight blocks of 32 queries each see 32, 64, … 256 keys: four of them one tile of 128, four of
+/// them two.
 #[test]
 fn a_block_reads_no_key_that_its_last_query_does_not_see() {
     let stage = stage_tests::load(&Overlap);

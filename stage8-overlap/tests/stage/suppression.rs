@@ -1,10 +1,11 @@
-//! A site that only rising maxima need: lazy warps read K on their own where a score leaves the range of earlier maxima.
+//! A site that only rising maxima need: lazy warps read K on their own where a score leaves the
+//! range of earlier maxima.
 
 use common::problem::Dtype;
 use common::suppression::{Finding, Presets, suppress_each};
 use stage8_overlap::Overlap;
 
-/// With halves alone: in E4M3 the first look at each site already has maxima that rise.
+/// Only halves are tried: in E4M3 the first look at each site already has maxima that rise.
 #[test]
 fn a_site_that_rising_maxima_alone_need_is_killed() {
     let mut stage = stage_tests::load(&Overlap);

@@ -1,4 +1,4 @@
-//! What a block sends of an output is a half.
+//! A block sends its part of an output as halves.
 
 use common::device::Staged;
 use common::device::emulated::execute;
@@ -11,8 +11,9 @@ use emulator::Schedule;
 use stage9_cluster::Cluster;
 use std::f32::consts::LN_2;
 
-/// V is the largest half for keys of which one block has all its own, and 0 for the others; weights of 1 and a little more than 1/2,
-/// which in half the rows round up: the block's sum over its keys, divided by that of their weights, exceeds every half.
+/// V is the largest half for keys of which one block has all its own, and 0 for the others; weights
+/// of 1 and a little more than 1/2, which in half the rows round up: the block's sum over its keys,
+/// divided by that of their weights, exceeds every half.
 fn inputs(head_dim: usize) -> Inputs {
     let shape = Shape {
         seq_kv: 203,
@@ -32,9 +33,8 @@ fn inputs(head_dim: usize) -> Inputs {
             0 => 0.0,
             _ => -logit,
         }),
-        v: operand(shape.kv_extents(), &|key| match key < 64 {
-            true => 0.0,
-            false => 65_504.0,
+        v: operand(shape.kv_extents(), &|key| {
+            if key < 64 { 0.0 } else { 65_504.0 }
         }),
     }
 }
