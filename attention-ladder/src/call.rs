@@ -44,8 +44,8 @@ impl Checked {
         o: Option<&AttentionLadderTensor>,
         lse: *mut f32,
     ) -> Result<(), Failure> {
-        if let Some(o) = o {
-            self.tensors[3] = tensor("o", o, self.problem.shape.q_extents(), OUTPUT_BYTES)?;
+        if let Some(output) = o {
+            self.tensors[3] = tensor("o", output, self.problem.shape.q_extents(), OUTPUT_BYTES)?;
         }
         self.lse = lse;
         self.wanted.lse = !lse.is_null();

@@ -363,7 +363,7 @@ mod tests {
 
     /// Chooses among `stages` by a model in which stage 0 is the fastest; returns the stage's id.
     fn choose_scalar_first(
-        stages: &[&dyn Attention],
+        stages: &[&'static dyn Attention],
         dtype: Dtype,
         wanted: Wanted,
     ) -> Result<&'static str, String> {

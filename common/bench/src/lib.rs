@@ -3,9 +3,10 @@
 //! On a GPU it reads device time (a CUDA graph of launches, divided by their number) of every
 //! variant at the mission shape, in each dtype and mask. Without a GPU it reads the emulator's wall
 //! time at the small shape, which says nothing about a GPU and is labelled so. Either way a variant
-//! is gated on the very inputs first, and a variant that is not green ends the run with exit code
-//! 1. What the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks for, is
-//! skipped and said. Criterion's own options work: a filter, `--save-baseline`, `--baseline`.
+//! is gated on the very inputs first, and one that is not green ends the run with exit code 1.
+//! Cases that the GPU cannot run, or the smaller device that `ATTENTION_DEVICE=sm_89` asks for, are
+//! skipped, each with a line that says so. Criterion's own options work: a filter,
+//! `--save-baseline`, `--baseline`.
 //!
 //! ```text
 //! fn main() -> std::process::ExitCode {

@@ -83,8 +83,8 @@ pub(crate) fn build(job: &Job) -> Result<Done, BuildError> {
             translations.push((translation, &library.tool));
         }
     }
-    parallel::try_map(&translations, |(translation, tool)| {
-        translation.compile(job, tool)
+    parallel::try_map(&translations, |(translation, library_tool)| {
+        translation.compile(job, library_tool)
     })?;
 
     let mut compiled = Vec::new();
