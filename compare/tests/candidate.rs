@@ -1,4 +1,5 @@
-//! `compare candidate` on the CPU: right callables pass, wrong ones fail, and those that cheat are refused by name.
+//! `compare candidate` on the CPU: right callables pass, wrong ones fail, and those that cheat are
+//! refused by name.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The Python that has torch, asked once. CI has.
+/// Returns the Python that has torch, which is looked for once. CI has one.
 fn python() -> Option<PathBuf> {
     static PYTHON: LazyLock<Option<PathBuf>> = LazyLock::new(find_python);
     PYTHON.clone()
@@ -36,16 +37,17 @@ fn find_python() -> Option<PathBuf> {
     has_torch.then_some(python)
 }
 
-/// `compare candidate` of a function in a file beside the others or elsewhere. Without a GPU wherever it runs; with temporary
-/// files of its own in `folder`, which a candidate may look through.
-fn command(candidate: &str, flags: &str, folder: &Path) -> Option<Command> {
+/// Returns `compare candidate` of a function in a file beside the others or elsewhere. It has no
+/// GPU wherever it runs, and temporary files of its own in `folder`, which a candidate may look
+/// through. `None` without a Python.
+fn command(candidate: &str, flags: &[&str], folder: &Path) -> Option<Command> {
     let python = python()?;
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/candidates");
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
     command
         .arg("candidate")
         .arg(beside.join(candidate))
-        .args(flags.split_whitespace())
+        .args(flags)
         .env("PYTHON", python)
         .env("CUDA_VISIBLE_DEVICES", "")
         .env("TMPDIR", folder)
@@ -53,212 +55,321 @@ fn command(candidate: &str, flags: &str, folder: &Path) -> Option<Command> {
     Some(command)
 }
 
-/// What it prints, words apart by one space, if it exits with this code; `None` without a Python.
+/// Runs the command, which must exit with this code, and returns what it prints, words apart by one
+/// space; `None` without a Python.
 #[track_caller]
-fn says(candidate: &str, flags: &str, code: i32, folder: &Path) -> Option<String> {
+fn printed(candidate: &str, flags: &[&str], code: i32, folder: &Path) -> Option<String> {
     let output = command(candidate, flags, folder)?.output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8(text).unwrap();
+    let bytes = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(bytes).unwrap();
     assert_eq!(
         output.status.code(),
         Some(code),
-        "{candidate} {flags}: {text}"
+        "{candidate} {flags:?}: {text}"
     );
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Cases of which the second has other values than the first at the same addresses.
-const TWO: &str = "--shapes 1x4:2x33:47x64 --dtypes f16 --masks causal --seeds 0,1";
-const ONE: &str = "--shapes 1x4:2x33:47x64 --dtypes f16 --masks causal";
+const ONE_CASE: [&str; 6] = [
+    "--shapes",
+    "1x4:2x33:47x64",
+    "--dtypes",
+    "f16",
+    "--masks",
+    "causal",
+];
+
+/// Flags for two cases, of which the second has other values than the first at the same addresses.
+const TWO_CASES: [&str; 8] = [
+    "--shapes",
+    "1x4:2x33:47x64",
+    "--dtypes",
+    "f16",
+    "--masks",
+    "causal",
+    "--seeds",
+    "0,1",
+];
 
 #[test]
 fn a_callable_passes_supports_nothing_or_cannot_be_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let full = "1x2x33x64 f16 causal: NotImplementedError: no causal mask";
     let halves = "1x2x33x64 e4m3 full: it has no argument scales, which E4M3 needs";
-    let both = "--shapes 1x2x33x64 --dtypes f16,e4m3";
+    let two_dtypes = ["--shapes", "1x2x33x64", "--dtypes", "f16,e4m3"];
     let passes = "PASS: right.py:attention passes every gate in ";
     let named = "expected FILE.py:FUNCTION";
     for (candidate, flags, code, words) in [
-        ("right.py:attention", "--quick", 0, &[passes][..]),
-        ("right.py:full_mask_only", both, 0, &[full, halves]),
-        ("right.py:takes_nothing", both, 3, &[]),
+        ("right.py:attention", &["--quick"][..], 0, &[passes][..]),
+        ("right.py:full_mask_only", &two_dtypes, 0, &[full, halves]),
+        ("right.py:takes_nothing", &two_dtypes, 3, &[]),
         // It has no standard input to take commands from.
-        ("right.py:reads_input", ONE, 0, &[]),
+        ("right.py:reads_input", &ONE_CASE, 0, &[]),
         (
             "right.py:no_such",
-            "",
+            &[],
             2,
             &["cannot be loaded: AttributeError"],
         ),
-        ("no_such.py:attention", "", 2, &["cannot read"]),
+        ("no_such.py:attention", &[], 2, &["cannot read"]),
         (
             "right.py:",
-            "",
+            &[],
             2,
             &[named, ", such as mine.py:attention, not '"],
         ),
-        ("README.md:attention", "", 2, &[named]),
+        ("README.md:attention", &[], 2, &[named]),
     ] {
-        let Some(text) = says(candidate, flags, code, folder.path()) else {
+        let Some(text) = printed(candidate, flags, code, folder.path()) else {
             return;
         };
-        for words in words {
-            assert!(text.contains(words), "{candidate}: {text}");
+        for expected in words {
+            assert!(text.contains(expected), "{candidate}: {text}");
         }
     }
 }
 
-/// Of each line the callable, the gate that says so and its words.
-fn are_refused(cases: &str) {
-    for case in cases.lines() {
-        let mut words = case.trim().splitn(3, ' ');
-        let [candidate, gate, words] = [(); 3].map(|()| words.next().unwrap_or_default());
+/// A callable that is refused, the gate that fails and its words.
+struct Refusal(&'static str, &'static str, &'static str);
+
+fn expect_refusals(refusals: &[Refusal]) {
+    let flags = [&TWO_CASES[..], &["--patience", "20"]].concat();
+    for Refusal(candidate, gate, words) in refusals {
         let folder = tempfile::tempdir().unwrap();
-        let flags = format!("{TWO} --patience 20");
-        let Some(text) = says(candidate, &flags, 1, folder.path()) else {
+        let Some(text) = printed(candidate, &flags, 1, folder.path()) else {
             return;
         };
-        let fails = format!("FAIL {gate} of {candidate}");
+        let failure = format!("FAIL {gate} of {candidate}");
         let mut lines = text.split("- ");
         assert!(
-            lines.any(|line| line.contains(&fails) && line.contains(words)),
-            "{case}: {text}"
+            lines.any(|line| line.contains(&failure) && line.contains(words)),
+            "{candidate} {gate} {words}: {text}"
         );
     }
 }
 
 #[test]
 fn wrong_callables_are_refused_by_name() {
-    are_refused(
-        "wrong.py:top_left C2
-        wrong.py:no_scale C2
-        wrong.py:zeros C2
-        wrong.py:writes_input C6 k: input changed
-        wrong.py:other_type C1 returned torch.float32
-        wrong.py:raises C1 RuntimeError: out of luck
-        wrong.py:exits C1 SystemExit: no licence",
-    );
+    expect_refusals(&[
+        Refusal("wrong.py:top_left", "C2", ""),
+        Refusal("wrong.py:no_scale", "C2", ""),
+        Refusal("wrong.py:zeros", "C2", ""),
+        Refusal("wrong.py:writes_input", "C6", "k: input changed"),
+        Refusal("wrong.py:other_type", "C1", "returned torch.float32"),
+        Refusal("wrong.py:raises", "C1", "RuntimeError: out of luck"),
+        Refusal("wrong.py:exits", "C1", "SystemExit: no licence"),
+    ]);
 }
 
 /// One that launches nothing fails C1 on a GPU, by what its memory held; here that may be anything.
 #[test]
 fn cheats_are_refused_by_name() {
-    are_refused(
-        "cheats.py:kept_by_address C5 differ between call 1 and call 2, V negated
-        cheats.py:one_buffer C6 shares memory with that of call 1
-        cheats.py:in_place_of_q C6 shares memory with q
-        cheats.py:launches_nothing C2
-        cheats.py:by_address C5 differ between call 1 and call 3, other addresses
-        cheats.py:looks_for_reference C2
-        cheats.py:second_zeros C5 differ between call 1 and call 2, V negated
-        cheats.py:second_nan C5 differ between call 1 and call 2, V negated
-        cheats.py:second_writes_input C6 k: input changed
-        cheats.py:always_late C1 returned Late, expected a torch.Tensor
-        cheats.py:slow_clock C1 it has replaced torch.cuda.Event.elapsed_time",
-    );
+    expect_refusals(&[
+        Refusal(
+            "cheats.py:kept_by_address",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
+        Refusal(
+            "cheats.py:one_buffer",
+            "C6",
+            "shares memory with that of call 1",
+        ),
+        Refusal("cheats.py:in_place_of_q", "C6", "shares memory with q"),
+        Refusal("cheats.py:launches_nothing", "C2", ""),
+        Refusal(
+            "cheats.py:by_address",
+            "C5",
+            "differ between call 1 and call 3, other addresses",
+        ),
+        Refusal("cheats.py:looks_for_reference", "C2", ""),
+        Refusal(
+            "cheats.py:second_zeros",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
+        Refusal(
+            "cheats.py:second_nan",
+            "C5",
+            "differ between call 1 and call 2, V negated",
+        ),
+        Refusal("cheats.py:second_writes_input", "C6", "k: input changed"),
+        Refusal(
+            "cheats.py:always_late",
+            "C1",
+            "returned Late, expected a torch.Tensor",
+        ),
+        Refusal(
+            "cheats.py:slow_clock",
+            "C1",
+            "it has replaced torch.cuda.Event.elapsed_time",
+        ),
+    ]);
 }
 
-/// What is timed is judged on other values than it was captured on, in every call and on its own, takes no longer for that, and returns
-/// what it returned to the gates. What would be called in each replay is not timed.
+const UNCAPTURED: &str =
+    "refused: its calls cannot be captured in a graph: RuntimeError: it waits for the GPU";
+
+/// Sets, contents of them, and launches of a graph.
+const ROTATIONS: [&str; 3] = ["4:2:8", "3:2:3", "1:1:2"];
+
+/// Callables that are judged alike in each of [`ROTATIONS`], with the first words of the answer.
+const IN_EACH_ROTATION: &[(&str, &str)] = &[
+    ("right.py:attention", "right"),
+    ("right.py:without_graph", UNCAPTURED),
+    ("cheats.py:kept_when_dense", "wrong: off by"),
+    ("cheats.py:kept_without_graph", UNCAPTURED),
+    ("cheats.py:kept_when_captured", "wrong: off by"),
+    ("cheats.py:keys_kept", "wrong: off by"),
+    ("cheats.py:scores_kept", "wrong: off by"),
+    (
+        "cheats.py:late_when_dense",
+        "refused: returned Late, expected a torch.Tensor",
+    ),
+    (
+        "cheats.py:codes_when_dense",
+        "refused: returned torch.float8_e4m3fn",
+    ),
+];
+
+/// Callables with their rotation, and the first words of the answer. The last two stay replaced.
+const IN_ONE_ROTATION: &[(&str, &str)] = &[
+    (
+        "cheats.py:third_set_kept:4:2:8",
+        "refused: call 3 of 8 in the timed graph launches 1 kernels, expected",
+    ),
+    (
+        "cheats.py:last_on_each_set:4:2:8",
+        "wrong: off by [nan, nan,",
+    ),
+    ("cheats.py:half_written:4:2:8", "wrong: off by"),
+    ("cheats.py:right_in_reverse:4:2:8", "wrong: off by"),
+    ("cheats.py:right_in_reverse:1:1:2", "wrong: off by"),
+    (
+        "cheats.py:lazily_negated:4:2:8",
+        "refused: returned a torch.strided tensor, lazily negated: True; expected",
+    ),
+    ("cheats.py:of_replay_before:4:2:8", "wrong: off by"),
+    ("cheats.py:kept_by_version:4:2:8", UNCAPTURED),
+    ("cheats.py:when_judged:4:2:8", UNCAPTURED),
+    (
+        "cheats.py:where_unwritten:4:2:8",
+        "refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, \
+         expected at most 1.2 times the 0.00",
+    ),
+    (
+        "cheats.py:one_in_two_new:4:2:8",
+        "refused: call 1 of 8 in the timed graph launches 0 kernels, expected",
+    ),
+    (
+        "cheats.py:copied:4:2:8",
+        "refused: call 5 of 8 in the timed graph, where no other runs, does not write",
+    ),
+    (
+        "cheats.py:one_in_two:4:2:8",
+        "refused: what is timed returned a tensor that shares memory with another output",
+    ),
+    (
+        "cheats.py:one_in_four:4:2:8",
+        "refused: what is timed returned a tensor that shares memory with another output",
+    ),
+    (
+        "cheats.py:one_buffer_when_dense:4:2:8",
+        "refused: what is timed returned a tensor that shares memory with another output",
+    ),
+    (
+        "cheats.py:only_when_checked:4:2:8",
+        "refused: what is timed returned a tensor that shares memory with another output",
+    ),
+    (
+        "cheats.py:in_place_of_q:4:2:8",
+        "refused: what is timed returned a tensor that shares memory with an input",
+    ),
+    (
+        "right.py:attention:4:2:1",
+        "refused: a graph of 1 launches leaves out some of 4 sets",
+    ),
+    (
+        "cheats.py:records_nothing:1:1:2",
+        "refused: it has replaced torch.cuda.Event.record",
+    ),
+    (
+        "cheats.py:replays_nothing:1:1:2",
+        "refused: it has replaced torch.cuda.CUDAGraph.replay",
+    ),
+    (
+        "cheats.py:waits_for_nothing:1:1:2",
+        "refused: it has replaced torch.cuda.synchronize",
+    ),
+    (
+        "cheats.py:tells_the_time:1:1:2",
+        "refused: it has replaced Driver.us",
+    ),
+    (
+        "cheats.py:is_generous:1:1:2",
+        "refused: it has replaced RENEWED",
+    ),
+    (
+        "cheats.py:judges_itself:1:1:2",
+        "refused: it has replaced Worker.check_timed",
+    ),
+];
+
+/// The timed callable is judged on other values than it was captured on, in every call and on its
+/// own, takes no longer for that, and returns what it returned to the gates. A callable that would
+/// be called in each replay is not timed.
 #[test]
 fn what_is_timed_cannot_be_kept_nor_of_another_type() {
     let Some(python) = python() else {
         return;
     };
-    let uncaptured =
-        "refused: its calls cannot be captured in a graph: RuntimeError: it waits for the GPU";
-    let shared = "refused: what is timed returned a tensor that shares memory with";
-    let launches = "of 8 in the timed graph launches";
-    let anywhere = format!(
-        "right.py:attention right
-        right.py:without_graph {uncaptured}
-        cheats.py:kept_when_dense wrong: off by
-        cheats.py:kept_without_graph {uncaptured}
-        cheats.py:kept_when_captured wrong: off by
-        cheats.py:keys_kept wrong: off by
-        cheats.py:scores_kept wrong: off by
-        cheats.py:late_when_dense refused: returned Late, expected a torch.Tensor
-        cheats.py:codes_when_dense refused: returned torch.float8_e4m3fn"
-    );
-    // The last two stay replaced.
-    let once = format!(
-        "cheats.py:third_set_kept:4:2:8 refused: call 3 {launches} 1 kernels, expected
-        cheats.py:last_on_each_set:4:2:8 wrong: off by [nan, nan,
-        cheats.py:half_written:4:2:8 wrong: off by
-        cheats.py:right_in_reverse:4:2:8 wrong: off by
-        cheats.py:right_in_reverse:1:1:2 wrong: off by
-        cheats.py:lazily_negated:4:2:8 refused: returned a torch.strided tensor, lazily negated: True; expected
-        cheats.py:of_replay_before:4:2:8 wrong: off by
-        cheats.py:kept_by_version:4:2:8 {uncaptured}
-        cheats.py:when_judged:4:2:8 {uncaptured}
-        cheats.py:where_unwritten:4:2:8 refused: a call takes 2.00 µs where inputs have changed and outputs are unwritten, expected at most 1.2 times the 0.00
-        cheats.py:one_in_two_new:4:2:8 refused: call 1 {launches} 0 kernels, expected
-        cheats.py:copied:4:2:8 refused: call 5 of 8 in the timed graph, where no other runs, does not write
-        cheats.py:one_in_two:4:2:8 {shared} another output
-        cheats.py:one_in_four:4:2:8 {shared} another output
-        cheats.py:one_buffer_when_dense:4:2:8 {shared} another output
-        cheats.py:only_when_checked:4:2:8 {shared} another output
-        cheats.py:in_place_of_q:4:2:8 {shared} an input
-        right.py:attention:4:2:1 refused: a graph of 1 launches leaves out some of 4 sets
-        cheats.py:records_nothing:1:1:2 refused: it has replaced torch.cuda.Event.record
-        cheats.py:replays_nothing:1:1:2 refused: it has replaced torch.cuda.CUDAGraph.replay
-        cheats.py:waits_for_nothing:1:1:2 refused: it has replaced torch.cuda.synchronize
-        cheats.py:tells_the_time:1:1:2 refused: it has replaced Driver.us
-        cheats.py:is_generous:1:1:2 refused: it has replaced RENEWED
-        cheats.py:judges_itself:1:1:2 refused: it has replaced Worker.check_timed"
-    );
-    let cases = |lines: &str| -> Vec<(String, String)> {
-        let pairs = lines
-            .lines()
-            .map(|line| line.trim().split_once(' ').unwrap());
-        pairs
-            .map(|(case, words)| (case.to_string(), words.to_string()))
-            .collect()
-    };
-    // Sets, contents of them, launches of a graph.
-    let rotations = |(candidate, words): (String, String)| {
-        ["4:2:8", "3:2:3", "1:1:2"]
-            .map(|rotation| (format!("{candidate}:{rotation}"), words.clone()))
-    };
-    let mut all: Vec<(String, String)> = cases(&anywhere).into_iter().flat_map(rotations).collect();
-    all.extend(cases(&once));
+    let mut cases = Vec::new();
+    for (candidate, words) in IN_EACH_ROTATION {
+        for rotation in ROTATIONS {
+            cases.push((format!("{candidate}:{rotation}"), *words));
+        }
+    }
+    for (case, words) in IN_ONE_ROTATION {
+        cases.push((case.to_string(), words));
+    }
     let output = Command::new(&python)
         .args(["tests/candidates/timed.py", "src/python/peers.py"])
-        .args(all.iter().map(|(case, _)| case))
+        .args(cases.iter().map(|(case, _)| case))
         .output()
         .unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said.lines().count(), all.len(), "{said}");
-    for ((case, words), said) in all.iter().zip(said.lines()) {
-        assert!(said.starts_with(words), "{case}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let answers = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(answers.lines().count(), cases.len(), "{answers}");
+    for ((case, words), answer) in cases.iter().zip(answers.lines()) {
+        assert!(answer.starts_with(words), "{case}: {answer}");
     }
 }
 
-/// Processes that `wrong.py:hangs_in_a_child` named in `folder`, once it has.
+/// Returns the processes that `wrong.py:hangs_in_a_child` named in `folder`, once it has.
 fn processes(folder: &Path) -> Option<Vec<String>> {
-    let named = std::fs::read_to_string(folder.join("processes")).ok()?;
-    Some(named.split(' ').map(String::from).collect())
+    let numbers = std::fs::read_to_string(folder.join("processes")).ok()?;
+    Some(numbers.split(' ').map(String::from).collect())
 }
 
-/// Waits for what is true within a minute, or fails.
+/// Looks until there is something, or fails after a minute.
 fn within_a_minute<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..600 {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = look() {
+            return value;
         }
         std::thread::sleep(Duration::from_millis(100));
     }
     panic!("not within a minute: {what}");
 }
 
-fn end(processes: &[String]) {
+/// Waits until the processes have ended.
+fn expect_end(processes: &[String]) {
     for process in processes {
-        let state = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         within_a_minute(&format!("{process} ends"), || {
-            (state().is_empty() || state().contains(") Z ")).then_some(())
+            let path = format!("/proc/{process}/stat");
+            let state = std::fs::read_to_string(path).unwrap_or_default();
+            (state.is_empty() || state.contains(") Z ")).then_some(())
         });
     }
 }
@@ -271,16 +382,16 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
         ("wrong.py:crashes", "it was ended by SIGSEGV"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let flags = format!("{ONE} --patience 5");
-        let Some(text) = says(candidate, &flags, 1, folder.path()) else {
+        let flags = [&ONE_CASE[..], &["--patience", "5"]].concat();
+        let Some(text) = printed(candidate, &flags, 1, folder.path()) else {
             return;
         };
         assert!(text.contains(words), "{text}");
-        end(&processes(folder.path()).unwrap());
+        expect_end(&processes(folder.path()).unwrap());
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut command = command("wrong.py:hangs_in_a_child", ONE, folder.path()).unwrap();
-    let mut compare = command
+    let mut compare = command("wrong.py:hangs_in_a_child", &ONE_CASE, folder.path())
+        .unwrap()
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -289,10 +400,11 @@ fn what_a_callable_started_ends_with_it_and_with_who_called_it() {
     // As a second Ctrl-C does, it leaves nothing done.
     compare.kill().unwrap();
     compare.wait().unwrap();
-    end(&started);
+    expect_end(&started);
 }
 
-/// Neither a call that hangs nor a file that does not end its import is waited for, however long the patience.
+/// Neither a call that hangs nor a file that does not end its import is waited for, however long
+/// the patience.
 #[test]
 fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
     if python().is_none() {
@@ -307,16 +419,16 @@ fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
          time.sleep(6000)\n",
     )
     .unwrap();
-    let of_import = format!("{}:f", file.display());
+    let hangs_on_import = format!("{}:f", file.display());
     for (candidate, begun) in [
         ("wrong.py:hangs_in_a_child", "processes"),
-        (&*of_import, "hangs"),
+        (&*hangs_on_import, "hangs"),
     ] {
         for signal in ["-TERM", "-INT"] {
             let folder = tempfile::tempdir().unwrap();
-            let flags = format!("{ONE} --patience 6000");
-            let mut command = command(candidate, &flags, folder.path()).unwrap();
-            let mut compare = command
+            let flags = [&ONE_CASE[..], &["--patience", "6000"]].concat();
+            let mut compare = command(candidate, &flags, folder.path())
+                .unwrap()
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
@@ -327,13 +439,12 @@ fn a_signal_ends_what_hangs_at_once_and_leaves_nothing() {
             let id = compare.id().to_string();
             let sent = Command::new("kill").args([signal, &id]).status();
             assert!(sent.unwrap().success());
-            let ended = within_a_minute("it ends", || compare.try_wait().unwrap());
-            assert_eq!(ended.code(), Some(130), "{candidate} {signal}");
-            processes(folder.path()).iter().for_each(|all| end(all));
-            let left = std::fs::read_dir(folder.path()).unwrap();
-            let left = left.map(|entry| entry.unwrap().file_name());
-            let left: Vec<_> = left.filter(|name| name != begun).collect();
-            assert!(left.is_empty(), "{left:?}");
+            let status = within_a_minute("it ends", || compare.try_wait().unwrap());
+            assert_eq!(status.code(), Some(130), "{candidate} {signal}");
+            expect_end(&processes(folder.path()).unwrap_or_default());
+            for entry in std::fs::read_dir(folder.path()).unwrap() {
+                assert_eq!(entry.unwrap().file_name(), begun);
+            }
         }
     }
 }
@@ -356,26 +467,27 @@ fn a_file_that_ends_python_or_hangs_is_wrong_usage_and_a_python_without_torch_is
         let file = here.path().join("it.py");
         std::fs::write(&file, text).unwrap();
         let candidate = format!("{}:f", file.display());
-        let Some(said) = says(&candidate, "--patience 1", 2, here.path()) else {
+        let flags = ["--patience", "1"];
+        let Some(answer) = printed(&candidate, &flags, 2, here.path()) else {
             return;
         };
         assert!(
-            said.contains(&format!("cannot be loaded: {words}")),
-            "{text}: {said}"
+            answer.contains(&format!("cannot be loaded: {words}")),
+            "{text}: {answer}"
         );
     }
     let stub = here.path().join("python");
     let without = "import sys; sys.modules['torch'] = None; exec(sys.argv[3])";
     let python = python().unwrap();
     let script = format!(
-        "#!/bin/sh\nexec {} -c \"{without}\" \"$@\"\n",
+        "#!/bin/sh\nexec '{}' -c \"{without}\" \"$@\"\n",
         python.display()
     );
     std::fs::write(&stub, script).unwrap();
     std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let flags = format!("--python {}", stub.display());
-    let said = says("right.py:attention", &flags, 3, here.path()).unwrap();
-    assert!(said.contains("run scripts/python"), "{said}");
+    let flags = ["--python", stub.to_str().unwrap()];
+    let answer = printed("right.py:attention", &flags, 3, here.path()).unwrap();
+    assert!(answer.contains("run scripts/python"), "{answer}");
 }
 
 /// Python is told of files in JSON.
@@ -395,14 +507,14 @@ fn a_folder_whose_name_is_no_text_is_wrong_usage_and_leaves_nothing() {
             .arg(format!("{}:attention", file.display()))
             .arg("--python")
             .arg(&python)
-            .args(TWO.split(' '))
+            .args(TWO_CASES)
             .current_dir(&folder)
             .env("CUDA_VISIBLE_DEVICES", "")
             .env("TMPDIR", temporary)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("is not valid UTF-8; "), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("is not valid UTF-8; "), "{message}");
     }
 }

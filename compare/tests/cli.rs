@@ -1,5 +1,7 @@
-//! The program as its users run it: exit codes, messages, and what it leaves behind. On the emulator, small problems.
+//! The program as its users run it: exit codes, messages, and what it leaves behind. On the
+//! emulator, small problems.
 
+use half::f16;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-/// `compare` without a GPU.
+/// Returns `compare` without a GPU.
 fn compare(arguments: &[&str]) -> Command {
     let mut command = Command::new(COMPARE);
     command
@@ -19,14 +21,19 @@ fn compare(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it prints, on both streams, if it exits with this code and prints these words.
+/// Runs a command, which must exit with this code and print these words, and returns what it prints
+/// on both streams.
 #[track_caller]
 fn expect(mut command: Command, code: i32, words: &[&str]) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert_eq!(output.status.code(), Some(code), "{command:?}: {text}");
-    let lacks = words.iter().find(|words| !text.contains(**words));
-    assert_eq!(lacks, None, "{command:?}: {text}");
+    for expected in words {
+        assert!(
+            text.contains(expected),
+            "{command:?} lacks {expected:?}: {text}"
+        );
+    }
     assert!(!text.contains("panicked"), "{text}");
     text
 }
@@ -40,7 +47,7 @@ impl Folder {
         Self(folder.unwrap())
     }
 
-    /// A workspace without tables.
+    /// Makes a workspace without tables.
     fn workspace() -> Self {
         let folder = Self::new();
         folder.write("Cargo.toml", "");
@@ -67,7 +74,7 @@ impl Folder {
         std::fs::write(path, text).unwrap();
     }
 
-    /// `compare` here, and not in the workspace of which cargo knows.
+    /// Returns `compare` in this folder, and not in the workspace of which cargo knows.
     fn here(&self, arguments: &[&str]) -> Command {
         let mut command = compare(arguments);
         command
@@ -76,26 +83,55 @@ impl Folder {
         command
     }
 
-    /// A run with its folder in this one.
+    /// Returns `compare` on the emulator, with the folder of its runs in this one.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = compare(&["--backend", "emulated"]);
         command.arg("--out").arg(self.path("runs")).args(arguments);
         command
     }
 
-    /// The only run below `runs`, beside what is hidden.
-    fn only(&self, runs: &str) -> PathBuf {
-        let entries = std::fs::read_dir(self.path(runs)).unwrap();
-        let mut runs = Vec::from_iter(entries.map(|entry| entry.unwrap().path()));
-        runs.retain(|path| {
-            !path
-                .file_name()
-                .unwrap()
-                .as_encoded_bytes()
-                .starts_with(b".")
-        });
+    /// Returns the only run below `folder`, beside what is hidden.
+    fn only_run(&self, folder: &str) -> Run {
+        let mut runs = Vec::new();
+        for entry in std::fs::read_dir(self.path(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap();
+            if !name.as_encoded_bytes().starts_with(b".") {
+                runs.push(path);
+            }
+        }
         assert_eq!(runs.len(), 1, "{runs:?}");
-        runs.remove(0)
+        Run(runs.remove(0))
+    }
+}
+
+/// The folder of a run.
+struct Run(PathBuf);
+
+impl Run {
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap()
+    }
+
+    fn session(&self) -> serde_json::Value {
+        serde_json::from_str(&self.read("session.json")).unwrap()
+    }
+
+    /// Returns the rows of the self-test.
+    fn self_test_rows(&self) -> Vec<String> {
+        let rows = self.read("rows.jsonl");
+        rows.lines()
+            .filter(|row| row.contains("\"by\":\"self-test\""))
+            .map(String::from)
+            .collect()
+    }
+
+    fn remove(self) {
+        std::fs::remove_dir_all(self.0).unwrap();
     }
 }
 
@@ -104,32 +140,25 @@ const KEPT: &str = "# COMPARE\nkept";
 #[test]
 fn a_quick_run_leaves_rows_and_a_report_in_its_folder_and_nothing_elsewhere() {
     let folder = Folder::workspace();
-    let says = ["PASS: ", "/COMPARE.md"];
-    expect(folder.here(&["--quick", "--stages", "0"]), 0, &says);
-    let run = folder.only("target/compare");
-    let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
-    let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
-    assert_eq!(session["progress"]["status"], "complete");
-    assert!(read("COMPARE.md").starts_with("# COMPARE\n\n**PASS: "));
+    let command = folder.here(&["--quick", "--stages", "0"]);
+    expect(command, 0, &["PASS: ", "/COMPARE.md"]);
+    let run = folder.only_run("target/compare");
+    assert_eq!(run.session()["progress"]["status"], "complete");
+    let report = run.read("COMPARE.md");
+    assert!(report.starts_with("# COMPARE\n\n**PASS: "), "{report}");
     assert_eq!(folder.read("COMPARE.md"), KEPT);
-    let rows = read("rows.jsonl");
-    assert!(
-        rows.contains("\"C1\":\"pass\"") && !rows.contains("\"p50\""),
-        "no timer: {rows}"
-    );
-    let run = run.to_str().unwrap();
-    let shown = compare(&["show", "gates", "--run", run]);
-    expect(shown, 0, &["wmma-qk-32x64"]);
+    let rows = run.read("rows.jsonl");
+    assert!(rows.contains("\"C1\":\"pass\""), "{rows}");
+    assert!(!rows.contains("\"p50\""), "no timer: {rows}");
+    let show = compare(&["show", "gates", "--run", run.text()]);
+    expect(show, 0, &["wmma-qk-32x64"]);
     // On its GPU alone it is completed.
     let nowhere = folder.text("nowhere");
-    for command in ["profile", "sanitize"] {
-        for (run, code, says) in [
-            (&*nowhere, 2, "--run DIR"),
-            (run, 3, "NO DATA: there is no GPU to "),
-        ] {
-            expect(compare(&[command, "--run", run]), code, &[says]);
-        }
-        assert_eq!(read("rows.jsonl"), rows, "{command}");
+    for tool in ["profile", "sanitize"] {
+        expect(compare(&[tool, "--run", &nowhere]), 2, &["--run DIR"]);
+        let on_run = compare(&[tool, "--run", run.text()]);
+        expect(on_run, 3, &["NO DATA: there is no GPU to "]);
+        assert_eq!(run.read("rows.jsonl"), rows, "{tool}");
     }
 }
 
@@ -138,7 +167,7 @@ fn wrong_words_exit_with_2_name_the_nearest_and_run_nothing() {
     let folder = Folder::new();
     folder.write("file", "");
     let inside = folder.text("file/runs");
-    for (arguments, says) in [
+    for (arguments, words) in [
         (&["--stages", "stage0-scaler"][..], "stage0-scalar"),
         (&["--shapes", "misson"], "mission"),
         (&["--input", "no/such/file.safetensors"], "cannot read it"),
@@ -158,17 +187,36 @@ fn wrong_words_exit_with_2_name_the_nearest_and_run_nothing() {
         if !arguments.contains(&"--out") {
             command.arg("--out").arg(folder.path("runs"));
         }
-        expect(command, 2, &[says]);
+        expect(command, 2, &[words]);
     }
     let regret = folder.run(&["--stages", "5", "--regret", "40"]);
-    let says = "NO DATA: there is no GPU to time random problems";
-    expect(regret, 3, &[says]);
+    let no_data = "NO DATA: there is no GPU to time random problems";
+    expect(regret, 3, &[no_data]);
     assert!(!folder.path("runs").exists());
+}
+
+/// Returns `compare` in a shell that sets a limit first.
+fn limited(limit: &str, folder: &Folder, arguments: &[&str]) -> Command {
+    let mut program = PathBuf::from(COMPARE);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("{limit} && exec \"$@\""), "bash"]);
+    // A user is bound by it: root is not by `ulimit -u`.
+    let id = Command::new("id").arg("-u").output().unwrap();
+    if id.stdout == b"0\n" && limit.contains("-u") {
+        shell.args(["setpriv", "--reuid=65534", "--clear-groups"]);
+        // Where that user may read it.
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path("."), open).unwrap();
+        program = folder.path("compare");
+        std::fs::copy(COMPARE, &program).unwrap();
+    }
+    shell.arg(program).args(arguments);
+    shell
 }
 
 #[test]
 fn what_the_machine_limits_is_the_machines_fault() {
-    for (limit, says) in [
+    for (limit, words) in [
         (
             "ulimit -v 300000",
             "address space: ulimit -v: 0.3 GB are available",
@@ -184,31 +232,16 @@ fn what_the_machine_limits_is_the_machines_fault() {
         ("ulimit -u 1", "threads: the system does not start them"),
     ] {
         let folder = Folder::new();
-        let limited = |arguments: &[&str]| {
-            let mut program = PathBuf::from(COMPARE);
-            let mut shell = Command::new("bash");
-            shell.args(["-c", &format!("{limit} && exec \"$@\""), "bash"]);
-            // A user is bound by it: root is not by `ulimit -u`.
-            let id = Command::new("id").arg("-u").output().unwrap();
-            if id.stdout == b"0\n" && limit.contains("-u") {
-                shell.args(["setpriv", "--reuid=65534", "--clear-groups"]);
-                // Where that user may read it.
-                let open = std::fs::Permissions::from_mode(0o755);
-                std::fs::set_permissions(folder.path("."), open).unwrap();
-                program = folder.path("compare");
-                std::fs::copy(COMPARE, &program).unwrap();
-            }
-            shell.arg(program).args(arguments);
-            shell
-        };
-        let run = limited(&["--quick", "--backend", "emulated"]);
-        expect(run, 2, &[says, ". Raise "]);
-        expect(limited(&["doctor"]), 3, &[says]);
+        let run = limited(limit, &folder, &["--quick", "--backend", "emulated"]);
+        expect(run, 2, &[words, ". Raise "]);
+        expect(limited(limit, &folder, &["doctor"]), 3, &[words]);
     }
-    let mut explain = compare(&["explain", "--stage=0"]);
-    explain.arg("--problem=65535x65535x1x64 f16 full normal:0");
-    let says = "memory for 65535x65535x1x64 f16 full: ";
-    expect(explain, 2, &[says]);
+    let explain = compare(&[
+        "explain",
+        "--stage=0",
+        "--problem=65535x65535x1x64 f16 full normal:0",
+    ]);
+    expect(explain, 2, &["memory for 65535x65535x1x64 f16 full: "]);
 }
 
 #[test]
@@ -219,12 +252,12 @@ fn doctor_names_a_variable_that_names_no_toolkit() {
         ("CUDA_PATH", "/lost"),
         ("NVCC", "/none"),
     ]);
-    let says = [
+    let lines = [
         "CUDA_HOME: /gone/bin/nvcc does not exist. Unset it",
         "CUDA_PATH: /lost/bin/nvcc does not exist. Unset it",
         "nvcc: NVCC names /none, which is not a working nvcc",
     ];
-    expect(doctor, 3, &says);
+    expect(doctor, 3, &lines);
 }
 
 /// An L4 gives a block 99 KB: stage 3's default does not fit.
@@ -233,44 +266,40 @@ fn a_smaller_device_runs_its_own_defaults_and_nothing_of_it_is_kept() {
     let folder = Folder::new();
     let mut command = folder.run(&["--quick", "--stages", "stage3-wmma-pv"]);
     command.env("ATTENTION_DEVICE", "sm_89");
-    let limited = "limited to what sm_89 offers";
-    expect(command, 0, &["PASS: 1 variant passes every gate", limited]);
-    let run = folder.only("runs");
-    let read = |name: &str| std::fs::read_to_string(run.join(name)).unwrap();
-    let session: serde_json::Value = serde_json::from_str(&read("session.json")).unwrap();
-    assert_eq!(session["device"]["capability"], 89);
-    let rows = read("rows.jsonl");
+    let limit = "limited to what sm_89 offers";
+    expect(command, 0, &["PASS: 1 variant passes every gate", limit]);
+    let run = folder.only_run("runs");
+    assert_eq!(run.session()["device"]["capability"], 89);
+    let rows = run.read("rows.jsonl");
     let cases: Vec<&str> = rows.lines().filter(|row| row.contains(":0\",")).collect();
     assert!(
         cases.len() >= 8 && cases.iter().all(|row| row.contains("\"C1\":\"pass\"")),
         "the default takes every problem: {cases:#?}"
     );
-    let report = read("COMPARE.md");
-    let refused = "stage3-wmma-pv/wmma-pv-32x128-k2: f16 d64 needs 105472 bytes";
-    assert!(
-        report.contains(limited) && report.contains(refused),
-        "{report}"
+    let report = run.read("COMPARE.md");
+    let refusal = "stage3-wmma-pv/wmma-pv-32x128-k2: f16 d64 needs 105472 bytes";
+    assert!(report.contains(limit), "{report}");
+    assert!(report.contains(refusal), "{report}");
+    let accept = compare(&["accept", run.text()]);
+    expect(
+        accept,
+        2,
+        &["is limited to what sm_89 offers and is not kept"],
     );
-    let accept = compare(&["accept", run.to_str().unwrap()]);
-    let says = "is limited to what sm_89 offers and is not kept";
-    expect(accept, 2, &[says]);
 }
 
 #[test]
 fn outside_the_workspace_nothing_is_written_unasked() {
     let folder = Folder::new();
-    for (arguments, says) in [
+    for (arguments, remedy) in [
         (&["--quick"][..], "; go there, or give --out DIR"),
         (&["render"], "; go there, or clone it"),
         (&["accept", "run"], "; go there, or give --into DIR"),
     ] {
-        expect(
-            folder.here(arguments),
-            2,
-            &["not inside the workspace", says],
-        );
+        let command = folder.here(arguments);
+        expect(command, 2, &["not inside the workspace", remedy]);
     }
-    // What it advises is taken: the run is looked for.
+    // The advice helps: the run is looked for.
     let advised = folder.here(&["accept", "run", "--into", "tables"]);
     expect(
         advised,
@@ -280,154 +309,244 @@ fn outside_the_workspace_nothing_is_written_unasked() {
     assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
 }
 
+/// A workspace in which pages are rendered from one GPU's committed table.
+struct RenderedWorkspace(Folder);
+
+const CHOICE: &str = "attention-ladder/choice/nvidia-h200.json";
+const TABLE: &str = "results/nvidia-h200/rows.jsonl";
+const H200: &str = "NVIDIA H200";
+
+impl RenderedWorkspace {
+    /// Copies tables and choice; there is no README.md yet.
+    fn with_tables() -> Self {
+        let workspace = Self(Folder::workspace());
+        for file in [
+            "rows.jsonl",
+            "draws.jsonl",
+            "sessions.jsonl",
+            "digests.jsonl",
+            "sums.txt",
+        ] {
+            workspace.copy(&format!("results/nvidia-h200/{file}"));
+            workspace.copy(&format!("results/build/{file}"));
+        }
+        workspace.copy(CHOICE);
+        workspace
+    }
+
+    /// Renders every page.
+    fn new() -> Self {
+        let workspace = Self::with_tables();
+        workspace.copy("README.md");
+        workspace.render(&[], 0, &["written: "]);
+        workspace
+    }
+
+    /// Copies a file of the repository.
+    fn copy(&self, name: &str) {
+        let target = self.0.path(name);
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        std::fs::copy(root.join(name), target).unwrap();
+    }
+
+    #[track_caller]
+    fn render(&self, flags: &[&str], code: i32, words: &[&str]) {
+        let arguments = [&["render"], flags].concat();
+        expect(self.0.here(&arguments), code, words);
+    }
+
+    fn page(&self) -> String {
+        self.0.read("COMPARE.md")
+    }
+
+    /// Fails unless nothing is rendered from a file that was edited.
+    #[track_caller]
+    fn refuses_edit(&self, file: &str, old: &str, new: &str, words: &str) {
+        let before = self.0.read(file);
+        let page = self.page();
+        assert!(before.contains(old), "{file}");
+        self.0.write(file, &before.replacen(old, new, 1));
+        self.render(&["--check"], 2, &[words]);
+        self.render(&[], 2, &[words]);
+        assert_eq!(self.page(), page);
+        self.0.write(file, &before);
+    }
+}
+
+#[test]
+fn pages_need_a_table_and_a_place_to_stand() {
+    let workspace = RenderedWorkspace(Folder::workspace());
+    std::fs::create_dir_all(workspace.0.path("results")).unwrap();
+    workspace.render(&["--check"], 2, &["there is no table of a GPU in "]);
+
+    let unmarked = RenderedWorkspace::with_tables();
+    unmarked.0.write("README.md", "no ladder");
+    unmarked.render(&[], 2, &["README.md: it has no line '<!-- generated: "]);
+    assert_eq!(unmarked.page(), KEPT);
+}
+
 #[test]
 fn what_is_rendered_is_checked_against_the_committed_tables() {
-    let folder = Folder::workspace();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let copy = |name: &str| {
-        let to = folder.path(name);
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(root.join(name), to).unwrap();
-    };
-    let render = |flags: &[&str], code: i32, says: &[&str]| {
-        expect(folder.here(&[&["render"], flags].concat()), code, says);
-    };
-    std::fs::create_dir_all(folder.path("results")).unwrap();
-    render(&["--check"], 2, &["there is no table of a GPU in "]);
-    for file in [
-        "rows.jsonl",
-        "draws.jsonl",
-        "sessions.jsonl",
-        "digests.jsonl",
-        "sums.txt",
-    ] {
-        copy(&format!("results/nvidia-h200/{file}"));
-        copy(&format!("results/build/{file}"));
-    }
-    let choice = "attention-ladder/choice/nvidia-h200.json";
-    copy(choice);
-    folder.write("README.md", "no ladder");
-    render(&[], 2, &["README.md: it has no line '<!-- generated: "]);
-    assert_eq!(folder.read("COMPARE.md"), KEPT);
-
-    copy("README.md");
+    let workspace = RenderedWorkspace::with_tables();
+    workspace.copy("README.md");
     let stale = [
         "out of date with results/: ",
         "COMPARE.md",
         "run `compare render`",
     ];
-    render(&["--check"], 1, &stale);
-    assert_eq!(folder.read("COMPARE.md"), KEPT);
-    render(&[], 0, &["written: "]);
-    render(&["--check"], 0, &["up to date with results/"]);
-    let rendered = folder.read("COMPARE.md");
-    assert!(rendered.contains("## The ladder"));
-
-    // About another GPU it is printed or written elsewhere.
-    let h200 = "NVIDIA H200";
-    render(&["--gpu", "h200"], 0, &["## The ladder", h200]);
-    let elsewhere = folder.text("elsewhere.md");
-    render(&["--gpu", "h200", "--out", &elsewhere], 0, &["written: "]);
-    assert!(folder.read("elsewhere.md").contains(h200));
-    render(&["--gpu", "b200"], 2, &["there are nvidia-h200"]);
-    render(&["--gpu", "h200", "--check"], 2, &["cannot be used with"]);
-    assert_eq!(folder.read("COMPARE.md"), rendered);
-
-    // A table that was merged by hand.
-    let table = "results/nvidia-h200/rows.jsonl";
-    let rows = folder.read(table);
-    let mut lines: Vec<&str> = rows.lines().collect();
-    lines.swap(0, 1);
-    folder.write(table, &lines.join("\n"));
-    render(&["--check"], 1, &[table]);
-    render(&[], 0, &["written: "]);
-    assert_eq!(folder.read(table), rows);
-
-    // Figures that were edited by hand: nothing is rendered from them.
-    let edit = |file: &str, from: &str, to: &str, says: &[&str]| {
-        let before = folder.read(file);
-        let page = folder.read("COMPARE.md");
-        assert!(before.contains(from), "{file}");
-        folder.write(file, &before.replacen(from, to, 1));
-        render(&["--check"], 2, says);
-        render(&[], 2, says);
-        assert_eq!(folder.read("COMPARE.md"), page);
-        folder.write(file, &before);
-    };
-    let line = "rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '";
-    edit(table, "\":1", "\":2", &[line]);
-    let says = "nvidia-h200.json is not what `compare accept` fitted to the table";
-    edit(choice, "\"us\":[", "\"us\":[1", &[says]);
+    workspace.render(&["--check"], 1, &stale);
+    assert_eq!(workspace.page(), KEPT);
+    workspace.render(&[], 0, &["written: "]);
+    workspace.render(&["--check"], 0, &["up to date with results/"]);
+    assert!(workspace.page().contains("## The ladder"));
 }
 
-/// Waits until the run that `child` is has a folder with so many cases, and returns how many it has then.
-fn recorded(child: &mut Child, folder: &Folder, at_least: u64) -> u64 {
+#[test]
+fn a_page_about_another_gpu_is_printed_or_written_elsewhere() {
+    let workspace = RenderedWorkspace::new();
+    let page = workspace.page();
+    let gpu = ["--gpu", "h200"];
+    workspace.render(&gpu, 0, &["## The ladder", H200]);
+    let elsewhere = workspace.0.text("elsewhere.md");
+    workspace.render(&["--gpu", "h200", "--out", &elsewhere], 0, &["written: "]);
+    assert!(workspace.0.read("elsewhere.md").contains(H200));
+    workspace.render(&["--gpu", "b200"], 2, &["there are nvidia-h200"]);
+    workspace.render(&["--gpu", "h200", "--check"], 2, &["cannot be used with"]);
+    assert_eq!(workspace.page(), page);
+}
+
+#[test]
+fn a_table_that_was_merged_by_hand_is_written_anew() {
+    let workspace = RenderedWorkspace::new();
+    let rows = workspace.0.read(TABLE);
+    let mut lines: Vec<&str> = rows.lines().collect();
+    lines.swap(0, 1);
+    workspace.0.write(TABLE, &lines.join("\n"));
+    workspace.render(&["--check"], 1, &[TABLE]);
+    workspace.render(&[], 0, &["written: "]);
+    assert_eq!(workspace.0.read(TABLE), rows);
+}
+
+#[test]
+fn nothing_is_rendered_from_figures_that_were_edited_by_hand() {
+    let workspace = RenderedWorkspace::new();
+    workspace.refuses_edit(
+        TABLE,
+        "\":1",
+        "\":2",
+        "rows.jsonl: line 1 was changed or added after `compare accept` wrote it (session '",
+    );
+    workspace.refuses_edit(
+        CHOICE,
+        "\"us\":[",
+        "\"us\":[1",
+        "nvidia-h200.json is not what `compare accept` fitted to the table",
+    );
+}
+
+/// Waits until the run that `child` is has a folder with so many cases, and returns how many it has
+/// then.
+fn wait_for_cases(child: &mut Child, folder: &Folder, least: u64) -> u64 {
     // A hang would end here; how fast the machine is does not matter.
     let deadline = Instant::now() + Duration::from_secs(900);
     loop {
-        let ended = child.try_wait().unwrap();
-        assert_eq!(ended, None, "it ended before it could be interrupted");
+        let status = child.try_wait().unwrap();
+        assert_eq!(status, None, "it ended before it could be interrupted");
         assert!(Instant::now() < deadline, "no run in a quarter of an hour");
         std::thread::sleep(Duration::from_millis(100));
-        let session = || {
-            let run = std::fs::read_dir(folder.path("runs")).ok()?.next()?;
-            std::fs::read(run.unwrap().path().join("session.json")).ok()
-        };
-        let Some(bytes) = session() else {
+        let Some(bytes) = first_session(folder) else {
             continue;
         };
         let session: serde_json::Value =
             serde_json::from_slice(&bytes).expect("a run is whole at every moment");
         let finished = session["progress"]["finished"].as_u64().unwrap_or(0);
-        if finished >= at_least {
+        if finished >= least {
             return finished;
         }
     }
 }
 
-/// A first interrupt comes before the first case: a folder is written before it begins.
+/// Reads the session of the first run, once there is one.
+fn first_session(folder: &Folder) -> Option<Vec<u8>> {
+    let run = std::fs::read_dir(folder.path("runs")).ok()?.next()?;
+    std::fs::read(run.unwrap().path().join("session.json")).ok()
+}
+
+/// Interrupts a process as Ctrl-C does, which all that a shell runs in the background ignores.
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    let status = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Starts a run of minutes, and interrupts it once it has so many cases. Returns how many it had.
+fn interrupted_run(folder: &Folder, least: u64) -> u64 {
+    let mut command = folder.run(&[
+        "--stages",
+        "stage0-scalar",
+        "--shapes",
+        "mission",
+        "--seeds",
+        "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+    ]);
+    let mut child = command.spawn().unwrap();
+    let finished = wait_for_cases(&mut child, folder, least);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    finished
+}
+
+/// A folder is written before the first case begins.
 #[test]
-fn an_interrupt_leaves_what_was_finished() {
-    for at_least in [0, 1] {
-        let folder = Folder::new();
-        // Long enough to be interrupted: minutes.
-        let seeds = "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15";
-        let problems = ["--shapes", "mission", "--seeds", seeds];
-        let mut run = folder.run(&[&["--stages", "stage0-scalar"], &problems[..]].concat());
-        let mut child = run.spawn().unwrap();
-        let finished = recorded(&mut child, &folder, at_least);
-        // As Ctrl-C does, which all that a shell runs in the background ignores.
-        let id = child.id().to_string();
-        let kill = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(kill.unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(130));
-        let run = folder.only("runs");
-        assert!(run.join("session.json").is_file() && !run.join("COMPARE.md").exists());
-        if at_least == 0 {
-            continue;
-        }
-        let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
-        assert!(rows.lines().count() as u64 >= finished);
-        // What it has is whole; in a folder of runs it is none.
-        let run = run.to_str().unwrap();
-        let (runs, kept) = (folder.text("runs"), folder.text("kept"));
-        for (arguments, code, says) in [
-            (
-                &["accept", run, "--into", &kept][..],
-                2,
-                "was interrupted after",
-            ),
-            (&["diff", run, run], 0, "SAME"),
-            (&["diff", &runs, run], 3, "has neither runs nor tables"),
-        ] {
-            expect(compare(arguments), code, &[says]);
-        }
-    }
+fn an_interrupt_before_the_first_case_leaves_a_session() {
+    let folder = Folder::new();
+    interrupted_run(&folder, 0);
+    let run = folder.only_run("runs");
+    assert!(run.0.join("session.json").is_file());
+    assert!(!run.0.join("COMPARE.md").exists());
 }
 
 #[test]
-fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
-    let few = &[
+fn an_interrupt_leaves_what_was_finished() {
+    let folder = Folder::new();
+    let finished = interrupted_run(&folder, 1);
+    let run = folder.only_run("runs");
+    assert!(run.0.join("session.json").is_file());
+    assert!(!run.0.join("COMPARE.md").exists());
+    let rows = run.read("rows.jsonl");
+    assert!(rows.lines().count() as u64 >= finished);
+    // Its rows are whole; in a folder of runs it is none.
+    let runs = folder.text("runs");
+    let kept = folder.text("kept");
+    for (arguments, code, words) in [
+        (
+            &["accept", run.text(), "--into", &kept][..],
+            2,
+            "was interrupted after",
+        ),
+        (&["diff", run.text(), run.text()], 0, "SAME"),
+        (
+            &["diff", &runs, run.text()],
+            3,
+            "has neither runs nor tables",
+        ),
+    ] {
+        expect(compare(arguments), code, &[words]);
+    }
+}
+
+/// Returns the lines of a search that count cases by variant.
+fn tallies(text: &str) -> Vec<String> {
+    text.lines()
+        .filter(|line| line.starts_with("| stage0-scalar/"))
+        .map(String::from)
+        .collect()
+}
+
+#[test]
+fn random_cases_are_the_same_for_a_seed() {
+    let arguments = [
         "fuzz",
         "--backend",
         "emulated",
@@ -438,24 +557,21 @@ fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
         "--seed",
         "3",
     ];
-    let says = ["PASS: nothing was found: 6 cases of 2 variants", "seed 3"];
-    let first = expect(compare(few), 0, &says);
-    let mut alone = compare(few);
-    alone.env("RAYON_NUM_THREADS", "1");
-    let tallies = |text: &str| {
-        let lines = text
-            .lines()
-            .filter(|line| line.starts_with("| stage0-scalar/"));
-        lines.map(String::from).collect::<Vec<_>>()
-    };
-    let again = expect(alone, 0, &says);
-    assert_eq!(
-        (tallies(&first), tallies(&first).len()),
-        (tallies(&again), 2)
-    );
-    for (case, code, says) in [
+    let words = ["PASS: nothing was found: 6 cases of 2 variants", "seed 3"];
+    let first = expect(compare(&arguments), 0, &words);
+    let mut on_one_thread = compare(&arguments);
+    on_one_thread.env("RAYON_NUM_THREADS", "1");
+    let second = expect(on_one_thread, 0, &words);
+    assert_eq!(tallies(&first).len(), 2, "{first}");
+    assert_eq!(tallies(&first), tallies(&second));
+}
+
+#[test]
+fn each_random_case_runs_alone() {
+    for (case, code, words) in [
         (
-            "stage0-scalar/wmma-qk-32x64 2x4:2x3:17x64 f16 causal normal:7 scale=0.3 q=bshd/s48@16 o=shbd",
+            "stage0-scalar/wmma-qk-32x64 2x4:2x3:17x64 f16 causal normal:7 scale=0.3 \
+             q=bshd/s48@16 o=shbd",
             0,
             "PASS: it passes every gate",
         ),
@@ -485,16 +601,24 @@ fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
             "memory for 65535x65535x1x64",
         ),
     ] {
-        let mut command = compare(&["fuzz", "--backend", "emulated", "--case"]);
-        command.arg(case);
-        expect(command, code, &[says]);
+        let fuzz = compare(&["fuzz", "--backend", "emulated", "--case", case]);
+        expect(fuzz, code, &[words]);
     }
-    for (arguments, code, says) in [
-        (&["--cases", "0"][..], 2, "give a whole number, 1 or more"),
-        (&["--stages", "stage0-scaler"], 2, "stage0-scalar"),
-        (&["--backend", "cuda"], 2, "--backend cuda: "),
+}
+
+#[test]
+fn a_search_that_cannot_begin_names_the_reason() {
+    for (arguments, code, words) in [
+        (
+            &["fuzz", "--cases", "0"][..],
+            2,
+            "give a whole number, 1 or more",
+        ),
+        (&["fuzz", "--stages", "stage0-scaler"], 2, "stage0-scalar"),
+        (&["fuzz", "--backend", "cuda"], 2, "--backend cuda: "),
         (
             &[
+                "fuzz",
                 "--backend",
                 "emulated",
                 "--stages",
@@ -508,7 +632,7 @@ fn random_cases_are_the_same_for_a_seed_and_each_runs_alone() {
             "no case: stage10-fp8/fp8-scores-256x64: Unsupported in 2 cases: ",
         ),
     ] {
-        expect(compare(&[&["fuzz"], arguments].concat()), code, &[says]);
+        expect(compare(arguments), code, &[words]);
     }
 }
 
@@ -530,161 +654,203 @@ fn an_interrupted_search_prints_what_it_had() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let begins = said.next().unwrap().unwrap();
-    assert_eq!(begins, "fuzz: seed 1, in the emulator");
-    let id = child.id().to_string();
-    let kill = Command::new("kill").args(["-TERM", &id]).status();
-    assert!(kill.unwrap().success());
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first_line = errors.next().unwrap().unwrap();
+    assert_eq!(first_line, "fuzz: seed 1, in the emulator");
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("INTERRUPTED: nothing was found") && text.contains("seed 1"),
-        "{text}"
-    );
+    assert!(text.contains("INTERRUPTED: nothing was found"), "{text}");
+    assert!(text.contains("seed 1"), "{text}");
 }
 
 const Q: [usize; 4] = [1, 4, 19, 64];
 const KV: [usize; 4] = [1, 2, 23, 64];
 
-/// Q, K and V.
-fn tensors() -> [Vec<half::f16>; 3] {
-    [(Q, 0.37), (KV, 0.71), (KV, 1.3)].map(|(extents, step): (_, f32)| {
-        let value = |i: usize| half::f16::from_f32((i as f32 * step).sin());
-        (0..extents.iter().product()).map(value).collect()
-    })
+/// The elements of Q, K and V.
+struct Tensors {
+    q: Vec<f16>,
+    k: Vec<f16>,
+    v: Vec<f16>,
 }
 
-/// The product of a query row of a head with a key that its head shares.
-fn score([q, k, _]: &[Vec<half::f16>; 3], head: usize, row: usize, key: usize) -> f32 {
-    let (q, k) = (
-        &q[(head * 19 + row) * 64..][..64],
-        &k[(head / 2 * 23 + key) * 64..][..64],
-    );
-    q.iter().zip(k).map(|(a, b)| a.to_f32() * b.to_f32()).sum()
-}
-
-/// Attention under a full mask.
-fn attention(tensors: &[Vec<half::f16>; 3]) -> Vec<half::f16> {
-    let mut out = Vec::new();
-    for (head, row) in (0..4).flat_map(|head| (0..19).map(move |row| (head, row))) {
-        let weights = (0..23).map(|key| (score(tensors, head, row, key) / 8.0).exp());
-        let weights = Vec::from_iter(weights);
-        for column in 0..64 {
-            let v = |key: usize| tensors[2][(head / 2 * 23 + key) * 64 + column].to_f32();
-            let sum: f32 = (0..23).map(|key| weights[key] * v(key)).sum();
-            out.push(half::f16::from_f32(sum / weights.iter().sum::<f32>()));
+impl Tensors {
+    fn new() -> Self {
+        Self {
+            q: waves(Q, 0.37),
+            k: waves(KV, 0.71),
+            v: waves(KV, 1.3),
         }
     }
-    out
+
+    /// Returns the product of a query row of a head with a key that its head shares.
+    fn score(&self, head: usize, row: usize, key: usize) -> f32 {
+        let query_row = &self.q[(head * 19 + row) * 64..][..64];
+        let key_row = &self.k[(head / 2 * 23 + key) * 64..][..64];
+        let products = query_row.iter().zip(key_row);
+        products.map(|(a, b)| a.to_f32() * b.to_f32()).sum()
+    }
+
+    fn value(&self, head: usize, key: usize, column: usize) -> f32 {
+        self.v[(head / 2 * 23 + key) * 64 + column].to_f32()
+    }
+
+    /// Returns attention under a full mask.
+    fn attention(&self) -> Vec<f16> {
+        let mut out = Vec::new();
+        for head in 0..4 {
+            for row in 0..19 {
+                let weights: Vec<f32> = (0..23)
+                    .map(|key| (self.score(head, row, key) / 8.0).exp())
+                    .collect();
+                let weight_sum: f32 = weights.iter().sum();
+                for column in 0..64 {
+                    let mut sum = 0.0;
+                    for (key, weight) in weights.iter().enumerate() {
+                        sum += weight * self.value(head, key, column);
+                    }
+                    out.push(f16::from_f32(sum / weight_sum));
+                }
+            }
+        }
+        out
+    }
+
+    /// Writes the tensors, with the output that is to be judged, if there is one.
+    fn save(&self, path: &Path, out: Option<&[f16]>) {
+        let mut tensors = vec![
+            ("q", Q, bytes(&self.q)),
+            ("k", KV, bytes(&self.k)),
+            ("v", KV, bytes(&self.v)),
+        ];
+        if let Some(output) = out {
+            tensors.push(("out", Q, bytes(output)));
+        }
+        let views = tensors.iter().map(|(name, extents, bytes)| {
+            let dtype = safetensors::Dtype::F16;
+            let view = safetensors::tensor::TensorView::new(dtype, extents.to_vec(), bytes);
+            (*name, view.unwrap())
+        });
+        std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+    }
 }
 
-/// With the output that is to be judged, if there is one.
-fn save(path: &Path, tensors: &[Vec<half::f16>; 3], out: Option<&[half::f16]>) {
-    let bytes = |of: &[half::f16]| Vec::from_iter(of.iter().flat_map(|x| x.to_le_bytes()));
-    let [q, k, v] = tensors.each_ref().map(|of| bytes(of));
-    let mut all = vec![("q", Q, q), ("k", KV, k), ("v", KV, v)];
-    all.extend(out.map(|out| ("out", Q, bytes(out))));
-    let views = all.iter().map(|(name, extents, bytes)| {
-        let dtype = safetensors::Dtype::F16;
-        let view = safetensors::tensor::TensorView::new(dtype, extents.to_vec(), bytes);
-        (*name, view.unwrap())
-    });
-    std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+/// Returns elements that follow a sine.
+fn waves(extents: [usize; 4], step: f32) -> Vec<f16> {
+    (0..extents.iter().product())
+        .map(|index: usize| f16::from_f32((index as f32 * step).sin()))
+        .collect()
+}
+
+fn bytes(values: &[f16]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 #[test]
 fn real_tensors_run_through_the_same_gates_and_so_does_their_output() {
-    let (folder, all) = (Folder::new(), tensors());
-    let right = attention(&all);
-    let zeros = vec![half::f16::ZERO; right.len()];
+    let folder = Folder::new();
+    let tensors = Tensors::new();
+    let right = tensors.attention();
+    let zeros = vec![f16::ZERO; right.len()];
     for (out, code) in [(right, 0), (zeros, 1)] {
-        let input = folder.path("in.safetensors");
-        save(&input, &all, Some(&out));
-        let mut command = folder.run(&["--variants", "wmma-qk-32x64", "--masks", "full"]);
-        command.arg("--input").arg(input);
+        let input = folder.text("in.safetensors");
+        tensors.save(Path::new(&input), Some(&out));
+        let command = folder.run(&[
+            "--variants",
+            "wmma-qk-32x64",
+            "--masks",
+            "full",
+            "--input",
+            &input,
+        ]);
         let text = expect(command, code, &[]);
         assert!(!text.contains("claims"), "of no table: {text}");
         // The gates were tested, and no synchronisation, which takes a minute.
-        let run = folder.only("runs");
-        let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
-        let tested = rows
-            .lines()
-            .filter(|row| row.contains("\"by\":\"self-test\""));
-        let tested = Vec::from_iter(tested);
-        assert_eq!(
-            tested.len(),
-            34,
-            "33 faults and the correct model: {tested:#?}"
-        );
-        assert!(
-            tested
-                .iter()
-                .all(|row| row.contains("\"subject\":\"self-test\""))
-        );
-        std::fs::remove_dir_all(run).unwrap();
+        let run = folder.only_run("runs");
+        let rows = run.self_test_rows();
+        assert_eq!(rows.len(), 34, "33 faults and the correct model: {rows:#?}");
+        for row in rows {
+            assert!(row.contains("\"subject\":\"self-test\""), "{row}");
+        }
+        run.remove();
     }
 }
 
-/// What a run tests of itself is tested once by one program, and again where that is asked for.
+/// Returns whether the self-test removed the synchronisation of stage 2.
+fn tests_sites(text: &str) -> bool {
+    text.lines()
+        .any(|line| line.starts_with("self-test 2 of 2") && line.ends_with("stage2-simd-pv"))
+}
+
+/// A program is tested once, and again where that is asked for.
 #[test]
 fn a_second_run_is_told_by_the_first_that_the_gates_can_fail() {
     let folder = Folder::workspace();
-    let flags: Vec<&str> =
-        "--backend emulated --stages 2 --shapes 1x1x5x64 --dtypes f16 --masks full"
-            .split(' ')
-            .collect();
-    let known = "self-test: passed before by this program";
-    let sites = |text: &str| {
-        let mut lines = text.lines();
-        lines.any(|line| line.starts_with("self-test 2 of 2") && line.ends_with("stage2-simd-pv"))
-    };
-    let rows = || {
-        let run = folder.only("target/compare");
-        let rows = std::fs::read_to_string(run.join("rows.jsonl")).unwrap();
-        std::fs::remove_dir_all(run).unwrap();
-        let tested = rows
-            .lines()
-            .filter(|row| row.contains("\"by\":\"self-test\""));
-        tested.count()
-    };
+    let flags = [
+        "--backend",
+        "emulated",
+        "--stages",
+        "2",
+        "--shapes",
+        "1x1x5x64",
+        "--dtypes",
+        "f16",
+        "--masks",
+        "full",
+    ];
+    let passed_before = "self-test: passed before by this program";
     let first = expect(folder.here(&flags), 0, &[]);
-    assert!(sites(&first) && !first.contains(known), "{first}");
-    let tested = rows();
-    assert!(tested > 34, "{tested}");
-    let second = expect(folder.here(&flags), 0, &[known]);
-    assert!(!sites(&second), "{second}");
-    assert_eq!(rows(), tested);
-    let again = expect(folder.here(&[&flags[..], &["--selftest"]].concat()), 0, &[]);
-    assert!(sites(&again) && !again.contains(known), "{again}");
+    assert!(tests_sites(&first), "{first}");
+    assert!(!first.contains(passed_before), "{first}");
+    let first_run = folder.only_run("target/compare");
+    let row_count = first_run.self_test_rows().len();
+    first_run.remove();
+    assert!(row_count > 34, "{row_count}");
+
+    let second = expect(folder.here(&flags), 0, &[passed_before]);
+    assert!(!tests_sites(&second), "{second}");
+    let second_run = folder.only_run("target/compare");
+    assert_eq!(second_run.self_test_rows().len(), row_count);
+    second_run.remove();
+
+    let with_selftest = [&flags[..], &["--selftest"]].concat();
+    let third = expect(folder.here(&with_selftest), 0, &[]);
+    assert!(tests_sites(&third), "{third}");
+    assert!(!third.contains(passed_before), "{third}");
 }
 
 #[test]
 fn a_row_of_real_tensors_is_explained_under_a_causal_mask() {
     let folder = Folder::new();
     let input = folder.text("in.safetensors");
-    save(Path::new(&input), &tensors(), None);
-    let explain = |row: &str, code: i32, says: &[&str]| {
-        let stage = ["explain", "--stage", "0", "--mask", "causal"];
-        let flags = ["--row", row, "--input", &input];
-        expect(compare(&[&stage[..], &flags].concat()), code, says);
-    };
-    let says = ["f16 causal", "row 0,3,12", "Nothing leaves what f32 allows"];
-    explain("0,3,12", 0, &says);
-    explain("0,4,0", 2, &["query heads 0 to 3"]);
-    explain("0,0,19", 2, &["query rows 0 to 18"]);
+    Tensors::new().save(Path::new(&input), None);
+    let explanation = ["f16 causal", "row 0,3,12", "Nothing leaves what f32 allows"];
+    for (row, code, words) in [
+        ("0,3,12", 0, &explanation[..]),
+        ("0,4,0", 2, &["query heads 0 to 3"]),
+        ("0,0,19", 2, &["query rows 0 to 18"]),
+    ] {
+        let explain = compare(&[
+            "explain", "--stage", "0", "--mask", "causal", "--row", row, "--input", &input,
+        ]);
+        expect(explain, code, words);
+    }
 }
 
 #[test]
 fn selftest_kills_every_planted_fault_and_every_mutant() {
     let text = expect(compare(&["selftest", "--stages", "stage0-scalar"]), 0, &[]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for says in [
+    for expected in [
         "33 of 33 planted faults killed",
-        "13 of 14 mutants (kernels without one synchronisation site) killed, 1 listed as redundant, 0 surviving",
+        "13 of 14 mutants (kernels without one synchronisation site) killed, \
+         1 listed as redundant, 0 surviving",
     ] {
-        assert!(words.contains(says), "{text}");
+        assert!(words.contains(expected), "{text}");
     }
 }
 
@@ -692,21 +858,22 @@ fn selftest_kills_every_planted_fault_and_every_mutant() {
 fn what_cannot_be_written_is_named_or_left_out_and_no_panic() {
     let folder = Folder::new();
     let full = || std::fs::File::create("/dev/full").unwrap();
-    let mut shown = compare(&["show"]);
-    let shown = shown.stdout(full()).output().unwrap();
-    let said = String::from_utf8_lossy(&shown.stderr);
-    let says = "cannot write to standard output: No space left on device";
+    let show = compare(&["show"]).stdout(full()).output().unwrap();
+    let errors = String::from_utf8_lossy(&show.stderr);
+    assert_eq!(show.status.code(), Some(2), "{errors}");
     assert!(
-        shown.status.code() == Some(2) && said.contains(says),
-        "{said}"
+        errors.contains("cannot write to standard output: No space left on device"),
+        "{errors}"
     );
     let mut refused = compare(&["accept", "no/such/run"]);
     assert_eq!(refused.stderr(full()).status().unwrap().code(), Some(2));
-    let mut limited = Command::new("bash");
     let runs = folder.text("runs");
-    limited.args(["-c", "ulimit -f 0 && exec \"$@\"", "bash", COMPARE]);
-    limited.args(["--quick", "--backend", "emulated", "--out", &runs]);
-    expect(limited, 2, &["cannot write ", "File too large"]);
+    let run = limited(
+        "ulimit -f 0",
+        &folder,
+        &["--quick", "--backend", "emulated", "--out", &runs],
+    );
+    expect(run, 2, &["cannot write ", "File too large"]);
 }
 
 #[test]
@@ -715,9 +882,9 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = compare(arguments).stdout(writer).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
-            (output.status.code(), &*said),
+            (output.status.code(), &*errors),
             (Some(0), ""),
             "{arguments:?}"
         );
