@@ -1,11 +1,12 @@
-//! `examples/context_parallel.py` on three CPU ranks, as it is and with faults planted into its text; and how it reads its
-//! arguments. Needs a Python with PyTorch; without one, the test says so and passes, and with CI set it fails.
+//! `examples/context_parallel.py` on three CPU ranks, as it is and with faults planted into its
+//! text; and how it reads its arguments. Needs a Python with PyTorch; without one, the test says so
+//! and passes, and with CI set it fails.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::process::Command;
 
-/// Exit code and words, or the attention that it uses.
+/// The answers to command lines: exit code and words, or the attention that is used.
 const USAGE: [&str; 9] = [
     "usage two hosts: ladder",
     "usage two hosts on CPUs: reference",
@@ -24,42 +25,36 @@ fn the_ranks_agree_with_fp64_and_every_planted_fault_is_killed() {
     let installed = here.join("../.python/bin/python");
     let python = std::env::var_os("PYTHON").map_or(installed, Into::into);
     let run = |arguments: &[&Path]| Command::new(&python).args(arguments).output();
-    if !run(&["-c".as_ref(), "import torch".as_ref()]).is_ok_and(|found| found.status.success()) {
+    let import = run(&["-c".as_ref(), "import torch".as_ref()]);
+    if !import.is_ok_and(|output| output.status.success()) {
         let missing = "there is no Python with PyTorch: run scripts/python";
         assert!(std::env::var_os("CI").is_none(), "{missing}");
         eprintln!("{missing}");
         return;
     }
-    let output = run(&[
-        &here.join("tests/context_parallel.py"),
-        &here.join("../examples/context_parallel.py"),
-    ])
-    .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{words}");
-    let codes: Vec<&str> = said
+    let example = here.join("../examples/context_parallel.py");
+    let output = run(&[&here.join("tests/context_parallel.py"), &example]).unwrap();
+    let answers = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{answers}{errors}");
+    let codes: Vec<&str> = answers
         .lines()
         .filter_map(|line| line.strip_prefix("fault "))
         .collect();
-    assert_eq!(codes[0], "none: 0", "{said}{words}");
-    assert!(codes.len() > 1, "{said}");
+    assert_eq!(codes[0], "none: 0", "{answers}{errors}");
+    assert!(codes.len() > 1, "{answers}");
     for code in &codes[1..] {
-        assert!(code.ends_with(": 1"), "{code}\n{said}{words}");
+        assert!(code.ends_with(": 1"), "{code}\n{answers}{errors}");
     }
-    let usage = said.lines().filter(|line| line.starts_with("usage "));
-    assert_eq!(usage.collect::<Vec<_>>(), USAGE, "{words}");
+    let usage = answers.lines().filter(|line| line.starts_with("usage "));
+    assert_eq!(usage.collect::<Vec<_>>(), USAGE, "{errors}");
     // A Python without torch.
-    let without = "import runpy, sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; \
-                   runpy.run_path(sys.argv[0], run_name='__main__')";
-    let example = here.join("../examples/context_parallel.py");
-    let output = run(&["-c".as_ref(), without.as_ref(), &example]).unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(
-        words.lines().count() == 1
-            && words.contains("has no PyTorch")
-            && words.contains("run scripts/python"),
-        "{words}"
-    );
+    let without_torch = "import runpy, sys; sys.modules['torch'] = None; sys.argv = sys.argv[1:]; \
+                         runpy.run_path(sys.argv[0], run_name='__main__')";
+    let refused = run(&["-c".as_ref(), without_torch.as_ref(), &example]).unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("has no PyTorch"), "{message}");
+    assert!(message.contains("run scripts/python"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! A stage on a GPU, from the program's flags to its record: `cargo test --workspace real_gpu`. Where there is none, the test
-//! says so and passes.
+//! A stage on a GPU, from the program's flags to its record: `cargo test --workspace real_gpu`.
+//! Where there is none, the test says so and passes.
 #![forbid(unsafe_code)]
 
 use common::device::cuda::{CudaDevice, CudaError};
@@ -17,32 +17,38 @@ fn a_stage_is_green_and_timed_on_a_real_gpu() {
         writeln!(terminal, "no GPU for compare: {error}").unwrap();
         return;
     }
-    let judged = rows_of_gpu("--quick");
+    let judged = rows_of_gpu(&["--quick"]);
     assert!(
         judged.iter().any(|row| row.contains("\"B1\":\"pass\"")),
         "{judged:#?}"
     );
-    let timed = rows_of_gpu("--shapes mission --dtypes f16 --masks full --iters 40");
+    let timed = rows_of_gpu(&[
+        "--shapes", "mission", "--dtypes", "f16", "--masks", "full", "--iters", "40",
+    ]);
     assert!(
         timed.iter().any(|row| row.contains("\"p50\":")),
         "{timed:#?}"
     );
 }
 
-/// What a run of stage 0's default variant records of the GPU.
-fn rows_of_gpu(flags: &str) -> Vec<String> {
+/// Runs stage 0's default variant and returns the rows of the GPU.
+fn rows_of_gpu(flags: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
-    let stage = "--backend cuda --stages stage0-scalar --variants wmma-qk-32x64";
-    command.args(stage.split(' ').chain(flags.split(' ')));
-    command.arg("--out").arg(folder.path().join("records"));
-    let output = command.env_remove("ATTENTION_DEVICE").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_compare"))
+        .args(["--backend", "cuda", "--stages", "stage0-scalar"])
+        .args(["--variants", "wmma-qk-32x64"])
+        .args(flags)
+        .arg("--out")
+        .arg(folder.path().join("records"))
+        .env_remove("ATTENTION_DEVICE")
+        .output()
+        .unwrap();
     // 3: what such a run leaves out is NO DATA.
-    let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         matches!(output.status.code(), Some(0 | 3)),
-        "{:?}: {said}",
-        output.status
+        "{:?}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
     );
     let record = std::fs::read_dir(folder.path().join("records"))
         .unwrap()

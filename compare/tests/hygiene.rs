@@ -1,4 +1,5 @@
-//! The repository's own rules, each as a test that says what to do when it fails. They hold for any number of stages.
+//! The repository's own rules, each as a test that says what to do when it fails. They hold for any
+//! number of stages.
 #![forbid(unsafe_code)]
 
 #[path = "../src/git.rs"]
@@ -13,12 +14,14 @@ use std::process::Command;
 /// Where the dependency rules are checked: what CI builds. Other systems add crates of their own.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted. Four are build scripts' own
-/// (cc, sha2 and what they bring): one set of features for runs and tests links them. Three wait for Ctrl-C, which must lose
-/// nothing (signal-hook and what it brings): without them it took unsafe code of our own.
+/// Crates from outside that `compare` may link. Procedural macros are not linked and not counted.
+/// Four are build scripts' own (cc, sha2 and what they bring): one set of features for runs and
+/// tests links them. Three wait for Ctrl-C, which must lose nothing (signal-hook and what it
+/// brings): without them it took unsafe code of our own.
 const DEPENDENCY_BUDGET: usize = 60;
 
-/// The same of the Python module: those of `common` without the emulator, and pyo3 with what it brings.
+/// The same of the Python module: those of `common` without the emulator, and pyo3 with what it
+/// brings.
 const WHEEL_BUDGET: usize = 50;
 
 /// A kernel is read in one sitting.
@@ -124,8 +127,8 @@ fn code_of(line: &str, in_comment: &mut bool) -> String {
     }
 }
 
-/// Lines of C++ on which a class gives a member its value, or declares a constructor or destructor. A declaration ends at a
-/// brace or a semicolon.
+/// Lines of C++ on which a class gives a member its value, or declares a constructor or destructor.
+/// A declaration ends at a brace or a semicolon.
 fn initialising_members(text: &str) -> Vec<usize> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let (mut found, mut in_comment, mut declaration) = (Vec::new(), false, String::new());
@@ -239,8 +242,8 @@ fn metadata(root: &Path) -> Metadata {
         .expect("cargo metadata")
 }
 
-/// Crates from outside in the build of `package` with default features, as "name version". `cargo tree`, not `cargo metadata`:
-/// only it keeps apart what tests and build scripts switch on.
+/// Crates from outside in the build of `package` with default features, as "name version". `cargo
+/// tree`, not `cargo metadata`: only it keeps apart what tests and build scripts switch on.
 fn dependencies(package: &str) -> BTreeSet<String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let options = "--edges normal,no-proc-macro --prefix none --format {p}";
@@ -331,7 +334,8 @@ fn kernels_are_one_plain_text_for_both_backends() {
     }
 }
 
-/// Where the stages of the checkout `root` are not registered: a stage that compare does not know is never gated.
+/// Where the stages of the checkout `root` are not registered: a stage that compare does not know
+/// is never gated.
 fn unregistered(root: &Path) -> Vec<String> {
     let mut missing = Vec::new();
     let (root_manifest, compare_manifest) = (
@@ -391,7 +395,8 @@ fn every_stage_is_registered() {
     expect_none(unregistered(&root()), advice);
 }
 
-/// All but the build of a stage that `scripts/new-stage` makes; its tests are those of the stage that it copies.
+/// All but the build of a stage that `scripts/new-stage` makes; its tests are those of the stage
+/// that it copies.
 #[test]
 fn a_new_stage_is_a_member_that_is_registered() {
     let checkout = tempfile::tempdir().unwrap();
@@ -455,7 +460,8 @@ fn a_new_stage_is_a_member_that_is_registered() {
     }
 }
 
-/// Whether the stage `name` of `checkout` is `from` with other names, without claims and without a trace of its source's.
+/// Whether the stage `name` of `checkout` is `from` with other names, without claims and without a
+/// trace of its source's.
 fn only_names_differ(checkout: &Path, name: &str, from: &str) {
     let text = |stage: &str, file: &str| read(&checkout.join(stage).join(file));
     let (old, new) = (text(from, "kernel.cu"), text(name, "kernel.cu"));
@@ -668,7 +674,8 @@ fn tracked_files_name_no_machine() {
     );
 }
 
-/// `scripts/explain-mutants` plants each for half a minute, and would stop at the first that it cannot.
+/// `scripts/explain-mutants` plants each for half a minute, and would stop at the first that it
+/// cannot.
 #[test]
 fn every_mistake_that_explain_is_tried_on_can_be_planted() {
     let list = read(&root().join("compare/tests/explain/mutants.txt"));
@@ -703,7 +710,8 @@ fn every_mistake_that_explain_is_tried_on_can_be_planted() {
     );
 }
 
-/// Lines of tracked files that are wrong, by the file's name, its lines and the number of one, from 0: "name:line".
+/// Lines of tracked files that are wrong, by the file's name, its lines and the number of one, from
+/// 0: "name:line".
 fn lines_of_tracked(is_wrong: impl Fn(&str, &[&str], usize) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (name, text) in tracked() {
@@ -760,8 +768,9 @@ fn links_lead_to_files_of_the_repository() {
     expect_none(dead, "links to files that do not exist");
 }
 
-/// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first name of each path. Tests
-/// and comments are left out. `depth` is how many modules the file lies below the root.
+/// What a file of a crate imports from the crate's root, by path in `use` or in the code: the first
+/// name of each path. Tests and comments are left out. `depth` is how many modules the file lies
+/// below the root.
 fn imports(text: &str, depth: usize) -> BTreeSet<String> {
     let program = text
         .split("#[cfg(test)]\nmod tests")
@@ -831,7 +840,8 @@ fn imports_are_found() {
     assert_eq!(found("pub use super::cli;", 1), "cli");
 }
 
-/// The files of the program in `folder` of compare/src, without tests, and what each imports from it.
+/// The files of the program in `folder` of compare/src, without tests, and what each imports from
+/// it.
 fn program_imports(folder: &str) -> Vec<(PathBuf, BTreeSet<String>)> {
     let source = root().join("compare/src");
     let is_program = |path: &Path| {
@@ -922,7 +932,8 @@ fn architecture_names_what_a_room_may_import() {
     }
 }
 
-/// The page is what `explain` and people look up: every planted fault and every kind of hazard has its row.
+/// The page is what `explain` and people look up: every planted fault and every kind of hazard has
+/// its row.
 #[test]
 fn every_fault_and_hazard_has_a_row_among_the_symptoms() {
     let page = read(&root().join("docs/symptoms.md"));

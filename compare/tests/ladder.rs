@@ -1,4 +1,5 @@
-//! What consecutive stages have in common, across crates: only `compare` sees two stages at once.
+//! Tests of what consecutive stages have in common, across crates: only `compare` sees two stages
+//! at once.
 
 use common::device::Staged;
 use common::device::emulated;
@@ -17,31 +18,31 @@ fn output(stage: &LoadedStage, variant: &str, problem: &Problem) -> Vec<f32> {
     staged.values(&execution.output)
 }
 
-/// Distance in units of the last place; both are finite.
+/// Returns the distance in units of the last place; both are finite.
 fn ulps(a: f32, b: f32) -> u32 {
-    let ordered = |x: f32| {
-        let bits = i32::from(f16::from_f32(x).to_bits());
-        if bits & 0x8000 == 0 {
-            bits
-        } else {
-            0x8000 - bits
-        }
-    };
-    ordered(a).abs_diff(ordered(b))
+    ordinal(a).abs_diff(ordinal(b))
 }
 
-/// Stage 2 changes how P·V is dealt to lanes, not what is summed nor in which order (DESIGN: at least 99 % of the outputs
-/// equal in every bit at the same preset, the rest within 1 ulp).
+/// Returns the number of a half among all halves in order.
+fn ordinal(value: f32) -> i32 {
+    let bits = i32::from(f16::from_f32(value).to_bits());
+    if bits & 0x8000 == 0 {
+        bits
+    } else {
+        0x8000 - bits
+    }
+}
+
+/// Stage 2 changes how P·V is dealt to lanes, not what is summed nor in which order (DESIGN: at
+/// least 99 % of the outputs equal in every bit at the same preset, the rest within 1 ulp).
 #[test]
 fn stage_2_computes_what_stage_1_does() {
-    let (one, two) = (
-        LoadedStage::load(&stage1_cpasync::CpAsync).unwrap(),
-        LoadedStage::load(&stage2_simd_pv::SimdPv).unwrap(),
-    );
+    let stage1 = LoadedStage::load(&stage1_cpasync::CpAsync).unwrap();
+    let stage2 = LoadedStage::load(&stage2_simd_pv::SimdPv).unwrap();
     let mut compared = 0;
-    for variant in two.variants() {
+    for variant in stage2.variants() {
         let baseline = variant.replace("simd-pv", "cpasync");
-        if !one.variants().contains(&baseline.as_str()) {
+        if !stage1.variants().contains(&baseline.as_str()) {
             continue;
         }
         for (head_dim, dtype, mask) in [
@@ -58,11 +59,12 @@ fn stage_2_computes_what_stage_1_does() {
                 head_dim,
             };
             let problem = Problem::new(shape, dtype, mask).unwrap();
-            let (a, b) = (
-                output(&one, &baseline, &problem),
-                output(&two, variant, &problem),
-            );
-            let distances: Vec<u32> = a.iter().zip(&b).map(|(&a, &b)| ulps(a, b)).collect();
+            let expected = output(&stage1, &baseline, &problem);
+            let actual = output(&stage2, variant, &problem);
+            let mut distances = Vec::new();
+            for (a, b) in expected.iter().zip(&actual) {
+                distances.push(ulps(*a, *b));
+            }
             let equal = distances.iter().filter(|&&distance| distance == 0).count();
             let largest = distances.iter().max();
             assert!(
